@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "protocol/stream_file.h"
+#include "protocol/wire.h"
+
+namespace echotrain::protocol {
+
+struct MessageBuffer::Slab {
+  // Not zeroed: only bytes that were received are ever read.
+  explicit Slab(std::size_t n) : bytes(std::make_unique_for_overwrite<std::byte[]>(n)), size(n) {}
+  std::unique_ptr<std::byte[]> bytes;
+  std::size_t size;
+};
+
+// Slabs that are free to be used again. Those in use hold the pool alive, and the last message that lets a slab go, on
+// whatever thread, gives it back.
+class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  explicit Pool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+
+  std::shared_ptr<Slab> get(std::size_t bytes) {
+    std::unique_ptr<Slab> slab = take(bytes);
+    if (!slab) slab = std::make_unique<Slab>(bytes);
+    return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
+  }
+
+ private:
+  // The smallest free slab that is large enough.
+  std::unique_ptr<Slab> take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto best = free_.end();
+    for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
+      if ((*slab)->size >= bytes && (best == free_.end() || (*slab)->size < (*best)->size)) best = slab;
+    }
+    if (best == free_.end()) return nullptr;
+    std::unique_ptr<Slab> slab = std::move(*best);
+    free_.erase(best);
+    free_bytes_ -= slab->size;
+    return slab;
+  }
+
+  void put(std::unique_ptr<Slab> slab) {
+    const std::lock_guard lock(mutex_);
+    if (free_bytes_ + slab->size > keep_bytes_) return;
+    free_bytes_ += slab->size;
+    free_.push_back(std::move(slab));
+  }
+
+  const std::size_t keep_bytes_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Slab>> free_;
+  std::size_t free_bytes_ = 0;
+};
+
+namespace {
+
+constexpr std::size_t kSmallestSlab = 64;
+constexpr std::size_t kSlabsKept = 16;
+
+}  // namespace
+
+MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
+    : limits_(limits),
+      slab_bytes_(std::max(slab_bytes, kSmallestSlab)),
+      pool_(std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
+
+std::span<const std::byte> MessageBuffer::pending() const {
+  return slab_ ? std::span<const std::byte>(slab_->bytes.get() + begin_, end_ - begin_) : std::span<const std::byte>();
+}
+
+std::size_t MessageBuffer::pending_bytes() const { return end_ - begin_; }
+
+std::uint16_t MessageBuffer::pending_id() const {
+  return pending_bytes() < kIdBytes ? std::uint16_t{0} : load<std::uint16_t>(pending(), 0);
+}
+
+void MessageBuffer::change_slab(std::size_t bytes) {
+  const auto partial = pending();
+  // Let the old slab go first when nothing of it is needed, so that it can come straight back.
+  if (partial.empty()) slab_.reset();
+  auto slab = pool_->get(bytes);
+  if (!partial.empty()) std::memcpy(slab->bytes.get(), partial.data(), partial.size());
+  slab_ = std::move(slab);
+  end_ = partial.size();
+  begin_ = 0;
+}
+
+std::span<std::byte> MessageBuffer::prepare() {
+  const std::size_t partial = pending_bytes();
+  if (!slab_ || (partial == 0 && end_ == slab_->size)) {
+    change_slab(slab_bytes_);
+  } else if (begin_ + needed_ > slab_->size) {
+    if (needed_ <= slab_bytes_) {
+      change_slab(slab_bytes_);  // the whole message fits into a fresh slab
+    } else if (end_ == slab_->size) {
+      // A large message: double what has really arrived, up to what was measured.
+      change_slab(std::max<std::size_t>(slab_bytes_, std::min<std::uint64_t>(needed_, 2 * partial)));
+    }
+  }
+  if (end_ == slab_->size) change_slab(std::max(slab_bytes_, 2 * partial));  // next() was not asked yet
+  return {slab_->bytes.get() + end_, slab_->size - end_};
+}
+
+void MessageBuffer::commit(std::size_t n) { end_ += n; }
+
+Result<std::optional<Message>> MessageBuffer::next() {
+  const auto bytes = pending();
+  if (bytes.empty() || bytes.size() < needed_) return std::optional<Message>();
+  const auto extent = measure(bytes, limits_);
+  if (!extent) return extent.error();
+  needed_ = extent->size;
+  if (!extent->exact || bytes.size() < extent->size) return std::optional<Message>();
+  auto message = decode(bytes.first(extent->size), slab_, limits_);
+  if (!message) return message.error();
+  begin_ += extent->size;
+  needed_ = 0;
+  return std::optional<Message>(*std::move(message));
+}
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,87 @@
+// The wire format in a file or a pipe: messages one after another, exactly as on a socket.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "protocol/codec.h"
+
+namespace echotrain::protocol {
+
+/// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
+/// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
+/// steady stream allocates nothing per readout. Used by the socket reader and by stream files alike. Messages may be
+/// let go on any thread; the buffer itself belongs to one.
+class MessageBuffer {
+ public:
+  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = 1 << 20);
+
+  /// Room to write incoming bytes to: never empty.
+  std::span<std::byte> prepare();
+  /// Says that `n` bytes of prepare()'s room were filled.
+  void commit(std::size_t n);
+  /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (then again and again).
+  Result<std::optional<Message>> next();
+  /// Id of the message that is partly here (0 when at a message boundary or when its id is not complete).
+  std::uint16_t pending_id() const;
+  /// Bytes of the partly received message (0 at a message boundary).
+  std::size_t pending_bytes() const;
+
+ private:
+  struct Slab;
+  class Pool;
+  std::span<const std::byte> pending() const;
+  void change_slab(std::size_t bytes);  // takes the partial message along
+
+  Limits limits_;
+  std::size_t slab_bytes_;
+  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<Slab> slab_;
+  std::size_t begin_ = 0;     // first byte not yet handed out
+  std::size_t end_ = 0;       // one past the last received byte
+  std::uint64_t needed_ = 0;  // bytes that next() needs to get on, as far as is known
+};
+
+/// A file that is closed with its owner, or one that belongs to somebody else (stdin, stdout).
+struct FileCloser {
+  bool owned = true;
+  void operator()(std::FILE* file) const;
+};
+using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
+
+/// Reads messages from a file or a pipe, handing on what a pipe has as soon as it has it.
+class StreamReader {
+ public:
+  /// std::system_error when the file cannot be opened.
+  explicit StreamReader(const std::filesystem::path& file, const Limits& limits = {});
+  explicit StreamReader(std::FILE* file,
+                        const Limits& limits = {});  ///< not closed; nothing may be read from it before
+  /// The next message; nothing at the end of the file. An end inside a message is an error ("truncated"), and so is a
+  /// read that fails ("io").
+  Result<std::optional<Message>> next();
+
+ private:
+  FileHandle file_;
+  MessageBuffer buffer_;
+};
+
+/// Writes messages to a file or a pipe.
+class StreamWriter {
+ public:
+  /// std::system_error when the file cannot be made. One that is there is replaced.
+  explicit StreamWriter(const std::filesystem::path& file);
+  explicit StreamWriter(std::FILE* file);  ///< not closed
+  StreamWriter(StreamWriter&&) noexcept = default;
+  StreamWriter& operator=(StreamWriter&&) = delete;
+  ~StreamWriter();
+  void write(const Message& message);  ///< std::system_error when the bytes cannot be written
+  void flush();                        ///< std::system_error likewise
+
+ private:
+  FileHandle file_;
+  Buffer buffer_;
+};
+
+}  // namespace echotrain::protocol

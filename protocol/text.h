@@ -1,0 +1,24 @@
+// Checks on text that came from a peer.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace echotrain::protocol {
+
+/// Length in bytes of the well-formed UTF-8 character at the start of `text`; 0 when there is none (overlong forms,
+/// surrogates, values above U+10FFFF and cut characters are not well-formed; RFC 3629).
+std::size_t utf8_character(std::string_view text);
+
+/// Whether all of `text` is well-formed UTF-8.
+bool is_utf8(std::string_view text);
+
+/// The part of `text` before its first NUL.
+std::string_view cut_at_nul(std::string_view text);
+
+/// `text` with everything but printable ASCII replaced by '?', cut to `max_bytes` (then ending in "..."): for the
+/// messages of an Error.
+std::string quotable(std::string_view text, std::size_t max_bytes = 60);
+
+}  // namespace echotrain::protocol
