@@ -1,0 +1,290 @@
+#include "config/pipeline_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace echotrain::config {
+
+namespace {
+
+constexpr std::array kBackends{std::pair{BackendChoice::automatic, "auto"}, std::pair{BackendChoice::cpu, "cpu"},
+                               std::pair{BackendChoice::cuda, "cuda"}};
+constexpr std::array kUnits{std::pair{TrajectoryUnit::cycles_per_pixel, "cycles_per_pixel"},
+                            std::pair{TrajectoryUnit::cycles_per_fov, "cycles_per_fov"},
+                            std::pair{TrajectoryUnit::radians_per_pixel, "radians_per_pixel"},
+                            std::pair{TrajectoryUnit::cycles_per_m, "cycles_per_m"}};
+
+template <typename Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  names.reserve(table.size());
+  for (const auto& [value, name] : table) names.emplace_back(name);
+  return names;
+}
+
+/// The value whose name stands in `node`.
+template <typename Table>
+auto choice(const Node& node, const Table& table) {
+  const std::string text = node.as_choice(names_of(table));
+  return std::find_if(table.begin(), table.end(), [&](const auto& pair) { return pair.second == text; })->first;
+}
+
+template <typename Table, typename Value>
+std::string_view name_in(const Table& table, Value value) {
+  for (const auto& [each, name] : table) {
+    if (each == value) return name;
+  }
+  return "?";
+}
+
+/// Whether the file has this key, even with nothing behind it: what is left empty by mistake is then refused by type.
+bool is_given(const Node& node) { return node.mark().line > 0; }
+
+const Node::Entry* entry_of(const Node& map, std::string_view key) {
+  for (const Node::Entry& entry : map.as_map()) {
+    if (entry.key == key) return &entry;
+  }
+  return nullptr;
+}
+
+std::string read_name(const Node& node) {
+  std::string name = node.as_string();
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  if (name.empty() || name.size() > 64 || name[0] < 'a' || name[0] > 'z' ||
+      !std::all_of(name.begin(), name.end(), fits)) {
+    throw ConfigError(node.mark(), fmt::format("{} is no name: use a to z, 0 to 9 and _, a letter first, at most 64",
+                                               in_quotes(name)));
+  }
+  return name;
+}
+
+std::vector<std::string> read_aliases(const Node& node) {
+  std::vector<std::string> aliases;
+  for (const Node& item : node.as_sequence()) {
+    const std::string alias = item.as_string();
+    const auto fits = [](char c) { return c > 0x20 && c < 0x7F && c != '/' && c != '\\'; };
+    if (alias.empty() || alias.size() > 255 || !std::all_of(alias.begin(), alias.end(), fits)) {
+      throw ConfigError(item.mark(), fmt::format("{} is no alias: use 1 to 255 letters, digits and signs, without "
+                                                 "blanks and slashes",
+                                                 in_quotes(alias)));
+    }
+    if (std::find(aliases.begin(), aliases.end(), alias) != aliases.end()) {
+      throw ConfigError(item.mark(), fmt::format("the alias {} is given twice", in_quotes(alias)));
+    }
+    aliases.push_back(alias);
+  }
+  return aliases;
+}
+
+FrameRule read_frame(const Node& node) {
+  FrameRule rule;
+  rule.mark = node.mark();
+  if (!is_given(node)) return rule;
+  const std::string forms = "auto, {until: FLAG}, {readouts: N} or {readouts: N, stride: M}";
+  if (node.kind() != Node::Kind::map) {
+    if (node.kind() != Node::Kind::scalar || node.as_string() != "auto") {
+      throw ConfigError(node.mark(), fmt::format("a frame is {}", forms));
+    }
+    return rule;
+  }
+  node.only(std::vector<std::string>{"until", "readouts", "stride"});
+  const Node until = node.get("until");
+  const Node readouts = node.get("readouts");
+  const Node stride = node.get("stride");
+  if (is_given(until) == is_given(readouts) || (is_given(until) && is_given(stride))) {
+    throw ConfigError(node.mark(), fmt::format("a frame is one of: {}", forms));
+  }
+  if (is_given(until)) {
+    rule.kind = FrameRule::Kind::until;
+    rule.until = until.as_choice(until_flags());
+  } else {
+    rule.kind = FrameRule::Kind::readouts;
+    rule.readouts = readouts.as_int(1, std::numeric_limits<std::int32_t>::max());
+    rule.stride = is_given(stride) ? stride.as_int(1, rule.readouts) : rule.readouts;
+  }
+  return rule;
+}
+
+GadgetSpec read_gadget(const Node& node) {
+  GadgetSpec gadget;
+  gadget.mark = node.mark();
+  if (node.kind() == Node::Kind::scalar) {
+    gadget.name = node.as_string();
+  } else if (node.kind() == Node::Kind::map && !node.as_map().empty()) {
+    const std::vector<Node::Entry>& entries = node.as_map();
+    if (entries.size() > 1) {
+      throw ConfigError(entries[1].mark,
+                        fmt::format("{} stands beside the gadget {}; indent its parameters further, or "
+                                    "start a new '- ' for another gadget",
+                                    in_quotes(entries[1].key), in_quotes(entries[0].key)));
+    }
+    gadget.name = entries[0].key;
+    gadget.mark = entries[0].mark;
+    gadget.parameters = entries[0].value;
+    if (gadget.parameters.kind() != Node::Kind::null) gadget.parameters.as_map();
+  }
+  if (gadget.name.empty()) {
+    throw ConfigError(gadget.mark, "a gadget is expected: '- name' or '- name: {parameter: value}'");
+  }
+  return gadget;
+}
+
+/// Text that begins with '<' is XML. Stock clients send Gadgetron's configurations, so say what to do instead.
+void refuse_xml(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos || text[start] != '<') return;
+  const Mark mark{name, 1 + static_cast<int>(std::count(text.begin(), text.begin() + start, '\n')),
+                  static_cast<int>(start - (text.substr(0, start).rfind('\n') + 1)) + 1};
+  // The first "<letter" opens the root element, but for one that a comment holds.
+  std::string root;
+  for (std::size_t at = start; at != std::string_view::npos && at + 1 < text.size(); at = text.find('<', at + 1)) {
+    if (text.substr(at).starts_with("<!--")) {
+      at = text.find("-->", at);
+      if (at == std::string_view::npos) break;
+    } else if (std::isalpha(static_cast<unsigned char>(text[at + 1])) != 0) {
+      root = text.substr(at + 1, text.find_first_of(" \t\r\n/>", at + 1) - at - 1);
+      break;
+    }
+  }
+  const std::string local = root.substr(root.find(':') + 1);
+  const std::string what = local == "gadgetronStreamConfiguration" || local == "configuration"
+                               ? fmt::format("a Gadgetron XML configuration (<{}>)", local)
+                               : "XML";
+  throw ConfigError(mark, fmt::format("this is {}; Echotrain takes YAML. Ask for a pipeline by name instead, such as "
+                                      "cartesian_2d, or send a pipeline as YAML text",
+                                      what));
+}
+
+}  // namespace
+
+std::string_view to_string(BackendChoice choice) { return name_in(kBackends, choice); }
+
+BackendChoice parse_backend(std::string_view text) {
+  for (const auto& [value, name] : kBackends) {
+    if (text == name) return value;
+  }
+  throw std::invalid_argument(fmt::format("{} is not one of auto, cpu, cuda", in_quotes(text)));
+}
+
+std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); }
+
+std::vector<std::string> until_flags() {
+  return {"last_in_encode_step1", "last_in_encode_step2", "last_in_average", "last_in_slice",   "last_in_contrast",
+          "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
+}
+
+PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
+  refuse_xml(text, name);
+  const Node root = read_yaml(text, name);
+  if (root.kind() != Node::Kind::map) {
+    throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
+  }
+  root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "frame",
+                                     "trajectory_unit", "pipeline"});
+  for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
+    if (entry_of(root, required) == nullptr) {
+      throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
+                                                 "description and pipeline",
+                                                 required));
+    }
+  }
+  const Node version = root.get("echotrain");
+  if (version.as_int() != 1) {
+    throw ConfigError(version.mark(),
+                      fmt::format("format version {} is not known; write 'echotrain: 1'", version.as_int()));
+  }
+  PipelineSpec spec;
+  spec.mark = root.mark();
+  spec.name = read_name(root.get("name"));
+  const Node description = root.get("description");
+  spec.description = description.as_string();
+  if (spec.description.empty()) throw ConfigError(description.mark(), "the description is empty; say what it is for");
+  const Node aliases = root.get("aliases");
+  if (is_given(aliases)) spec.aliases = read_aliases(aliases);
+  const Node backend = root.get("backend");
+  if (is_given(backend)) {
+    spec.backend = choice(backend, kBackends);
+    spec.backend_mark = backend.mark();
+  }
+  spec.frame = read_frame(root.get("frame"));
+  const Node unit = root.get("trajectory_unit");
+  if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
+  const Node pipeline = root.get("pipeline");
+  for (const Node& item : pipeline.as_sequence()) spec.gadgets.push_back(read_gadget(item));
+  if (spec.gadgets.empty()) throw ConfigError(pipeline.mark(), "the pipeline is empty; name at least one gadget");
+  return spec;
+}
+
+PipelineSpec read_pipeline_file(const std::filesystem::path& file) {
+  return read_pipeline(read_text_file(file, YamlLimits{}.bytes), file.string());
+}
+
+PipelineLibrary::PipelineLibrary(const std::vector<std::filesystem::path>& folders) {
+  for (const std::filesystem::path& folder : folders) {
+    std::vector<std::filesystem::path> files;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".yaml") files.push_back(at->path());
+    }
+    if (error) {
+      throw ConfigError({folder.string(), 0, 0},
+                        fmt::format("the pipeline folder cannot be read: {}", error.message()));
+    }
+    std::sort(files.begin(), files.end());
+    const auto same_name = [](const PipelineSpec& a) {
+      return [&a](const PipelineSpec& b) { return a.name == b.name; };
+    };
+    std::vector<PipelineSpec> found;
+    for (const std::filesystem::path& file : files) {
+      PipelineSpec spec = read_pipeline_file(file);
+      const auto twin = std::find_if(found.begin(), found.end(), same_name(spec));
+      if (twin != found.end()) {
+        throw ConfigError(spec.mark, fmt::format("the name '{}' is also that of {}", spec.name, twin->mark.file));
+      }
+      found.push_back(std::move(spec));
+    }
+    for (PipelineSpec& spec : found) {
+      const auto earlier = std::find_if(specs_.begin(), specs_.end(), same_name(spec));
+      if (earlier != specs_.end()) specs_.erase(earlier);
+      specs_.push_back(std::move(spec));
+    }
+  }
+  for (const PipelineSpec& spec : specs_) {
+    for (const std::string& alias : spec.aliases) {
+      for (const PipelineSpec& other : specs_) {
+        const bool claims =
+            other.name == alias ||
+            (&other != &spec && std::find(other.aliases.begin(), other.aliases.end(), alias) != other.aliases.end());
+        if (claims) {
+          throw ConfigError(spec.mark, fmt::format("the alias '{}' is also claimed by '{}' ({})", alias, other.name,
+                                                   other.mark.file));
+        }
+      }
+    }
+  }
+}
+
+const PipelineSpec* PipelineLibrary::find(std::string_view name) const {
+  for (const PipelineSpec& spec : specs_) {
+    if (spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end()) {
+      return &spec;
+    }
+  }
+  for (const std::string_view ending : {".yaml", ".xml"}) {
+    if (name.ends_with(ending)) return find(name.substr(0, name.size() - ending.size()));
+  }
+  return nullptr;
+}
+
+std::vector<std::string> PipelineLibrary::names() const {
+  std::vector<std::string> names;
+  for (const PipelineSpec& spec : specs_) names.push_back(spec.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace echotrain::config

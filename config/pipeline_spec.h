@@ -1,0 +1,79 @@
+// A pipeline file as data. What the gadgets and their parameters are is not known here: gadgets/registry checks that.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/yaml_reader.h"
+
+namespace echotrain::config {
+
+enum class BackendChoice { automatic, cpu, cuda };
+std::string_view to_string(BackendChoice choice);  ///< "auto", "cpu", "cuda"
+/// Reads "auto", "cpu" or "cuda"; std::invalid_argument otherwise.
+BackendChoice parse_backend(std::string_view text);
+
+/// What makes one image (docs/pipelines.md, "Frames").
+struct FrameRule {
+  enum class Kind {
+    automatic,  ///< a last-in flag with no line missing, else a change of key, else the end of the scan
+    until,      ///< a flag: last_in_slice, last_in_repetition, ... on the closing readout
+    readouts,   ///< every `readouts` readouts, a new frame starting every `stride`
+  };
+  Kind kind = Kind::automatic;
+  std::string until;  ///< one of until_flags()
+  std::int64_t readouts = 0;
+  std::int64_t stride = 0;  ///< = readouts when not given; smaller gives a sliding window
+  Mark mark;
+};
+/// Flags that may close a frame, by the names used in YAML: last_in_encode_step1, ..., last_in_measurement.
+std::vector<std::string> until_flags();
+
+/// Unit of the trajectory on the wire; the wire does not declare it.
+enum class TrajectoryUnit { cycles_per_pixel, cycles_per_fov, radians_per_pixel, cycles_per_m };
+std::string_view to_string(TrajectoryUnit unit);
+
+struct GadgetSpec {
+  std::string name;
+  Node parameters;  ///< null or a map
+  Mark mark;
+};
+
+struct PipelineSpec {
+  std::string name;
+  std::string description;
+  std::vector<std::string> aliases;  ///< other names a client may ask for ("default.xml")
+  BackendChoice backend = BackendChoice::automatic;
+  Mark backend_mark;  ///< line 0 when the file does not say
+  FrameRule frame;
+  TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
+  std::vector<GadgetSpec> gadgets;
+  Mark mark;
+};
+
+/// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.
+/// Text that is XML (a Gadgetron configuration) is refused as such, saying what to send instead.
+PipelineSpec read_pipeline(std::string_view text, const std::string& name);
+PipelineSpec read_pipeline_file(const std::filesystem::path& file);
+
+/// The pipelines that may be asked for by name: every *.yaml of some folders. Fixed once loaded; names and aliases are
+/// looked up as strings and never become paths.
+class PipelineLibrary {
+ public:
+  /// Reads `folders` in order; a later folder's pipeline replaces one of the same name. Throws ConfigError on the first
+  /// bad file, on an alias that two pipelines claim, and on a folder that cannot be read.
+  explicit PipelineLibrary(const std::vector<std::filesystem::path>& folders);
+  PipelineLibrary() = default;
+
+  /// By name or alias; a ".yaml" or ".xml" ending is tried without it too. nullptr when there is none.
+  const PipelineSpec* find(std::string_view name) const;
+  const std::vector<PipelineSpec>& all() const { return specs_; }
+  std::vector<std::string> names() const;  ///< for "unknown pipeline" messages, sorted
+
+ private:
+  std::vector<PipelineSpec> specs_;
+};
+
+}  // namespace echotrain::config

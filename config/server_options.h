@@ -1,0 +1,62 @@
+// The server's options, each declared once in server_option_table(): the command line, the options file, --help and the
+// range checks all come from there.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "config/yaml_reader.h"
+
+namespace echotrain::config {
+
+/// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
+struct ServerOptions {
+  std::string bind = "127.0.0.1";
+  std::int64_t port = 9002;
+  std::vector<std::string> pipelines;
+  std::string default_pipeline;
+  BackendChoice backend = BackendChoice::automatic;
+  std::string log_level = "info";
+  std::int64_t max_sessions = 64;
+  std::int64_t session_memory_mib = 8192;
+  std::int64_t queue_mib = 64;
+  double connect_timeout_s = 10;
+  double idle_timeout_s = 300;
+  double message_timeout_s = 30;
+  double send_timeout_s = 60;
+  double drain_timeout_s = 5;
+  std::int64_t drain_mib = 256;
+  double shutdown_timeout_s = 30;
+  std::int64_t threads = 0;
+};
+
+struct OptionInfo {
+  std::string name;          ///< as in the options file: "max_sessions"
+  std::string help;          ///< one line
+  std::string default_text;  ///< "64"; empty when there is none
+  std::string allowed;       ///< "1 to 100000", "auto, cpu, cuda", "text"
+  bool is_list = false;      ///< may be given several times
+
+  /// Sets the option from a value. A list is replaced by a sequence and extended by a scalar. ConfigError names the
+  /// option, the value and what is allowed.
+  std::function<void(ServerOptions&, const Node&)> set;
+
+  std::string flag() const;  ///< "--max-sessions"
+};
+
+/// Every option, in the order in which --help shows them.
+const std::vector<OptionInfo>& server_option_table();
+
+/// The defaults, overridden by a YAML map of option names. Relative pipeline folders are taken from the file's folder.
+/// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
+ServerOptions read_server_options_file(const std::filesystem::path& file);
+
+/// Sets one option from a command line's text; `name` is the table's name or the flag. ConfigError.
+void set_option(ServerOptions& options, std::string_view name, const std::string& text);
+
+}  // namespace echotrain::config

@@ -1,0 +1,132 @@
+#include "config/server_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+namespace echotrain::config {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string error_of(const std::string& name, const std::string& text) {
+  ServerOptions options;
+  try {
+    set_option(options, name, text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
+  std::set<std::string> names;
+  for (const OptionInfo& info : server_option_table()) {
+    EXPECT_TRUE(names.insert(info.name).second) << info.name;
+    EXPECT_FALSE(info.help.empty()) << info.name;
+    EXPECT_FALSE(info.allowed.empty()) << info.name;
+    if (!info.default_text.empty()) {
+      EXPECT_EQ(error_of(info.name, info.default_text), "no error");
+    }
+  }
+  EXPECT_EQ(names.size(), 17U);
+}
+
+TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
+  ServerOptions o;
+  const std::vector<std::pair<std::string, std::string>> given{{"--bind", "::1"},
+                                                               {"--port", "1"},
+                                                               {"--pipelines", "a"},
+                                                               {"--pipelines", "b"},
+                                                               {"--default-pipeline", "p"},
+                                                               {"--backend", "cuda"},
+                                                               {"--log-level", "debug"},
+                                                               {"--max-sessions", "2"},
+                                                               {"--session-memory-mib", "3"},
+                                                               {"queue_mib", "4"},
+                                                               {"connect_timeout_s", "5"},
+                                                               {"idle_timeout_s", "6"},
+                                                               {"message_timeout_s", "7.5"},
+                                                               {"send_timeout_s", "8"},
+                                                               {"drain_timeout_s", "9"},
+                                                               {"drain_mib", "10"},
+                                                               {"shutdown_timeout_s", "11"},
+                                                               {"threads", "12"}};
+  for (const auto& [name, text] : given) set_option(o, name, text);
+  EXPECT_EQ(o.bind, "::1");
+  EXPECT_EQ(o.port, 1);
+  EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
+  EXPECT_EQ(o.default_pipeline, "p");
+  EXPECT_EQ(o.backend, BackendChoice::cuda);
+  EXPECT_EQ(o.log_level, "debug");
+  EXPECT_EQ(o.max_sessions, 2);
+  EXPECT_EQ(o.session_memory_mib, 3);
+  EXPECT_EQ(o.queue_mib, 4);
+  EXPECT_EQ(o.connect_timeout_s, 5);
+  EXPECT_EQ(o.idle_timeout_s, 6);
+  EXPECT_EQ(o.message_timeout_s, 7.5);
+  EXPECT_EQ(o.send_timeout_s, 8);
+  EXPECT_EQ(o.drain_timeout_s, 9);
+  EXPECT_EQ(o.drain_mib, 10);
+  EXPECT_EQ(o.shutdown_timeout_s, 11);
+  EXPECT_EQ(o.threads, 12);
+}
+
+TEST(ServerOptions, ErrorsSayOptionValueAndWhatIsAllowed) {
+  EXPECT_EQ(error_of("--port", "70000"), "--port: port: '70000' is out of range; allowed is 0 to 65535");
+  EXPECT_EQ(error_of("port", "-1"), "--port: port: '-1' is out of range; allowed is 0 to 65535");
+  EXPECT_EQ(error_of("port", "http"), "--port: port: a whole number is expected, not 'http'; allowed is 0 to 65535");
+  EXPECT_THAT(error_of("idle_timeout_s", "0"), AllOf(HasSubstr("'0'"), HasSubstr("0.01 to 86400")));
+  EXPECT_THAT(error_of("log_level", "warn"), HasSubstr("'warn' is not one of trace, debug, info, warning, error"));
+  EXPECT_THAT(error_of("bind", ""), HasSubstr("empty"));
+  EXPECT_THAT(error_of("prot", "1"), HasSubstr("unknown option 'prot'; did you mean 'port'?"));
+}
+
+class OptionsFile : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+  ServerOptions read(const std::string& text) const {
+    std::ofstream(file_) << text;
+    return read_server_options_file(file_);
+  }
+  std::string error(const std::string& text) const {
+    try {
+      read(text);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  std::filesystem::path file_ =
+      std::filesystem::path(testing::TempDir()) /
+      (std::string("echotrain_options_") + testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml");
+};
+
+TEST_F(OptionsFile, OverridesDefaults) {
+  const ServerOptions options = read("port: 0\nbackend: cpu\npipelines: [more, /srv/pipelines]\nidle_timeout_s: 1.5\n");
+  EXPECT_EQ(options.port, 0);
+  EXPECT_EQ(options.backend, BackendChoice::cpu);
+  EXPECT_EQ(options.idle_timeout_s, 1.5);
+  EXPECT_EQ(options.max_sessions, 64);
+  EXPECT_THAT(options.pipelines, ElementsAre((file_.parent_path() / "more").string(), "/srv/pipelines"));
+}
+
+TEST_F(OptionsFile, MayBeEmpty) { EXPECT_EQ(read("# nothing\n").port, 9002); }
+
+TEST_F(OptionsFile, ErrorsSayWhere) {
+  EXPECT_EQ(error("bind: ::1\nport: 70000\n"),
+            file_.string() + ":2:7: port: '70000' is out of range; allowed is 0 to 65535");
+  EXPECT_EQ(error("max_session: 1\n"),
+            file_.string() + ":1:1: unknown key 'max_session'; did you mean 'max_sessions'?");
+  EXPECT_THAT(error("port: \"9002\"\n"), HasSubstr("a whole number is expected, not the quoted text '9002'"));
+  EXPECT_THAT(error("port:\n"), HasSubstr("not nothing"));
+  EXPECT_THAT(error("- port\n"), HasSubstr("a map"));
+  EXPECT_THAT(error("pipelines: {a: b}\n"), HasSubstr("pipelines: "));
+}
+
+}  // namespace
+}  // namespace echotrain::config
