@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/device.h"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+constexpr std::size_t kStagingBytes = 16u << 20;     // of a copy from pageable memory, at a time
+constexpr std::size_t kMostKeptPinned = 1ull << 30;  // pinned memory kept for reuse in the process
+
+/// True while this thread runs a callback of a stream, where no CUDA call is allowed.
+thread_local bool in_stream_callback = false;
+
+/// Pinned host memory of the process. Pinning is slow and stops the device, so blocks are kept, each with an event that
+/// says when the last work which may use it is done.
+class PinnedMemory {
+ public:
+  static PinnedMemory& instance() {
+    static auto* memory = new PinnedMemory;  // outlives every session, and CUDA's own clean-up at exit
+    return *memory;
+  }
+
+  void* allocate(std::size_t bytes) {
+    const std::size_t size = block_size(bytes);
+    {
+      std::lock_guard lock(mutex_);
+      auto& blocks = kept_[size];
+      for (auto block = blocks.begin(); block != blocks.end(); ++block) {
+        if (!finished(block->done)) continue;
+        void* memory = block->memory;
+        cudaEventDestroy(block->done);
+        blocks.erase(block);
+        kept_bytes_ -= size;
+        return memory;
+      }
+    }
+    void* memory = nullptr;
+    if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) == cudaSuccess) return memory;
+    cudaGetLastError();
+    drop_finished();
+    const cudaError_t status = cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      throw ResourceError("the machine has no " + bytes_text(bytes) +
+                          " of pinned memory left: " + cudaGetErrorString(status));
+    }
+    return memory;
+  }
+
+  /// Keeps the block until the work now on `stream` is done. The stream's device must be current.
+  void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept {
+    const std::size_t size = block_size(bytes);
+    cudaEvent_t done = nullptr;
+    if (cudaEventCreateWithFlags(&done, cudaEventDisableTiming) == cudaSuccess) {
+      if (cudaEventRecord(done, stream) == cudaSuccess) {
+        std::lock_guard lock(mutex_);
+        if (kept_bytes_ + size <= kMostKeptPinned) {
+          try {
+            kept_[size].push_back({memory, done});
+            kept_bytes_ += size;
+            return;
+          } catch (const std::bad_alloc&) {
+            // Not kept, then.
+          }
+        }
+      }
+      cudaEventDestroy(done);
+    }
+    cudaStreamSynchronize(stream);
+    cudaFreeHost(memory);
+    cudaGetLastError();
+  }
+
+ private:
+  struct Block {
+    void* memory;
+    cudaEvent_t done;
+  };
+
+  static bool finished(cudaEvent_t done) noexcept {
+    if (cudaEventQuery(done) == cudaSuccess) return true;
+    cudaGetLastError();  // "not ready" must not be taken for an error of the next launch
+    return false;
+  }
+
+  void drop_finished() noexcept {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, blocks] : kept_)
+      for (auto block = blocks.begin(); block != blocks.end();) {
+        if (!finished(block->done)) {
+          ++block;
+          continue;
+        }
+        cudaEventDestroy(block->done);
+        cudaFreeHost(block->memory);
+        kept_bytes_ -= size;
+        block = blocks.erase(block);
+      }
+    cudaGetLastError();
+  }
+
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<Block>> kept_;
+  std::size_t kept_bytes_ = 0;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(const ContextOptions& options) : Device(options.memory_budget), device_(options.device) {
+    check(cudaSetDevice(device_), "choosing the device");
+    check(cudaDeviceGetDefaultMemPool(&pool_, device_), "finding the memory pool");
+    std::uint64_t keep_all = UINT64_MAX;
+    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep_all), "setting up the memory pool");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  }
+
+  ~CudaDevice() override {
+    cudaSetDevice(device_);
+    release_deferred();
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+    cudaGetLastError();
+  }
+
+  void* allocate(std::size_t bytes) override {
+    enter();
+    void* memory = nullptr;
+    if (cudaMallocAsync(&memory, block_size(bytes), stream_) == cudaSuccess) return memory;
+    // The pool may hold memory that is free but in the wrong pieces, or about to become free.
+    cudaGetLastError();
+    check(cudaStreamSynchronize(stream_), "waiting for the device");
+    check(cudaMemPoolTrimTo(pool_, 0), "trimming the memory pool");
+    const cudaError_t status = cudaMallocAsync(&memory, block_size(bytes), stream_);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      std::size_t free = 0, total = 0;
+      if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+      throw ResourceError("the device cannot give " + bytes_text(bytes) + " (" + bytes_text(free) + " of " +
+                          bytes_text(total) + " free): " + cudaGetErrorString(status));
+    }
+    return memory;
+  }
+
+  void* allocate_host(std::size_t bytes) override {
+    enter();
+    return PinnedMemory::instance().allocate(bytes);
+  }
+
+  void release(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, false}); }
+  void release_host(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, true}); }
+
+  void fill_zero(void* data, std::size_t bytes) override {
+    enter();
+    if (is_device(data)) {
+      check(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory");
+    } else {
+      check(cudaStreamSynchronize(stream_), "waiting for the device");
+      std::memset(data, 0, bytes);
+    }
+  }
+
+  void copy(const void* from, void* to, std::size_t bytes) override {
+    enter();
+    const Place source = place_of(from), target = place_of(to);
+    if (source == Place::pageable && target == Place::device) {
+      copy_staged(static_cast<const char*>(from), static_cast<char*>(to), bytes);
+    } else if (source != Place::device && target != Place::device) {
+      // Between two host places the order with work on the stream is kept by waiting for it.
+      check(cudaStreamSynchronize(stream_), "waiting for the device");
+      std::memmove(to, from, bytes);
+    } else {
+      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copying memory");
+      if (source == Place::device && target != Place::device) device_to_host_ += bytes;
+    }
+  }
+
+  void synchronize() override {
+    enter();
+    check(cudaStreamSynchronize(stream_), "waiting for the device");
+  }
+
+  void on_complete(std::function<void()> done) override {
+    enter();
+    auto* callback = new std::function<void()>(std::move(done));
+    const cudaError_t status = cudaLaunchHostFunc(
+        stream_,
+        [](void* data) {
+          auto* function = static_cast<std::function<void()>*>(data);
+          in_stream_callback = true;
+          (*function)();
+          delete function;  // may release arrays
+          in_stream_callback = false;
+        },
+        callback);
+    if (status != cudaSuccess) {
+      delete callback;
+      numerics::cuda::check(status, "scheduling a callback");
+    }
+  }
+
+  void check() override {
+    enter();
+    numerics::cuda::check(cudaGetLastError(), "earlier work");
+  }
+
+  void* stream() const override { return stream_; }
+
+ private:
+  enum class Place { device, pinned, pageable };
+  struct Block {
+    void* memory;
+    std::size_t bytes;
+    bool host;
+  };
+
+  static void check(cudaError_t status, const char* what) { numerics::cuda::check(status, what); }
+
+  void enter() {
+    check(cudaSetDevice(device_), "choosing the device");
+    release_deferred();
+  }
+
+  static Place place_of(const void* memory) {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory), "looking up memory");
+    if (attributes.type == cudaMemoryTypeUnregistered) return Place::pageable;
+    return attributes.type == cudaMemoryTypeHost ? Place::pinned : Place::device;
+  }
+  static bool is_device(const void* memory) { return place_of(memory) == Place::device; }
+
+  void copy_staged(const char* from, char* to, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
+      const std::size_t n = std::min(kStagingBytes, bytes - at);
+      void* staging = PinnedMemory::instance().allocate(n);
+      std::memcpy(staging, from + at, n);
+      const cudaError_t status = cudaMemcpyAsync(to + at, staging, n, cudaMemcpyHostToDevice, stream_);
+      PinnedMemory::instance().release(staging, n, stream_);
+      check(status, "copying memory");
+      // The next part then finds this part's block free, and pinned memory stays small.
+      if (at + n < bytes) check(cudaStreamSynchronize(stream_), "waiting for the device");
+    }
+  }
+
+  void give_back(Block block) noexcept {
+    if (in_stream_callback) {
+      std::lock_guard lock(deferred_mutex_);
+      try {
+        deferred_.push_back(block);
+      } catch (const std::bad_alloc&) {
+        // Lost: nothing may be freed here, and there is no memory to remember it.
+      }
+      return;
+    }
+    int before = device_;
+    cudaGetDevice(&before);
+    cudaSetDevice(device_);
+    free_now(block);
+    if (before != device_) cudaSetDevice(before);
+    cudaGetLastError();
+  }
+
+  void free_now(const Block& block) noexcept {
+    if (block.host)
+      PinnedMemory::instance().release(block.memory, block.bytes, stream_);
+    else
+      cudaFreeAsync(block.memory, stream_);
+  }
+
+  void release_deferred() noexcept {
+    std::vector<Block> blocks;
+    {
+      std::lock_guard lock(deferred_mutex_);
+      blocks.swap(deferred_);
+    }
+    for (const Block& block : blocks) free_now(block);
+  }
+
+  int device_;
+  cudaMemPool_t pool_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  std::mutex deferred_mutex_;
+  std::vector<Block> deferred_;  // released in a callback, freed at the next call
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_device(const ContextOptions& options) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "counting devices");
+  if (options.device < 0 || options.device >= count)
+    throw ResourceError("no CUDA device " + std::to_string(options.device) + ": this machine has " +
+                        std::to_string(count));
+  return std::make_shared<CudaDevice>(options);
+}
+
+bool probe(std::string& reason) {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    cudaGetLastError();
+    reason = "no CUDA driver is installed";
+    return false;
+  }
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    cudaGetLastError();
+    reason = status == cudaSuccess || status == cudaErrorNoDevice
+                 ? "there is no CUDA device"
+                 : std::string("the CUDA driver reports: ") + cudaGetErrorString(status);
+    return false;
+  }
+  int major = 0, minor = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+  if (major < 8) {
+    cudaGetLastError();
+    reason = "the CUDA device is too old: compute capability " + std::to_string(major) + "." + std::to_string(minor) +
+             ", needed 8.0";
+    return false;
+  }
+  void* memory = nullptr;
+  status = cudaSetDevice(0);
+  if (status == cudaSuccess) status = cudaMalloc(&memory, 256);
+  if (status == cudaSuccess) status = cudaMemset(memory, 0, 256);
+  if (memory != nullptr) cudaFree(memory);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    reason = std::string("the CUDA device cannot be used: ") + cudaGetErrorString(status);
+    return false;
+  }
+  return true;
+}
+
+std::string describe() {
+  cudaDeviceProp properties{};
+  int version = 0;
+  check(cudaGetDeviceProperties(&properties, 0), "asking for the device's name");
+  check(cudaRuntimeGetVersion(&version), "asking for the version");
+  return std::string(properties.name) + " (CUDA " + std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10) + ")";
+}
+
+}  // namespace echotrain::numerics::cuda

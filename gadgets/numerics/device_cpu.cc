@@ -1,0 +1,95 @@
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "gadgets/numerics/device.h"
+
+namespace echotrain::numerics::cpu {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+/// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
+class HostDevice final : public Device {
+ public:
+  explicit HostDevice(std::uint64_t budget) : Device(budget) {}
+  ~HostDevice() override { drop_kept(); }
+
+  void* allocate(std::size_t bytes) override {
+    const std::size_t size = block_size(bytes);
+    if (size >= kWorthKeeping) {
+      std::lock_guard lock(mutex_);
+      auto found = kept_.find(size);
+      if (found != kept_.end() && !found->second.empty()) {
+        void* memory = found->second.back();
+        found->second.pop_back();
+        kept_bytes_ -= size;
+        return memory;
+      }
+    }
+    void* memory = std::aligned_alloc(kAlignment, rounded(size));
+    if (memory == nullptr) {
+      drop_kept();
+      memory = std::aligned_alloc(kAlignment, rounded(size));
+    }
+    if (memory == nullptr) throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
+    return memory;
+  }
+
+  void release(void* memory, std::size_t bytes) noexcept override {
+    const std::size_t size = block_size(bytes);
+    if (size >= kWorthKeeping) {
+      std::lock_guard lock(mutex_);
+      if (kept_bytes_ + size <= budget() / 4) {
+        try {
+          kept_[size].push_back(memory);
+          kept_bytes_ += size;
+          return;
+        } catch (const std::bad_alloc&) {
+          // Not kept, then.
+        }
+      }
+    }
+    std::free(memory);
+  }
+
+  void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
+  void release_host(void* memory, std::size_t bytes) noexcept override { release(memory, bytes); }
+  void fill_zero(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
+  void copy(const void* from, void* to, std::size_t bytes) override { std::memmove(to, from, bytes); }
+  void synchronize() override {}
+  void on_complete(std::function<void()> done) override { done(); }
+  void check() override {}
+  void* stream() const override { return nullptr; }
+
+ private:
+#ifdef ECHOTRAIN_SANITIZED
+  static constexpr std::size_t kWorthKeeping = SIZE_MAX;  // so that use after release is seen
+#else
+  static constexpr std::size_t kWorthKeeping = 64 * 1024;
+#endif
+
+  static std::size_t rounded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+  void drop_kept() noexcept {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, blocks] : kept_)
+      for (void* memory : blocks) std::free(memory);
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
+
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> kept_;
+  std::size_t kept_bytes_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<Device> make_device(const ContextOptions& options) {
+  return std::make_shared<HostDevice>(options.memory_budget);
+}
+
+}  // namespace echotrain::numerics::cpu

@@ -1,0 +1,52 @@
+// The transforms of each backend; arguments were checked.
+#pragma once
+
+#include <array>
+
+#include "gadgets/numerics/fft.h"
+
+namespace echotrain::numerics {
+
+/// Three axes (leading ones are 1), slowest first, of one item of a batch.
+using Extents = std::array<std::int64_t, 3>;
+
+/// The last `dims` axes of a shape, filled up with ones.
+inline Extents last_axes(const Shape& shape, int dims) {
+  Extents e{1, 1, 1};
+  for (int a = 0; a < dims; ++a) e[2 - a] = shape[shape.rank() - 1 - a];
+  return e;
+}
+
+inline std::int64_t volume(const Extents& e) { return e[0] * e[1] * e[2]; }
+
+/// How the centred arrays sit in FFT order: index i of `n`, centred at floor(n/2), is frequency i - floor(n/2), which
+/// element 0..extent-1 of the transform holds modulo its extent.
+struct Centred {
+  Extents n;        ///< the centred array
+  Extents padded;   ///< the transform
+  Extents first{};  ///< index of the first element that fits
+  Extents last{};   ///< and one past the last
+};
+inline Centred centred(const Extents& n, const Extents& padded) {
+  Centred c{n, padded};
+  for (int a = 0; a < 3; ++a) {
+    const std::int64_t shift = n[a] / 2 - padded[a] / 2;  // of the centres
+    c.first[a] = shift > 0 ? shift : 0;
+    c.last[a] = n[a] < padded[a] + shift ? n[a] : padded[a] + shift;
+  }
+  return c;
+}
+
+namespace cpu {
+void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
+/// Zero-fills `padded` and places the centred item(s) there; takes them out again, times `scale`.
+void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
+void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
+}  // namespace cpu
+namespace cuda {
+void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
+void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
+void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
+}  // namespace cuda
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,180 @@
+#include "gadgets/numerics/nufft.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "gadgets/numerics/dispatch.h"
+#include "gadgets/numerics/nufft_plan.h"
+
+namespace echotrain::numerics {
+namespace {
+
+constexpr std::int64_t kPartialBytes = 256ll << 20;  // of split tiles, at a time
+constexpr std::int64_t kGridBytes = 1ll << 30;       // of oversampled grids in adjoint(), at a time
+
+void require(bool good, const std::string& problem) {
+  if (!good) throw std::invalid_argument("nufft: " + problem);
+}
+
+/// The coils to work on at a time: as many as fit `most` bytes at `bytes_per_coil` each, at least one.
+std::int64_t coils_at_a_time(std::int64_t coils, std::int64_t bytes_per_coil, std::int64_t most) {
+  return std::clamp<std::int64_t>(most / std::max<std::int64_t>(1, bytes_per_coil), 1, coils);
+}
+
+/// Allocates [coils, size] with fewer coils when the budget is too small for that many; `coils` becomes what fitted.
+Array<cfloat> allocate_for_coils(Context& context, std::int64_t& coils, std::int64_t size) {
+  for (;;) {
+    try {
+      return context.allocate<cfloat>({coils, size});
+    } catch (const ResourceError&) {
+      if (coils == 1) throw;
+      coils = (coils + 1) / 2;
+    }
+  }
+}
+
+template <class T>
+Array<T> keep(Context& context, const std::vector<T>& values, std::uint64_t& bytes) {
+  bytes += values.size() * sizeof(T);
+  return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
+}
+
+void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
+                std::int64_t first, std::int64_t count, cfloat* grid) {
+  const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * kTilePoints, coils = samples.shape()[1];
+  std::int64_t chunk = coils_at_a_time(count, partial_size * 8, kPartialBytes);
+  Array<cfloat> partial;
+  if (partial_size > 0) partial = allocate_for_coils(context, chunk, partial_size);
+  for (std::int64_t c = 0; c < count; c += chunk) {
+    const GridArguments arguments{.samples = samples.data(),
+                                  .weights = weights.size() == 0 ? nullptr : weights.data(),
+                                  .coils = coils,
+                                  .first = first + c,
+                                  .count = std::min(chunk, count - c),
+                                  .partial = partial.data(),
+                                  .grid = grid + c * volume(plan.grid_extents())};
+    ECHOTRAIN_DISPATCH(context, grid(context, plan, arguments));
+  }
+}
+
+bool has_item_shape(const Shape& shape, std::int64_t coils, const Shape& item) {
+  if (shape.rank() != item.rank() + 1 || shape[0] != coils) return false;
+  for (std::size_t a = 0; a < item.rank(); ++a)
+    if (shape[a + 1] != item[a]) return false;
+  return true;
+}
+
+void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples,
+                     View<const float> weights, View<cfloat> to, const Shape& item) {
+  require(context.backend() == plan.backend, "the plan was made for another backend");
+  require(samples.shape().rank() == 2 && samples.shape()[0] == plan.samples,
+          fmt::format("expected samples of shape [{}, coil], got {}", plan.samples, samples.shape().text()));
+  require(weights.size() == 0 || weights.size() == plan.samples,
+          fmt::format("{} density weights for {} samples", weights.size(), plan.samples));
+  require(has_item_shape(to.shape(), samples.shape()[1], item),
+          fmt::format("{} is not [{} coils] of {}", to.shape().text(), samples.shape()[1], item.text()));
+}
+
+}  // namespace
+
+NufftPlan::NufftPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NufftPlan::~NufftPlan() = default;
+const Shape& NufftPlan::image_shape() const { return impl_->image; }
+const Shape& NufftPlan::grid_shape() const { return impl_->grid; }
+std::int64_t NufftPlan::samples() const { return impl_->samples; }
+const NufftOptions& NufftPlan::options() const { return impl_->options; }
+Backend NufftPlan::backend() const { return impl_->backend; }
+std::uint64_t NufftPlan::bytes() const { return impl_->bytes; }
+
+std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const double> coordinates, const Shape& image,
+                                                 const NufftOptions& options) {
+  constexpr std::int64_t kLongestAxis = 1 << 20;
+  require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
+  require(options.kernel_width >= 2 && options.kernel_width <= FootprintWeights::kWidest,
+          fmt::format("the kernel width must be 2..8, not {}", options.kernel_width));
+  require(options.oversampling >= 1.25 && options.oversampling <= 2,
+          fmt::format("the oversampling must be 1.25..2, not {}", options.oversampling));
+  double points = 1;
+  for (auto e : image) {
+    require(e >= 1 && e <= kLongestAxis, "no image can be " + image.text());
+    points *= 2.5 * static_cast<double>(e) + 2 * FootprintWeights::kWidest;
+  }
+  require(points < 1e11, "an image of " + image.text() + " is too large");
+  require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == static_cast<std::int64_t>(image.rank()),
+          fmt::format("expected coordinates of shape [sample, {}], got {}", image.rank(), coordinates.shape().text()));
+  require(coordinates.shape()[0] < INT32_MAX, "too many samples for one plan");
+
+  const HostPlan host = build_plan(context.threads(), coordinates, image, options);
+  auto impl = std::make_unique<Impl>();
+  impl->image = image;
+  for (int a = 3 - host.tiling.dims; a < 3; ++a) impl->grid.push_back(host.tiling.grid[a]);
+  impl->options = options;
+  impl->samples = coordinates.shape()[0];
+  impl->backend = context.backend();
+  impl->stream = context.stream();
+  impl->tiling = host.tiling;
+  impl->slots = host.slots;
+  impl->starts = keep(context, host.starts, impl->bytes);
+  impl->weights = keep(context, host.weights, impl->bytes);
+  impl->list = keep(context, host.list, impl->bytes);
+  impl->pieces = keep(context, host.pieces, impl->bytes);
+  impl->split_tiles = keep(context, host.split_tiles, impl->bytes);
+  impl->deapodization = keep(context, host.deapodization, impl->bytes);
+  context.synchronize();  // from here on the plan may be used on other streams
+  return std::make_shared<const NufftPlan>(std::move(impl));
+}
+
+void NufftPlan::grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const {
+  check_arguments(context, *impl_, samples, weights, grid, impl_->grid);
+  if (grid.size() == 0) return;
+  grid_coils(context, *impl_, samples, weights, 0, samples.shape()[1], grid.data());
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const {
+  require(context.backend() == impl_->backend, "the plan was made for another backend");
+  const std::int64_t coils = oversampled.shape().rank() == 0 ? 0 : oversampled.shape()[0];
+  require(has_item_shape(oversampled.shape(), coils, impl_->grid) && has_item_shape(image.shape(), coils, impl_->image),
+          fmt::format("{} and {} are not [coil] of {} and {}", oversampled.shape().text(), image.shape().text(),
+                      impl_->grid.text(), impl_->image.text()));
+  if (image.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, deapodize(context, *impl_, oversampled.data(), coils, image.data()));
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const float> weights,
+                        View<cfloat> image) const {
+  check_arguments(context, *impl_, samples, weights, image, impl_->image);
+  if (image.size() == 0) return;
+  const Extents extents = impl_->grid_extents();
+  const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();
+  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
+  Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
+  for (std::int64_t c = 0; c < coils; c += chunk) {
+    const std::int64_t n = std::min(chunk, coils - c);
+    grid_coils(context, *impl_, samples, weights, c, n, grid.data());
+    ECHOTRAIN_DISPATCH(context, fft(context, grid.data(), n, extents, impl_->tiling.dims, Direction::inverse));
+    ECHOTRAIN_DISPATCH(context, deapodize(context, *impl_, grid.data(), n, image.data() + c * image_size));
+  }
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+std::uint64_t trajectory_digest(View<const double> coordinates) {
+  // FNV-1a over 64-bit words, each stirred first so that every bit reaches every other.
+  std::uint64_t hash = 14695981039346656037ull;
+  const auto take = [&hash](std::uint64_t word) {
+    word *= 0x9e3779b97f4a7c15ull;
+    word ^= word >> 32;
+    hash = (hash ^ word) * 1099511628211ull;
+    hash ^= hash >> 29;
+  };
+  take(static_cast<std::uint64_t>(coordinates.size()));
+  for (auto extent : coordinates.shape()) take(static_cast<std::uint64_t>(extent));
+  for (std::int64_t i = 0; i < coordinates.size(); ++i) take(std::bit_cast<std::uint64_t>(coordinates[i]));
+  return hash;
+}
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,71 @@
+// The non-uniform FFT by Kaiser-Bessel gridding: samples anywhere in k-space -> image on a Cartesian grid (the
+// adjoint).
+//
+// Sources: output-driven, sector-based assignment with on-chip accumulation: Gregerson, "Implementing Fast MRI Gridding
+// on GPUs via CUDA", 2008, section 4.1 (docs/seeds.md). Kernel width and shape: Beatty, Nishimura, Pauly, "Rapid
+// gridding reconstruction with a minimal oversampling ratio", IEEE TMI 24(6), 2005, eq. 5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gadgets/numerics/context.h"
+#include "gadgets/numerics/fft.h"
+
+namespace echotrain::numerics {
+
+struct NufftOptions {
+  int kernel_width = 5;       ///< grid cells, 2..8
+  double oversampling = 1.5;  ///< 1.25..2; each axis is rounded up to the next even size with factors 2, 3, 5 (7)
+};
+
+/// Everything that depends on the trajectory and the image size only: grid size, tiles, gather lists, kernel weights
+/// and deapodization factors. Immutable, shared between frames, and used by any number of coils.
+///
+/// Every tile of the grid gathers from the samples whose footprint touches it, in sample order: no atomics, so the same
+/// input gives the same bits in every run and for any number of threads.
+class NufftPlan {
+ public:
+  /// `coordinates`: host, float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
+  /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
+  /// options.
+  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+                                               const NufftOptions& options = {});
+  ~NufftPlan();
+
+  const Shape& image_shape() const;  ///< as given
+  const Shape& grid_shape() const;   ///< oversampled extents, slowest first
+  std::int64_t samples() const;
+  const NufftOptions& options() const;
+  Backend backend() const;
+  std::uint64_t bytes() const;  ///< memory the plan holds
+
+  /// Convolution onto the grid: grid[c, m] = sum_s weights[s] samples[s, c] phi(m - u_s), u_s = coordinate * grid
+  /// extent, m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...],
+  /// overwritten.
+  void grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const;
+
+  /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform.
+  /// oversampled: [coil, grid...] in FFT order; image: [coil, image...], centre at floor(n/2).
+  void deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const;
+
+  /// grid(), inverse FFT, deapodize(): image[c, r] = sum_s weights[s] samples[s, c] exp(+2 pi i k_s . r).
+  void adjoint(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> image) const;
+
+  struct Impl;  // defined in nufft_plan.h, for nufft_cpu.cc and nufft_cuda.cu
+  explicit NufftPlan(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
+std::uint64_t trajectory_digest(View<const double> coordinates);
+
+/// RMS relative error to expect of the adjoint for white data: the aliasing sum of the kernel actually used (Fessler &
+/// Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
+double expected_error(const NufftOptions& options, const Shape& image);
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,204 @@
+#include "gadgets/numerics/nufft_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace echotrain::numerics {
+namespace {
+
+constexpr std::int32_t kNowhere = std::numeric_limits<std::int32_t>::min();  // start of a sample that is not finite
+constexpr std::int64_t kGrain = 4096;
+
+/// The next even number with factors 2, 3, 5 and 7 only, which every FFT library is fast at.
+std::int64_t next_fast_even(std::int64_t n) {
+  for (std::int64_t candidate = n + (n & 1);; candidate += 2) {
+    std::int64_t rest = candidate;
+    for (const int factor : {2, 3, 5, 7})
+      while (rest % factor == 0) rest /= factor;
+    if (rest == 1) return candidate;
+  }
+}
+
+Tiling make_tiling(const Shape& image, const NufftOptions& options) {
+  Tiling t{.grid = {1, 1, 1}, .tile = {1, 1, 1}, .tiles = {1, 1, 1}, .image = {1, 1, 1}, .dims = 0, .width = 0};
+  t.dims = static_cast<std::int32_t>(image.rank());
+  t.width = options.kernel_width;
+  const int edge = t.dims == 1 ? 64 : t.dims == 2 ? 8 : 4;
+  for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i) {
+    t.image[a] = static_cast<std::int32_t>(image[i]);
+    const auto wanted =
+        static_cast<std::int64_t>(std::ceil(options.oversampling * static_cast<double>(image[i]) - 1e-9));
+    t.grid[a] = static_cast<std::int32_t>(next_fast_even(std::max<std::int64_t>(wanted, t.width)));
+    // No footprint may leave a tile and come back into it around the grid.
+    t.tile[a] = std::min(edge, t.grid[a] - t.width + 1);
+    t.tiles[a] = (t.grid[a] + t.tile[a] - 1) / t.tile[a];
+  }
+  return t;
+}
+
+/// The numbers of the tiles along an axis that a footprint touches, each once.
+struct Touched {
+  std::int32_t tiles[FootprintWeights::kWidest];
+  int count = 0;
+  Touched(const Tiling& t, int axis, std::int32_t start, std::int32_t width) {
+    std::int32_t last = -1;
+    for (std::int32_t j = 0; j < width; ++j) {
+      std::int32_t point = start + j;
+      if (point >= t.grid[axis]) point -= t.grid[axis];
+      const std::int32_t tile = point / t.tile[axis];
+      if (tile == last) continue;
+      last = tile;
+      tiles[count++] = tile;
+    }
+  }
+};
+
+template <class Visit>
+void for_touched_tiles(const Tiling& t, const std::int32_t* starts, const Visit& visit) {
+  if (starts[0] == kNowhere) return;
+  static constexpr std::int32_t kZero = 0;
+  const Touched z(t, 0, t.dims > 2 ? starts[t.dims - 3] : kZero, t.dims > 2 ? t.width : 1);
+  const Touched y(t, 1, t.dims > 1 ? starts[t.dims - 2] : kZero, t.dims > 1 ? t.width : 1);
+  const Touched x(t, 2, starts[t.dims - 1], t.width);
+  for (int k = 0; k < z.count; ++k)
+    for (int j = 0; j < y.count; ++j)
+      for (int i = 0; i < x.count; ++i) visit((z.tiles[k] * t.tiles[1] + y.tiles[j]) * t.tiles[2] + x.tiles[i]);
+}
+
+void place_samples(ThreadPool& threads, View<const double> coordinates, HostPlan& plan) {
+  const Tiling& t = plan.tiling;
+  const int dims = t.dims, width = t.width;
+  const std::int64_t samples = coordinates.shape()[0];
+  std::vector<FootprintWeights> windows;  // of the axes, slowest first
+  for (int a = 3 - dims; a < 3; ++a)
+    windows.emplace_back(KaiserBessel(width, static_cast<double>(t.grid[a]) / t.image[a]));
+  plan.starts.resize(static_cast<std::size_t>(samples * dims));
+  plan.weights.resize(static_cast<std::size_t>(samples * dims * width));
+  threads.parallel_for(samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    float weights[FootprintWeights::kWidest];
+    for (std::int64_t s = begin; s < end; ++s) {
+      bool finite = true;
+      for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
+      for (int a = 0; a < dims; ++a) {
+        const std::int64_t at = s * dims + a;
+        if (!finite) {
+          plan.starts[at] = kNowhere;
+          continue;
+        }
+        const int axis = 3 - dims + a;
+        const double k = coordinates[s * dims + (dims - 1 - a)];  // component 0 is x, the last axis
+        const double u = (k - std::floor(k)) * t.grid[axis], edge = u - width / 2.0, start = std::ceil(edge);
+        auto first = static_cast<std::int32_t>(start);
+        if (first < 0) first += t.grid[axis];
+        if (first >= t.grid[axis]) first -= t.grid[axis];
+        plan.starts[at] = first;
+        windows[a].evaluate(start - edge, weights);
+        std::copy_n(weights, width, plan.weights.begin() + at * width);
+      }
+    }
+  });
+}
+
+/// A counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after those of the
+/// stretches before it.
+std::vector<std::int64_t> fill_lists(ThreadPool& threads, std::int64_t samples, HostPlan& plan) {
+  const Tiling& t = plan.tiling;
+  const auto tiles = static_cast<std::size_t>(t.tiles[0]) * t.tiles[1] * t.tiles[2];
+  const std::int64_t stretches = std::clamp<std::int64_t>(samples / kGrain, 1, std::min(threads.size(), 16));
+  std::vector<std::vector<std::uint32_t>> counts(stretches, std::vector<std::uint32_t>(tiles, 0));
+  const auto for_stretches = [&](const auto& visit) {
+    threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        for (std::int64_t s = i * samples / stretches; s < (i + 1) * samples / stretches; ++s)
+          for_touched_tiles(t, plan.starts.data() + s * t.dims, [&](std::int32_t tile) { visit(i, tile, s); });
+    });
+  };
+  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t) { ++counts[i][tile]; });
+
+  std::vector<std::int64_t> offsets(tiles + 1, 0);
+  for (std::size_t tile = 0; tile < tiles; ++tile) {
+    std::uint32_t before = 0;
+    for (auto& count : counts) {
+      const std::uint32_t here = count[tile];
+      count[tile] = before;
+      before += here;
+    }
+    offsets[tile + 1] = offsets[tile] + before;
+  }
+  plan.list.resize(static_cast<std::size_t>(offsets[tiles]));
+  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t s) {
+    plan.list[static_cast<std::size_t>(offsets[tile] + counts[i][tile]++)] = static_cast<std::int32_t>(s);
+  });
+  return offsets;
+}
+
+void cut_pieces(const std::vector<std::int64_t>& offsets, HostPlan& plan) {
+  for (std::size_t tile = 0; tile + 1 < offsets.size(); ++tile) {
+    const std::int64_t begin = offsets[tile], count = offsets[tile + 1] - begin;
+    const auto number = static_cast<std::int32_t>(tile);
+    const std::int64_t pieces = std::max<std::int64_t>(1, (count + kPieceSamples - 1) / kPieceSamples);
+    if (pieces > 1) plan.split_tiles.push_back({number, plan.slots, static_cast<std::int32_t>(pieces)});
+    for (std::int64_t p = 0; p < pieces; ++p) {
+      const std::int64_t from = p * count / pieces, to = (p + 1) * count / pieces;
+      plan.pieces.push_back(
+          {begin + from, static_cast<std::int32_t>(to - from), number, pieces > 1 ? plan.slots++ : -1, 0});
+    }
+  }
+}
+
+}  // namespace
+
+HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
+                    const NufftOptions& options) {
+  HostPlan plan;
+  plan.tiling = make_tiling(image, options);
+  const Tiling& t = plan.tiling;
+  place_samples(threads, coordinates, plan);
+  cut_pieces(fill_lists(threads, coordinates.shape()[0], plan), plan);
+  for (std::int32_t& start : plan.starts)
+    if (start == kNowhere) start = 0;  // in no list, so never read; kept in range all the same
+  for (int a = 3 - t.dims; a < 3; ++a) {
+    const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
+    for (std::int32_t i = 0; i < t.image[a]; ++i)
+      plan.deapodization.push_back(
+          static_cast<float>(1 / window.transform(static_cast<double>(i - t.image[a] / 2) / t.grid[a])));
+  }
+  return plan;
+}
+
+double expected_error(const NufftOptions& options, const Shape& image) {
+  // One axis: a sample at u between grid points becomes sum_m phi(m - u) exp(2 pi i (m - u) f) / Phi(f) instead of 1 at
+  // the voxel of frequency f = r / grid. The mean over u of |that - 1|^2 equals, by Parseval, the aliasing sum
+  // sum_{j != 0} |Phi(f + j)|^2 / |Phi(f)|^2. Axes are independent, so their (1 + error^2) multiply.
+  constexpr int kPositions = 64;
+  const Tiling t = make_tiling(image, options);
+  double product = 1;
+  for (int a = 3 - t.dims; a < 3; ++a) {
+    const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
+    std::vector<double> phi;
+    for (int p = 0; p < kPositions; ++p)
+      for (int j = 0; j < t.width; ++j) phi.push_back(window.value(j + (p + 0.5) / kPositions - t.width / 2.0));
+    double sum = 0;
+    for (std::int32_t i = 0; i < t.image[a]; ++i) {
+      const double f = static_cast<double>(i - t.image[a] / 2) / t.grid[a], gain = window.transform(f);
+      for (int p = 0; p < kPositions; ++p) {
+        double re = 0, im = 0;
+        for (int j = 0; j < t.width; ++j) {
+          const double d = j + (p + 0.5) / kPositions - t.width / 2.0,
+                       weight = phi[static_cast<std::size_t>(p * t.width + j)];
+          re += weight * std::cos(2 * std::numbers::pi * d * f);
+          im += weight * std::sin(2 * std::numbers::pi * d * f);
+        }
+        sum += (re / gain - 1) * (re / gain - 1) + (im / gain) * (im / gain);
+      }
+    }
+    product *= 1 + sum / (static_cast<double>(kPositions) * t.image[a]);
+  }
+  return std::sqrt(product - 1);
+}
+
+}  // namespace echotrain::numerics

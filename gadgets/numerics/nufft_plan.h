@@ -1,0 +1,98 @@
+// What a NUFFT plan holds, for the two backends.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gadgets/numerics/fft_ops.h"
+#include "gadgets/numerics/kaiser_bessel.h"
+#include "gadgets/numerics/nufft.h"
+
+namespace echotrain::numerics {
+
+/// Grid points of a tile: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches large.
+constexpr int kTilePoints = 64;
+/// Samples that one piece of work gathers at most. Tiles with more (the dense centre) are gathered in several pieces,
+/// which are then added in order.
+constexpr int kPieceSamples = 512;
+
+/// A stretch of a tile's list.
+struct Piece {
+  std::int64_t begin;   ///< into list
+  std::int32_t count;   ///< 0: the tile is empty
+  std::int32_t tile;    ///< number, x fastest
+  std::int32_t slot;    ///< where its partial sum goes; -1: straight to the grid
+  std::int32_t unused;  ///< keeps the size a multiple of 8
+};
+
+/// A tile that is gathered in several pieces: slots first .. first + count - 1.
+struct SplitTile {
+  std::int32_t tile, first, count;
+};
+
+/// The grid and its tiles: plain numbers, passed to kernels by value. Axes slowest first; unused leading axes are 1.
+struct Tiling {
+  std::int32_t grid[3];
+  std::int32_t tile[3];   ///< extents; tiles at the grid's end may be cut
+  std::int32_t tiles[3];  ///< how many
+  std::int32_t image[3];
+  std::int32_t dims;
+  std::int32_t width;
+};
+
+/// Bins samples into the tiles that their footprints touch. Lists are in sample order whatever the number of threads.
+struct HostPlan {
+  Tiling tiling{};
+  std::vector<std::int32_t> starts;  ///< [sample, dims], slowest axis first: first grid point of the footprint
+  std::vector<float> weights;        ///< [sample, dims, width]
+  std::vector<std::int32_t> list;    ///< sample numbers, tile after tile
+  std::vector<Piece> pieces;         ///< cover all tiles
+  std::vector<SplitTile> split_tiles;
+  std::int32_t slots = 0;
+  std::vector<float> deapodization;  ///< factors 1 / Phi of the axes' image points one after another
+};
+HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
+                    const NufftOptions& options);
+
+struct NufftPlan::Impl {
+  Shape image, grid;
+  NufftOptions options;
+  std::int64_t samples = 0;
+  Backend backend = Backend::cpu;
+  void* stream = nullptr;  ///< that the arrays are freed on
+  std::uint64_t bytes = 0;
+
+  Tiling tiling{};
+  std::int32_t slots = 0;
+  Array<std::int32_t> starts, list;
+  Array<float> weights, deapodization;
+  Array<Piece> pieces;
+  Array<SplitTile> split_tiles;
+
+  Extents grid_extents() const { return {tiling.grid[0], tiling.grid[1], tiling.grid[2]}; }
+};
+
+/// Grids the coils [first, first + count) of `samples` ([sample, coils]) onto grid ([count, grid...]).
+struct GridArguments {
+  const cfloat* samples;
+  const float* weights;  ///< or nullptr
+  std::int64_t coils, first, count;
+  cfloat* partial;  ///< [slot, count, kTilePoints]
+  cfloat* grid;
+};
+
+namespace cpu {
+void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
+}  // namespace cpu
+namespace cuda {
+void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+/// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
+void release_after(Context& context, const NufftPlan::Impl& plan);
+}  // namespace cuda
+
+}  // namespace echotrain::numerics
