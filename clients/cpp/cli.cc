@@ -1,0 +1,262 @@
+#include "clients/cpp/cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <ostream>
+#include <system_error>
+#include <vector>
+
+#include "clients/cpp/compare.h"
+#include "clients/cpp/errors.h"
+#include "clients/cpp/export.h"
+#include "clients/cpp/info.h"
+#include "clients/cpp/recon.h"
+#include "clients/cpp/send.h"
+#include "clients/cpp/simulate.h"
+
+namespace echotrain::client {
+namespace {
+
+// What was asked for: set by the subcommand that was given.
+using Action = std::function<int()>;
+
+struct Streams {
+  std::ostream& out;
+  std::ostream& err;
+};
+
+void refuse_overwriting(const std::filesystem::path& input, const std::filesystem::path& output) {
+  std::error_code error;
+  if (std::filesystem::equivalent(input, output, error)) {
+    throw UsageError("-o " + output.string() + " is the input file, which would be lost: name another file");
+  }
+}
+
+void add_truth(CLI::App* app, std::optional<std::string>& truth) {
+  app->add_option_function<std::string>(
+         "--truth", [&truth](const std::string& file) { truth = file; },
+         "compare every image with the array 'truth' of FILE (of the input when no file is given)")
+      ->type_name("FILE")
+      ->expected(0, 1);
+}
+
+void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o) {
+  CLI::App* app = parent.add_subcommand("send", "stream a file to a server and write the images that come back");
+  app->add_option("input", o.input, "ISMRMRD file to send")->required()->type_name("IN.h5");
+  app->add_option("-c,--config", o.config, "pipeline: a name known to the server, or a .yaml file here")
+      ->required()
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-o,--output", o.output, "file for the images")->required()->type_name("OUT.h5");
+  app->add_option("-a,--address", o.address, "host of the server")->capture_default_str();
+  app->add_option("-p,--port", o.port, "port of the server")->check(CLI::Range(1, 65535))->capture_default_str();
+  app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
+  app->add_option("--rate", o.rate, "readouts per second; 0 is as fast as possible")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app->add_option("--timeout", o.timeout_s, "seconds to wait for a connection, or for anything to happen")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+  app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
+  add_truth(app, o.truth);
+  app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
+  app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->add_flag("--config-text", o.config_text, "send the pipeline's text instead of its name");
+  app->footer(
+      "Examples:\n"
+      "  echotrain send scan.h5 -c radial_2d -o images.h5\n"
+      "  echotrain send scan.h5 -c my_pipeline.yaml -a scanner -p 9002 -o images.h5 --rate 200 --progress\n"
+      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      return send(o, streams.out, streams.err);
+    };
+  });
+}
+
+void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
+  CLI::App* app = parent.add_subcommand("recon", "reconstruct a file in this process, without a server");
+  app->add_option("input", o.input, "ISMRMRD file")->required()->type_name("IN.h5");
+  app->add_option("-c,--config", o.config, "pipeline: a shipped one's name, or a .yaml file")
+      ->required()
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-o,--output", o.output, "file for the images")->required()->type_name("OUT.h5");
+  app->add_option("--backend", o.backend, "auto, cpu or cuda (the pipeline's own choice goes first)")
+      ->capture_default_str();
+  app->add_option("--pipelines", o.pipelines, "one more folder of pipelines")
+      ->type_name("DIR")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
+      ->type_name("GADGET FILE.h5");
+  app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
+  add_truth(app, o.truth);
+  app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
+  app->add_option("--batch", o.batch, "readouts given to the pipeline at once")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app->footer(
+      "Examples:\n"
+      "  echotrain recon scan.h5 -c spiral_2d -o images.h5\n"
+      "  echotrain recon scan.h5 -c my_pipeline.yaml -o images.h5 --backend cuda --save-after gridding grid.h5\n"
+      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      recon(o, streams.out, streams.err);
+      return 0;
+    };
+  });
+}
+
+void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOptions& o) {
+  CLI::App* app = parent.add_subcommand("simulate", "make a scan of a phantom with analytic k-space");
+  const CLI::Range positive(1, 65535);
+  app->add_option("-o,--output", o.output, "file to write")->required()->type_name("OUT.h5");
+  app->add_option("-g,--group", o.group, "group in the file")->capture_default_str();
+  app->add_option("--trajectory", o.trajectory, "cartesian, radial, golden_radial, spiral or kooshball (3D)")
+      ->capture_default_str();
+  app->add_option("--phantom", o.phantom, "shepp_logan or blob (a Gaussian of amplitude 1)")->capture_default_str();
+  app->add_option("--matrix", o.matrix, "pixels per axis")->check(CLI::Range(4, 4096))->capture_default_str();
+  app->add_option("--coils", o.coils, "receiver coils; one coil is 1 everywhere")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app->add_option("--readouts", o.readouts,
+                  "readouts per frame and slice: lines, spokes or interleaves (default: enough)")
+      ->check(positive);
+  app->add_option("--samples", o.samples, "samples per readout (default: enough)")->check(positive);
+  app->add_option("--frames", o.frames, "frames (repetitions)")->check(positive)->capture_default_str();
+  app->add_option("--slices", o.slices, "slices, all of the same object")->check(positive)->capture_default_str();
+  app->add_option("--oversampling", o.oversampling, "of Cartesian readouts")
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  app->add_option(
+         "--noise", o.noise,
+         "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
+      ->check(CLI::Range(0.0, 1e12))
+      ->capture_default_str();
+  app->add_flag("--noise-scan", o.noise_scan, "noise readouts first; the coils' noise is correlated");
+  app->add_option("--seed", o.seed, "of the noise; same seed, same file")->capture_default_str();
+  app->add_option("--fov", o.fov_mm, "field of view [mm]")->check(CLI::Range(1.0, 1e4))->capture_default_str();
+  app->add_option("--tr-ms", o.tr_ms, "time between readouts [ms]")
+      ->check(CLI::Range(0.001, 1e5))
+      ->capture_default_str();
+  app->add_option("--blob-sigma", o.blob_sigma, "of the blob [pixels]")
+      ->check(CLI::Range(0.1, 1e3))
+      ->capture_default_str();
+  app->add_flag_callback(
+      "--no-truth", [&o] { o.truth = false; }, "leave out the array 'truth'");
+  app->add_flag("--coil-truth", o.coil_truth, "also write the complex coil images as the array 'coil_truth'");
+  app->footer(
+      "Examples:\n"
+      "  echotrain simulate -o scan.h5 --trajectory golden_radial --readouts 55 --frames 16 --noise 1\n"
+      "  echotrain simulate -o scan.h5 --trajectory cartesian --matrix 192 --oversampling 2 --noise 1 --noise-scan\n"
+      "  echotrain simulate -o scan.h5 --trajectory spiral --phantom blob --coils 1 --readouts 16");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      simulate(o, streams.out);
+      return 0;
+    };
+  });
+}
+
+void add_compare(CLI::App& parent, Streams streams, Action& action, CompareOptions& o) {
+  CLI::App* app = parent.add_subcommand("compare", "NRMSE, PSNR and best scale of one file's images against another's");
+  app->add_option("a", o.a, "file under test")->required()->type_name("A.h5");
+  app->add_option("b", o.b, "reference file")->required()->type_name("B.h5");
+  app->add_option("--group-a", o.group_a, "group of A")->capture_default_str();
+  app->add_option("--group-b", o.group_b, "group of B")->capture_default_str();
+  app->add_option("--series-a", o.series_a, "image series of A (default: all, by name)");
+  app->add_option("--series-b", o.series_b, "image series of B");
+  app->add_option("--index-a", o.index_a, "one image of A; -1 is the last");
+  app->add_option("--index-b", o.index_b, "one image of B; -1 is the last");
+  app->add_flag("--magnitude", o.magnitude, "compare magnitudes");
+  app->add_option("--scale", o.scale, "scale fitted to A before comparing: none, real or complex")
+      ->capture_default_str();
+  app->add_option("--max-nrmse", o.max_nrmse, "exit 1 above this")->check(CLI::Range(0.0, 1e12));
+  app->footer(
+      "Examples:\n"
+      "  echotrain compare ours.h5 theirs.h5\n"
+      "  echotrain compare ours.h5 theirs.h5 --index-a -1 --index-b 0 --scale real --max-nrmse 1e-5");
+  app->callback([&action, &o, streams] { action = [&o, streams] { return compare(o, streams.out); }; });
+}
+
+void add_export(CLI::App& parent, Streams streams, Action& action, ExportOptions& o) {
+  CLI::App* app = parent.add_subcommand("export", "write images as PNG pictures");
+  app->add_option("input", o.input, "ISMRMRD file with images")->required()->type_name("IN.h5");
+  app->add_option("--png", o.png, "folder to write to")->required()->type_name("DIR");
+  app->add_option("-g,--group", o.group, "group of the file")->capture_default_str();
+  app->add_option("--series", o.series, "one image series (default: all)");
+  app->add_option("--window", o.window, "values shown as black and white")->expected(2)->type_name("LOW HIGH");
+  app->footer(
+      "Examples:\n  echotrain export images.h5 --png pictures\n  echotrain export images.h5 --png pictures --window 0 "
+      "1.2");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      export_images(o, streams.out);
+      return 0;
+    };
+  });
+}
+
+void add_info(CLI::App& parent, Streams streams, Action& action, std::string& file) {
+  CLI::App* app = parent.add_subcommand("info", "say what an ISMRMRD file holds");
+  app->add_option("input", file, "ISMRMRD file")->required()->type_name("IN.h5");
+  app->footer("Example:\n  echotrain info scan.h5");
+  app->callback([&action, &file, streams] {
+    action = [&file, streams] {
+      info(file, streams.out);
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv, const std::string& version, std::ostream& out, std::ostream& err) {
+  CLI::App app("Echotrain's command line: make, send, reconstruct and look at MRI scans (ISMRMRD HDF5 files).",
+               "echotrain");
+  app.set_version_flag("--version", "echotrain " + version);
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n"
+      "  echotrain simulate -o scan.h5 --trajectory golden_radial --frames 4\n"
+      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5\n"
+      "  echotrain send scan.h5 -c radial_2d -o images.h5        (needs a running echotrain-server)\n"
+      "Each command has a --help of its own.");
+  const Streams streams{out, err};
+  Action action;
+  SendOptions send_options;
+  ReconOptions recon_options;
+  SimulateOptions simulate_options;
+  CompareOptions compare_options;
+  ExportOptions export_options;
+  std::string info_file;
+  add_send(app, streams, action, send_options);
+  add_recon(app, streams, action, recon_options);
+  add_simulate(app, streams, action, simulate_options);
+  add_compare(app, streams, action, compare_options);
+  add_export(app, streams, action, export_options);
+  add_info(app, streams, action, info_file);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help, out, err);
+  } catch (const CLI::ParseError& error) {
+    err << "echotrain: " << error.what() << "\nRun with --help for what is possible.\n";
+    return 2;
+  }
+  try {
+    return action();
+  } catch (const UsageError& error) {
+    err << "echotrain: " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    err << "echotrain: " << error.what() << '\n';
+    return 1;
+  }
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,38 @@
+// `echotrain compare`: how far the images of one file are from those of another.
+#pragma once
+
+#include <complex>
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace echotrain::client {
+
+enum class ScaleFit { none, real, complex };
+
+struct CompareOptions {
+  std::filesystem::path a, b;
+  std::string group_a = "dataset", group_b = "dataset";
+  std::string series_a, series_b;        ///< empty: all series, paired by name (or the only one of each file)
+  std::optional<long> index_a, index_b;  ///< one image of each; negative counts from the end
+  bool magnitude = false;
+  std::string scale = "complex";
+  std::optional<double> max_nrmse;
+};
+
+/// `a` after the best scale s of the allowed kind, held against the reference `b`.
+struct Difference {
+  double nrmse = 0;                ///< ||s a - b|| / ||b||
+  double psnr = 0;                 ///< 20 log10(max |b| / rms(s a - b)) [dB]; infinite when equal
+  std::complex<double> scale = 1;  ///< minimises ||s a - b||
+};
+Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
+                      ScaleFit fit);
+
+/// Prints a line per pair and the whole. Returns 0, or 1 when a pair or the whole is above max_nrmse. Throws when the
+/// images cannot be paired or differ in shape.
+int compare(const CompareOptions& options, std::ostream& out);
+
+}  // namespace echotrain::client

@@ -1,0 +1,87 @@
+#include "clients/cpp/image_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "clients/cpp/png_writer.h"
+
+namespace echotrain::client {
+
+double nrmse(const std::vector<float>& values, const std::vector<float>& reference) {
+  double difference = 0, power = 0;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    const double d = static_cast<double>(values[i]) - reference[i];
+    difference += d * d;
+    power += static_cast<double>(reference[i]) * reference[i];
+  }
+  return std::sqrt(difference / power);
+}
+
+ImageReport::ImageReport(std::optional<StoredArray> truth, std::filesystem::path png_folder)
+    : truth_(std::move(truth)), folder_(std::move(png_folder)) {
+  if (!folder_.empty()) std::filesystem::create_directories(folder_);
+  if (truth_ && !truth_->values.empty()) truth_peak_ = *std::max_element(truth_->values.begin(), truth_->values.end());
+}
+
+ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x) {
+  const auto begin = volume.begin() + static_cast<std::ptrdiff_t>(z / 2 * y * x);
+  return {y, x, std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(y * x))};
+}
+
+void ImageReport::add(const protocol::Image& image) {
+  ++count_;
+  if (!truth_ && folder_.empty()) return;
+  const Pixels pixels = read_pixels(image);
+  const std::vector<float> magnitude = combined_magnitude(pixels);
+  last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);
+  if (!folder_.empty()) {
+    const float high = truth_ ? truth_peak_ : percentile(last_.values, 99.5);
+    write_png(folder_ / fmt::format("image_{:03}.png", count_), last_.width, last_.height,
+              to_grey(last_.values, 0, high));
+  }
+  if (truth_) {
+    std::vector<std::size_t> shape = {pixels.z, pixels.y, pixels.x};
+    if (pixels.z == 1) shape.erase(shape.begin());
+    if (shape != truth_->shape) {
+      throw std::runtime_error(fmt::format("an image of [{}] cannot be compared with a truth of [{}]",
+                                           fmt::join(shape, ", "), fmt::join(truth_->shape, ", ")));
+    }
+    errors_.push_back(nrmse(magnitude, truth_->values));
+  }
+}
+
+void ImageReport::finish() {
+  if (!truth_ || folder_.empty() || errors_.empty()) return;
+  const std::size_t height = last_.height, width = last_.width, gap = 4;
+  const bool volume = truth_->shape.size() == 3;
+  const Plane truth = middle(truth_->values, volume ? truth_->shape[0] : 1, height, width);
+  std::vector<float> difference(truth.values.size());
+  for (std::size_t i = 0; i < difference.size(); ++i) difference[i] = 5 * std::abs(last_.values[i] - truth.values[i]);
+
+  const std::size_t total = 3 * width + 2 * gap;
+  std::vector<std::uint8_t> canvas(total * height, 255);
+  std::size_t left = 0;
+  for (const std::vector<float>* panel : {&std::as_const(last_.values), &truth.values, &std::as_const(difference)}) {
+    const auto grey = to_grey(*panel, 0, truth_peak_);
+    for (std::size_t y = 0; y < height; ++y) {
+      std::copy_n(grey.begin() + static_cast<std::ptrdiff_t>(y * width), width,
+                  canvas.begin() + static_cast<std::ptrdiff_t>(y * total + left));
+    }
+    left += width + gap;
+  }
+  write_png(folder_ / "compare.png", total, height, canvas);
+}
+
+std::optional<double> ImageReport::median_error() const {
+  if (errors_.empty()) return std::nullopt;
+  std::vector<double> sorted = errors_;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,47 @@
+// Objects whose Fourier transform is known in closed form, so that no simulation uses a transform under test.
+#pragma once
+
+#include <array>
+#include <complex>
+#include <vector>
+
+namespace echotrain::client {
+
+using cdouble = std::complex<double>;
+using Vec3 = std::array<double, 3>;  ///< x, y, z; z is 0 in 2D
+
+/// A sum of ellipses (2D) or ellipsoids (3D) and Gaussians. Lengths are pixels from the origin, voxel floor(n/2) of an
+/// image; k is in cycles/pixel. kspace(k) is the integral of value(r) exp(-2 pi i k.r) over all space.
+class Phantom {
+ public:
+  /// The head of Shepp and Logan on an image of `matrix` pixels, largest value 1, front of the head at small y.
+  /// 2D: the high-contrast table of Toft, "The Radon Transform", PhD thesis, DTU 1996, annex B (10 ellipses).
+  /// 3D: Koay, Sarlls, Oezarslan, MRM 58:430-436, 2007, table 1 (10 ellipsoids), amplitudes halved.
+  static Phantom shepp_logan(int dims, double matrix);
+  /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.
+  static Phantom blob(int dims, double sigma);
+
+  int dims() const { return dims_; }
+  /// Source: the 2D ellipse by the Bessel function J1, the 3D ellipsoid by Koay eq. 5, both moved by the shift theorem.
+  cdouble kspace(const Vec3& k) const;
+  double value(const Vec3& r) const;
+
+ private:
+  enum class Shape { ellipsoid, gaussian };
+  struct Part {
+    Shape shape = Shape::ellipsoid;
+    double amplitude = 1;
+    Vec3 center{};
+    Vec3 size{};        // half axes or sigmas
+    double cosine = 1;  // of the rotation about z from the image's axes to the part's
+    double sine = 0;
+  };
+  explicit Phantom(int dims) : dims_(dims) {}
+  void add_ellipsoid(double amplitude, const Vec3& center, const Vec3& half_axes, double angle, double pixels_per_unit);
+  double transform(const Part& part, const Vec3& k) const;
+
+  int dims_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace echotrain::client

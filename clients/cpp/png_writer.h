@@ -1,0 +1,21 @@
+// Grey pictures as PNG files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace echotrain::client {
+
+/// Writes 8-bit grey pixels [y, x]. std::runtime_error, naming the file, when it cannot be written.
+void write_png(const std::filesystem::path& file, std::size_t width, std::size_t height,
+               std::span<const std::uint8_t> pixels);
+
+/// `low` becomes 0, `high` 255, linear in between, values outside and NaN clamped (NaN to 0).
+std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, float high);
+
+/// The value below which `percent` of the values lie; 0 for none. NaN values are left out.
+float percentile(std::span<const float> values, double percent);
+
+}  // namespace echotrain::client

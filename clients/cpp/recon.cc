@@ -1,0 +1,229 @@
+#include "clients/cpp/recon.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <set>
+#include <stdexcept>
+
+#include "clients/cpp/errors.h"
+#include "clients/cpp/image_report.h"
+#include "clients/cpp/pipeline_files.h"
+#include "clients/cpp/save_after.h"
+#include "gadgets/pipeline.h"
+#include "protocol/acquisition_check.h"
+#include "protocol/dataset.h"
+#include "protocol/header.h"
+
+namespace echotrain::client {
+namespace {
+
+config::BackendChoice backend_choice(const std::string& text) {
+  try {
+    return config::parse_backend(text);
+  } catch (const std::invalid_argument&) {
+    throw UsageError("--backend " + text + ": use auto, cpu or cuda");
+  }
+}
+
+std::string_view level_name(protocol::Level level) {
+  switch (level) {
+    case protocol::Level::debug:
+      return "debug";
+    case protocol::Level::info:
+      return "info";
+    case protocol::Level::warning:
+      return "warning";
+    case protocol::Level::error:
+      return "error";
+    case protocol::Level::critical:
+      return "critical";
+  }
+  return "info";
+}
+
+// Images come from any thread; they are written by the one that also reads the input, because the HDF5 library must not
+// be used by two threads at once.
+class Inbox {
+ public:
+  void put(protocol::Image&& image) {
+    const std::lock_guard lock(mutex_);
+    images_.push_back(std::move(image));
+  }
+  std::vector<protocol::Image> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(images_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<protocol::Image> images_;
+};
+
+class Output {
+ public:
+  Output(const ReconOptions& o, const std::string& xml)
+      : file_(o.output),
+        report_(o.truth ? std::optional(read_array(o.truth->empty() ? o.input : std::filesystem::path(*o.truth),
+                                                   o.group, "truth"))
+                        : std::nullopt,
+                o.png) {
+    if (!xml.empty()) file_.header_xml(xml);
+  }
+
+  void drain(Inbox& inbox) {
+    for (const protocol::Image& image : inbox.take()) {
+      file_.append(image);
+      ++images_;
+      try {
+        report_.add(image);
+      } catch (...) {
+        if (!report_failure_) report_failure_ = std::current_exception();  // images come first
+      }
+    }
+  }
+  void finish() {
+    file_.flush();
+    if (report_failure_) std::rethrow_exception(report_failure_);
+    report_.finish();
+  }
+  const ImageReport& report() const { return report_; }
+  std::size_t images() const { return images_; }
+
+ private:
+  protocol::DatasetWriter file_;
+  ImageReport report_;
+  std::size_t images_ = 0;
+  std::exception_ptr report_failure_;
+};
+
+// The savers of --save-after; a file may be named for several gadgets.
+class Savers {
+ public:
+  Savers(const ReconOptions& o, numerics::Context& context, Pipeline& pipeline) {
+    for (const auto& [gadget, file] : o.save_after) {
+      auto& writer = files_[file];
+      if (!writer) writer = std::make_unique<protocol::DatasetWriter>(file);
+      savers_.push_back(std::make_unique<ItemSaver>(gadget, context, *writer));
+      names_.push_back(gadget);
+      ItemSaver* saver = savers_.back().get();
+      if (!pipeline.tap(gadget, [saver](const Item& item) { saver->save(item); })) {
+        throw UsageError("--save-after " + gadget + ": the pipeline has no gadget of that name");
+      }
+    }
+  }
+  void finish(std::ostream& err) {
+    for (std::size_t i = 0; i < savers_.size(); ++i) {
+      savers_[i]->finish();
+      if (savers_[i]->saved() == 0)
+        err << "warning: --save-after " << names_[i] << ": the gadget gave nothing that can be saved\n";
+    }
+  }
+
+ private:
+  std::map<std::string, std::unique_ptr<protocol::DatasetWriter>> files_;
+  std::vector<std::unique_ptr<ItemSaver>> savers_;
+  std::vector<std::string> names_;
+};
+
+// Pushes the whole file through the pipeline.
+class Feeder {
+ public:
+  Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
+         std::ostream& err)
+      : options_(o), reader_(reader), check_(header), err_(err) {}
+
+  template <class AfterPush>
+  void feed(Pipeline& pipeline, const AfterPush& after_push) {
+    std::vector<protocol::Acquisition> batch;
+    const std::size_t readouts = reader_.acquisitions();
+    for (std::size_t i = 0; i < readouts; ++i) {
+      protocol::Acquisition readout = reader_.acquisition(i);
+      if (const auto reason = check_.check(readout)) {
+        skip(*reason);
+      } else {
+        batch.push_back(std::move(readout));
+      }
+      if (batch.size() == static_cast<std::size_t>(options_.batch) || (i + 1 == readouts && !batch.empty())) {
+        pipeline.push(std::exchange(batch, {}));
+        after_push();
+      }
+    }
+    for (std::size_t i = 0; i < reader_.waveforms(); ++i) pipeline.push(reader_.waveform(i));
+    if (readouts == 0) {
+      for (const auto& series : reader_.image_series()) {
+        for (std::size_t i = 0; i < reader_.images(series); ++i) {
+          pipeline.push(reader_.image(series, i));
+          after_push();
+        }
+      }
+    }
+    if (skipped_ > 0) err_ << fmt::format("warning: {} of {} readouts were left out\n", skipped_, readouts);
+  }
+
+ private:
+  void skip(const protocol::SkipReason& reason) {
+    ++skipped_;
+    if (warned_.insert(reason.kind).second) err_ << "warning: " << reason.message << '\n';
+  }
+
+  const ReconOptions& options_;
+  const protocol::DatasetReader& reader_;
+  protocol::AcquisitionCheck check_;
+  std::ostream& err_;
+  std::set<std::string> warned_;
+  std::size_t skipped_ = 0;
+};
+
+}  // namespace
+
+void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
+  const auto choice = backend_choice(o.backend);
+  const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
+  const numerics::Backend backend = choose_backend(plan->spec(), choice);
+  numerics::Context context(backend);
+
+  const protocol::DatasetReader reader(o.input, o.group);
+  const std::string xml = reader.header_xml();
+  // A file of images may lack a header; FIRE clients send this text for one.
+  const auto header = protocol::parse_header(xml.empty() && reader.acquisitions() == 0 ? "Dummy XML header" : xml, {});
+  if (!header)
+    throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
+
+  Inbox inbox;
+  Output output(o, xml);
+  const auto begin = std::chrono::steady_clock::now();
+  PipelineSink sink;
+  sink.image = [&inbox](protocol::Image&& image) { inbox.put(std::move(image)); };
+  sink.text = [&err](protocol::Level level, const std::string& text) {
+    err << level_name(level) << ": " << text << '\n';
+  };
+  Pipeline pipeline(plan, context, std::move(sink));
+  Savers savers(o, context, pipeline);
+  try {
+    pipeline.start(*header);
+    Feeder(o, reader, *header, err).feed(pipeline, [&] { output.drain(inbox); });
+    pipeline.finish(End::complete);
+    pipeline.wait();
+  } catch (...) {
+    output.drain(inbox);
+    throw;
+  }
+  output.drain(inbox);
+  output.finish();
+  savers.finish(err);
+
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const PipelineCounts& counts = pipeline.counts();
+  out << fmt::format("{}: {} readouts, {} frames, {} images in {:.3f} s on {}\n", plan->spec().name, counts.readouts,
+                     counts.frames, output.images(), elapsed.count(), numerics::describe(backend));
+  if (const auto error = output.report().median_error())
+    out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,29 @@
+// `echotrain recon`: a pipeline in this process, without a server.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace echotrain::client {
+
+struct ReconOptions {
+  std::filesystem::path input, output;
+  std::string config;  ///< a pipeline's name or file
+  std::string group = "dataset";
+  std::string backend = "auto";
+  std::vector<std::string> pipelines;                           ///< more folders of pipelines
+  std::vector<std::pair<std::string, std::string>> save_after;  ///< gadget, file
+  std::optional<std::string> truth;                             ///< file with an array `truth`; empty: the input
+  std::filesystem::path png;                                    ///< empty: no pictures
+  int batch = 64;                                               ///< readouts pushed at once
+};
+
+/// Reconstructs the scan and writes its images. Lines of the pipeline go to `err`, the summary to `out`. Images that
+/// were finished before a failure are kept; then throws what failed.
+void recon(const ReconOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace echotrain::client

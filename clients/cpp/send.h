@@ -1,0 +1,33 @@
+// `echotrain send`: streams a file to a server and writes what comes back.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "protocol/message_id.h"
+
+namespace echotrain::client {
+
+struct SendOptions {
+  std::filesystem::path input, output;
+  std::string config;        ///< a name known to the server, or a .yaml file here, which is sent as text
+  bool config_text = false;  ///< send the pipeline as text in any case
+  std::string address = "127.0.0.1";
+  int port = protocol::kDefaultPort;
+  std::string group = "dataset";
+  double rate = 0;                   ///< readouts/s; 0: as fast as the server takes them
+  double timeout_s = 60;             ///< to connect, and without any progress
+  std::filesystem::path png;         ///< empty: no pictures
+  std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input
+  std::filesystem::path summary;     ///< empty: on `out` only
+  bool progress = false;
+};
+
+/// Sends and receives at the same time. Every image that arrives is in the output file, whatever happens afterwards.
+/// Texts of the server go to `err`, the summary to `out`. Returns 0, or 1 when the server reported an error or the scan
+/// did not end well (`err` says how). Throws when it could not begin.
+int send(const SendOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace echotrain::client

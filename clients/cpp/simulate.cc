@@ -1,0 +1,249 @@
+#include "clients/cpp/simulate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <ostream>
+
+#include "clients/cpp/coils.h"
+#include "clients/cpp/errors.h"
+#include "clients/cpp/parallel.h"
+#include "clients/cpp/phantom.h"
+#include "clients/cpp/truth.h"
+#include "protocol/dataset.h"
+
+namespace echotrain::client {
+namespace {
+
+using Samples = std::vector<std::complex<float>>;
+
+constexpr int kNoiseReadouts = 32;
+constexpr double kSliceMm = 5;
+constexpr double kTickMs = 2.5;  // unit of acquisition_time_stamp
+constexpr float kSampleTimeUs = 4;
+
+// A flag's number counts from 1.
+std::uint64_t flag_mask(ISMRMRD::ISMRMRD_AcquisitionFlags flag) { return 1ull << (flag - 1); }
+
+std::string_view trajectory_text(TrajectoryKind kind) {
+  switch (kind) {
+    case TrajectoryKind::cartesian:
+      return "cartesian";
+    case TrajectoryKind::golden_radial:
+      return "goldenangle";
+    case TrajectoryKind::spiral:
+      return "spiral";
+    case TrajectoryKind::radial:
+    case TrajectoryKind::kooshball:
+      return "radial";
+  }
+  return "other";
+}
+
+void check(const SimulateOptions& o) {
+  if (o.phantom != "shepp_logan" && o.phantom != "blob") {
+    throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan or blob");
+  }
+  if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
+  if (o.trajectory == "kooshball" && o.slices != 1) throw UsageError("a kooshball is one volume: leave out --slices");
+}
+
+// The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the last dimension.
+std::vector<float> interleave(const ReadoutPath& path, int dims) {
+  std::vector<float> values;
+  for (std::size_t s = 0; s < path.positions.size(); ++s) {
+    for (int d = 0; d < dims; ++d) values.push_back(static_cast<float>(path.positions[s][d]));
+    if (!path.weights.empty()) values.push_back(static_cast<float>(path.weights[s]));
+  }
+  return values;
+}
+
+// Makes a scan readout by readout, in the order in which a scanner would.
+class Scanner {
+ public:
+  Scanner(const SimulateOptions& options, const ScanPath& scan, const Phantom& phantom, const CoilSet& coils,
+          protocol::DatasetWriter& file)
+      : options_(options),
+        scan_(scan),
+        phantom_(phantom),
+        coils_(coils),
+        file_(file),
+        noise_(options.seed, options.noise, options.coils, options.noise_scan) {}
+
+  void noise_readouts() {
+    for (int i = 0; i < kNoiseReadouts; ++i) {
+      protocol::AcquisitionHeader head = header(0);
+      head.flags = flag_mask(ISMRMRD::ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
+      Samples data(static_cast<std::size_t>(options_.coils) * scan_.samples());
+      write(head, {}, std::move(data));
+    }
+  }
+
+  void frame(int frame) {
+    if (clean_.empty() || scan_.changes_with_frame()) measure(frame);
+    for (int slice = 0; slice < options_.slices; ++slice) {
+      for (int r = 0; r < scan_.readouts(); ++r) imaging_readout(frame, slice, r);
+    }
+  }
+
+  std::uint32_t written() const { return counter_; }
+
+ private:
+  // Noise-free data of every readout of a frame.
+  void measure(int frame) {
+    clean_.assign(scan_.readouts(), {});
+    parallel_for(clean_.size(), [&](std::size_t r) {
+      const ReadoutPath path = scan_.readout(static_cast<int>(r), frame);
+      const std::size_t samples = path.positions.size();
+      Samples data(samples * options_.coils);
+      std::vector<cdouble> signal(options_.coils);
+      for (std::size_t s = 0; s < samples; ++s) {
+        coils_.kspace(phantom_, path.positions[s], signal);
+        for (int c = 0; c < options_.coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
+      }
+      clean_[r] = std::move(data);
+    });
+  }
+
+  void imaging_readout(int frame, int slice, int r) {
+    const int weight_dims = scan_.kind() == TrajectoryKind::spiral ? 1 : 0;
+    const int trajectory_dims = scan_.cartesian() ? 0 : scan_.dims() + weight_dims;
+    protocol::AcquisitionHeader head = header(trajectory_dims);
+    head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
+    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(r);
+    head.idx.slice = static_cast<std::uint16_t>(slice);
+    head.idx.repetition = static_cast<std::uint16_t>(frame);
+    head.position[2] = static_cast<float>((slice - (options_.slices - 1) / 2.0) * kSliceMm);
+    const bool first = r == 0, last = r == scan_.readouts() - 1;
+    const bool last_slice = slice == options_.slices - 1;
+    const auto raise = [&head](bool when, ISMRMRD::ISMRMRD_AcquisitionFlags flag) {
+      if (when) head.flags |= flag_mask(flag);
+    };
+    raise(first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
+    raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
+    raise(first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
+    raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
+    raise(first && slice == 0, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    raise(last && last_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+    raise(last && last_slice && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+
+    std::vector<float> trajectory;
+    if (!scan_.cartesian()) {
+      trajectory = interleave(scan_.readout(r, frame), scan_.dims());
+    }
+    write(head, std::move(trajectory), clean_[r]);
+  }
+
+  protocol::AcquisitionHeader header(int trajectory_dims) const {
+    protocol::AcquisitionHeader head{};
+    head.version = 1;
+    head.measurement_uid = 1;
+    head.scan_counter = counter_;
+    head.acquisition_time_stamp = static_cast<std::uint32_t>(std::floor(counter_ * options_.tr_ms / kTickMs));
+    head.number_of_samples = static_cast<std::uint16_t>(scan_.samples());
+    head.available_channels = head.active_channels = static_cast<std::uint16_t>(options_.coils);
+    for (int c = 0; c < options_.coils; ++c) head.channel_mask[c / 64] |= 1ull << (c % 64);
+    head.trajectory_dimensions = static_cast<std::uint16_t>(trajectory_dims);
+    head.sample_time_us = kSampleTimeUs;
+    head.read_dir[0] = head.phase_dir[1] = head.slice_dir[2] = 1;
+    return head;
+  }
+
+  void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data) {
+    if (options_.noise > 0) noise_.add(data);
+    protocol::Acquisition readout;
+    readout.head = head;
+    readout.trajectory = protocol::Payload::take(std::move(trajectory));
+    readout.data = protocol::Payload::take(std::move(data));
+    file_.append(readout);
+    ++counter_;
+  }
+
+  const SimulateOptions& options_;
+  const ScanPath& scan_;
+  const Phantom& phantom_;
+  const CoilSet& coils_;
+  protocol::DatasetWriter& file_;
+  NoiseSource noise_;
+  std::vector<Samples> clean_;  // [readout]: data [coil, sample]
+  std::uint32_t counter_ = 0;
+};
+
+}  // namespace
+
+std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
+  const int nz = scan.dims() == 3 ? o.matrix : 1;
+  const double fov_z = scan.dims() == 3 ? o.fov_mm : kSliceMm;
+  const auto space = [&](const char* name, int oversampling) {
+    return fmt::format(
+        "    <{0}>\n"
+        "      <matrixSize><x>{1}</x><y>{2}</y><z>{3}</z></matrixSize>\n"
+        "      <fieldOfView_mm><x>{4}</x><y>{5}</y><z>{6}</z></fieldOfView_mm>\n"
+        "    </{0}>\n",
+        name, o.matrix * oversampling, o.matrix, nz, o.fov_mm * oversampling, o.fov_mm, fov_z);
+  };
+  const auto limit = [](const char* name, int count, int center) {
+    return fmt::format("      <{0}><minimum>0</minimum><maximum>{1}</maximum><center>{2}</center></{0}>\n", name,
+                       count - 1, center);
+  };
+  const std::string bandwidth =
+      o.noise_scan ? "    <relativeReceiverNoiseBandwidth>1.0</relativeReceiverNoiseBandwidth>\n" : "";
+  return fmt::format(
+             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+             "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">\n"
+             "  <acquisitionSystemInformation>\n"
+             "    <systemVendor>Echotrain</systemVendor>\n"
+             "    <systemModel>simulate {} {}</systemModel>\n"
+             "{}"
+             "    <receiverChannels>{}</receiverChannels>\n"
+             "  </acquisitionSystemInformation>\n"
+             "  "
+             "<experimentalConditions><H1resonanceFrequency_Hz>63500000</H1resonanceFrequency_Hz></"
+             "experimentalConditions>\n"
+             "  <encoding>\n",
+             o.trajectory, o.phantom, bandwidth, o.coils) +
+         space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
+         limit("kspace_encoding_step_1", scan.readouts(), scan.readouts() / 2) + limit("kspace_encoding_step_2", 1, 0) +
+         limit("slice", o.slices, 0) + limit("repetition", o.frames, 0) +
+         fmt::format(
+             "    </encodingLimits>\n"
+             "    <trajectory>{}</trajectory>\n"
+             "  </encoding>\n"
+             "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
+             "</ismrmrdHeader>\n",
+             trajectory_text(scan.kind()), o.tr_ms);
+}
+
+void simulate(const SimulateOptions& o, std::ostream& out) {
+  check(o);
+  const ScanPath scan(parse_trajectory(o.trajectory), o.matrix, o.readouts, o.samples, o.oversampling);
+  const Phantom phantom =
+      o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma) : Phantom::shepp_logan(scan.dims(), o.matrix);
+  const CoilSet coils(o.coils, scan.dims(), o.matrix);
+
+  protocol::DatasetWriter file(o.output, o.group);
+  file.header_xml(simulated_header(o, scan));
+  Scanner scanner(o, scan, phantom, coils, file);
+  if (o.noise_scan) scanner.noise_readouts();
+  for (int f = 0; f < o.frames; ++f) scanner.frame(f);
+  if (o.truth || o.coil_truth) {
+    const Truth truth(phantom, coils, scan);
+    if (o.truth) file.array("truth", truth.shape(), truth.root_sum_of_squares().data());
+    if (o.coil_truth) {
+      std::vector<std::complex<float>> all;
+      for (int c = 0; c < o.coils; ++c) {
+        const auto image = truth.coil_image(c);
+        all.insert(all.end(), image.begin(), image.end());
+      }
+      std::vector<std::size_t> shape = truth.shape();
+      shape.insert(shape.begin(), static_cast<std::size_t>(o.coils));
+      file.array("coil_truth", shape, all.data());
+    }
+  }
+  file.flush();
+  out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples ({} readouts in all)\n",
+                     o.output.string(), o.trajectory, o.phantom, o.matrix, o.coils, o.frames,
+                     scan.readouts() * o.slices, scan.samples(), scanner.written());
+}
+
+}  // namespace echotrain::client

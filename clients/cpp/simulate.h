@@ -1,0 +1,43 @@
+// `echotrain simulate`: scans of analytic phantoms, written as ISMRMRD files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <string>
+
+#include "clients/cpp/trajectory.h"
+
+namespace echotrain::client {
+
+struct SimulateOptions {
+  std::filesystem::path output;
+  std::string group = "dataset";
+  std::string trajectory = "golden_radial";
+  std::string phantom = "shepp_logan";
+  int matrix = 128;
+  int coils = 8;
+  int readouts = 0;  ///< per frame; 0: enough for the Nyquist criterion
+  int samples = 0;   ///< per readout; 0: enough for the Nyquist criterion
+  int frames = 1;
+  int slices = 1;
+  int oversampling = 1;     ///< Cartesian readouts only
+  double noise = 0;         ///< standard deviation of the real and the imaginary part of a sample, in k-space units
+  bool noise_scan = false;  ///< noise readouts first; coils are then correlated
+  std::uint64_t seed = 1;
+  double fov_mm = 256;
+  double tr_ms = 5;
+  double blob_sigma = 2;    ///< [pixels]
+  bool truth = true;        ///< also writes the array `truth`
+  bool coil_truth = false;  ///< also writes the complex array `coil_truth`
+};
+
+/// Writes the scan and says on `out` what was written. k-space units: the integral over the object in pixels, so that
+/// object values are image values; noise sigma becomes sigma / matrix in a Cartesian image without oversampling.
+/// UsageError for options that do not go together, protocol::DatasetError for a file that cannot be written.
+void simulate(const SimulateOptions& options, std::ostream& out);
+
+/// The ISMRMRD header of such a scan.
+std::string simulated_header(const SimulateOptions& options, const ScanPath& scan);
+
+}  // namespace echotrain::client

@@ -1,0 +1,95 @@
+// Exit codes and texts of the command line: 0 done, 1 failed, 2 wrong usage.
+#include "clients/cpp/cli.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/unit/client/support.h"
+
+namespace echotrain::client {
+namespace {
+
+TEST(CommandLine, HelpHasExamplesForEveryCommand) {
+  EXPECT_EQ(command({"--help"}).code, 0);
+  for (const std::string& name : std::vector<std::string>{"send", "recon", "simulate", "compare", "export", "info"}) {
+    const auto help = command({name, "--help"});
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("Example"), std::string::npos) << name;
+    EXPECT_NE(help.out.find("echotrain " + name + " "), std::string::npos) << name;
+  }
+}
+
+TEST(CommandLine, WrongUsageIsTwoAndSaysWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.h5").string();
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {"reconstruct"},
+      {"simulate"},
+      {"simulate", "-o", file, "--matrix", "0"},
+      {"simulate", "-o", file, "--trajectory", "rosette"},
+      {"simulate", "-o", file, "--phantom", "cat"},
+      {"simulate", "-o", file, "--noise-scan"},
+      {"simulate", "-o", file, "--matrix", "16", "--readouts", "17", "--trajectory", "cartesian"},
+      {"simulate", "-o", file, "--frames", "many"},
+      {"send", file, "-o", file},
+      {"send", file, "-c", "radial_2d", "-o", "y.h5", "-p", "70000"},
+      {"compare", file},
+      {"recon", file, "-c", "radial_2d", "-o", "y.h5", "--backend", "tpu"},
+      {"recon", file, "-c", "no_such_pipeline", "-o", "y.h5"},
+  };
+  for (const auto& arguments : wrong) {
+    const auto result = command(arguments);
+    std::string line;
+    for (const auto& argument : arguments) line += argument + ' ';
+    EXPECT_EQ(result.code, 2) << line << result.err;
+    EXPECT_FALSE(result.err.empty()) << line;
+  }
+  EXPECT_NE(command({"simulate", "-o", file, "--trajectory", "rosette"}).err.find("kooshball"), std::string::npos);
+  EXPECT_NE(command({"recon", file, "-c", "no_such_pipeline", "-o", "y.h5"}).err.find("radial_2d"), std::string::npos);
+}
+
+TEST(CommandLine, FailuresAreOne) {
+  const TemporaryFolder folder;
+  const std::string missing = (folder / "missing.h5").string(), other = (folder / "out.h5").string();
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"info", missing},
+           {"export", missing, "--png", (folder / "png").string()},
+           {"compare", missing, missing},
+           {"send", missing, "-c", "radial_2d", "-o", other},
+           {"recon", missing, "-c", "passthrough", "-o", other},
+           {"simulate", "-o", (folder / "no/such/folder.h5").string(), "--matrix", "8"}}) {
+    const auto result = command(arguments);
+    EXPECT_EQ(result.code, 1) << arguments[0] << result.err;
+    EXPECT_FALSE(result.err.empty());
+  }
+}
+
+TEST(CommandLine, TheInputIsNeverOverwritten) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "scan.h5").string();
+  ASSERT_EQ(command({"simulate", "-o", file, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian"}).code, 0);
+  EXPECT_EQ(command({"recon", file, "-c", "cartesian_2d", "-o", file}).code, 2);
+  EXPECT_EQ(command({"send", file, "-c", "cartesian_2d", "-o", file}).code, 2);
+  EXPECT_EQ(protocol::DatasetReader(file).acquisitions(), 8u);
+}
+
+TEST(CommandLine, InfoNamesWhatAFileHolds) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "scan.h5").string();
+  ASSERT_EQ(command({"simulate", "-o", file, "--matrix", "8", "--coils", "3", "--trajectory", "radial", "--readouts",
+                     "5", "--samples", "16", "--noise", "1", "--noise-scan"})
+                .code,
+            0);
+  const auto result = command({"info", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const std::string fact :
+       {"group dataset", "radial", "8 x 8 x 1 voxels, 256 x 256 x 5 mm", "receiver channels: 3", "readouts: 37",
+        "imaging: 5", "noise: 32", "3 channels x 16 samples", "trajectory 0: -0.5 ..", "LAST_IN_MEASUREMENT"}) {
+    EXPECT_NE(result.out.find(fact), std::string::npos) << fact << "\n" << result.out;
+  }
+}
+
+}  // namespace
+}  // namespace echotrain::client

@@ -1,0 +1,186 @@
+// Simulated files as others read them: through the dataset reader, the header checks and the readout checks.
+#include "clients/cpp/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <sstream>
+
+#include "clients/cpp/pixels.h"
+#include "protocol/acquisition_check.h"
+#include "protocol/dataset.h"
+#include "protocol/header.h"
+#include "tests/unit/client/support.h"
+
+namespace echotrain::client {
+namespace {
+
+constexpr std::uint64_t mask(int flag) { return 1ull << (flag - 1); }
+constexpr std::uint64_t kFirstInSlice = mask(7), kLastInSlice = mask(8), kLastInRepetition = mask(14),
+                        kNoise = mask(19), kLastInMeasurement = mask(25);
+
+std::vector<std::complex<float>> data_of(const protocol::Acquisition& readout) {
+  std::vector<std::complex<float>> values(readout.data.bytes.size() / sizeof(std::complex<float>));
+  readout.data.copy_to(values.data());
+  return values;
+}
+
+std::vector<float> trajectory_of(const protocol::Acquisition& readout) {
+  std::vector<float> values(readout.trajectory.bytes.size() / sizeof(float));
+  readout.trajectory.copy_to(values.data());
+  return values;
+}
+
+SimulateOptions small(const TemporaryFolder& folder, const std::string& trajectory) {
+  SimulateOptions o;
+  o.output = folder / "scan.h5";
+  o.trajectory = trajectory;
+  o.matrix = 16;
+  o.coils = 2;
+  if (trajectory == "kooshball") o.readouts = 40;
+  return o;
+}
+
+void run_simulation(const SimulateOptions& options) {
+  std::ostringstream out;
+  simulate(options, out);
+  EXPECT_NE(out.str().find("matrix 16"), std::string::npos);
+}
+
+class EveryTrajectory : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EveryTrajectory, PassesTheChecksOfAServer) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, GetParam());
+  o.frames = 2;
+  o.slices = std::string(GetParam()) == "kooshball" ? 1 : 3;
+  o.noise = 1;
+  o.noise_scan = true;
+  run_simulation(o);
+
+  const protocol::DatasetReader reader(o.output);
+  const auto header = protocol::parse_header(reader.header_xml(), {});
+  ASSERT_TRUE(header) << header.error().message;
+  EXPECT_EQ(header->receiver_channels, 2u);
+  const auto& encoding = header->encodings.at(0);
+  EXPECT_EQ(encoding.recon.matrix[0], 16u);
+  EXPECT_EQ(encoding.recon.matrix[2], std::string(GetParam()) == "kooshball" ? 16u : 1u);
+  ASSERT_TRUE(encoding.repetition);
+  EXPECT_EQ(encoding.repetition->maximum, 1);
+
+  protocol::AcquisitionCheck check(*header);
+  int noise = 0, ends_of_slices = 0, starts_of_slices = 0, ends_of_repetitions = 0, ends_of_scan = 0;
+  std::uint32_t last_stamp = 0;
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    const auto reason = check.check(readout);
+    ASSERT_FALSE(reason) << reason->message;
+    const protocol::AcquisitionHeader head = readout.head;
+    EXPECT_EQ(+head.scan_counter, i);
+    EXPECT_GE(+head.acquisition_time_stamp, last_stamp);
+    last_stamp = head.acquisition_time_stamp;
+    noise += (head.flags & kNoise) != 0 ? 1 : 0;
+    starts_of_slices += (head.flags & kFirstInSlice) != 0 ? 1 : 0;
+    ends_of_slices += (head.flags & kLastInSlice) != 0 ? 1 : 0;
+    ends_of_repetitions += (head.flags & kLastInRepetition) != 0 ? 1 : 0;
+    ends_of_scan += (head.flags & kLastInMeasurement) != 0 ? 1 : 0;
+    for (const float k : trajectory_of(readout)) EXPECT_LE(std::abs(k), 0.5f);
+  }
+  EXPECT_EQ(noise, 32);
+  EXPECT_EQ(starts_of_slices, 2 * o.slices);
+  EXPECT_EQ(ends_of_slices, 2 * o.slices);
+  EXPECT_EQ(ends_of_repetitions, 2);
+  EXPECT_EQ(ends_of_scan, 1);
+  EXPECT_EQ(last_stamp, static_cast<std::uint32_t>(std::floor((reader.acquisitions() - 1) * 5.0 / 2.5)));
+  EXPECT_EQ(read_array(o.output, "dataset", "truth").shape,
+            std::vector<std::size_t>(std::string(GetParam()) == "kooshball" ? 3 : 2, 16));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryTrajectory,
+                         ::testing::Values("cartesian", "radial", "golden_radial", "spiral", "kooshball"));
+
+// Reconstructs one voxel of one coil from the file alone, by the conventions that the whole project states.
+std::complex<double> adjoint(const protocol::DatasetReader& reader, int coil, double x, double y) {
+  std::complex<double> sum = 0;
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    const auto data = data_of(readout);
+    const auto k = trajectory_of(readout);
+    const std::size_t samples = readout.head.number_of_samples;
+    for (std::size_t s = 0; s < samples; ++s) {
+      sum += static_cast<double>(k[3 * s + 2]) * std::complex<double>(data[coil * samples + s]) *
+             std::polar(1.0, 2 * std::numbers::pi * (k[3 * s] * x + k[3 * s + 1] * y));
+    }
+  }
+  return sum;
+}
+
+TEST(Simulate, WeightedSpiralSumGivesTheTruth) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "spiral");
+  o.phantom = "blob";
+  // With R interleaves the error starts with the Bessel function J_R(2 pi k r): below 1e-5 for R = 16 where the blob
+  // is.
+  o.readouts = 16;
+  run_simulation(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto truth = read_array(o.output, "dataset", "truth");
+  for (const auto& [x, y] : {std::pair{8, 8}, {9, 8}, {8, 6}, {5, 10}}) {
+    const double sum =
+        std::sqrt(std::norm(adjoint(reader, 0, x - 8, y - 8)) + std::norm(adjoint(reader, 1, x - 8, y - 8)));
+    EXPECT_NEAR(sum, truth.values[y * 16 + x], 2e-4) << x << ' ' << y;
+  }
+  EXPECT_NEAR(truth.values[8 * 16 + 8], 1, 0.02);  // profiles vary a little within the blob
+}
+
+TEST(Simulate, CartesianMeanGivesTheTruth) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "cartesian");
+  o.oversampling = 2;
+  o.coils = 1;
+  run_simulation(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto truth = read_array(o.output, "dataset", "truth");
+  const int x = 4, y = 11;
+  std::complex<double> sum = 0;
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    const auto data = data_of(readout);
+    const protocol::AcquisitionHeader head = readout.head;
+    for (int s = 0; s < head.number_of_samples; ++s) {
+      const double phase =
+          (s - head.center_sample) / 32.0 * (x - 8) + (head.idx.kspace_encode_step_1 - 8) / 16.0 * (y - 8);
+      sum += std::complex<double>(data[s]) * std::polar(1.0, 2 * std::numbers::pi * phase);
+    }
+  }
+  EXPECT_NEAR(std::abs(sum) / (32 * 16), truth.values[y * 16 + x], 1e-6);
+}
+
+TEST(Simulate, FramesDifferOnlyInNoiseAndTheSeedDecidesIt) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "radial");
+  o.frames = 2;
+  o.noise = 0.5;
+  o.readouts = 4;
+  run_simulation(o);
+  std::vector<std::complex<float>> first, second;
+  double power = 0;
+  {
+    const protocol::DatasetReader reader(o.output);
+    first = data_of(reader.acquisition(0));
+    second = data_of(reader.acquisition(4));
+    EXPECT_EQ(+reader.acquisition(4).head.idx.repetition, 1);
+  }
+  for (std::size_t i = 0; i < first.size(); ++i) power += std::norm(first[i] - second[i]);
+  // The difference of two samples has variance 4 sigma^2 = 1; 64 of them: within five standard errors of 1.
+  EXPECT_NEAR(power / first.size(), 1, 5 / std::sqrt(64.0));
+  run_simulation(o);
+  EXPECT_EQ(data_of(protocol::DatasetReader(o.output).acquisition(0)), first);
+  o.seed = 2;
+  run_simulation(o);
+  EXPECT_NE(data_of(protocol::DatasetReader(o.output).acquisition(0)), first);
+}
+
+}  // namespace
+}  // namespace echotrain::client
