@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Gathers programs and the shared libraries they need into one relocatable folder:
+#   .ci/bundle.sh BUILD_DIR BUNDLE_DIR
+# What every Linux host has (libc, libstdc++) and what a CUDA host has (driver, cuFFT) stays out. Run the programs with
+#   LD_LIBRARY_PATH=BUNDLE_DIR/lib[:CUDA's lib folder] BUNDLE_DIR/bin/...
+set -euo pipefail
+build=$1 bundle=$2
+here=$(cd "$(dirname "$0")/.." && pwd)
+rm -rf "$bundle"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/echotrain"
+find "$build/bin" -maxdepth 1 -type f -perm -u+x -exec cp {} "$bundle/bin/" \;
+cp -r "$here/config/pipelines" "$bundle/share/echotrain/"
+strip --strip-unneeded "$bundle"/bin/* 2>/dev/null || true
+ldd "$bundle"/bin/* | awk '/=> \//{print $3}' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libstdc\+\+|libgcc_s|libcuda|libcudart|libcufft|libcublas|libcublasLt|libnvrtc|libnvJitLink)\.so' |
+  while read -r library; do cp -L "$library" "$bundle/lib/"; done
+du -sh "$bundle" | awk '{print "bundle: " $1 " in " $2}'

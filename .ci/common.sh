@@ -1,0 +1,69 @@
+# Shared by run and the scripts of .ci: where things are, how to speak, how to build. To be sourced.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+
+say() { printf '== %s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# quietly LOG WHAT COMMAND...: runs a command with its output in a file, of which the end is shown if it fails.
+quietly() {
+  local log=$1 what=$2
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  if ! "$@" >"$log" 2>&1; then
+    tail -n 60 "$log" >&2
+    die "$what failed; the lines above end its output, all of which is in $log"
+  fi
+}
+
+# The compute capabilities of the GPUs in this machine, as CMake wants them: "90" or "80;90". Empty when there is none.
+native_architectures() {
+  command -v nvidia-smi >/dev/null || return 0
+  { nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true; } |
+    tr -d '. \r' | grep -E '^[0-9]+$' | sort -un | paste -sd ';' || true
+}
+
+find_nvcc() { command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; } || true; }
+
+# The Python that runs the tests: ECHOTRAIN_TEST_PYTHON, or the environment that set-up made. Empty when there is none.
+test_python() {
+  local python=${ECHOTRAIN_TEST_PYTHON:-$build/venv/bin/python}
+  if [ -x "$python" ]; then echo "$python"; fi
+}
+
+use_ccache() {
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="$root" CCACHE_SLOPPINESS=pch_defines,time_macros
+  if command -v ccache >/dev/null; then
+    printf '%s\n' -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache
+  fi
+}
+
+# configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR and ECHOTRAIN_CUDA_ARCHITECTURES.
+configure_release() {
+  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release) line
+  while read -r line; do arguments+=("$line"); done < <(use_ccache)
+  if [ -n "${ECHOTRAIN_WERROR:-}" ]; then arguments+=("-DECHOTRAIN_WERROR=$ECHOTRAIN_WERROR"); fi
+  local python
+  python=$(test_python)
+  if [ -n "$python" ]; then arguments+=("-DECHOTRAIN_TEST_PYTHON=$python"); fi
+  local architectures=${ECHOTRAIN_CUDA_ARCHITECTURES:-}
+  if [ -z "$architectures" ] && [ -n "$(find_nvcc)" ]; then architectures=$(native_architectures); fi
+  if [ -n "$architectures" ]; then arguments+=("-DCMAKE_CUDA_ARCHITECTURES=$architectures"); fi
+  quietly "$build/configure.log" "CMake's configure step" cmake "${arguments[@]}" "$@"
+  sed -n 's/^-- Echotrain: /== /p' "$build/configure.log"
+}
+
+# compile FOLDER [CMAKE --build ARGUMENT...]
+compile() {
+  local folder=$1
+  shift
+  use_ccache >/dev/null
+  export NINJA_STATUS="[%f/%t %es] "
+  cmake --build "$folder" -j "$(nproc)" "$@"
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# .ci/lint.sh format | includes | tidy | tidy-changed. tidy needs build/compile_commands.json.
+set -euo pipefail
+# shellcheck source=.ci/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+cd "$root"
+
+rooms=(protocol config gadgets server clients tests)
+most_files=20      # tidy-changed stops here
+most_seconds=240   # and here
+
+sources() { find "${rooms[@]}" -type f \( -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) | sort; }
+
+check_format() {
+  local version
+  version=$(clang-format --version | grep -oE 'version [0-9]+' || true)
+  if ! sources | xargs clang-format --dry-run --Werror; then
+    die "clang-format ($version) would change the files above; run: clang-format -i FILE"
+  fi
+  say "clang-format ($version): $(sources | wc -l) files are as they should be"
+}
+
+# Of the names on stdin, those that the Release build compiles with the C++ compiler.
+compiled() {
+  [ -f "$build/compile_commands.json" ] || die "clang-tidy needs build/compile_commands.json; run ./run build first"
+  python3 -c '
+import json, os, sys
+known = {os.path.realpath(e["file"]) for e in json.load(open(sys.argv[1]))}
+for line in sys.stdin:
+    name = line.strip()
+    if name.endswith(".cc") and os.path.realpath(name) in known:
+        print(name)' "$build/compile_commands.json"
+}
+
+# Sources that differ from the merge base (or, on its tip, from the commit before), with a changed header standing for
+# the source of the same name.
+changed() {
+  local base=""
+  if ! git rev-parse -q --is-inside-work-tree >/dev/null 2>&1; then
+    warn "no usable git checkout: every file counts as changed"
+    sources
+    return
+  fi
+  if git rev-parse -q --verify origin/main >/dev/null; then base=$(git merge-base HEAD origin/main 2>/dev/null || true); fi
+  if [ -z "$base" ] || [ "$base" = "$(git rev-parse -q --verify HEAD || true)" ]; then
+    base=$(git rev-parse -q --verify HEAD~1 || true)
+  fi
+  {
+    if [ -n "$base" ]; then git diff --name-only --diff-filter=d "$base" -- "${rooms[@]}"; else git ls-files -- "${rooms[@]}"; fi
+    git ls-files --others --exclude-standard -- "${rooms[@]}"
+  } | sed -nE 's/\.(h|cc)$/.cc/p' | sort -u | while read -r name; do if [ -f "$name" ]; then echo "$name"; fi; done
+}
+
+tidy_one() { clang-tidy --quiet -p "$build" "$1" 2>&1 | grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' || true; }
+export -f tidy_one
+export build
+
+# tidy_files SECONDS: clang-tidy over the names on stdin, in groups as wide as the machine, until the time is over.
+tidy_files() {
+  local limit=$1 width found=0 checked=0 output
+  width=$(nproc)
+  local files=() group
+  mapfile -t files
+  while [ "$checked" -lt ${#files[@]} ] && [ "$SECONDS" -lt "$limit" ]; do
+    group=("${files[@]:checked:width}")
+    # shellcheck disable=SC2016  # the inner shell expands $1
+    output=$(printf '%s\0' "${group[@]}" | xargs -0 -P "$width" -I{} bash -c 'tidy_one "$1"' _ {})
+    if [ -n "$output" ]; then
+      printf '%s\n' "$output"
+      if grep -qE '(error|warning): ' <<<"$output"; then found=1; fi
+    fi
+    checked=$((checked + ${#group[@]}))
+  done
+  say "clang-tidy: $checked of ${#files[@]} files checked in $SECONDS s"
+  if [ "$checked" -lt ${#files[@]} ]; then
+    say "clang-tidy: out of time; left out (./run lint does all): ${files[*]:checked}"
+  fi
+  [ "$found" -eq 0 ] || die "clang-tidy found the above"
+}
+
+tidy_changed() {
+  local names files=()
+  names=$(changed | compiled)
+  if [ -n "$names" ]; then mapfile -t files <<<"$names"; fi
+  if [ ${#files[@]} -eq 0 ]; then
+    say "clang-tidy: no compiled file has changed"
+    return
+  fi
+  if [ ${#files[@]} -gt $most_files ]; then
+    say "clang-tidy: ${#files[@]} files changed; left out (./run lint does all): ${files[*]:most_files}"
+  fi
+  printf '%s\n' "${files[@]:0:most_files}" | tidy_files "$most_seconds"
+}
+
+case ${1:-} in
+  format) check_format ;;
+  includes) python3 .ci/check_includes.py --self-test && python3 .ci/check_includes.py ;;
+  tidy) sources | compiled | tidy_files 1000000 ;;
+  tidy-changed) tidy_changed ;;
+  *) die "usage: .ci/lint.sh format | includes | tidy | tidy-changed" ;;
+esac

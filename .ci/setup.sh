@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs what is missing: .ci/setup.sh [build] [test] [lint]. Debian 12 and Ubuntu 24.04, by apt; the Python packages
+# of the tests go to build/venv. A machine that has everything sees no apt call.
+set -euo pipefail
+# shellcheck source=.ci/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
+  libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libxsimd-dev libpng-dev libpugixml-dev
+  nlohmann-json3-dev libgtest-dev libgmock-dev python3)
+test_packages=(ismrmrd-tools python3-venv netcat-openbsd)
+lint_packages=(clang-format clang-tidy)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest)
+python_modules='numpy, h5py, scipy, ismrmrd, pytest'
+
+install_packages() {
+  local missing=() package
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    warn "this system has no apt; Echotrain needs what Debian calls: $*"
+    return
+  fi
+  for package in "$@"; do
+    case $(dpkg-query -W -f='${db:Status-Status} ' "$package" 2>/dev/null || true) in
+      installed\ *) ;;
+      *) missing+=("$package") ;;
+    esac
+  done
+  if [ ${#missing[@]} -eq 0 ]; then return; fi
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "packages are missing and there is no sudo; as root, run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -qq)
+  say "set-up: installing ${#missing[@]} packages: ${missing[*]}"
+  quietly "$build/apt-update.log" "apt-get update" "${apt[@]}" update
+  quietly "$build/apt-install.log" "apt-get install" "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+}
+
+can_test() { [ -x "$1" ] && "$1" -c "import $python_modules" 2>/dev/null; }
+
+install_python() {
+  if [ -n "${ECHOTRAIN_TEST_PYTHON:-}" ]; then
+    can_test "$ECHOTRAIN_TEST_PYTHON" || die "ECHOTRAIN_TEST_PYTHON=$ECHOTRAIN_TEST_PYTHON cannot import $python_modules"
+    return
+  fi
+  if can_test "$build/venv/bin/python"; then return; fi
+  say "set-up: Python packages of the tests, into build/venv"
+  mkdir -p "$build"
+  if ! { python3 -m venv --clear "$build/venv" &&
+    "$build/venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 \
+      "${python_packages[@]}"; } >"$build/pip.log" 2>&1 || ! can_test "$build/venv/bin/python"; then
+    rm -rf "$build/venv"
+    warn "no Python environment could be made (no network? see build/pip.log); tests that need it will be skipped"
+  fi
+}
+
+for part in "${@:-build}"; do
+  case $part in
+    build) install_packages "${build_packages[@]}" ;;
+    test)
+      install_packages "${test_packages[@]}"
+      install_python
+      ;;
+    lint) install_packages "${lint_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint" ;;
+  esac
+done
