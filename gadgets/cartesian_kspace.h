@@ -1,0 +1,48 @@
+// Collects Cartesian readouts into one k-space per frame.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "gadgets/gadget.h"
+#include "gadgets/measurement.h"
+
+namespace echotrain {
+
+/// Places each line at its encoding step as it arrives; partial echoes go by center_sample; repeated lines (averages)
+/// are averaged. The image's voxels and field of view are those of the header's recon space: readout oversampling is
+/// cut away, missing resolution is zero-filled. Missing lines stay zero and are counted in the image's meta attributes.
+class CartesianKSpace final : public Gadget<Readouts, KSpace> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "cartesian_kspace";
+  static constexpr std::string_view kSummary =
+      "Collects Cartesian readouts into k-space by their encoding steps, one k-space per frame.";
+  static Parameters<Options> parameters();
+
+  explicit CartesianKSpace(Options /*options*/) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Readouts&& readouts, const Emit<KSpace>& emit) override;
+
+ private:
+  struct Space {
+    ImageGeometry geometry;
+    std::array<std::int64_t, 3> matrix{};                           // encoded x, y, z
+    std::int64_t offset_y = 0, offset_z = 0;                        // row = step + offset
+    std::int64_t first_y = 0, last_y = 0, first_z = 0, last_z = 0;  // rows the header announces
+  };
+  struct Buffer {
+    Array<cfloat> data;              // [coil, z * y, x]
+    std::vector<std::int32_t> hits;  // per line: how often it came
+  };
+
+  void add(Buffer& buffer, const Space& space, const Readouts& readouts);
+  KSpace complete(Buffer buffer, const Space& space, const Readouts& readouts);
+
+  Session* session_ = nullptr;
+  std::vector<Space> spaces_;
+  std::map<std::uint64_t, Buffer> open_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,18 @@
+#include "gadgets/deapodization.h"
+
+namespace echotrain {
+
+void Deapodization::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+void Deapodization::process(OversampledImages&& images, const Emit<CoilImages>& emit) {
+  const auto& image = images.plan->image_shape();
+  const std::int64_t coils = images.data.shape()[0];
+  numerics::Shape shape{coils};
+  for (auto extent : image) shape.push_back(extent);
+  Array<cfloat> out = session_->compute.allocate<cfloat>(shape);
+  images.plan->deapodize(session_->compute, images.data.view(), out.view());
+  const bool volume = image.rank() == 3;
+  emit({images.frame, volume ? out : out.reshaped({coils, 1, image[0], image[1]})});
+}
+
+}  // namespace echotrain

@@ -1,0 +1,48 @@
+#include "gadgets/fft.h"
+
+#include "gadgets/numerics/fft.h"
+
+namespace echotrain {
+namespace {
+numerics::Direction direction(const FftOptions& options) {
+  return options.direction == "forward" ? numerics::Direction::forward : numerics::Direction::inverse;
+}
+}  // namespace
+
+Parameters<FftOptions> fft_parameters() {
+  return Parameters<FftOptions>().choice(
+      "direction", &FftOptions::direction, {"inverse", "forward"},
+      "sign of the exponent: inverse (+) turns k-space into images; forward (-) is for senders with the "
+      "conjugate phase convention");
+}
+
+void CartesianFft::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
+  const auto& from = kspace.data.shape();  // [coil, z, y, x]
+  const std::int64_t coils = from[0];
+  CoilImages out;
+  out.frame = kspace.frame;
+  out.data = session_->compute.allocate<cfloat>({coils, kspace.image[0], kspace.image[1], kspace.image[2]});
+  const float scale = 1.0f / static_cast<float>(from[1] * from[2] * from[3]);
+  const bool flat = from[1] == 1 && kspace.padded[0] == 1;
+  if (flat) {
+    numerics::centered_fft(session_->compute, kspace.data.view().reshaped({coils, from[2], from[3]}),
+                           out.data.view().reshaped({coils, kspace.image[1], kspace.image[2]}),
+                           {kspace.padded[1], kspace.padded[2]}, 2, direction(options_), scale);
+  } else {
+    numerics::centered_fft(session_->compute, kspace.data.view(), out.data.view(), kspace.padded, 3,
+                           direction(options_), scale);
+  }
+  emit(std::move(out));
+}
+
+void GriddedFft::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+void GriddedFft::process(Grid&& grid, const Emit<OversampledImages>& emit) {
+  numerics::fft(session_->compute, grid.data.view(), static_cast<int>(grid.plan->grid_shape().rank()),
+                direction(options_));
+  emit({grid.frame, grid.data, grid.plan});
+}
+
+}  // namespace echotrain

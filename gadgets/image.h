@@ -1,0 +1,42 @@
+// Turns complex images into the IMAGE message that the client gets.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gadgets/gadget.h"
+
+namespace echotrain {
+
+/// Converts to the wanted component and type, copies to host memory (on CUDA asynchronously: nothing waits here), and
+/// fills in geometry, counters and time stamps from the frame's reference readout and the header's recon space.
+class ImageOutput final : public Gadget<CoilImages, Image> {
+ public:
+  struct Options {
+    std::string component = "magnitude";
+    std::string type = "float";
+    double scale = 1;
+  };
+  static constexpr std::string_view kName = "image";
+  static constexpr std::string_view kSummary =
+      "Converts images to the component and type the client wants, with geometry and meta attributes.";
+  static Parameters<Options> parameters();
+
+  /// std::invalid_argument for a component that the type cannot hold.
+  explicit ImageOutput(Options options);
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<Image>& emit) override;
+
+ private:
+  protocol::Payload pixels(const CoilImages& images);
+  std::string attributes(const Frame& frame) const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::vector<std::array<float, 3>> fov_mm_;            // per encoding: recon space x, y, z
+  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: counts from 1
+};
+
+}  // namespace echotrain

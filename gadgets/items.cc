@@ -1,0 +1,13 @@
+#include "gadgets/items.h"
+
+#include <array>
+
+namespace echotrain {
+
+std::string_view to_string(ItemType type) {
+  static constexpr std::array<std::string_view, std::variant_size_v<Item>> names = {
+      "RawBatch", "Readouts", "Samples", "KSpace", "Grid", "OversampledImages", "CoilImages", "Image", "Waveform"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+}  // namespace echotrain

@@ -1,0 +1,131 @@
+// What flows through a pipeline. Each type carries its domain, so a chain that does not fit together is refused at
+// load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gadgets/numerics/array.h"
+#include "gadgets/numerics/nufft.h"
+#include "protocol/acquisition_check.h"
+#include "protocol/messages.h"
+
+namespace echotrain {
+
+using numerics::Array;
+using numerics::cfloat;
+
+/// The counters that tell one frame (one image) from another.
+struct FrameKey {
+  std::uint16_t encoding = 0, slice = 0, contrast = 0, phase = 0, repetition = 0, set = 0;
+  auto operator<=>(const FrameKey&) const = default;
+};
+
+/// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
+struct Frame {
+  std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
+  FrameKey key;
+  protocol::AcquisitionHeader
+      reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
+  std::chrono::steady_clock::time_point last_arrival{};  ///< of its last readout; zero when not from a socket
+  std::int64_t readouts = 0;
+  bool truncated = false;  ///< the scan ended before the frame was whole
+  /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
+  std::map<std::string, std::string> notes;
+};
+
+/// Messages exactly as they arrived: what the entrance of a pipeline sees.
+struct RawBatch {
+  std::vector<protocol::Acquisition> acquisitions;
+};
+
+/// Some readouts of one frame and one kind, all of one shape.
+struct Readouts {
+  std::shared_ptr<Frame> frame;
+  protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
+  bool first = false;  ///< the frame's first batch
+  bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
+  std::vector<protocol::AcquisitionHeader> heads;
+  Array<cfloat> data;       ///< [readout, channel, sample], where the pipeline computes
+  Array<float> trajectory;  ///< host, [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
+};
+
+/// Sample positions of one frame, shared by all frames that repeat them.
+struct SamplePositions {
+  int dims = 2;
+  std::vector<double> coordinates;  ///< [sample, dims], cycles/pixel of the encoded matrix; component 0 = x
+  std::uint64_t digest = 0;
+};
+
+/// Weighted samples of one whole frame, anywhere in k-space.
+struct Samples {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;    ///< [sample, coil]
+  Array<float> weights;  ///< [sample]; (cycles/pixel)^dims when computed; 0 drops a sample
+  std::shared_ptr<const SamplePositions> positions;
+};
+
+/// One frame of Cartesian k-space.
+struct KSpace {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;      ///< [coil, z, y, x], centre at floor(n/2)
+  numerics::Shape padded;  ///< [z, y, x]: extents to transform with, so that voxels have the recon space's size
+  numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
+};
+
+/// A frame convolved onto an oversampled grid.
+struct Grid {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const numerics::NufftPlan> plan;
+};
+
+/// The inverse transform of a Grid, still apodized.
+struct OversampledImages {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const numerics::NufftPlan> plan;
+};
+
+/// Complex images, one per coil (or one after combination).
+struct CoilImages {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
+};
+
+/// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
+struct Image {
+  std::shared_ptr<Frame> frame;  ///< empty for images that came from the client
+  protocol::Image message;
+};
+
+/// A physiological waveform, passed by those who do not take it.
+struct Waveform {
+  protocol::Waveform message;
+};
+
+using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, CoilImages, Image, Waveform>;
+
+/// Item types by number, in the order of Item's alternatives.
+enum class ItemType { raw_batch, readouts, samples, kspace, grid, oversampled_images, coil_images, image, waveform };
+std::string_view to_string(ItemType type);  ///< "Readouts", ...
+
+namespace internal {
+template <class T, std::size_t I = 0>
+constexpr std::size_t item_index() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, Item>, T>)
+    return I;
+  else
+    return item_index<T, I + 1>();
+}
+}  // namespace internal
+template <class T>
+inline constexpr ItemType item_type = static_cast<ItemType>(internal::item_index<T>());
+
+}  // namespace echotrain
