@@ -1,0 +1,39 @@
+// The pipelines that a server offers, each one checked before the first client comes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/pipeline.h"
+#include "protocol/result.h"
+
+namespace echotrain::server {
+
+/// Turns what a client asks for (a name, a text) into a pipeline, or into the error that it is told.
+class Catalogue {
+ public:
+  using Plan = std::shared_ptr<const PipelinePlan>;
+
+  /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
+  /// when `default_pipeline` is neither empty nor known.
+  explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "");
+
+  bool has_default() const { return !default_.empty(); }
+  /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
+  /// and suggests the nearest.
+  protocol::Result<Plan> by_name(std::string_view name) const;
+  /// The pipeline that a client sent. Error "bad-config" says file:line:column.
+  protocol::Result<Plan> from_text(std::string_view text) const;
+  /// One line per pipeline: name and description.
+  std::string describe() const;
+
+ private:
+  config::PipelineLibrary library_;
+  std::map<std::string, Plan, std::less<>> plans_;
+  std::string default_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,165 @@
+// echotrain-server: the command line.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/server_options.h"
+#include "gadgets/registry.h"
+#include "server/log.h"
+#include "server/queries.h"
+#include "server/server.h"
+
+namespace fs = std::filesystem;
+using namespace echotrain;
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kExamples = R"(Examples:
+  echotrain-server                                     serve on 127.0.0.1:9002
+  echotrain-server --bind 0.0.0.0 --backend cuda       serve every interface, on the GPU only
+  echotrain-server --pipelines ~/pipelines             serve the pipelines of a folder of your own
+  echotrain-server --check my_pipeline.yaml            check a pipeline file, print its chain
+  echotrain-server --explain gridding                  what a gadget does and its parameters
+)";
+
+/// What to do besides serving, from the command line.
+struct Request {
+  std::string options_file, check_file, explain;
+  bool list_pipelines = false, list_gadgets = false;
+};
+
+/// The pipelines that come with the program, in the source tree or where they are installed, then the folders given.
+config::PipelineLibrary load_library(const config::ServerOptions& options) {
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path places[] = {program / "../../config/pipelines", program / "../share/echotrain/pipelines",
+                             ECHOTRAIN_PIPELINES_DIR};
+  std::vector<fs::path> folders;
+  for (const fs::path& place : places)
+    if (folders.empty() && fs::is_directory(place, ignored)) folders.push_back(place.lexically_normal());
+  folders.insert(folders.end(), options.pipelines.begin(), options.pipelines.end());
+  if (folders.empty())
+    throw std::runtime_error(
+        fmt::format("the shipped pipelines were not found in {}, {} or {}; name a folder with --pipelines",
+                    places[0].lexically_normal().string(), places[1].lexically_normal().string(), places[2].string()));
+  return config::PipelineLibrary(folders);
+}
+
+int check(const std::string& file) {
+  const auto plan = PipelinePlan::check(config::read_pipeline_file(file));
+  fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
+  return EXIT_SUCCESS;
+}
+
+int list_gadgets() {
+  for (const std::string& name : Registry::builtin().names())
+    fmt::print("{:<24} {}\n", name, Registry::builtin().find(name)->summary);
+  return EXIT_SUCCESS;
+}
+
+int explain(const std::string& name) {
+  const std::vector<std::string> names = Registry::builtin().names();
+  if (Registry::builtin().find(name) == nullptr) {
+    const std::string near = config::nearest(name, names);
+    fmt::print(stderr, "no gadget is called '{}'{}; --list-gadgets shows all\n", name,
+               near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+    return kFailed;
+  }
+  fmt::print("{}\n", Registry::builtin().explain(name));
+  return EXIT_SUCCESS;
+}
+
+int list_pipelines(const config::PipelineLibrary& library) {
+  for (const config::PipelineSpec& spec : library.all()) {
+    std::string aliases;
+    for (const std::string& alias : spec.aliases) aliases += (aliases.empty() ? " (also " : ", ") + alias;
+    fmt::print("{:<24} {}{}\n", spec.name, spec.description, aliases.empty() ? "" : aliases + ")");
+  }
+  return EXIT_SUCCESS;
+}
+
+int serve(const config::ServerOptions& options, const Request& request) {
+  // Read once by the pool that all sessions share.
+  if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
+  config::PipelineLibrary library = load_library(options);
+  if (request.list_pipelines) return list_pipelines(library);
+  server::set_up_log(options.log_level);
+  server::Server server(options, std::move(library));
+  server.stop_on_signals();
+  fmt::print("listening on {}\n", server.address());
+  std::fflush(stdout);
+  server.run();
+  return EXIT_SUCCESS;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Streaming MRI reconstruction server: ISMRMRD readouts in, images out."};
+  app.footer(kExamples);
+  app.set_version_flag("--version", fmt::format("echotrain-server {}", server::version()));
+  Request request;
+  app.add_option("--options", request.options_file, "YAML file of the options below; the command line beats it")
+      ->type_name("FILE.yaml");
+  app.add_option("--check", request.check_file, "check a pipeline file, print its chain and exit")
+      ->type_name("FILE.yaml");
+  app.add_option("--explain", request.explain, "print what a gadget does and its parameters, and exit")
+      ->type_name("GADGET");
+  app.add_flag("--list-pipelines", request.list_pipelines, "print the pipelines and exit");
+  app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
+
+  const std::vector<config::OptionInfo>& table = config::server_option_table();
+  std::vector<std::vector<std::string>> given(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const config::OptionInfo& info = table[i];
+    std::string help = info.help;
+    if (!info.default_text.empty()) help += fmt::format(" [{}]", info.default_text);
+    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.is_list ? "DIR" : info.allowed);
+    option->expected(1);
+    option->multi_option_policy(info.is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
+  }
+
+  config::ServerOptions options;
+  try {
+    if (!request.options_file.empty()) options = config::read_server_options_file(request.options_file);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      if (table[i].is_list && !given[i].empty()) options.pipelines.clear();
+      for (const std::string& value : given[i]) config::set_option(options, table[i].name, value);
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return kUsage;
+  }
+  if (!request.check_file.empty()) return check(request.check_file);
+  if (request.list_gadgets) return list_gadgets();
+  if (!request.explain.empty()) return explain(request.explain);
+  try {
+    return serve(options, request);
+  } catch (const std::invalid_argument& error) {  // an option that does not fit the rest
+    fmt::print(stderr, "{}\n", error.what());
+    return kUsage;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return kFailed;
+  }
+}

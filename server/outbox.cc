@@ -1,0 +1,135 @@
+#include "server/outbox.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace echotrain::server {
+
+namespace {
+Outgoing encoded(const auto& message) {
+  Outgoing out;
+  protocol::encode(message, out.head);
+  return out;
+}
+}  // namespace
+
+void Outbox::image(protocol::Image&& image) {
+  Outgoing out;
+  protocol::encode_without_pixels(image, out.head);
+  out.pixels = std::move(image.pixels);
+  add(std::move(out), 1);
+}
+
+void Outbox::response(const protocol::Response& response) { add(encoded(response)); }
+
+bool Outbox::text(protocol::Level level, std::string_view text) {
+  int count;
+  {
+    const std::scoped_lock lock(mutex_);
+    count = ++texts_;
+  }
+  if (count > kMostTexts + 1) return false;
+  if (count == kMostTexts + 1) {
+    level = protocol::Level::warning;
+    text = "further messages are only in the server's log";
+  }
+  add(encoded(protocol::Text{protocol::format_log_text(level, text)}));
+  return count <= kMostTexts;
+}
+
+void Outbox::fatal(const protocol::Error& error) {
+  add(encoded(protocol::Text{
+      protocol::format_log_text(protocol::Level::error, fmt::format("{}: {}", error.code, error.message))}));
+}
+
+void Outbox::close() { finish(true); }
+void Outbox::end() { finish(false); }
+
+void Outbox::add(Outgoing&& message, std::uint64_t images) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return;
+    queued_bytes_ += message.bytes();
+    images_ += images;
+    queue_.push_back(std::move(message));
+  }
+  wake_();
+}
+
+void Outbox::finish(bool with_close) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    if (with_close) {
+      queue_.push_back(encoded(protocol::Close{}));
+      queued_bytes_ += queue_.back().bytes();
+    }
+  }
+  wake_();
+}
+
+void Outbox::discard() {
+  std::deque<Outgoing> dropped;  // freed outside the lock
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    dropped.swap(queue_);
+    queued_bytes_ = 0;
+  }
+  room_.notify_all();
+  wake_();
+}
+
+void Outbox::wait_for_room(const std::atomic<bool>& cancelled) {
+  std::unique_lock lock(mutex_);
+  room_.wait(lock, [&] { return queued_bytes_ < bound_ || ended_ || cancelled; });
+}
+
+void Outbox::kick() {
+  { const std::scoped_lock lock(mutex_); }  // a waiter is either before its test or asleep
+  room_.notify_all();
+}
+
+bool Outbox::flooded() const {
+  const std::scoped_lock lock(mutex_);
+  return queued_bytes_ >= 2 * bound_;
+}
+
+void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
+  const std::scoped_lock lock(mutex_);
+  while (!queue_.empty() && out.size() < most) {
+    out.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+}
+
+void Outbox::sent(const std::vector<Outgoing>& messages) {
+  std::size_t bytes = 0;
+  for (const Outgoing& message : messages) bytes += message.bytes();
+  {
+    const std::scoped_lock lock(mutex_);
+    bytes_sent_ += bytes;
+    queued_bytes_ -= std::min(bytes, queued_bytes_);  // discard() may have forgotten them already
+  }
+  room_.notify_all();
+}
+
+bool Outbox::finished() const {
+  const std::scoped_lock lock(mutex_);
+  return ended_ && queue_.empty();
+}
+
+std::uint64_t Outbox::images() const {
+  const std::scoped_lock lock(mutex_);
+  return images_;
+}
+
+std::uint64_t Outbox::bytes_sent() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_sent_;
+}
+
+}  // namespace echotrain::server

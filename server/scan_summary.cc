@@ -1,0 +1,31 @@
+#include "server/scan_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echotrain::server {
+
+std::string ScanSummary::text() const {
+  constexpr double kMiB = 1 << 20;
+  std::string out =
+      fmt::format("summary: {} peer={} pipeline={} backend={} readouts={} in={:.1f}MiB images={} out={:.1f}MiB",
+                  outcome, peer, pipeline, backend.empty() ? "-" : backend, readouts,
+                  static_cast<double>(bytes_in) / kMiB, images, static_cast<double>(bytes_out) / kMiB);
+  if (waveforms > 0) out += fmt::format(" waveforms={}", waveforms);
+  if (images_in > 0) out += fmt::format(" images_in={}", images_in);
+  out += " skipped=";
+  if (skipped.empty()) out += "0";
+  for (bool first = true; const auto& [kind, count] : skipped) {
+    out += fmt::format("{}{}:{}", first ? "" : ",", kind, count);
+    first = false;
+  }
+  if (!latencies_ms.empty()) {
+    std::vector<float> sorted = latencies_ms;
+    std::sort(sorted.begin(), sorted.end());
+    out += fmt::format(" latency_ms={:.2f}/{:.2f} (median/max)", sorted[sorted.size() / 2], sorted.back());
+  }
+  return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,29 @@
+// The one line that the log keeps of a scan.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace echotrain::server {
+
+/// Counts and times of one session.
+struct ScanSummary {
+  std::string peer;      ///< address:port
+  std::string pipeline;  ///< empty when no scan was started
+  std::string backend;
+  std::string outcome;  ///< "complete", "incomplete", "peer gone", or the code of the fatal error
+  std::uint64_t readouts = 0, waveforms = 0, images_in = 0;
+  std::uint64_t bytes_in = 0;
+  std::uint64_t images = 0;
+  std::uint64_t bytes_out = 0;
+  std::map<std::string, std::uint64_t> skipped;  ///< messages left out, by kind
+  std::vector<float> latencies_ms;               ///< last readout received -> image queued for sending; one per image
+  double duration_s = 0;
+  std::uint64_t peak_bytes = 0;  ///< of arrays
+
+  std::string text() const;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,124 @@
+// One connection from accept to close.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/server_options.h"
+#include "protocol/stream_file.h"
+#include "server/dialogue.h"
+#include "server/log.h"
+#include "server/outbox.h"
+#include "server/scan_summary.h"
+#include "server/signal.h"
+#include "server/worker.h"
+
+namespace echotrain::server {
+
+using asio::ip::tcp;
+
+/// What all sessions share. Outlives them.
+struct Environment {
+  config::ServerOptions options;
+  protocol::Limits limits;
+  Catalogue catalogue;
+};
+
+/// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
+/// them. The pipeline runs on the Worker's thread.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  /// `socket` belongs to a strand. `ended` is called on it when nothing is left to do.
+  Session(tcp::socket socket, std::uint64_t id, const Environment& environment, std::function<void()> ended);
+
+  void start();
+  /// Instead of start(): tells the client why it is not served, and ends.
+  void refuse(protocol::Error reason);
+  /// From any thread: ends the session with fatal `shutdown` if it runs no scan, or if `now`.
+  void shut_down(bool now);
+  tcp::socket::executor_type executor() { return executor_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  // session.cc: the life of the session.
+  asio::awaitable<void> live();
+  asio::awaitable<void> settle();
+  asio::awaitable<void> say_goodbye();
+  asio::awaitable<void> watch();
+  void watch_clocks(Clock::time_point now);
+  void spawn(asio::awaitable<void> coroutine, void (Session::*ended)());
+  void reader_ended() { reader_done_ = true; }
+  void writer_ended() { writer_done_ = true; }
+  void watch_ended() { watch_done_ = true; }
+  void live_ended();
+  void configure_socket();
+  void fail(protocol::Error reason);
+  void lose(const std::string& why);
+  void summarize();
+  std::function<void()> waker();
+
+  // session_io.cc: bytes in and out.
+  asio::awaitable<void> read();
+  asio::awaitable<void> receive();
+  asio::awaitable<void> drain();
+  asio::awaitable<void> consume();
+  asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
+  asio::awaitable<void> start_scan(ScanRequest request);
+  void flush(std::vector<protocol::Acquisition>& batch);
+  void read_failed(const error_code& error);
+  asio::awaitable<void> write();
+
+  tcp::socket socket_;
+  const tcp::socket::executor_type executor_;  // the strand
+  const Environment& environment_;
+  const config::ServerOptions& options_;
+  const SessionLog log_;
+  std::function<void()> ended_callback_;
+  const Clock::time_point began_ = Clock::now();
+  Signal changed_;  // any of the state below, the outbox or the worker
+  asio::steady_timer watch_timer_;
+
+  protocol::MessageBuffer buffer_;
+  Dialogue dialogue_;
+  std::shared_ptr<Outbox> outbox_;
+  std::unique_ptr<Worker> worker_;
+
+  // How the session ends. Data stops being taken once any of these is set.
+  bool closed_ = false;                   // the client's CLOSE has come
+  bool broken_off_ = false;               // EOF before CLOSE
+  std::optional<protocol::Error> error_;  // fatal
+  bool gone_ = false;                     // the peer can no longer be reached
+  bool ending() const { return closed_ || broken_off_ || error_ || gone_; }
+
+  bool reader_done_ = false, writer_done_ = false, watch_done_ = false;
+  bool eof_ = false;
+  bool parting_ = false;  // the last message is queued
+  int peer_texts_ = 0;
+
+  // What the watchdog looks at.
+  bool reading_ = false;  // not set while we hold the socket back ourselves
+  Clock::time_point idle_since_ = began_;
+  // A transfer must move enough bytes in each period of its timeout; this is the period's beginning.
+  struct Period {
+    Clock::time_point began;
+    std::uint64_t bytes = 0;
+  };
+  static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
+  Period message_{began_};
+  std::optional<Period> write_;
+  std::uint64_t written_ = 0;  // of the write under way
+  std::optional<Clock::time_point> drain_until_;
+  bool drain_over_ = false;
+  std::uint64_t drained_bytes_ = 0;
+
+  ScanSummary summary_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,187 @@
+// The reader and the writer of a session.
+#include <fmt/format.h>
+
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "server/session.h"
+
+namespace echotrain::server {
+
+using asio::redirect_error;
+using asio::use_awaitable;
+
+namespace {
+constexpr int kMostPeerTexts = 100;        // in the log, per session
+constexpr std::size_t kMostMessages = 16;  // per write
+constexpr std::size_t kWriteChunk = 1 << 20;
+constexpr std::size_t kDrainBytes = 256 << 10;
+}  // namespace
+
+asio::awaitable<void> Session::read() {
+  co_await receive();
+  co_await drain();
+}
+
+asio::awaitable<void> Session::receive() {
+  bool held_back = false;
+  while (!ending()) {
+    if ((worker_ && worker_->full()) || outbox_->flooded()) {
+      held_back = true;
+      co_await changed_.wait();
+      continue;
+    }
+    // The client was not to blame for the time we did not read.
+    if (std::exchange(held_back, false)) idle_since_ = message_.began = Clock::now();
+    const std::span<std::byte> room = buffer_.prepare();
+    error_code error;
+    reading_ = true;
+    const std::size_t n =
+        co_await socket_.async_read_some(asio::buffer(room.data(), room.size()), redirect_error(use_awaitable, error));
+    reading_ = false;
+    if (error) {
+      read_failed(error);
+      break;
+    }
+    summary_.bytes_in += n;
+    if (ending()) {
+      drained_bytes_ += n;
+      break;
+    }
+    buffer_.commit(n);
+    co_await consume();
+  }
+}
+
+// Goes on reading so that the kernel sends no RST, which would cost the client our last messages.
+asio::awaitable<void> Session::drain() {
+  const std::uint64_t most = static_cast<std::uint64_t>(options_.drain_mib) << 20;
+  std::vector<std::byte> scratch(kDrainBytes);
+  while (!eof_ && !gone_ && drained_bytes_ <= most) {
+    error_code error;
+    const std::size_t n = co_await socket_.async_read_some(asio::buffer(scratch.data(), scratch.size()),
+                                                           redirect_error(use_awaitable, error));
+    if (error) {
+      read_failed(error);
+      break;
+    }
+    drained_bytes_ += n;
+  }
+}
+
+void Session::read_failed(const error_code& error) {
+  if (error == asio::error::eof) {
+    eof_ = true;
+    if (!ending()) broken_off_ = true;
+  } else if (drain_until_) {
+    eof_ = true;  // all is said; how the peer leaves does not matter
+  } else if (error != asio::error::operation_aborted) {
+    lose("receiving failed: " + error.message());
+  }
+  changed_.notify();
+}
+
+asio::awaitable<void> Session::consume() {
+  const Clock::time_point now = Clock::now();
+  const bool was_inside = buffer_.pending_bytes() > 0;
+  bool whole = false;
+  std::vector<protocol::Acquisition> batch;
+  while (!ending()) {
+    protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
+    if (!next) {
+      flush(batch);
+      fail(next.error());
+      break;
+    }
+    if (!*next) break;
+    whole = true;
+    if (auto* acquisition = std::get_if<protocol::Acquisition>(&**next);
+        acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
+      dialogue_.data_came();
+      acquisition->arrival = now;
+      batch.push_back(std::move(*acquisition));
+    } else {
+      co_await act_on(std::move(**next), batch);
+    }
+  }
+  flush(batch);
+  if (whole) idle_since_ = now;
+  if (whole || !was_inside) message_ = {now, buffer_.pending_bytes()};
+  if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
+    fail({"budget", fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib",
+                                options_.session_memory_mib)});
+}
+
+void Session::flush(std::vector<protocol::Acquisition>& batch) {
+  if (!batch.empty() && worker_) worker_->push(std::exchange(batch, {}));
+}
+
+asio::awaitable<void> Session::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
+  if (const auto* text = std::get_if<protocol::Text>(&message); text != nullptr && ++peer_texts_ <= kMostPeerTexts)
+    log_.info("the client says: {}", protocol::printable(text->text, 1024));
+  Step step = dialogue_.handle(message);
+  flush(batch);  // what came before this message goes before it
+  if (!step.remark.empty()) log_.info("{}", protocol::printable(step.remark));
+  if (step.response) outbox_->response(*step.response);
+  if (!step.warning.empty()) {
+    log_.warn("{}", protocol::printable(step.warning));
+    outbox_->text(protocol::Level::warning, step.warning);
+  }
+  if (step.start) co_await start_scan(std::move(*step.start));
+  if (step.data && worker_) {
+    if (auto* image = std::get_if<protocol::Image>(&message))
+      worker_->push(std::move(*image));
+    else if (auto* waveform = std::get_if<protocol::Waveform>(&message))
+      worker_->push(std::move(*waveform));
+  }
+  if (step.fatal) fail(*step.fatal);
+  if (step.closed) {
+    closed_ = true;
+    changed_.notify();
+  }
+}
+
+asio::awaitable<void> Session::start_scan(ScanRequest request) {
+  if (const std::unique_ptr<Worker> replaced = std::move(worker_)) {
+    replaced->cancel();
+    while (!replaced->done()) co_await changed_.wait();
+  }
+  if (!ending())
+    worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, outbox_, log_, waker());
+}
+
+asio::awaitable<void> Session::write() {
+  std::vector<Outgoing> messages;
+  std::vector<asio::const_buffer> buffers;
+  while (!gone_) {
+    messages.clear();
+    outbox_->take(messages, kMostMessages);
+    if (messages.empty()) {
+      if (outbox_->finished()) break;
+      co_await changed_.wait();
+      continue;
+    }
+    buffers.clear();
+    for (const Outgoing& message : messages) {
+      buffers.emplace_back(message.head.data(), message.head.size());
+      if (!message.pixels.bytes.empty()) buffers.emplace_back(message.pixels.bytes.data(), message.pixels.bytes.size());
+    }
+    write_ = Period{Clock::now()};
+    written_ = 0;
+    error_code error;
+    const auto progress = [this](const error_code& failed, std::size_t n) -> std::size_t {
+      written_ = n;
+      return failed ? 0 : kWriteChunk;
+    };
+    co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
+    write_.reset();
+    if (error) {
+      if (!gone_) lose("sending failed: " + error.message());
+      break;
+    }
+    outbox_->sent(messages);
+    changed_.notify();  // the reader may have waited for room
+  }
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,184 @@
+#include "server/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace echotrain::server {
+
+using protocol::Level;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::size_t kMostLatencies = 1 << 16;
+
+}  // namespace
+
+Worker::Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
+               std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake)
+    : request_(std::move(request)),
+      options_(options),
+      limits_(limits),
+      outbox_(std::move(outbox)),
+      log_(log),
+      wake_(std::move(wake)),
+      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_),
+      check_(request_.header),
+      thread_([this] { run(); }) {}
+
+Worker::~Worker() {
+  cancel();
+  thread_.join();
+}
+
+void Worker::cancel() {
+  cancelled_ = true;
+  inbox_.cancel();
+  outbox_->kick();
+}
+
+void Worker::run() {
+  try {
+    work();
+  } catch (const ClientError& error) {
+    failure_ = {"bad-data", error.what()};
+  } catch (const numerics::ResourceError& error) {
+    failure_ = {"resources", error.what()};
+  } catch (const std::bad_alloc&) {
+    failure_ = {"resources", "the server is out of memory"};
+  } catch (const std::exception& error) {
+    failure_ = {"recon-failed", error.what()};
+    log_.error("reconstruction failed: {}", protocol::printable(error.what()));
+  }
+  done_ = true;
+  wake_();
+}
+
+void Worker::work() {
+  const numerics::Backend backend = choose_backend(request_.plan->spec(), options_.backend);
+  numbers_.backend = numerics::to_string(backend);
+  numerics::ContextOptions context_options;
+  context_options.memory_budget = static_cast<std::uint64_t>(options_.session_memory_mib) << 20;
+  numerics::Context compute(backend, context_options);
+  Pipeline pipeline(request_.plan, compute,
+                    {[this](protocol::Image&& image) { send(std::move(image)); },
+                     [this](Level level, const std::string& text) { say(level, text); }});
+  try {
+    pipeline.start(request_.header);
+    for (;;) {
+      outbox_->wait_for_room(cancelled_);
+      Inbox::Taken taken = inbox_.take();
+      if (taken.work) process(pipeline, std::move(*taken.work));
+      if (taken.end) pipeline.finish(*taken.end);
+      if (!taken.work) break;
+    }
+    pipeline.wait();
+  } catch (...) {
+    // Images that were finished before the error are still sent.
+    numbers_.peak_bytes = compute.peak_bytes();
+    try {
+      pipeline.wait();
+    } catch (const std::exception&) {  // the first error is the one to tell
+    }
+    throw;
+  }
+  numbers_.peak_bytes = compute.peak_bytes();
+  if (send_error_) std::rethrow_exception(send_error_);
+}
+
+void Worker::process(Pipeline& pipeline, Work&& work) {
+  if (auto* batch = std::get_if<std::vector<protocol::Acquisition>>(&work)) {
+    process(pipeline, std::move(*batch));
+  } else if (auto* image = std::get_if<protocol::Image>(&work)) {
+    process(pipeline, std::move(*image));
+  } else {
+    auto& waveform = std::get<protocol::Waveform>(work);
+    tolerate_version(waveform.head.version);
+    ++numbers_.waveforms;
+    pipeline.push(std::move(waveform));
+  }
+}
+
+void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
+  numbers_.readouts += batch.size();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    tolerate_version(batch[i].head.version);
+    if (const auto reason = check_.check(batch[i])) {
+      note_skip(*reason);
+      continue;
+    }
+    if (kept != i) batch[kept] = std::move(batch[i]);
+    ++kept;
+  }
+  batch.resize(kept);
+  if (batch.empty()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    last_arrival_ = batch.back().arrival;
+  }
+  pipeline.push(std::move(batch));
+}
+
+void Worker::process(Pipeline& pipeline, protocol::Image&& image) {
+  tolerate_version(image.head.version);
+  ++numbers_.images_in;
+  if (const auto reason = protocol::check_attributes(image, limits_)) {
+    image.attributes.clear();
+    image.head.attribute_string_len = 0;
+    if (!std::exchange(warned_attributes_, true))
+      say(Level::warning, fmt::format("{}: {}; the image is kept without them", reason->kind, reason->message));
+  }
+  pipeline.push(std::move(image));
+}
+
+void Worker::tolerate_version(std::uint16_t version) {
+  if (version == 0 && !std::exchange(warned_version_, true))
+    say(Level::warning, "a message has version 0; it is read as version 1");
+}
+
+void Worker::note_skip(const protocol::SkipReason& reason) {
+  if (++numbers_.skipped[reason.kind] == 1)
+    say(Level::warning,
+        fmt::format("skipped ({}): {}; further ones of this kind are only counted", reason.kind, reason.message));
+}
+
+void Worker::say(Level level, const std::string& text) {
+  const std::string line = protocol::printable(text);
+  if (level >= Level::warning)
+    log_.warn("{}", line);
+  else
+    log_.info("{}", line);
+  outbox_->text(level, text);
+}
+
+void Worker::send(protocol::Image&& image) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (last_arrival_ != steady_clock::time_point{} && numbers_.latencies_ms.size() < kMostLatencies)
+      numbers_.latencies_ms.push_back(
+          std::chrono::duration<float, std::milli>(steady_clock::now() - last_arrival_).count());
+  }
+  try {
+    outbox_->image(std::move(image));
+  } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told
+    const std::scoped_lock lock(mutex_);
+    if (!send_error_) send_error_ = std::current_exception();
+  }
+}
+
+void Worker::report(ScanSummary& summary) const {
+  summary.pipeline = request_.plan->spec().name;
+  summary.backend = numbers_.backend;
+  summary.readouts = numbers_.readouts;
+  summary.waveforms = numbers_.waveforms;
+  summary.images_in = numbers_.images_in;
+  summary.skipped = numbers_.skipped;
+  summary.latencies_ms = numbers_.latencies_ms;
+  summary.peak_bytes = numbers_.peak_bytes;
+}
+
+}  // namespace echotrain::server

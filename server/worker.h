@@ -1,0 +1,88 @@
+// The thread on which a session's pipeline runs.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/server_options.h"
+#include "gadgets/pipeline.h"
+#include "protocol/acquisition_check.h"
+#include "protocol/header.h"
+#include "server/inbox.h"
+#include "server/log.h"
+#include "server/outbox.h"
+#include "server/scan_summary.h"
+
+namespace echotrain::server {
+
+/// What a session has agreed to do: a pipeline and the measurement it is for.
+struct ScanRequest {
+  std::shared_ptr<const PipelinePlan> plan;
+  protocol::Header header;
+};
+
+/// Runs one scan on a thread of its own, from construction on. What goes wrong there is caught once and kept as
+/// failure(). All members may be called from one other thread (the session's strand).
+class Worker {
+ public:
+  /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
+  /// valid until this is destroyed.
+  Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
+         std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake);
+  ~Worker();  ///< cancels and joins
+
+  void push(Work&& work) { inbox_.push(std::move(work)); }
+  bool full() const { return inbox_.full(); }
+  /// The scan has ended; what is queued is still reconstructed.
+  void finish(End how) { inbox_.finish(how); }
+  /// Stop as soon as possible; nothing more is reconstructed.
+  void cancel();
+
+  /// The thread has nothing left to do. The members below are valid from then on.
+  bool done() const { return done_; }
+  const std::optional<protocol::Error>& failure() const { return failure_; }
+  /// Adds this scan's counts to `summary`.
+  void report(ScanSummary& summary) const;
+
+ private:
+  void run();
+  void work();
+  void process(Pipeline& pipeline, Work&& work);
+  void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch);
+  void process(Pipeline& pipeline, protocol::Image&& image);
+  void tolerate_version(std::uint16_t version);
+  void note_skip(const protocol::SkipReason& reason);
+  void say(protocol::Level level, const std::string& text);
+  void send(protocol::Image&& image);
+
+  const ScanRequest request_;
+  const config::ServerOptions& options_;
+  const protocol::Limits& limits_;
+  const std::shared_ptr<Outbox> outbox_;
+  const SessionLog log_;
+  const std::function<void()> wake_;
+  Inbox inbox_;
+  protocol::AcquisitionCheck check_;
+  bool warned_version_ = false;
+  bool warned_attributes_ = false;
+
+  std::mutex mutex_;  // images may come from another thread
+  std::exception_ptr send_error_;
+  std::chrono::steady_clock::time_point last_arrival_{};
+  ScanSummary numbers_;
+
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> done_ = false;
+  std::optional<protocol::Error> failure_;
+  std::thread thread_;  // last: everything else exists before it starts
+};
+
+}  // namespace echotrain::server
