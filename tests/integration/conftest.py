@@ -1,0 +1,62 @@
+"""Fixtures of the integration tests."""
+
+import os
+
+import pytest
+
+# Read when numpy is loaded: its matrix products must not fight for the cores that the programs under test use.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+pytest.importorskip("numpy", reason="the integration tests need numpy")
+pytest.importorskip("h5py", reason="the integration tests need h5py")
+
+from programs import BIN, Server, raw_coils, run_client, variant  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs():
+    for name in ("echotrain-server", "echotrain"):
+        if not (BIN / name).exists():
+            pytest.fail(f"{BIN / name} is not built (set ECHOTRAIN_BIN_DIR to where it is)", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def pipelines(tmp_path_factory):
+    """A folder of pipelines for the tests, beside the shipped ones."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    text = raw_coils("cartesian_2d").replace("name: cartesian_2d", "name: coils_2d")
+    (folder / "coils_2d.yaml").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, pipelines):
+    server = Server(tmp_path_factory.mktemp("server"), "--pipelines", pipelines)
+    yield server
+    code = server.stop()
+    assert code == 0, f"SIGTERM must end the server with 0, not {code}:\n{server.text()}"
+    assert "internal error" not in server.text(), server.text()
+
+
+@pytest.fixture(scope="session")
+def cuda(tmp_path_factory):
+    """Skips where no GPU works; ECHOTRAIN_EXPECT_CUDA=1 makes that a failure."""
+    folder = tmp_path_factory.mktemp("cuda")
+    scan, config = folder / "scan.h5", folder / "cuda.yaml"
+    config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cuda")))
+    made = run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 16, "--coils", 1)
+    assert made.returncode == 0, made.stderr
+    tried = run_client("recon", scan, "-c", config, "-o", folder / "out.h5")
+    if tried.returncode == 0:
+        return
+    reason = f"no GPU: {tried.stderr.strip()}"
+    if os.environ.get("ECHOTRAIN_EXPECT_CUDA") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def backend(request):
+    if request.param == "cuda":
+        request.getfixturevalue("cuda")
+    return request.param

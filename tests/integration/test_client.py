@@ -1,0 +1,189 @@
+"""The commands of `echotrain`: exit codes (0 done, 1 failed, 2 wrong command line), files and messages."""
+
+import re
+import struct
+import subprocess
+import time
+import zlib
+
+import numpy as np
+import pytest
+
+import scans
+from programs import BIN, SHIPPED, run_client, variant
+
+PIPELINES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    result = run_client("simulate", "-o", path, "--trajectory", "golden_radial", "--matrix", 32, "--coils", 2,
+                        "--readouts", 50, "--frames", 3, "--noise", 1)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture(scope="module")
+def images(scan):
+    path = scan.parent / "images.h5"
+    result = run_client("recon", scan, "-c", "radial_2d", "-o", path, "--backend", "cpu")
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+def read_png(path):
+    """A grey 8-bit PNG by the book: signature, chunk checksums, size; pixels [y, x] with their line filters undone."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    at, packed, chunks = 8, b"", []
+    while at < len(data):
+        (length,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        assert zlib.crc32(kind + body) == struct.unpack(">I", data[at + 8 + length : at + 12 + length])[0]
+        chunks.append(kind)
+        packed += body if kind == b"IDAT" else b""
+        if kind == b"IHDR":
+            width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", body)
+        at += 12 + length
+    assert chunks[0] == b"IHDR" and chunks[-1] == b"IEND"
+    assert (depth, colour, interlaced) == (8, 0, 0)
+    lines = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, width + 1)
+    pixels = np.zeros((height + 1, width + 1), int)  # a row and a column of zeros before the image
+    for y, line in enumerate(lines.astype(int), 1):
+        for x in range(1, width + 1):
+            left, up, corner = pixels[y, x - 1], pixels[y - 1, x], pixels[y - 1, x - 1]
+            guess = left + up - corner
+            paeth = min((abs(guess - v), i, v) for i, v in enumerate((left, up, corner)))[2]
+            pixels[y, x] = (line[x] + (0, left, up, (left + up) // 2, paeth)[line[0]]) % 256
+    return pixels[1:, 1:]
+
+
+@pytest.mark.parametrize("command", ["", "send", "recon", "simulate", "compare", "export", "info"])
+def test_help_has_examples(command):
+    result = run_client(*command.split(), "--help")
+    assert result.returncode == 0
+    assert "Example" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        ([], 2, "--help"),
+        (["sned"], 2, "--help"),
+        (["simulate", "--matrix", "32"], 2, "output"),
+        (["simulate", "-o", "{tmp}/x.h5", "--trajectory", "rosette"], 2, "golden_radial"),
+        (["simulate", "-o", "{tmp}/x.h5", "--phantom", "potato"], 2, "shepp_logan"),
+        (["recon", "{tmp}/none.h5", "-c", "radial_2d", "-o", "{tmp}/o.h5"], 1, "none.h5"),
+        (["recon", "{scan}", "-c", "radial_2d", "-o", "{scan}"], 2, "lost"),
+        (["recon", "{scan}", "-c", "cartesian_2d", "-o", "{tmp}/o.h5"], 1, "radial_2d"),
+        (["recon", "{scan}", "-c", "radial_2d", "-o", "{tmp}/o.h5", "--save-after", "gird", "{tmp}/g.h5"], 2, "gird"),
+        (["info", "{tmp}/none.h5"], 1, "none.h5"),
+        (["export", "{scan}", "--png", "{tmp}/png"], 1, "image"),
+        (["compare", "{scan}", "{scan}"], 1, "image"),
+        (["send", "{scan}", "-c", "radial_2d", "-o", "{tmp}/o.h5", "-p", "1", "--timeout", "2"], 1, "127.0.0.1"),
+    ],
+)
+def test_mistakes_are_told(scan, tmp_path, arguments, code, message):
+    result = run_client(*(a.format(tmp=tmp_path, scan=scan) for a in arguments))
+    assert result.returncode == code, result.stdout + result.stderr
+    assert message in result.stderr, result.stderr
+
+
+def test_compare(images, tmp_path):
+    same = run_client("compare", images, images, "--max-nrmse", 0)
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "NRMSE" in same.stdout and "PSNR" in same.stdout
+    _, pixels = scans.read_images(images)
+    a, b = (pixels[i].astype(np.float64) for i in (0, 1))
+    for fit, scale in (("none", 1.0), ("real", np.vdot(a, b) / np.vdot(a, a))):
+        truth = np.linalg.norm(scale * a - b) / np.linalg.norm(b)
+        pair = ("compare", images, images, "--index-a", 0, "--index-b", 1, "--scale", fit, "--max-nrmse")
+        assert run_client(*pair, truth * 1.001).returncode == 0
+        assert run_client(*pair, truth * 0.999).returncode == 1
+
+
+def test_export(images, tmp_path):
+    _, pixels = scans.read_images(images)
+    result = run_client("export", images, "--png", tmp_path / "png", "--window", 0, 2)
+    assert result.returncode == 0, result.stderr
+    pictures = sorted((tmp_path / "png").glob("*.png"))
+    assert len(pictures) == len(pixels)
+    for picture, image in zip(pictures, pixels):
+        expected = np.clip(image[0, 0] / 2, 0, 1) * 255
+        assert np.abs(read_png(picture) - expected).max() <= 1
+
+
+def test_info(scan, images):
+    told = run_client("info", scan)
+    assert told.returncode == 0, told.stderr
+    for fact in ("150", "golden", "32 x 32 x 1", "2 channels"):
+        assert fact in told.stdout, told.stdout
+    assert re.search(r"image_1\D+3", run_client("info", images).stdout)
+
+
+def test_send_makes_pictures_and_a_summary(server, scan, tmp_path):
+    result = server.send(scan, "radial_2d", tmp_path / "images.h5", "--png", tmp_path / "png", "--truth", "--summary",
+                         tmp_path / "summary.txt", "--progress")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    pictures = {path.name: read_png(path).shape for path in (tmp_path / "png").iterdir()}
+    assert [pictures.pop(f"image_{i:03}.png") for i in (1, 2, 3)] == [(32, 32)] * 3
+    assert pictures == {"compare.png": (32, 3 * 32 + 8)}
+    summary = (tmp_path / "summary.txt").read_text()
+    assert summary in result.stdout
+    for word in ("150", "latency", "NRMSE", "backend"):
+        assert word in summary, summary
+
+
+def test_send_takes_another_group(server, tmp_path):
+    """The scan and its truth are both in it."""
+    scan = tmp_path / "scan.h5"
+    assert run_client("simulate", "-o", scan, "-g", "second", "--matrix", 16, "--coils", 1).returncode == 0
+    result = server.send(scan, "radial_2d", tmp_path / "images.h5", "-g", "second", "--truth")
+    assert result.returncode == 0, result.stderr
+    assert "NRMSE" in result.stdout
+
+
+def test_send_tells_where_the_yaml_is_wrong(server, scan, tmp_path):
+    """The same words from the server, from recon, and from --check."""
+    config = tmp_path / "mine.yaml"
+    config.write_text(variant("radial_2d", ("kernel_width", "kernel_widht")))
+    line, column = next(
+        (number, text.index("kernel_widht") + 1)
+        for number, text in enumerate(config.read_text().splitlines(), 1)
+        if "kernel_widht" in text
+    )
+    commands = {
+        "server": server.send(scan, config, tmp_path / "o.h5"),
+        "recon": run_client("recon", scan, "-c", config, "-o", tmp_path / "o.h5"),
+        "check": subprocess.run([BIN / "echotrain-server", "--check", config], capture_output=True, text=True),
+    }
+    for name, result in commands.items():
+        assert result.returncode == 1, name
+        assert f":{line}:{column}: " in result.stderr, f"{name}: {result.stderr}"
+        assert "kernel_widht" in result.stderr and "kernel_width'" in result.stderr, f"{name}: {result.stderr}"
+
+
+def test_unknown_pipeline_lists_the_known(server, scan, tmp_path):
+    result = server.send(scan, "radial_3d", tmp_path / "o.h5")
+    assert result.returncode == 1
+    for name in (*PIPELINES, "coils_2d"):
+        assert name in result.stderr
+
+
+def test_wrong_pipeline_is_refused_at_the_header(server, scan, tmp_path):
+    result = server.send(scan, "cartesian_2d", tmp_path / "o.h5")
+    assert result.returncode == 1
+    assert "goldenangle" in result.stderr and "radial_2d" in result.stderr
+
+
+def test_rate_is_held(server, scan, tmp_path):
+    """150 readouts at 200/s take 0.745 s from the first to the last."""
+    begin = time.monotonic()
+    assert server.send(scan, "radial_2d", tmp_path / "o.h5").returncode == 0
+    fast = time.monotonic() - begin
+    begin = time.monotonic()
+    assert server.send(scan, "radial_2d", tmp_path / "o.h5", "--rate", 200).returncode == 0
+    slow = time.monotonic() - begin
+    assert slow >= 0.74
+    assert slow <= 0.75 + fast + 1.0

@@ -1,0 +1,155 @@
+"""Measured scans through the TCP server against float64 transforms, coil by coil, with no scale fit.
+
+Tolerances: gridding with a Kaiser-Bessel kernel of width 5 on a 1.5 times oversampled grid is good to a few 1e-4, so
+1e-3 holds with room; a float32 FFT is good to a few 1e-7, so 1e-5 does. GPU and CPU share the kernel: they differ by
+float32 rounding alone.
+"""
+
+import h5py
+import numpy as np
+import pytest
+
+import reference
+import scans
+import wire
+from programs import measured, raw_coils, run_client
+
+CPU_IMAGES = {}
+
+
+def check(images, truth, tolerance, case, backend):
+    """Every coil by itself; and the GPU's image against the CPU's."""
+    assert len(images) == len(truth)
+    for coil, (image, expected) in enumerate(zip(images, truth)):
+        error = reference.nrmse(image, expected)
+        assert error <= tolerance, f"coil {coil}: NRMSE {error:.2e}"
+    if backend == "cpu":
+        CPU_IMAGES[case] = images
+    elif case in CPU_IMAGES:
+        assert reference.nrmse(images, CPU_IMAGES[case]) <= 1e-4
+
+
+def one_image(reply):
+    assert not reply.errors(), reply.errors()
+    assert len(reply.images) == 1, reply.texts
+    assert reply.images[0].pixels.dtype == np.complex64
+    return reply.images[0].pixels
+
+
+def send_file(server, path, pipeline, backend, folder):
+    """The coil images [coil, z, y, x] of a scan of one frame."""
+    config = folder / "pipeline.yaml"
+    config.write_text(raw_coils(pipeline, backend))
+    result = server.send(path, config, folder / "images.h5")
+    assert result.returncode == 0, result.stderr
+    heads, pixels = scans.read_images(folder / "images.h5")
+    assert len(pixels) == 1
+    assert heads[0]["image_type"] == 5
+    return pixels[0]
+
+
+@pytest.fixture(scope="module")
+def spiral_truth():
+    path = measured("spiral_phantom8/spiral_phantom8.h5")
+    _, _, trajectory, data = scans.read_acquisitions(path)
+    points = np.concatenate(trajectory).astype(np.float64)
+    samples = np.concatenate([d.T for d in data])
+    return path, reference.direct_sum_2d(points[:, :2], points[:, 2:] * samples, (256, 256))
+
+
+def test_spiral(server, spiral_truth, backend, tmp_path):
+    path, truth = spiral_truth
+    images = send_file(server, path, "spiral_2d", backend, tmp_path)
+    assert images.shape == (8, 1, 256, 256)
+    check(images[:, 0], truth, 1e-3, "spiral", backend)
+
+
+def test_nufft_reference(server, backend):
+    """Its image is sum dcf kdata exp(+2 pi i k.r), r = index - 64, first index along kcoord's first column: x. It is
+    stored [x, y], so [y, x] is its transpose (the direct sum agrees with that to 4e-15)."""
+    loadmat = pytest.importorskip("scipy.io").loadmat
+    file = loadmat(measured("nufft_reference2d/spiral2d_phantom.mat"))
+    truth = file["imagenudft"].T
+    weighted = file["dcf"] * file["kdata"]
+    assert reference.nrmse(reference.direct_sum_2d(file["kcoord"], weighted, (128, 128))[0], truth) < 1e-12
+    trajectory = np.hstack([file["kcoord"], file["dcf"]])
+    scan = scans.non_cartesian("spiral", (128, 128, 1), trajectory[None], file["kdata"].T[None])
+    reply = wire.exchange(server.address, scan.stream(wire.config_text(raw_coils("spiral_2d", backend))))
+    check(one_image(reply)[:, 0], truth[None], 1e-3, "reference", backend)
+
+
+@pytest.mark.parametrize(
+    "name, recon_x",
+    [
+        ("cartesian_flash_phantom/headcoil16.h5", 128),
+        ("cartesian_se_phantom32/se32.h5", 64),
+        ("cartesian_gre_phantom2/gre2.h5", 160),  # 320 x 160, oversampled twice along the readout
+    ],
+)
+def test_cartesian(server, backend, tmp_path, name, recon_x):
+    path = measured(name)
+    _, heads, _, data = scans.read_acquisitions(path)
+    kspace = np.zeros((data[0].shape[0], len(data), data[0].shape[1]), np.complex128)
+    for head, line in zip(heads, data):
+        kspace[:, head["idx"]["kspace_encode_step_1"]] = line
+    truth = reference.centred_fft(kspace, recon_x)
+    images = send_file(server, path, "cartesian_2d", backend, tmp_path)
+    assert images.shape == (len(kspace), 1, *truth.shape[1:])
+    check(images[:, 0], truth, 1e-5, name, backend)
+
+
+@pytest.fixture(scope="module")
+def lung(tmp_path_factory):
+    """Rays of the lung scan as an ISMRMRD scan, and what the server's density weights for it are."""
+    with h5py.File(measured("radial3d_lung1/radial3d_lung.h5")) as file:
+        trajectory = 2 * file["trajectory"][:]  # +-0.25 of its own matrix: +-0.5 of one of 64
+        data = file["data"][:]
+    folder = tmp_path_factory.mktemp("lung")
+    scan = scans.non_cartesian("radial", (64, 64, 64), trajectory, data[:, None, :])
+    scan.save(folder / "lung.h5")
+    (folder / "pipeline.yaml").write_text(raw_coils("kooshball_3d"))
+    result = run_client("recon", folder / "lung.h5", "-c", folder / "pipeline.yaml", "-o", folder / "images.h5",
+                        "--save-after", "density_compensation", folder / "stage.h5")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    weights = scans.read_array(folder / "stage.h5", "density_compensation_0_weights").reshape(data.shape)
+    return scan, trajectory, data, weights.astype(np.float64), folder
+
+
+def test_lung_weights(lung):
+    """Weights share out the ball that the rays sample. Its radius is the outermost sample's plus half a step; the five
+    samples at k = 0 of every ray stand for the same point, so they weigh the same."""
+    _, trajectory, _, weights, _ = lung
+    radius = np.linalg.norm(trajectory.astype(np.float64), axis=2)
+    edge = np.mean(radius[:, -1] + (radius[:, -1] - radius[:, -2]) / 2)
+    assert weights.sum() == pytest.approx(4 / 3 * np.pi * edge**3, rel=0.01)
+    centre = weights[radius == 0]
+    assert centre.size == 5 * len(trajectory)
+    assert centre.min() > 0
+    np.testing.assert_allclose(centre, centre[0], rtol=1e-5)
+    # All of them together stand for no more than the ball up to the next samples.
+    assert centre.sum() <= 4 / 3 * np.pi * np.max(radius[:, 5]) ** 3 * 1.01
+    # Away from the ends each weight is its share of the shell between the midpoints to its neighbours.
+    middle = (radius[:, 1:] + radius[:, :-1]) / 2
+    shell = 4 / 3 * np.pi * (middle[:, 1:] ** 3 - middle[:, :-1] ** 3) / len(radius)
+    np.testing.assert_allclose(weights[:, 20:40], shell[:, 19:39], rtol=0.01)
+
+
+@pytest.fixture(scope="module")
+def lung_truth(lung):
+    """The direct sum with the same weights on 256 of the 4096 lines along z, drawn at random."""
+    _, trajectory, data, weights, _ = lung
+    columns = np.divmod(np.random.default_rng(5).choice(64 * 64, 256, replace=False), 64)
+    truth = reference.direct_sum_3d(trajectory.reshape(-1, 3), (weights * data).reshape(-1), 64, columns)
+    return columns, truth
+
+
+def test_lung(server, lung, lung_truth, backend):
+    scan, _, _, _, folder = lung
+    columns, truth = lung_truth
+    reply = wire.exchange(server.address, scan.stream(wire.config_text(raw_coils("kooshball_3d", backend))))
+    image = one_image(reply)
+    assert image.shape == (1, 64, 64, 64)
+    check(image[:, :, columns[0], columns[1]], truth[None], 1e-3, "lung", backend)
+    if backend == "cpu":  # the same bits as without a server
+        _, pixels = scans.read_images(folder / "images.h5")
+        np.testing.assert_array_equal(image, pixels[0])
