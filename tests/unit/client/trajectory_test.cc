@@ -69,7 +69,8 @@ TEST(ScanPath, KooshballSpokesStartAtTheCentreAndCoverTheSphereEvenly) {
   for (int r = 0; r < 500; ++r) {
     const auto path = scan.readout(r, 0);
     EXPECT_EQ(radius(path.positions[0]), 0);
-    for (int s = 0; s < 16; ++s) EXPECT_NEAR(radius(path.positions[s]), s / 31.0, 1e-12);  // half a step beyond the last is 0.5
+    for (int s = 0; s < 16; ++s)
+      EXPECT_NEAR(radius(path.positions[s]), s / 31.0, 1e-12);  // half a step beyond the last is 0.5
     for (int a = 0; a < 3; ++a) {
       const double unit = path.positions[15][a] / radius(path.positions[15]);
       mean[a] += unit / 500;
