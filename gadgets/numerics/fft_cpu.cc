@@ -1,8 +1,8 @@
 #include <fftw3.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "gadgets/numerics/fft_ops.h"
@@ -89,6 +89,22 @@ struct PlanPair {
   }
 };
 
+/// This thread's working space for a few columns, aligned as FFTW likes it. Grows to the longest axis met, so a few
+/// megabytes at most, and is not charged to any session.
+cfloat* scratch(std::int64_t elements) {
+  struct Free {
+    void operator()(fftwf_complex* memory) const { fftwf_free(memory); }
+  };
+  thread_local std::unique_ptr<fftwf_complex, Free> memory;
+  thread_local std::int64_t size = 0;
+  if (size < elements) {
+    memory.reset(fftwf_alloc_complex(static_cast<std::size_t>(elements)));
+    size = memory ? elements : 0;
+    if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
+  }
+  return reinterpret_cast<cfloat*>(memory.get());
+}
+
 /// Transforms an axis of `n` elements that are `stride` apart, in `planes` planes of n * stride elements.
 void transform_axis(Context& context, Plans& plans, cfloat* data, std::int64_t planes, std::int64_t n,
                     std::int64_t stride, Direction direction) {
@@ -104,25 +120,21 @@ void transform_axis(Context& context, Plans& plans, cfloat* data, std::int64_t p
   // Elements far apart in memory share cache sets; a contiguous copy of a few neighbouring columns does not.
   const std::int64_t columns = std::min(kColumns, stride);
   const std::int64_t blocks_per_plane = (stride + columns - 1) / columns, blocks = planes * blocks_per_plane;
-  const std::int64_t copies = std::min<std::int64_t>(context.threads().size() * 8, blocks);
-  const std::int64_t grain = std::max((blocks + copies - 1) / copies, kGrain / (n * columns));
-  // Blocks start at multiples of kColumns elements, so all are aligned as the plan's.
-  Array<cfloat> buffer = context.allocate<cfloat>({copies, n * kColumns});
-  const fftwf_plan plan = plans.get(n, columns, columns, 1, direction, buffer.data());
-  std::atomic<std::int64_t> taken{0};
-  context.threads().parallel_for(blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    cfloat* block = buffer.data() + taken++ % copies * n * kColumns;
-    for (std::int64_t b = begin; b < end; ++b) {
-      const std::int64_t first = b % blocks_per_plane * columns, width = std::min(columns, stride - first);
-      cfloat* corner = data + b / blocks_per_plane * n * stride + first;
-      for (std::int64_t i = 0; i < n; ++i) {
-        std::copy_n(corner + i * stride, width, block + i * columns);
-        std::fill_n(block + i * columns + width, columns - width, cfloat{});
-      }
-      execute(plan, block);
-      for (std::int64_t i = 0; i < n; ++i) std::copy_n(block + i * columns, width, corner + i * stride);
-    }
-  });
+  const fftwf_plan plan = plans.get(n, columns, columns, 1, direction, scratch(n * kColumns));
+  context.threads().parallel_for(
+      blocks, std::max<std::int64_t>(1, kGrain / (n * columns)), [&](std::int64_t begin, std::int64_t end) {
+        cfloat* block = scratch(n * kColumns);
+        for (std::int64_t b = begin; b < end; ++b) {
+          const std::int64_t first = b % blocks_per_plane * columns, width = std::min(columns, stride - first);
+          cfloat* corner = data + b / blocks_per_plane * n * stride + first;
+          for (std::int64_t i = 0; i < n; ++i) {
+            std::copy_n(corner + i * stride, width, block + i * columns);
+            std::fill_n(block + i * columns + width, columns - width, cfloat{});
+          }
+          execute(plan, block);
+          for (std::int64_t i = 0; i < n; ++i) std::copy_n(block + i * columns, width, corner + i * stride);
+        }
+      });
 }
 
 /// Element of the transform that holds index i of a centred axis.
