@@ -33,8 +33,8 @@ Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
   const std::vector<std::string> names = library_.names();
   const std::string near = config::nearest(name, names);
   return Error{"unknown-config",
-               fmt::format("no pipeline is called '{}'{}; known are: {}", protocol::printable(name, 255),
-                           near.empty() ? "" : fmt::format(", did you mean '{}'?", near), fmt::join(names, ", "))};
+               fmt::format("no pipeline is called '{}'{} Known are: {}", protocol::printable(name, 255),
+                           near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", "))};
 }
 
 Result<Catalogue::Plan> Catalogue::from_text(std::string_view text) const {

@@ -70,8 +70,8 @@ int explain(const std::string& name) {
   const std::vector<std::string> names = Registry::builtin().names();
   if (Registry::builtin().find(name) == nullptr) {
     const std::string near = config::nearest(name, names);
-    fmt::print(stderr, "no gadget is called '{}'{}; --list-gadgets shows all\n", name,
-               near.empty() ? "" : fmt::format(", did you mean '{}'?", near));
+    fmt::print(stderr, "no gadget is called '{}'{} --list-gadgets shows all\n", name,
+               near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
     return kFailed;
   }
   fmt::print("{}\n", Registry::builtin().explain(name));

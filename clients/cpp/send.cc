@@ -176,9 +176,10 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
   protocol::Buffer opening = preamble(o, source.header_xml());
-  Collector got(o, source.header_xml(), hdf5, err);
   Exchange exchange(o.address, static_cast<std::uint16_t>(o.port), std::chrono::duration<double>(o.timeout_s),
                     std::move(opening), source, o.rate);
+  // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
+  Collector got(o, source.header_xml(), hdf5, err);
   Progress progress(o.progress, source.readouts(), err);
   while (!exchange.over()) {
     if (const auto event = exchange.next(std::chrono::milliseconds(50))) {

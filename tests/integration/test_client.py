@@ -1,6 +1,7 @@
 """The commands of `echotrain`: exit codes (0 done, 1 failed, 2 wrong command line), files and messages."""
 
 import re
+import socket
 import struct
 import subprocess
 import time
@@ -169,6 +170,16 @@ def test_unknown_pipeline_lists_the_known(server, scan, tmp_path):
     assert result.returncode == 1
     for name in (*PIPELINES, "coils_2d"):
         assert name in result.stderr
+
+
+def test_no_server_leaves_an_earlier_output_alone(scan, images, tmp_path):
+    output = tmp_path / "o.h5"
+    output.write_bytes(images.read_bytes())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # nobody listens on it once this is closed
+    result = run_client("send", scan, "-c", "radial_2d", "-p", port, "-o", output)
+    assert result.returncode == 1 and f"127.0.0.1:{port}" in result.stderr
+    assert output.read_bytes() == images.read_bytes()
 
 
 def test_wrong_pipeline_is_refused_at_the_header(server, scan, tmp_path):
