@@ -10,3 +10,5 @@
 
 // A helper that must be compiled with the instructions of the clone that calls it.
 #define ECHOTRAIN_INLINE __attribute__((always_inline)) inline
+/// The same for a lambda, between its parameters and its body.
+#define ECHOTRAIN_INLINE_LAMBDA __attribute__((always_inline))

@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -10,6 +12,8 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+/// Columns of a grid are thousands of small pages apart, which takes longer to look up than to transform.
+constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
 /// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
 class HostDevice final : public Device {
@@ -29,10 +33,10 @@ class HostDevice final : public Device {
         return memory;
       }
     }
-    void* memory = std::aligned_alloc(kAlignment, rounded(size));
+    void* memory = fresh(size);
     if (memory == nullptr) {
       drop_kept();
-      memory = std::aligned_alloc(kAlignment, rounded(size));
+      memory = fresh(size);
     }
     if (memory == nullptr) throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
     return memory;
@@ -71,7 +75,13 @@ class HostDevice final : public Device {
   static constexpr std::size_t kWorthKeeping = 64 * 1024;
 #endif
 
-  static std::size_t rounded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  static void* fresh(std::size_t bytes) {
+    const std::size_t alignment = bytes >= kWorthHugePages ? kHugePage : kAlignment;
+    const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = std::aligned_alloc(alignment, size);
+    if (memory != nullptr && alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // a wish; may be refused
+    return memory;
+  }
 
   void drop_kept() noexcept {
     std::lock_guard lock(mutex_);

@@ -1,17 +1,22 @@
 #include <fftw3.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
+#include "gadgets/numerics/fft_lines_cpu.h"
 #include "gadgets/numerics/fft_ops.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
 
-/// Columns copied together into a contiguous block before they are transformed: two cache lines of each row.
-constexpr std::int64_t kColumns = 16;
+/// Lines transformed together: as columns they are two cache lines of each row.
+constexpr std::int64_t kLines = 16;
+/// Most elements of the lines transformed together: they stay in the cache, with room for their result.
+constexpr std::int64_t kLineElements = 32 * 1024;
 /// Items transformed together: their passes over the axes then find the data in the cache.
 constexpr std::int64_t kCachedElements = 256 * 1024;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
@@ -22,13 +27,15 @@ std::mutex& planner_mutex() {
 }
 
 struct PlanKey {
-  int n;
-  std::int64_t howmany, stride, distance;
+  int n, lines;
+  std::int64_t distance;
+  bool in_place;
   int sign, misalignment;
   auto operator<=>(const PlanKey&) const = default;
 };
 
-/// One-dimensional FFTW plans of a context. Planned by estimate, so that every run has the same bits.
+/// FFTW plans of a context, for contiguous lines that are `distance` apart; FFTW is much slower at columns. Planned by
+/// estimate, so that every run has the same bits.
 class Plans {
  public:
   Plans() = default;
@@ -41,20 +48,21 @@ class Plans {
     if (plans_.size() > kMostPlans) clear();
   }
 
-  fftwf_plan get(std::int64_t n, std::int64_t howmany, std::int64_t stride, std::int64_t distance, Direction direction,
-                 cfloat* data) {
-    auto* fftw_data = reinterpret_cast<fftwf_complex*>(data);
+  /// `from` and `to` are equal, or both aligned to 64 bytes.
+  fftwf_plan get(std::int64_t n, std::int64_t lines, std::int64_t distance, Direction direction, cfloat* from,
+                 cfloat* to) {
+    auto *in = reinterpret_cast<fftwf_complex*>(from), *out = reinterpret_cast<fftwf_complex*>(to);
     const PlanKey key{static_cast<int>(n),
-                      howmany,
-                      stride,
+                      static_cast<int>(lines),
                       distance,
+                      from == to,
                       direction == Direction::forward ? FFTW_FORWARD : FFTW_BACKWARD,
-                      fftwf_alignment_of(reinterpret_cast<float*>(data))};
+                      fftwf_alignment_of(reinterpret_cast<float*>(from))};
     auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     std::lock_guard lock(planner_mutex());
-    const fftwf_iodim64 axis{n, stride, stride}, batch{howmany, distance, distance};
-    fftwf_plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, fftw_data, fftw_data, key.sign, FFTW_ESTIMATE);
+    const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
+    fftwf_plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, in, out, key.sign, FFTW_ESTIMATE);
     if (plan == nullptr) throw ResourceError("FFTW cannot plan a transform of " + std::to_string(n) + " points");
     plans_.emplace(key, plan);
     return plan;
@@ -72,69 +80,125 @@ class Plans {
   std::map<PlanKey, fftwf_plan> plans_;
 };
 
-void execute(fftwf_plan plan, cfloat* data) {
-  auto* fftw_data = reinterpret_cast<fftwf_complex*>(data);
-  fftwf_execute_dft(plan, fftw_data, fftw_data);
+void execute(fftwf_plan plan, cfloat* from, cfloat* to) {
+  fftwf_execute_dft(plan, reinterpret_cast<fftwf_complex*>(from), reinterpret_cast<fftwf_complex*>(to));
 }
 
-/// The aligned and the misaligned variant of a contiguous transform: rows of odd length alternate between them.
-struct PlanPair {
-  fftwf_plan plans[2];
-  int aligned;
-  PlanPair(Plans& cache, std::int64_t n, Direction direction, cfloat* data)
-      : plans{cache.get(n, 1, 1, n, direction, data), cache.get(n, 1, 1, n, direction, data + 1)},
-        aligned(fftwf_alignment_of(reinterpret_cast<float*>(data))) {}
-  void run(cfloat* data) const {
-    execute(plans[fftwf_alignment_of(reinterpret_cast<float*>(data)) == aligned ? 0 : 1], data);
-  }
-};
-
-/// This thread's working space for a few columns, aligned as FFTW likes it. Grows to the longest axis met, so a few
-/// megabytes at most, and is not charged to any session.
+/// This thread's working space for a few lines, aligned to 64 bytes. Grows to the longest axis met, so a few megabytes
+/// at most, and is not charged to any session.
 cfloat* scratch(std::int64_t elements) {
   struct Free {
-    void operator()(fftwf_complex* memory) const { fftwf_free(memory); }
+    void operator()(cfloat* memory) const { std::free(memory); }
   };
-  thread_local std::unique_ptr<fftwf_complex, Free> memory;
+  thread_local std::unique_ptr<cfloat, Free> memory;
   thread_local std::int64_t size = 0;
   if (size < elements) {
-    memory.reset(fftwf_alloc_complex(static_cast<std::size_t>(elements)));
+    constexpr std::size_t kLine = 64;
+    const std::size_t bytes = (static_cast<std::size_t>(elements) * sizeof(cfloat) + kLine - 1) / kLine * kLine;
+    memory.reset(static_cast<cfloat*>(std::aligned_alloc(kLine, bytes)));
     size = memory ? elements : 0;
     if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
   }
-  return reinterpret_cast<cfloat*>(memory.get());
+  return memory.get();
 }
+
+std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }
+
+/// Transforms of contiguous lines in place, `lines_together` at a time; the last ones may be fewer.
+class Rows {
+ public:
+  Rows(Plans& plans, std::int64_t n, std::int64_t lines, Direction direction, cfloat* data)
+      : n_(n), lines_(lines), together_(std::min(lines, lines_together(n))) {
+    const std::int64_t rest = lines % together_;
+    for (cfloat* start : {data, data + 1}) {  // lines may be odd in length, so that alignments alternate
+      full_[variant(start)] = plans.get(n, together_, n, direction, start, start);
+      if (rest > 0) rest_[variant(start)] = plans.get(n, rest, n, direction, start, start);
+    }
+  }
+  std::int64_t groups() const { return (lines_ + together_ - 1) / together_; }
+  /// `data`: the first line, of these or of others in the same arrangement.
+  void run(cfloat* data, std::int64_t group) const {
+    cfloat* first = data + group * together_ * n_;
+    execute(((group + 1) * together_ > lines_ ? rest_ : full_)[variant(first)], first, first);
+  }
+
+ private:
+  static int variant(cfloat* data) { return fftwf_alignment_of(reinterpret_cast<float*>(data)) == 0 ? 0 : 1; }
+
+  std::int64_t n_, lines_, together_;
+  fftwf_plan full_[2], rest_[2] = {};
+};
+
+/// Transforms of columns, whose elements are `stride` apart: copied to contiguous lines of working space and back.
+class Columns {
+ public:
+  Columns(Plans& plans, std::int64_t n, std::int64_t stride, Direction direction)
+      : n_(n), stride_(stride), together_(lines_together(n)), distance_((n + 7) / 8 * 8 + 8) {
+    plan_ = plans.get(n, together_, distance_, direction, from(), to());
+  }
+  std::int64_t together() const { return together_; }
+  std::int64_t distance() const { return distance_; }
+  /// The transform of `width` <= together() columns: lines that are distance() apart, until this thread's next call.
+  const cfloat* run(const cfloat* corner, std::int64_t width) const {
+    cfloat *lines = from(), *result = to();
+    columns_to_lines(corner, stride_, n_, width, lines, distance_);
+    for (std::int64_t c = width; c < together_; ++c) std::fill_n(lines + c * distance_, n_, cfloat{});
+    execute(plan_, lines, result);
+    return result;
+  }
+
+ private:
+  cfloat* from() const { return scratch(2 * together_ * distance_); }
+  cfloat* to() const { return from() + together_ * distance_; }
+
+  std::int64_t n_, stride_, together_, distance_;
+  fftwf_plan plan_;
+};
 
 /// Transforms an axis of `n` elements that are `stride` apart, in `planes` planes of n * stride elements.
 void transform_axis(Context& context, Plans& plans, cfloat* data, std::int64_t planes, std::int64_t n,
                     std::int64_t stride, Direction direction) {
   if (n == 1) return;
   if (stride == 1) {
-    const PlanPair plan(plans, n, direction, data);
-    context.threads().parallel_for(planes, std::max<std::int64_t>(1, kGrain / n),
+    const Rows rows(plans, n, planes, direction, data);
+    context.threads().parallel_for(rows.groups(), std::max<std::int64_t>(1, kGrain / (n * lines_together(n))),
                                    [&](std::int64_t begin, std::int64_t end) {
-                                     for (std::int64_t i = begin; i < end; ++i) plan.run(data + i * n);
+                                     for (std::int64_t i = begin; i < end; ++i) rows.run(data, i);
                                    });
     return;
   }
-  // Elements far apart in memory share cache sets; a contiguous copy of a few neighbouring columns does not.
-  const std::int64_t columns = std::min(kColumns, stride);
-  const std::int64_t blocks_per_plane = (stride + columns - 1) / columns, blocks = planes * blocks_per_plane;
-  const fftwf_plan plan = plans.get(n, columns, columns, 1, direction, scratch(n * kColumns));
+  const Columns columns(plans, n, stride, direction);
+  const std::int64_t blocks_per_plane = (stride + columns.together() - 1) / columns.together();
   context.threads().parallel_for(
-      blocks, std::max<std::int64_t>(1, kGrain / (n * columns)), [&](std::int64_t begin, std::int64_t end) {
-        cfloat* block = scratch(n * kColumns);
+      planes * blocks_per_plane, std::max<std::int64_t>(1, kGrain / (n * columns.together())),
+      [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t b = begin; b < end; ++b) {
-          const std::int64_t first = b % blocks_per_plane * columns, width = std::min(columns, stride - first);
+          const std::int64_t first = b % blocks_per_plane * columns.together(),
+                             width = std::min(columns.together(), stride - first);
           cfloat* corner = data + b / blocks_per_plane * n * stride + first;
-          for (std::int64_t i = 0; i < n; ++i) {
-            std::copy_n(corner + i * stride, width, block + i * columns);
-            std::fill_n(block + i * columns + width, columns - width, cfloat{});
-          }
-          execute(plan, block);
-          for (std::int64_t i = 0; i < n; ++i) std::copy_n(block + i * columns, width, corner + i * stride);
+          lines_to_columns(columns.run(corner, width), columns.distance(), n, width, corner, stride);
         }
       });
+}
+
+/// A stretch of an axis, counted in the image and in the transform.
+struct Stretch {
+  std::int64_t image, padded, count;
+};
+
+/// The image's first half is at the end of the transform, its second half at the start.
+std::array<Stretch, 2> halves(std::int64_t n, std::int64_t padded) {
+  const std::int64_t middle = n / 2;
+  return {Stretch{0, padded - middle, middle}, Stretch{middle, 0, n - middle}};
+}
+
+/// The columns that survive cropping, `together` at a time.
+std::vector<Stretch> surviving_columns(std::int64_t n, std::int64_t padded, std::int64_t together) {
+  std::vector<Stretch> blocks;
+  for (const Stretch& half : halves(n, padded))
+    for (std::int64_t x = 0; x < half.count; x += together)
+      blocks.push_back({half.image + x, half.padded + x, std::min(together, half.count - x)});
+  return blocks;
 }
 
 /// Element of the transform that holds index i of a centred axis.
@@ -173,6 +237,58 @@ void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& exte
       transform_axis(context, plans, data + b * item, planes, extents[a], stride, direction);
       stride *= extents[a];
     }
+  }
+}
+
+void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, int dims,
+                         const Factors& factors) {
+  Plans& plans = context.cache<Plans>();
+  plans.trim();
+  const Extents &p = c.padded, &n = c.n;
+  const std::int64_t item = volume(p), plane = p[1] * p[2];
+  if (dims == 3) {
+    // x and y plane by plane, so that a plane is read once; of y only the columns that are needed, in place.
+    const Rows rows(plans, p[2], p[1], Direction::inverse, padded);
+    const Columns columns(plans, p[1], p[2], Direction::inverse);
+    const std::vector<Stretch> blocks = surviving_columns(n[2], p[2], columns.together());
+    context.threads().parallel_for(batch * p[0], 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t z = begin; z < end; ++z) {
+        cfloat* data = padded + z * plane;
+        for (std::int64_t i = 0; i < rows.groups(); ++i) rows.run(data, i);
+        for (const Stretch& block : blocks) {
+          cfloat* corner = data + block.padded;
+          const cfloat* result = columns.run(corner, block.count);
+          for (const Stretch& half : halves(n[1], p[1]))
+            lines_to_columns(result + half.padded, columns.distance(), half.count, block.count,
+                             corner + half.padded * p[2], p[2]);
+        }
+      }
+    });
+  }
+  // The first axis, and straight to the image.
+  const int axis = 3 - dims;
+  const std::int64_t lines = dims == 3 ? n[1] : 1, stride = item / p[axis], image_stride = volume(n) / n[axis];
+  const Columns columns(plans, p[axis], stride, Direction::inverse);
+  const std::vector<Stretch> blocks = surviving_columns(n[2], p[2], columns.together());
+  const auto units = static_cast<std::int64_t>(blocks.size()) * lines;
+  const std::int64_t group = dims == 3 ? batch : std::clamp<std::int64_t>(kCachedElements / item, 1, batch);
+  for (std::int64_t b = 0; b < batch; b += group) {
+    const std::int64_t items = std::min(group, batch - b);
+    if (dims == 2) transform_axis(context, plans, padded + b * item, items * p[1], p[2], 1, Direction::inverse);
+    context.threads().parallel_for(items * units, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t u = begin; u < end; ++u) {
+        const std::int64_t at = b + u / units, y = u % units / static_cast<std::int64_t>(blocks.size());
+        const Stretch& block = blocks[static_cast<std::size_t>(u) % blocks.size()];
+        const std::int64_t row = dims == 3 ? wrapped(y, n[1], p[1]) * p[2] : 0;
+        const cfloat* result = columns.run(padded + at * item + row + block.padded, block.count);
+        const float line_factor = dims == 3 ? factors[1][y] : 1.0f;
+        cfloat* corner = to + at * volume(n) + y * n[2] + block.image;
+        for (const Stretch& half : halves(n[axis], p[axis]))
+          lines_to_columns(result + half.padded, columns.distance(), half.count, block.count,
+                           corner + half.image * image_stride, image_stride, line_factor,
+                           factors[static_cast<std::size_t>(axis)] + half.image, factors[2] + block.image);
+      }
+    });
   }
 }
 

@@ -42,6 +42,12 @@ void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& exte
 /// Zero-fills `padded` and places the centred item(s) there; takes them out again, times `scale`.
 void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
 void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
+/// Factors along each axis (slowest first); unused leading ones are nullptr.
+using Factors = std::array<const float*, 3>;
+/// Inverse transform of 2 or 3 axes, crop() and the product of the factors in one: each axis transforms only the lines
+/// that survive the cropping of those before it. `padded`, which c.n must not exceed, is working space afterwards.
+void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, int dims,
+                         const Factors& factors);
 }  // namespace cpu
 namespace cuda {
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);

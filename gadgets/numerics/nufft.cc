@@ -13,7 +13,7 @@ namespace echotrain::numerics {
 namespace {
 
 constexpr std::int64_t kPartialBytes = 256ll << 20;  // of split tiles, at a time
-constexpr std::int64_t kGridBytes = 1ll << 30;       // of oversampled grids in adjoint(), at a time
+constexpr std::int64_t kGridBytes = 1ll << 30;       // of oversampled grids, at a time
 
 void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("nufft: " + problem);
@@ -44,7 +44,8 @@ Array<T> keep(Context& context, const std::vector<T>& values, std::uint64_t& byt
 
 void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
                 std::int64_t first, std::int64_t count, cfloat* grid) {
-  const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * kTilePoints, coils = samples.shape()[1];
+  const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * plan.slot_points,
+                     coils = samples.shape()[1];
   std::int64_t chunk = coils_at_a_time(count, partial_size * 8, kPartialBytes);
   Array<cfloat> partial;
   if (partial_size > 0) partial = allocate_for_coils(context, chunk, partial_size);
@@ -67,8 +68,9 @@ bool has_item_shape(const Shape& shape, std::int64_t coils, const Shape& item) {
   return true;
 }
 
+/// `to`: the grids or images on the other side.
 void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples,
-                     View<const float> weights, View<cfloat> to, const Shape& item) {
+                     View<const float> weights, View<const cfloat> to, const Shape& item) {
   require(context.backend() == plan.backend, "the plan was made for another backend");
   require(samples.shape().rank() == 2 && samples.shape()[0] == plan.samples,
           fmt::format("expected samples of shape [{}, coil], got {}", plan.samples, samples.shape().text()));
@@ -76,6 +78,17 @@ void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<c
           fmt::format("{} density weights for {} samples", weights.size(), plan.samples));
   require(has_item_shape(to.shape(), samples.shape()[1], item),
           fmt::format("{} is not [{} coils] of {}", to.shape().text(), samples.shape()[1], item.text()));
+}
+
+/// Returns the number of coils.
+std::int64_t check_images(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> oversampled,
+                          View<const cfloat> image) {
+  require(context.backend() == plan.backend, "the plan was made for another backend");
+  const std::int64_t coils = oversampled.shape().rank() == 0 ? 0 : oversampled.shape()[0];
+  require(has_item_shape(oversampled.shape(), coils, plan.grid) && has_item_shape(image.shape(), coils, plan.image),
+          fmt::format("{} and {} are not [coil] of {} and {}", oversampled.shape().text(), image.shape().text(),
+                      plan.grid.text(), plan.image.text()));
+  return coils;
 }
 
 }  // namespace
@@ -107,7 +120,7 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
           fmt::format("expected coordinates of shape [sample, {}], got {}", image.rank(), coordinates.shape().text()));
   require(coordinates.shape()[0] < INT32_MAX, "too many samples for one plan");
 
-  const HostPlan host = build_plan(context.threads(), coordinates, image, options);
+  const HostPlan host = build_plan(context.threads(), coordinates, image, options, context.backend());
   auto impl = std::make_unique<Impl>();
   impl->image = image;
   for (int a = 3 - host.tiling.dims; a < 3; ++a) impl->grid.push_back(host.tiling.grid[a]);
@@ -117,12 +130,16 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   impl->stream = context.stream();
   impl->tiling = host.tiling;
   impl->slots = host.slots;
+  impl->slot_points = host.slot_points;
   impl->starts = keep(context, host.starts, impl->bytes);
   impl->weights = keep(context, host.weights, impl->bytes);
   impl->list = keep(context, host.list, impl->bytes);
   impl->pieces = keep(context, host.pieces, impl->bytes);
   impl->split_tiles = keep(context, host.split_tiles, impl->bytes);
   impl->deapodization = keep(context, host.deapodization, impl->bytes);
+  const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts);
+  impl->order = keep(context, bins.order, impl->bytes);
+  impl->bins = keep(context, bins.pieces, impl->bytes);
   context.synchronize();  // from here on the plan may be used on other streams
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
@@ -135,11 +152,7 @@ void NufftPlan::grid(Context& context, View<const cfloat> samples, View<const fl
 }
 
 void NufftPlan::deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const {
-  require(context.backend() == impl_->backend, "the plan was made for another backend");
-  const std::int64_t coils = oversampled.shape().rank() == 0 ? 0 : oversampled.shape()[0];
-  require(has_item_shape(oversampled.shape(), coils, impl_->grid) && has_item_shape(image.shape(), coils, impl_->image),
-          fmt::format("{} and {} are not [coil] of {} and {}", oversampled.shape().text(), image.shape().text(),
-                      impl_->grid.text(), impl_->image.text()));
+  const std::int64_t coils = check_images(context, *impl_, oversampled, image);
   if (image.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, deapodize(context, *impl_, oversampled.data(), coils, image.data()));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
@@ -156,8 +169,42 @@ void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const
   for (std::int64_t c = 0; c < coils; c += chunk) {
     const std::int64_t n = std::min(chunk, coils - c);
     grid_coils(context, *impl_, samples, weights, c, n, grid.data());
-    ECHOTRAIN_DISPATCH(context, fft(context, grid.data(), n, extents, impl_->tiling.dims, Direction::inverse));
-    ECHOTRAIN_DISPATCH(context, deapodize(context, *impl_, grid.data(), n, image.data() + c * image_size));
+    ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), n, image.data() + c * image_size));
+  }
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::apodize(Context& context, View<const cfloat> image, View<cfloat> oversampled) const {
+  const std::int64_t coils = check_images(context, *impl_, oversampled, image);
+  if (image.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, image.data(), coils, oversampled.data()));
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const {
+  check_arguments(context, *impl_, samples, {}, grid, impl_->grid);
+  if (samples.size() == 0) return;
+  const std::int64_t coils = samples.shape()[1];
+  const InterpolateArguments arguments{
+      .grid = grid.data(), .coils = coils, .first = 0, .count = coils, .samples = samples.data()};
+  ECHOTRAIN_DISPATCH(context, interpolate(context, *impl_, arguments));
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat> samples) const {
+  check_arguments(context, *impl_, samples, {}, image, impl_->image);
+  if (samples.size() == 0) return;
+  const Extents extents = impl_->grid_extents();
+  const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();
+  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
+  Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
+  for (std::int64_t c = 0; c < coils; c += chunk) {
+    const std::int64_t n = std::min(chunk, coils - c);
+    ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, image.data() + c * image_size, n, grid.data()));
+    ECHOTRAIN_DISPATCH(context, fft(context, grid.data(), n, extents, impl_->tiling.dims, Direction::forward));
+    const InterpolateArguments arguments{
+        .grid = grid.data(), .coils = coils, .first = c, .count = n, .samples = samples.data()};
+    ECHOTRAIN_DISPATCH(context, interpolate(context, *impl_, arguments));
   }
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }

@@ -1,5 +1,5 @@
-// The non-uniform FFT by Kaiser-Bessel gridding: samples anywhere in k-space -> image on a Cartesian grid (the
-// adjoint).
+// The non-uniform FFT by Kaiser-Bessel gridding: samples anywhere in k-space -> image on a Cartesian grid (the adjoint,
+// type 1), and image -> samples (forward, type 2).
 //
 // Sources: output-driven, sector-based assignment with on-chip accumulation: Gregerson, "Implementing Fast MRI Gridding
 // on GPUs via CUDA", 2008, section 4.1 (docs/seeds.md). Kernel width and shape: Beatty, Nishimura, Pauly, "Rapid
@@ -54,7 +54,20 @@ class NufftPlan {
   /// grid(), inverse FFT, deapodize(): image[c, r] = sum_s weights[s] samples[s, c] exp(+2 pi i k_s . r).
   void adjoint(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> image) const;
 
-  struct Impl;  // defined in nufft_plan.h, for nufft_cpu.cc and nufft_cuda.cu
+  /// The transpose of deapodize(): divides the image by the kernel's transform and fills it up with zeros to the grid.
+  /// image: [coil, image...], centre at floor(n/2); oversampled: [coil, grid...] in FFT order, overwritten.
+  void apodize(Context& context, View<const cfloat> image, View<cfloat> oversampled) const;
+
+  /// Interpolation from the grid, the transpose of grid(): samples[s, c] = sum_m grid[c, m] phi(m - u_s).
+  /// grid: [coil, grid...], m in FFT order; samples: [sample, coil], overwritten.
+  void interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const;
+
+  /// apodize(), forward FFT, interpolate(): samples[s, c] = sum_r image[c, r] exp(-2 pi i k_s . r). Every sample is one
+  /// sum in a fixed order: the same bits in every run and for any number of threads. A sample whose coordinates are not
+  /// finite becomes 0.
+  void forward(Context& context, View<const cfloat> image, View<cfloat> samples) const;
+
+  struct Impl;  // defined in nufft_plan.h, for the backends' files
   explicit NufftPlan(std::unique_ptr<Impl> impl);
 
  private:
@@ -64,8 +77,8 @@ class NufftPlan {
 /// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
 std::uint64_t trajectory_digest(View<const double> coordinates);
 
-/// RMS relative error to expect of the adjoint for white data: the aliasing sum of the kernel actually used (Fessler &
-/// Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
+/// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
+/// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
 double expected_error(const NufftOptions& options, const Shape& image);
 
 }  // namespace echotrain::numerics

@@ -1,113 +1,34 @@
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
 
-#include "gadgets/numerics/clones.h"
+#include "gadgets/numerics/fft_lines_cpu.h"
+#include "gadgets/numerics/nufft_gather_cpu.h"
 #include "gadgets/numerics/nufft_plan.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr int kRow = 16;  // floats: eight coils of a point, or eight points of a coil
-constexpr int kLookAhead = 6;
+/// Coils gridded together. Five to seven are gridded as eight, for less than four and single ones would take.
+std::int32_t group_of(std::int64_t coils_left) { return coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1; }
 
-/// One piece of work: a stretch of a tile's list, for some coils.
-struct Work {
-  const std::int32_t* list;
-  std::int32_t count;
-  const std::int32_t* starts;
-  const float* kernel;       // [sample, dims, width]
-  const float* density;      // or nullptr
-  const float* data;         // first coil's real part of sample 0
-  std::int64_t data_stride;  // floats from sample to sample
-  std::int32_t origin[3], extent[3], grid[3];
-  std::int32_t dims, width;
-};
-
-/// The part of a footprint that lies in a tile along one axis: points [at, at + n) of the tile, kernel weights from w.
-struct Overlap {
-  std::int32_t at, n;
-  const float* w;
-};
-
-ECHOTRAIN_INLINE Overlap overlap(std::int32_t start, const float* kernel, std::int32_t origin, std::int32_t extent,
-                                 std::int32_t grid, std::int32_t width) {
-  std::int32_t a = start - origin;
-  if (a >= extent) a -= grid;  // it reaches this tile around the grid's end
-  const std::int32_t low = std::max(0, -a), high = std::min(width, extent - a);
-  return {a + low, high - low, kernel + low};
-}
-
-/// Adds the samples of a piece to sum [z, y, x, Coils] (complex). Coils 4 and 8 vectorise over coils. One coil
-/// vectorises over x: a row is padded with zeros to kRow floats, which may reach into the next rows but adds nothing.
-template <int Coils, int Dims>
-ECHOTRAIN_INLINE void gather(const Work& work, float* sum) {
-  static constexpr float kOne = 1;
-  constexpr int kStep = 2 * Coils;
-  const std::int32_t row_stride = work.extent[2] * kStep, plane_stride = row_stride * work.extent[1];
-  const std::int32_t record = Dims * work.width;
-  for (std::int32_t i = 0; i < work.count; ++i) {
-    const std::int64_t s = work.list[i];
-    if (i + kLookAhead < work.count) {
-      const std::int64_t ahead = work.list[i + kLookAhead];
-      __builtin_prefetch(work.kernel + ahead * record);
-      __builtin_prefetch(work.data + ahead * work.data_stride);
-    }
-    const std::int32_t* start = work.starts + s * Dims;
-    const float* kernel = work.kernel + s * record;
-    const auto along = [&](int axis) {
-      const int a = axis - (3 - Dims);
-      return overlap(start[a], kernel + a * work.width, work.origin[axis], work.extent[axis], work.grid[axis],
-                     work.width);
-    };
-    const Overlap x = along(2);
-    const Overlap y = Dims > 1 ? along(1) : Overlap{0, 1, &kOne};
-    const Overlap z = Dims > 2 ? along(0) : Overlap{0, 1, &kOne};
-    const float density = work.density == nullptr ? 1.0f : work.density[s];
-    const float* data = work.data + s * work.data_stride;
-
-    float value[kStep];
-    for (int q = 0; q < kStep; ++q) value[q] = data[q] * density;
-    if constexpr (Coils == 1) {
-      float row[kRow] = {};
-      for (std::int32_t p = 0; p < x.n; ++p) {
-        row[2 * p] = x.w[p] * value[0];
-        row[2 * p + 1] = x.w[p] * value[1];
-      }
-      for (std::int32_t k = 0; k < z.n; ++k)
-        for (std::int32_t j = 0; j < y.n; ++j) {
-          const float w = z.w[k] * y.w[j];
-          float* to = sum + (z.at + k) * plane_stride + (y.at + j) * row_stride + x.at * kStep;
-          for (int q = 0; q < kRow; ++q) to[q] += w * row[q];
-        }
-    } else {
-      for (std::int32_t k = 0; k < z.n; ++k)
-        for (std::int32_t j = 0; j < y.n; ++j) {
-          const float w = z.w[k] * y.w[j];
-          float* to = sum + (z.at + k) * plane_stride + (y.at + j) * row_stride + x.at * kStep;
-          for (std::int32_t p = 0; p < x.n; ++p) {
-            const float wx = w * x.w[p];
-            for (int q = 0; q < kStep; ++q) to[p * kStep + q] += wx * value[q];
-          }
-        }
-    }
+/// This thread's buffer for a tile and its halo: some hundred kilobytes, not charged to any session.
+float* buffer(std::size_t floats) {
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  thread_local std::unique_ptr<float, Free> memory;
+  thread_local std::size_t size = 0;
+  if (size < floats) {
+    constexpr std::size_t kLine = 64;
+    const std::size_t bytes = (floats * sizeof(float) + kLine - 1) / kLine * kLine;
+    memory.reset(static_cast<float*>(std::aligned_alloc(kLine, bytes)));
+    size = memory ? floats : 0;
+    if (!memory) throw ResourceError("out of memory for a tile of the grid");
   }
+  return memory.get();
 }
-
-template <int Coils>
-ECHOTRAIN_INLINE void gather_dims(const Work& work, float* sum) {
-  if (work.dims == 3)
-    gather<Coils, 3>(work, sum);
-  else if (work.dims == 2)
-    gather<Coils, 2>(work, sum);
-  else
-    gather<Coils, 1>(work, sum);
-}
-
-ECHOTRAIN_CLONES void gather8(const Work& work, float* sum) { gather_dims<8>(work, sum); }
-ECHOTRAIN_CLONES void gather4(const Work& work, float* sum) { gather_dims<4>(work, sum); }
-ECHOTRAIN_CLONES void gather1(const Work& work, float* sum) { gather_dims<1>(work, sum); }
-
-std::int64_t group_of(std::int64_t coils_left) { return coils_left >= 8 ? 8 : coils_left >= 4 ? 4 : 1; }
 
 /// Where a tile lies.
 struct Place {
@@ -119,71 +40,79 @@ struct Place {
       extent[a] = std::min(t.tile[a], t.grid[a] - origin[a]);
     }
   }
-  std::int32_t points() const { return extent[0] * extent[1] * extent[2]; }
 };
 
-/// Calls row(first point in the tile, offset in the grid, points) for each row of a tile.
+/// Calls row(z, y, first point in the tile, offset in the grid) for each row of a tile.
 template <class Row>
 void for_rows(const Tiling& t, const Place& place, const Row& row) {
   std::int32_t point = 0;
   for (std::int32_t z = 0; z < place.extent[0]; ++z)
     for (std::int32_t y = 0; y < place.extent[1]; ++y, point += place.extent[2])
-      row(point,
+      row(z, y, point,
           ((static_cast<std::int64_t>(place.origin[0]) + z) * t.grid[1] + place.origin[1] + y) * t.grid[2] +
-              place.origin[2],
-          place.extent[2]);
-}
-
-/// A tile's sum of `group` coils [point, group] to the grid's coils, or to the partial sums [coil, kTilePoints].
-void store(const Tiling& t, const Place& place, const float* sum, std::int64_t group, cfloat* to,
-           std::int64_t coil_stride, bool partial) {
-  for (std::int64_t c = 0; c < group; ++c)
-    for_rows(t, place, [&](std::int32_t point, std::int64_t offset, std::int32_t n) {
-      cfloat* row = to + c * coil_stride + (partial ? point : offset);
-      for (std::int32_t x = 0; x < n; ++x) {
-        const float* value = sum + 2 * ((point + x) * group + c);
-        row[x] = {value[0], value[1]};
-      }
-    });
+              place.origin[2]);
 }
 
 void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, const Piece& piece) {
   const Tiling& t = plan.tiling;
   const std::int64_t grid_size = volume(plan.grid_extents());
   const Place place(t, piece.tile);
-  alignas(64) float sum[kTilePoints * 16 + kRow];
-  Work work{.list = plan.list.data() + piece.begin,
-            .count = piece.count,
-            .starts = plan.starts.data(),
-            .kernel = plan.weights.data(),
-            .density = arguments.weights,
-            .data = nullptr,
-            .data_stride = 2 * arguments.coils,
-            .origin = {},
-            .extent = {},
-            .grid = {},
-            .dims = t.dims,
-            .width = t.width};
+  GatherWork work{.list = plan.list.data() + piece.begin,
+                  .count = piece.count,
+                  .starts = plan.starts.data(),
+                  .kernel = plan.weights.data(),
+                  .density = arguments.weights,
+                  .data = nullptr,
+                  .data_stride = 2 * arguments.coils,
+                  .group = 0,
+                  .coils = 0,
+                  .dims = t.dims,
+                  .width = t.width,
+                  .origin = {},
+                  .extent = {},
+                  .grid = {}};
   std::copy_n(place.origin, 3, work.origin);
   std::copy_n(place.extent, 3, work.extent);
   std::copy_n(t.grid, 3, work.grid);
-  for (std::int64_t c = 0; c < arguments.count;) {
-    const std::int64_t group = group_of(arguments.count - c);
-    std::fill_n(sum, 2 * group * place.points() + kRow, 0.0f);
+  for (std::int64_t c = 0; c < arguments.count; c += work.coils) {
+    work.group = group_of(arguments.count - c);
+    work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.count - c));
     work.data = reinterpret_cast<const float*>(arguments.samples + arguments.first + c);
-    if (group == 8)
-      gather8(work, sum);
-    else if (group == 4)
-      gather4(work, sum);
-    else
-      gather1(work, sum);
-    if (piece.slot < 0)
-      store(t, place, sum, group, arguments.grid + c * grid_size, grid_size, false);
-    else
-      store(t, place, sum, group, arguments.partial + (piece.slot * arguments.count + c) * kTilePoints, kTilePoints,
-            true);
-    c += group;
+    const bool split = piece.slot >= 0;
+    const std::int64_t coil_stride = split ? plan.slot_points : grid_size;
+    cfloat* to = split ? arguments.partial + (piece.slot * arguments.count + c) * plan.slot_points
+                       : arguments.grid + c * grid_size;
+    if (piece.count == 0) {
+      for_rows(t, place, [&](std::int32_t, std::int32_t, std::int32_t, std::int64_t offset) {
+        for (std::int32_t i = 0; i < work.coils; ++i)
+          std::fill_n(to + i * coil_stride + offset, place.extent[2], cfloat{});
+      });
+      continue;
+    }
+    const GatherLayout layout(place.extent, t.width, work.group);
+    const std::size_t floats = 2 * static_cast<std::size_t>(layout.points) * static_cast<std::size_t>(work.group);
+    float* sum = buffer(floats);
+    std::fill_n(sum, floats, 0.0f);
+    gather(work, layout, sum);
+    for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t point, std::int64_t offset) {
+      const std::int32_t first = z * layout.plane + y * layout.row + layout.halo;
+      const cfloat* from = reinterpret_cast<const cfloat*>(sum) + first * work.group;
+      cfloat* row = to + (split ? point : offset);
+      if (work.group == 1)
+        std::copy_n(from, place.extent[2], row);
+      else
+        columns_to_lines(from, work.group, place.extent[2], work.coils, row, coil_stride);
+    });
   }
+}
+
+/// Calls visit(i) for every i < n, each taken by whichever thread is free: pieces differ much in their work.
+template <class Visit>
+void for_each_piece(ThreadPool& threads, std::int64_t n, const Visit& visit) {
+  std::atomic<std::int64_t> next{0};
+  threads.parallel_for(std::min<std::int64_t>(threads.size(), n), 1, [&](std::int64_t, std::int64_t) {
+    for (std::int64_t i = next++; i < n; i = next++) visit(i);
+  });
 }
 
 }  // namespace
@@ -191,24 +120,35 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
   const Tiling& t = plan.tiling;
   const std::int64_t grid_size = volume(plan.grid_extents());
-  context.threads().parallel_for(plan.pieces.size(), 4, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gather_piece(plan, arguments, plan.pieces.data()[i]);
+  for_each_piece(context.threads(), plan.pieces.size(),
+                 [&](std::int64_t i) { gather_piece(plan, arguments, plan.pieces.data()[i]); });
+  for_each_piece(context.threads(), plan.split_tiles.size(), [&](std::int64_t i) {
+    const SplitTile split = plan.split_tiles.data()[i];
+    const Place place(t, split.tile);
+    for (std::int64_t c = 0; c < arguments.count; ++c)
+      for_rows(t, place, [&](std::int32_t, std::int32_t, std::int32_t point, std::int64_t offset) {
+        cfloat* to = arguments.grid + c * grid_size + offset;
+        for (std::int32_t part = 0; part < split.count; ++part) {
+          const cfloat* from =
+              arguments.partial + ((split.first + part) * arguments.count + c) * plan.slot_points + point;
+          for (std::int32_t x = 0; x < place.extent[2]; ++x) to[x] = part == 0 ? from[x] : to[x] + from[x];
+        }
+      });
   });
-  context.threads().parallel_for(plan.split_tiles.size(), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const SplitTile split = plan.split_tiles.data()[i];
-      const Place place(t, split.tile);
-      for (std::int64_t c = 0; c < arguments.count; ++c)
-        for_rows(t, place, [&](std::int32_t point, std::int64_t offset, std::int32_t n) {
-          for (std::int32_t x = 0; x < n; ++x) {
-            cfloat total{};
-            for (std::int64_t slot = split.first; slot < split.first + split.count; ++slot)
-              total += arguments.partial[(slot * arguments.count + c) * kTilePoints + point + x];
-            arguments.grid[c * grid_size + offset + x] = total;
-          }
-        });
-    }
-  });
+}
+
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
+  const Tiling& t = plan.tiling;
+  if (t.dims == 1) {
+    fft(context, grid, coils, plan.grid_extents(), 1, Direction::inverse);
+    return deapodize(context, plan, grid, coils, image);
+  }
+  const float* fx = plan.deapodization.data() + plan.deapodization.size() - t.image[2];
+  const float* fy = fx - t.image[1];
+  const Factors factors = {t.dims > 2 ? fy - t.image[0] : nullptr, fy, fx};
+  inverse_fft_cropped(context, grid, image, coils,
+                      Centred{.n = {t.image[0], t.image[1], t.image[2]}, .padded = plan.grid_extents()}, t.dims,
+                      factors);
 }
 
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image) {

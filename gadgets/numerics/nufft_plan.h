@@ -12,11 +12,11 @@
 
 namespace echotrain::numerics {
 
-/// Grid points of a tile: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches large.
+/// Grid points of a tile on CUDA: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches
+/// large. Tiles of the CPU are larger (tile_edges), so that fewer samples are in several of them.
 constexpr int kTilePoints = 64;
-/// Samples that one piece of work gathers at most. Tiles with more (the dense centre) are gathered in several pieces,
-/// which are then added in order.
-constexpr int kPieceSamples = 512;
+/// Floats behind the last sample's kernel weights, so that whole vectors can be read.
+constexpr int kWeightPadding = 12;
 
 /// A stretch of a tile's list.
 struct Piece {
@@ -46,15 +46,37 @@ struct Tiling {
 struct HostPlan {
   Tiling tiling{};
   std::vector<std::int32_t> starts;  ///< [sample, dims], slowest axis first: first grid point of the footprint
-  std::vector<float> weights;        ///< [sample, dims, width]
+  std::vector<float> weights;        ///< [sample, dims, width], and kWeightPadding zeros
   std::vector<std::int32_t> list;    ///< sample numbers, tile after tile
   std::vector<Piece> pieces;         ///< cover all tiles
   std::vector<SplitTile> split_tiles;
   std::int32_t slots = 0;
+  std::int32_t slot_points = 0;      ///< grid points of a slot
   std::vector<float> deapodization;  ///< factors 1 / Phi of the axes' image points one after another
 };
 HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
-                    const NufftOptions& options);
+                    const NufftOptions& options, Backend backend);
+
+/// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
+/// a bin's footprints cover, edge + width - 1 points along each axis, fits the fast memory of either backend.
+constexpr int bin_edge(int axis, int dims, int width) {
+  if (axis < 3 - dims) return 1;
+  return dims == 1 ? 256 : dims == 2 ? 16 : axis == 0 && width > 6 ? 4 : 8;
+}
+
+/// Samples whose footprints start in the same bin: a stretch of the order.
+struct BinPiece {
+  std::int32_t begin, count;
+  std::int32_t origin[3];  ///< of the bin in the grid
+};
+
+/// Every sample once, bin after bin; bins without samples have no piece.
+struct SampleBins {
+  std::vector<std::int32_t> order;
+  std::vector<BinPiece> pieces;
+};
+/// `starts`: [sample, dims] as in HostPlan, all within the grid.
+SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, const std::vector<std::int32_t>& starts);
 
 struct NufftPlan::Impl {
   Shape image, grid;
@@ -65,11 +87,13 @@ struct NufftPlan::Impl {
   std::uint64_t bytes = 0;
 
   Tiling tiling{};
-  std::int32_t slots = 0;
+  std::int32_t slots = 0, slot_points = 0;
   Array<std::int32_t> starts, list;
   Array<float> weights, deapodization;
   Array<Piece> pieces;
   Array<SplitTile> split_tiles;
+  Array<std::int32_t> order;  ///< of the samples, for interpolation
+  Array<BinPiece> bins;
 
   Extents grid_extents() const { return {tiling.grid[0], tiling.grid[1], tiling.grid[2]}; }
 };
@@ -79,18 +103,35 @@ struct GridArguments {
   const cfloat* samples;
   const float* weights;  ///< or nullptr
   std::int64_t coils, first, count;
-  cfloat* partial;  ///< [slot, count, kTilePoints]
+  cfloat* partial;  ///< [slot, count, slot_points]
   cfloat* grid;
+};
+
+/// Interpolates the coils [first, first + count) of `samples` ([sample, coils]) from grid ([count, grid...]).
+struct InterpolateArguments {
+  const cfloat* grid;
+  std::int64_t coils, first, count;
+  cfloat* samples;
 };
 
 namespace cpu {
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+/// Inverse transform and deapodize(); the grid is working space afterwards.
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
 }  // namespace cpu
 namespace cuda {
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+inline void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
+  fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::inverse);
+  deapodize(context, plan, grid, coils, image);
+}
+void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
 void release_after(Context& context, const NufftPlan::Impl& plan);
 }  // namespace cuda

@@ -1,5 +1,6 @@
-// The adjoint NUFFT with its plan known: time per transform (all coils), and the error against a float64 direct sum at
-// random voxels of the first coil. Random data. `plan/...` is the making of the plan from host coordinates.
+// The NUFFT with its plan known, adjoint and forward: time per transform (all coils), and the error against a float64
+// direct sum at random voxels (samples) of the first coil. Random data. `plan/...` is the making of the plan from host
+// coordinates.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ struct Case {
   NufftOptions options;
   bool cpu, cuda;
   std::vector<double> (*trajectory)();
+  bool forward = false;
 };
 
 std::vector<double> spokes(int readouts, int samples, double angle) {
@@ -72,6 +74,10 @@ const std::vector<Case> kCases = {
     {"adjoint_2d_golden_402x512_c8_256/e1e-3", {256, 256}, 8, {5, 1.5}, true, true, golden_402x512},
     {"adjoint_3d_kooshball_284592_c1_128/e1e-3", {128, 128, 128}, 1, {5, 1.5}, true, true, kooshball_284592},
     {"adjoint_3d_kooshball_284592_c8_128/e1e-3", {128, 128, 128}, 8, {5, 1.5}, true, true, kooshball_284592},
+    {"forward_2d_radial_600x768_c16_384/e2e-3", {384, 384}, 16, {4, 1.5}, false, true, radial_600x768, true},
+    {"forward_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {4, 1.5}, false, true, kooshball_10m, true},
+    {"forward_2d_golden_402x512_c8_256/e1e-3", {256, 256}, 8, {5, 1.5}, true, true, golden_402x512, true},
+    {"forward_3d_kooshball_284592_c8_128/e1e-3", {128, 128, 128}, 8, {5, 1.5}, true, true, kooshball_284592, true},
 };
 
 std::vector<cfloat> random_samples(std::int64_t count) {
@@ -116,6 +122,40 @@ double error_of(const Case& c, const std::vector<double>& k, const std::vector<c
   return std::sqrt(difference / size);
 }
 
+/// Relative error of the first coil's samples at random places of the trajectory.
+double forward_error_of(const Case& c, const std::vector<double>& k, const std::vector<cfloat>& image,
+                        const cfloat* samples) {
+  const auto dims = static_cast<std::int64_t>(c.image.rank());
+  const auto count = static_cast<std::int64_t>(k.size()) / dims;
+  std::mt19937_64 random(2);
+  double difference = 0, size = 0;
+  for (int i = 0; i < kCheckedVoxels; ++i) {
+    const auto s = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count));
+    std::complex<double> sum = 0;
+    std::mutex mutex;
+    ThreadPool::shared().parallel_for(c.image.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+      std::complex<double> part = 0;
+      for (std::int64_t v = begin; v < end; ++v) {
+        double phase = 0;
+        std::int64_t rest = v;
+        for (std::int64_t a = dims - 1; a >= 0; --a) {  // component 0 is the fastest axis
+          const std::int64_t extent = c.image[static_cast<std::size_t>(a)];
+          phase +=
+              k[static_cast<std::size_t>(s * dims + dims - 1 - a)] * static_cast<double>(rest % extent - extent / 2);
+          rest /= extent;
+        }
+        part +=
+            std::complex<double>(image[static_cast<std::size_t>(v)]) * std::polar(1.0, -2 * std::numbers::pi * phase);
+      }
+      const std::lock_guard lock(mutex);
+      sum += part;
+    });
+    difference += std::norm(std::complex<double>(samples[s * c.coils]) - sum);
+    size += std::norm(sum);
+  }
+  return std::sqrt(difference / size);
+}
+
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
@@ -131,29 +171,34 @@ void run(benchmark::State& state, const Case& c, Backend backend) {
   const std::vector<double> k = c.trajectory();
   const auto dims = static_cast<std::int64_t>(c.image.rank());
   const auto count = static_cast<std::int64_t>(k.size()) / dims;
-  const std::vector<cfloat> samples = random_samples(count * c.coils);
+  const std::vector<cfloat> samples = random_samples((c.forward ? c.image.size() : count) * c.coils);
   Context context(backend, {.memory_budget = 64ull << 30});
   std::shared_ptr<const NufftPlan> plan;
   const auto make_plan = [&] { plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options); };
   make_plan();
   state.counters["plan_ms"] = 1e3 * seconds_of(make_plan);
 
-  const Array<cfloat> data = context.upload<cfloat>({samples.data(), {count, c.coils}});
   Shape shape{c.coils};
   for (auto extent : c.image) shape.push_back(extent);
-  Array<cfloat> image = context.allocate<cfloat>(shape);
-  const auto adjoint = [&] {
-    plan->adjoint(context, data.view(), {}, image.view());
+  const Shape sample_shape{count, c.coils};
+  const Array<cfloat> data = context.upload<cfloat>({samples.data(), c.forward ? shape : sample_shape});
+  Array<cfloat> result = context.allocate<cfloat>(c.forward ? sample_shape : shape);
+  const auto transform = [&] {
+    if (c.forward)
+      plan->forward(context, data.view(), result.view());
+    else
+      plan->adjoint(context, data.view(), {}, result.view());
     context.synchronize();
   };
-  for (int i = 0; i < 3; ++i) adjoint();
+  for (int i = 0; i < 3; ++i) transform();
   for (auto _ : state) {
     std::vector<double> times;
-    for (int i = 0; i < kRepetitions; ++i) times.push_back(seconds_of(adjoint));
+    for (int i = 0; i < kRepetitions; ++i) times.push_back(seconds_of(transform));
     state.SetIterationTime(median(times));
   }
-  const Array<cfloat> host = context.download<cfloat>(image.view());
-  state.counters["error"] = error_of(c, k, samples, host.data());
+  const Array<cfloat> host = context.download<cfloat>(result.view());
+  state.counters["error"] =
+      c.forward ? forward_error_of(c, k, samples, host.data()) : error_of(c, k, samples, host.data());
 }
 
 }  // namespace

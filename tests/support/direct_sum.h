@@ -56,6 +56,45 @@ inline std::vector<numerics::cdouble> direct_adjoint(const std::vector<double>& 
   return result;
 }
 
+/// samples[sample, coil] = sum_r image[coil, r] exp(-2 pi i k_s . r) for the samples of these numbers, or for all of
+/// them when `chosen` is empty. coordinates: [sample, dims], component 0 = x; image: [coil, image...] of `extents`.
+inline std::vector<numerics::cdouble> direct_forward(const std::vector<double>& coordinates,
+                                                     const std::vector<numerics::cfloat>& image, std::int64_t coils,
+                                                     const numerics::Shape& extents,
+                                                     std::vector<std::int64_t> chosen = {}) {
+  using numerics::cdouble;
+  const std::size_t dims = extents.rank(), n_coils = static_cast<std::size_t>(coils);
+  if (chosen.empty())
+    for (std::size_t s = 0; s < coordinates.size() / dims; ++s) chosen.push_back(static_cast<std::int64_t>(s));
+  std::size_t n[3] = {1, 1, 1};  // z, y, x
+  for (std::size_t a = 0; a < dims; ++a) n[3 - dims + a] = static_cast<std::size_t>(extents[a]);
+
+  std::vector<cdouble> result;
+  for (const std::int64_t s : chosen) {
+    const auto axis = [&](std::size_t component) {
+      const double k = component < dims ? coordinates[static_cast<std::size_t>(s) * dims + component] : 0.0;
+      return phases(-k, static_cast<std::int64_t>(n[2 - component]));
+    };
+    const auto ex = axis(0), ey = axis(1), ez = axis(2);
+    for (std::size_t c = 0; c < n_coils; ++c) {
+      cdouble sum = 0;
+      for (std::size_t z = 0; z < n[0]; ++z)
+        for (std::size_t y = 0; y < n[1]; ++y) {
+          const numerics::cfloat* row = image.data() + ((c * n[0] + z) * n[1] + y) * n[2];
+          double re = 0, im = 0;
+          for (std::size_t x = 0; x < n[2]; ++x) {
+            const double vr = static_cast<double>(row[x].real()), vi = static_cast<double>(row[x].imag());
+            re += ex[x].real() * vr - ex[x].imag() * vi;
+            im += ex[x].real() * vi + ex[x].imag() * vr;
+          }
+          sum += ez[z] * ey[y] * cdouble(re, im);
+        }
+      result.push_back(sum);
+    }
+  }
+  return result;
+}
+
 /// ||a - b|| / ||b||.
 template <class A, class B>
 double relative_error(const A& a, const B& b, std::size_t n) {

@@ -1,0 +1,85 @@
+// Problems for the NUFFT's tests, and how wrong an answer may be.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "gadgets/numerics/nufft.h"
+#include "tests/support/backends.h"
+
+namespace echotrain::testing {
+
+using numerics::cfloat;
+using numerics::NufftOptions;
+using numerics::Shape;
+
+inline double kaiser_bessel_transform(double f, int width, double beta) {
+  const double x = std::numbers::pi * width * f, square = beta * beta - x * x;
+  if (std::abs(square) < 1e-9) return 1;
+  return square > 0 ? std::sinh(std::sqrt(square)) / std::sqrt(square)
+                    : std::sin(std::sqrt(-square)) / std::sqrt(-square);
+}
+
+/// How much the division by the kernel's transform Phi amplifies rounding: per axis sqrt(mean Phi^2 mean Phi^-2).
+inline double amplification(const NufftOptions& options, const Shape& image, const Shape& grid) {
+  double product = 1;
+  for (std::size_t a = 0; a < image.rank(); ++a) {
+    const double n = static_cast<double>(image[a]), g = static_cast<double>(grid[a]), ratio = g / n;
+    const double w = options.kernel_width;
+    const double beta = std::numbers::pi * std::sqrt(w * w / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.8);
+    double squares = 0, inverse_squares = 0;
+    for (std::int64_t i = 0; i < image[a]; ++i) {
+      const double phi = kaiser_bessel_transform(static_cast<double>(i - image[a] / 2) / g, options.kernel_width, beta);
+      squares += phi * phi;
+      inverse_squares += 1 / (phi * phi);
+    }
+    product *= std::sqrt(squares * inverse_squares) / n;
+  }
+  return product;
+}
+
+/// What the transform may be wrong by: 1.3 times the aliasing of its kernel, and rounding.
+inline double tolerance(const NufftOptions& options, const Shape& image, const Shape& grid) {
+  return 1.3 * numerics::expected_error(options, image) + 1e-6 * amplification(options, image, grid);
+}
+
+struct Problem {
+  Shape image;
+  std::int64_t coils;
+  NufftOptions options;
+  std::vector<double> coordinates;
+  std::vector<cfloat> samples;
+  std::vector<float> weights;
+  std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size() / image.rank()); }
+};
+
+/// Points anywhere, half of them close to the centre, and all the special places: on grid lines of the oversampled
+/// grid, at both edges of k-space, beyond them, several times the same, and none at all in a corner.
+inline Problem make_problem(const Shape& image, std::int64_t coils, const NufftOptions& options, std::int64_t count,
+                            unsigned seed, const Shape& grid = {}) {
+  Random random(seed);
+  Problem p{image, coils, options, {}, {}, {}};
+  const std::size_t dims = image.rank();
+  for (std::int64_t s = 0; s < count; ++s)
+    for (std::size_t d = 0; d < dims; ++d) {
+      const double k = random.uniform(-0.5, 0.5);
+      // The theory is a mean over positions between grid points, of which a small grid has few near its centre.
+      double value = s % 2 == 0 || image[dims - 1 - d] < 16 ? k : k * 0.1;
+      if (value > 0.4) value -= 0.5;  // leaves an empty region
+      if (s % 64 == 1) value = k < 0 ? -0.5 : 0.5;
+      if (s % 64 == 3 && grid.rank() == dims) {
+        const double extent = static_cast<double>(grid[dims - 1 - d]);
+        value = std::floor(k * extent) / extent;
+      }
+      if (s % 64 == 5) value = k + 3;
+      if (s % 64 == 7) value = 0;
+      p.coordinates.push_back(value);
+    }
+  p.samples = random.normals(count * coils);
+  for (std::int64_t s = 0; s < count; ++s) p.weights.push_back(static_cast<float>(random.uniform(0.5, 1.5)));
+  return p;
+}
+
+}  // namespace echotrain::testing
