@@ -110,6 +110,8 @@ const std::vector<OptionInfo>& server_option_table() {
           "log_level", S{}.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"},
           [](S& options, const std::string& value) { options.log_level = value; }, "least severe message to log"),
       integer("max_sessions", &S::max_sessions, 1, 100000, "sessions at a time; further ones are refused"),
+      integer("memory_mib", &S::memory_mib, 0, 1 << 24,
+              "memory that all sessions together may use, without the GPU's; 0 takes 3/4 of the machine's"),
       integer("session_memory_mib", &S::session_memory_mib, 1, 1 << 24, "memory that one session may use"),
       integer("queue_mib", &S::queue_mib, 1, 1 << 16, "bound of each of a session's two queues, input and output"),
       seconds("connect_timeout_s", &S::connect_timeout_s, "longest wait for a client's config message"),

@@ -23,6 +23,7 @@ struct ServerOptions {
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::int64_t max_sessions = 64;
+  std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;
   std::int64_t queue_mib = 64;
   double connect_timeout_s = 10;

@@ -14,9 +14,9 @@ namespace echotrain::server {
 using protocol::Error;
 using protocol::Result;
 
-Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline)
-    : library_(std::move(library)), default_(std::move(default_pipeline)) {
-  for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = PipelinePlan::check(spec);
+Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline, const Registry& registry)
+    : registry_(registry), library_(std::move(library)), default_(std::move(default_pipeline)) {
+  for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = PipelinePlan::check(spec, registry_);
   if (has_default()) {
     if (Result<Plan> plan = by_name(default_); !plan)
       throw std::invalid_argument("default_pipeline: " + plan.error().message);
@@ -40,7 +40,7 @@ Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
 Result<Catalogue::Plan> Catalogue::from_text(std::string_view text) const {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
   try {
-    return PipelinePlan::check(config::read_pipeline(text, "config"));
+    return PipelinePlan::check(config::read_pipeline(text, "config"), registry_);
   } catch (const config::ConfigError& error) {
     return Error{"bad-config", protocol::printable(error.what())};
   }

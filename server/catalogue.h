@@ -19,7 +19,9 @@ class Catalogue {
 
   /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
   /// when `default_pipeline` is neither empty nor known.
-  explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "");
+  /// `registry` has the gadgets that pipelines may name, and outlives this.
+  explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
+                     const Registry& registry = Registry::builtin());
 
   bool has_default() const { return !default_.empty(); }
   /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
@@ -31,6 +33,7 @@ class Catalogue {
   std::string describe() const;
 
  private:
+  const Registry& registry_;
   config::PipelineLibrary library_;
   std::map<std::string, Plan, std::less<>> plans_;
   std::string default_;

@@ -86,8 +86,9 @@ std::optional<Error> Dialogue::config_error() const {
 }
 
 Step Dialogue::on_config(Result<Catalogue::Plan> plan) {
-  if (plan_) return fatal("duplicate-config", "a second config came; one connection carries one measurement");
+  if (config_came_) return fatal("duplicate-config", "a second config came; one connection carries one measurement");
   if (state_ != State::config) return fatal("out-of-order", "a config came after the header");
+  config_came_ = true;
   plan_ = std::move(plan);
   state_ = State::header;
   Step step;

@@ -50,6 +50,7 @@ class Dialogue {
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Plan>> plan_;
   std::optional<protocol::Header> header_;
+  bool config_came_ = false;
   bool text_came_ = false;  // after the header
   bool data_came_ = false;
 };

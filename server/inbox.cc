@@ -28,6 +28,7 @@ void Inbox::push(Work&& work) {
     const std::scoped_lock lock(mutex_);
     if (cancelled_) return;
     bytes_ += bytes;
+    share_.set(bytes_);
     queue_.push_back({std::move(work), bytes});
   }
   arrived_.notify_one();
@@ -48,6 +49,7 @@ void Inbox::cancel() {
     cancelled_ = true;
     dropped.swap(queue_);
     bytes_ = taken_bytes_;
+    share_.set(bytes_);
   }
   arrived_.notify_one();
 }
@@ -64,6 +66,7 @@ Inbox::Taken Inbox::take() {
     std::unique_lock lock(mutex_);
     const bool was_full = bytes_ >= bound_;
     bytes_ -= taken_bytes_;
+    share_.set(bytes_);
     taken_bytes_ = 0;
     roomier = was_full && bytes_ < bound_;
   }

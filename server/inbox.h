@@ -12,6 +12,7 @@
 
 #include "gadgets/gadget.h"
 #include "protocol/messages.h"
+#include "server/memory.h"
 
 namespace echotrain::server {
 
@@ -26,7 +27,8 @@ std::size_t bytes_of(const Work& work);
 class Inbox {
  public:
   /// `room` is called, on the worker's thread, when the queue stops being full.
-  Inbox(std::size_t bound_bytes, std::function<void()> room) : bound_(bound_bytes), room_(std::move(room)) {}
+  Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<Memory> memory = nullptr)
+      : share_(std::move(memory)), bound_(bound_bytes), room_(std::move(room)) {}
 
   void push(Work&& work);
   /// Nothing more will come.
@@ -56,6 +58,7 @@ class Inbox {
   std::deque<Entry> queue_;
   std::size_t bytes_ = 0;        // queued and in the worker's hands
   std::size_t taken_bytes_ = 0;  // in the worker's hands
+  Memory::Share share_;          // of bytes_
   const std::size_t bound_;
   std::optional<End> end_;
   bool cancelled_ = false;

@@ -44,29 +44,30 @@ void Outbox::fatal(const protocol::Error& error) {
       protocol::format_log_text(protocol::Level::error, fmt::format("{}: {}", error.code, error.message))}));
 }
 
-void Outbox::close() { finish(true); }
-void Outbox::end() { finish(false); }
-
 void Outbox::add(Outgoing&& message, std::uint64_t images) {
   {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;
-    queued_bytes_ += message.bytes();
+    count(queued_bytes_ + message.bytes());
     images_ += images;
     queue_.push_back(std::move(message));
   }
   wake_();
 }
 
-void Outbox::finish(bool with_close) {
+// With the lock held.
+void Outbox::count(std::size_t bytes) {
+  queued_bytes_ = bytes;
+  share_.set(bytes);
+}
+
+void Outbox::close() {
   {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;
     ended_ = true;
-    if (with_close) {
-      queue_.push_back(encoded(protocol::Close{}));
-      queued_bytes_ += queue_.back().bytes();
-    }
+    queue_.push_back(encoded(protocol::Close{}));
+    count(queued_bytes_ + queue_.back().bytes());
   }
   wake_();
 }
@@ -77,7 +78,7 @@ void Outbox::discard() {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
     dropped.swap(queue_);
-    queued_bytes_ = 0;
+    count(0);
   }
   room_.notify_all();
   wake_();
@@ -112,7 +113,7 @@ void Outbox::sent(const std::vector<Outgoing>& messages) {
   {
     const std::scoped_lock lock(mutex_);
     bytes_sent_ += bytes;
-    queued_bytes_ -= std::min(bytes, queued_bytes_);  // discard() may have forgotten them already
+    count(queued_bytes_ - std::min(bytes, queued_bytes_));  // discard() may have forgotten them already
   }
   room_.notify_all();
 }

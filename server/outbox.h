@@ -13,6 +13,7 @@
 #include "protocol/codec.h"
 #include "protocol/messages.h"
 #include "protocol/result.h"
+#include "server/memory.h"
 
 namespace echotrain::server {
 
@@ -28,7 +29,8 @@ struct Outgoing {
 class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
-  Outbox(std::size_t bound_bytes, std::function<void()> wake) : bound_(bound_bytes), wake_(std::move(wake)) {}
+  Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<Memory> memory = nullptr)
+      : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
 
   void image(protocol::Image&& image);
   void response(const protocol::Response& response);
@@ -39,8 +41,6 @@ class Outbox {
   void fatal(const protocol::Error& error);
   /// The last message: CLOSE. Nothing is accepted after it.
   void close();
-  /// Nothing more will be added, not even CLOSE.
-  void end();
   /// The peer is gone: drops everything that is here and everything to come.
   void discard();
 
@@ -63,12 +63,13 @@ class Outbox {
 
  private:
   void add(Outgoing&& message, std::uint64_t images = 0);
-  void finish(bool with_close);
+  void count(std::size_t bytes);
 
   mutable std::mutex mutex_;
   std::condition_variable room_;
   std::deque<Outgoing> queue_;
   std::size_t queued_bytes_ = 0;
+  Memory::Share share_;  // of queued_bytes_
   const std::size_t bound_;
   int texts_ = 0;
   bool ended_ = false;

@@ -28,10 +28,22 @@ void require(config::BackendChoice choice) {
                                          numerics::to_string(backend), reason));
 }
 
+// A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
+std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
+  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
+  if (options.memory_mib < 4 * options.queue_mib)
+    throw std::invalid_argument(
+        fmt::format("memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib = {} MiB); "
+                    "raise memory_mib or lower queue_mib",
+                    options.memory_mib, 4 * options.queue_mib));
+  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
+}
+
 }  // namespace
 
-Server::Server(config::ServerOptions options, config::PipelineLibrary library)
-    : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline)},
+Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry)
+    : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
+                   make_memory(options)},
       control_(asio::make_strand(context_)),
       signals_(control_),
       patience_(control_),

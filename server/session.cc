@@ -39,12 +39,13 @@ Session::Session(tcp::socket socket, std::uint64_t id, const Environment& enviro
       changed_(executor_),
       watch_timer_(executor_),
       buffer_(environment.limits),
-      dialogue_(environment.catalogue, environment.limits) {
+      dialogue_(environment.catalogue, environment.limits),
+      pending_memory_(environment.memory) {
   summary_.peer = address_of(socket_);
 }
 
 void Session::start() {
-  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker());
+  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker(), environment_.memory);
   spawn(live(), &Session::live_ended);
 }
 
@@ -100,7 +101,7 @@ asio::awaitable<void> Session::live() {
   spawn(watch(), &Session::watch_ended);
   while (!ending()) {
     co_await changed_.wait();
-    if (worker_ && worker_->done() && worker_->failure()) fail(*worker_->failure());
+    if (worker_ && !trial_until_ && worker_->done() && worker_->failure()) fail(*worker_->failure());
   }
   co_await settle();
   co_await say_goodbye();
@@ -119,6 +120,7 @@ void Session::live_ended() {
 // Lets the pipeline finish what came before the end.
 asio::awaitable<void> Session::settle() {
   if (!worker_) co_return;
+  confirm_worker();
   if (gone_) worker_->cancel();
   worker_->finish(closed_ && !error_ ? End::complete : End::truncated);
   while (!worker_->done()) co_await changed_.wait();
@@ -130,7 +132,6 @@ asio::awaitable<void> Session::say_goodbye() {
   if (gone_) co_return;
   parting_ = true;
   if (broken_off_ && !error_) error_ = dialogue_.config_error();
-  const bool silent = summary_.bytes_in == 0 && !error_;  // a probe of the port, or a client that gave up
   if (error_) {
     log_.warn("fatal {}: {}", error_->code, protocol::printable(error_->message));
     outbox_->fatal(*error_);
@@ -140,10 +141,7 @@ asio::awaitable<void> Session::say_goodbye() {
     // Before the header a client may be told only what is fatal.
     outbox_->text(dialogue_.state() == Dialogue::State::data ? protocol::Level::warning : protocol::Level::error, text);
   }
-  if (silent)
-    outbox_->end();
-  else
-    outbox_->close();
+  outbox_->close();
   while (!writer_done_ && !gone_) co_await changed_.wait();
   if (gone_) co_return;
   error_code error;
@@ -156,7 +154,7 @@ asio::awaitable<void> Session::say_goodbye() {
 asio::awaitable<void> Session::watch() {
   const double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
                                     options_.send_timeout_s, options_.drain_timeout_s});
-  const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.5));
+  const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.25));
   while (socket_.is_open()) {
     error_code cancelled;
     watch_timer_.expires_after(tick);
@@ -174,6 +172,9 @@ bool Session::stalled(Period& period, Clock::time_point now, double timeout_s, s
 }
 
 void Session::watch_clocks(Clock::time_point now) {
+  if (trial_until_ && now > *trial_until_) confirm_worker();
+  // While the scan runs and we take its data, a client need not read: what it will get waits in the outbox.
+  if (write_ && !held_back_ && !ending()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
     lose(fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
   } else if (drain_until_ && now > *drain_until_) {

@@ -14,6 +14,7 @@
 #include "protocol/stream_file.h"
 #include "server/dialogue.h"
 #include "server/log.h"
+#include "server/memory.h"
 #include "server/outbox.h"
 #include "server/scan_summary.h"
 #include "server/signal.h"
@@ -28,6 +29,7 @@ struct Environment {
   config::ServerOptions options;
   protocol::Limits limits;
   Catalogue catalogue;
+  std::shared_ptr<Memory> memory;
 };
 
 /// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
@@ -71,6 +73,8 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::awaitable<void> consume();
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   asio::awaitable<void> start_scan(ScanRequest request);
+  void confirm_worker();
+  void check_memory();
   void flush(std::vector<protocol::Acquisition>& batch);
   void read_failed(const error_code& error);
   asio::awaitable<void> write();
@@ -88,7 +92,11 @@ class Session : public std::enable_shared_from_this<Session> {
   protocol::MessageBuffer buffer_;
   Dialogue dialogue_;
   std::shared_ptr<Outbox> outbox_;
+  Memory::Share pending_memory_;  // of the partly received message
   std::unique_ptr<Worker> worker_;
+  // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
+  // has failed.
+  std::optional<Clock::time_point> trial_until_;
 
   // How the session ends. Data stops being taken once any of these is set.
   bool closed_ = false;                   // the client's CLOSE has come
@@ -103,7 +111,8 @@ class Session : public std::enable_shared_from_this<Session> {
   int peer_texts_ = 0;
 
   // What the watchdog looks at.
-  bool reading_ = false;  // not set while we hold the socket back ourselves
+  bool reading_ = false;    // not set while we hold the socket back ourselves
+  bool held_back_ = false;  // we do
   Clock::time_point idle_since_ = began_;
   // A transfer must move enough bytes in each period of its timeout; this is the period's beginning.
   struct Period {

@@ -1,6 +1,7 @@
 // The reader and the writer of a session.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -16,6 +17,7 @@ constexpr int kMostPeerTexts = 100;        // in the log, per session
 constexpr std::size_t kMostMessages = 16;  // per write
 constexpr std::size_t kWriteChunk = 1 << 20;
 constexpr std::size_t kDrainBytes = 256 << 10;
+constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
@@ -24,15 +26,14 @@ asio::awaitable<void> Session::read() {
 }
 
 asio::awaitable<void> Session::receive() {
-  bool held_back = false;
   while (!ending()) {
     if ((worker_ && worker_->full()) || outbox_->flooded()) {
-      held_back = true;
+      held_back_ = true;
       co_await changed_.wait();
       continue;
     }
     // The client was not to blame for the time we did not read.
-    if (std::exchange(held_back, false)) idle_since_ = message_.began = Clock::now();
+    if (std::exchange(held_back_, false)) idle_since_ = message_.began = Clock::now();
     const std::span<std::byte> room = buffer_.prepare();
     error_code error;
     reading_ = true;
@@ -57,6 +58,10 @@ asio::awaitable<void> Session::receive() {
 asio::awaitable<void> Session::drain() {
   const std::uint64_t most = static_cast<std::uint64_t>(options_.drain_mib) << 20;
   std::vector<std::byte> scratch(kDrainBytes);
+  if (!eof_) {  // what is left of a refused message is not waited for
+    buffer_ = protocol::MessageBuffer(environment_.limits);
+    pending_memory_.set(0);
+  }
   while (!eof_ && !gone_ && drained_bytes_ <= most) {
     error_code error;
     const std::size_t n = co_await socket_.async_read_some(asio::buffer(scratch.data(), scratch.size()),
@@ -110,15 +115,29 @@ asio::awaitable<void> Session::consume() {
   if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
     fail({"budget", fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib",
                                 options_.session_memory_mib)});
+  check_memory();
+}
+
+void Session::check_memory() {
+  pending_memory_.set(buffer_.pending_bytes());
+  if (ending()) return;
+  try {
+    environment_.memory->check();
+  } catch (const OverBudget& error) {
+    fail({"budget", error.what()});
+  }
 }
 
 void Session::flush(std::vector<protocol::Acquisition>& batch) {
-  if (!batch.empty() && worker_) worker_->push(std::exchange(batch, {}));
+  if (batch.empty() || !worker_) return;
+  confirm_worker();
+  worker_->push(std::exchange(batch, {}));
 }
 
 asio::awaitable<void> Session::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
   if (const auto* text = std::get_if<protocol::Text>(&message); text != nullptr && ++peer_texts_ <= kMostPeerTexts)
     log_.info("the client says: {}", protocol::printable(text->text, 1024));
+  const bool decides = dialogue_.state() == Dialogue::State::data;
   Step step = dialogue_.handle(message);
   flush(batch);  // what came before this message goes before it
   if (!step.remark.empty()) log_.info("{}", protocol::printable(step.remark));
@@ -128,6 +147,7 @@ asio::awaitable<void> Session::act_on(protocol::Message message, std::vector<pro
     outbox_->text(protocol::Level::warning, step.warning);
   }
   if (step.start) co_await start_scan(std::move(*step.start));
+  if (decides) confirm_worker();
   if (step.data && worker_) {
     if (auto* image = std::get_if<protocol::Image>(&message))
       worker_->push(std::move(*image));
@@ -141,13 +161,25 @@ asio::awaitable<void> Session::act_on(protocol::Message message, std::vector<pro
   }
 }
 
+// A FIRE client may name another pipeline in the message after the header, in a write of its own.
 asio::awaitable<void> Session::start_scan(ScanRequest request) {
+  trial_until_.reset();
   if (const std::unique_ptr<Worker> replaced = std::move(worker_)) {
     replaced->cancel();
     while (!replaced->done()) co_await changed_.wait();
   }
-  if (!ending())
-    worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, outbox_, log_, waker());
+  if (ending()) co_return;
+  worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, environment_.memory, outbox_,
+                                     log_, waker());
+  trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
+}
+
+void Session::confirm_worker() {
+  if (!trial_until_) return;
+  trial_until_.reset();
+  worker_->confirm();
+  changed_.notify();  // it may have failed already
 }
 
 asio::awaitable<void> Session::write() {

@@ -18,14 +18,16 @@ constexpr std::size_t kMostLatencies = 1 << 16;
 }  // namespace
 
 Worker::Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
-               std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake)
+               std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox, SessionLog log,
+               std::function<void()> wake)
     : request_(std::move(request)),
       options_(options),
       limits_(limits),
+      memory_(std::move(memory)),
       outbox_(std::move(outbox)),
       log_(log),
       wake_(std::move(wake)),
-      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_),
+      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, memory_),
       check_(request_.header),
       thread_([this] { run(); }) {}
 
@@ -40,11 +42,20 @@ void Worker::cancel() {
   outbox_->kick();
 }
 
+void Worker::confirm() {
+  const std::scoped_lock lock(texts_mutex_);
+  confirmed_ = true;
+  for (const auto& [level, text] : held_texts_) outbox_->text(level, text);
+  held_texts_.clear();
+}
+
 void Worker::run() {
   try {
     work();
   } catch (const ClientError& error) {
     failure_ = {"bad-data", error.what()};
+  } catch (const OverBudget& error) {
+    failure_ = {"budget", error.what()};
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {
@@ -61,17 +72,27 @@ void Worker::work() {
   const numerics::Backend backend = choose_backend(request_.plan->spec(), options_.backend);
   numbers_.backend = numerics::to_string(backend);
   numerics::ContextOptions context_options;
-  context_options.memory_budget = static_cast<std::uint64_t>(options_.session_memory_mib) << 20;
+  context_options.memory_budget =
+      std::min(static_cast<std::uint64_t>(options_.session_memory_mib) << 20, memory_->bound());
+  Memory::Share arrays(memory_);
   numerics::Context compute(backend, context_options);
   Pipeline pipeline(request_.plan, compute,
                     {[this](protocol::Image&& image) { send(std::move(image)); },
                      [this](Level level, const std::string& text) { say(level, text); }});
+  const auto count_arrays = [&] {
+    if (compute.cuda()) return;  // not in this machine's memory
+    const bool more = compute.bytes_in_use() > arrays.bytes();
+    arrays.set(compute.bytes_in_use());
+    if (more) memory_->check();
+  };
   try {
     pipeline.start(request_.header);
+    count_arrays();
     for (;;) {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
+      count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
     }
@@ -152,7 +173,11 @@ void Worker::say(Level level, const std::string& text) {
     log_.warn("{}", line);
   else
     log_.info("{}", line);
-  outbox_->text(level, text);
+  const std::scoped_lock lock(texts_mutex_);
+  if (confirmed_)
+    outbox_->text(level, text);
+  else
+    held_texts_.emplace_back(level, text);
 }
 
 void Worker::send(protocol::Image&& image) {

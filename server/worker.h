@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "config/server_options.h"
@@ -18,6 +19,7 @@
 #include "protocol/header.h"
 #include "server/inbox.h"
 #include "server/log.h"
+#include "server/memory.h"
 #include "server/outbox.h"
 #include "server/scan_summary.h"
 
@@ -36,9 +38,12 @@ class Worker {
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
   /// valid until this is destroyed.
   Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
-         std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake);
+         std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
+  /// The pipeline stands: the client may hear what it says. Until then its texts are held, and they are lost when this
+  /// is destroyed.
+  void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
   bool full() const { return inbox_.full(); }
   /// The scan has ended; what is queued is still reconstructed.
@@ -66,6 +71,7 @@ class Worker {
   const ScanRequest request_;
   const config::ServerOptions& options_;
   const protocol::Limits& limits_;
+  const std::shared_ptr<Memory> memory_;
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;
   const std::function<void()> wake_;
@@ -73,6 +79,10 @@ class Worker {
   protocol::AcquisitionCheck check_;
   bool warned_version_ = false;
   bool warned_attributes_ = false;
+
+  std::mutex texts_mutex_;
+  bool confirmed_ = false;
+  std::vector<std::pair<protocol::Level, std::string>> held_texts_;
 
   std::mutex mutex_;  // images may come from another thread
   std::exception_ptr send_error_;

@@ -33,7 +33,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 17U);
+  EXPECT_EQ(names.size(), 18U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -46,6 +46,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--max-sessions", "2"},
+                                                               {"--memory-mib", "13"},
                                                                {"--session-memory-mib", "3"},
                                                                {"queue_mib", "4"},
                                                                {"connect_timeout_s", "5"},
@@ -64,6 +65,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
   EXPECT_EQ(o.max_sessions, 2);
+  EXPECT_EQ(o.memory_mib, 13);
   EXPECT_EQ(o.session_memory_mib, 3);
   EXPECT_EQ(o.queue_mib, 4);
   EXPECT_EQ(o.connect_timeout_s, 5);

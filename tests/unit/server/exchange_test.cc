@@ -6,11 +6,12 @@
 namespace echotrain::server {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kRadialJson = wire::text("{\"parameters\": {\"config\": \"radial_2d\"}}" + std::string(1, '\0'));
 
 TEST(Exchange, ScanGivesOneImagePerFrameThenClose) {
   TestServer server;
@@ -191,14 +192,86 @@ TEST(Exchange, EndAtAnyByteBeforeCloseIsIncomplete) {
   }
 }
 
+TEST(Exchange, JsonInItsOwnWriteReplacesAPipelineThatRefusesTheHeader) {
+  TestServer server;
+  RawClient client(server.port());
+  client.send(wire::config("cartesian_2d") + wire::header(wire::Xml{.trajectory = "radial"}.text()));
+  std::this_thread::sleep_for(50ms);  // cartesian_2d has refused by now
+  client.send(kRadialJson);
+  std::this_thread::sleep_for(50ms);
+  for (int line = 0; line < wire::kMatrix; ++line) client.send(wire::spoke(line));
+  client.send(wire::close());
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U) << all.texts();
+  EXPECT_EQ(all.texts(), "");
+}
+
+TEST(Exchange, WarningsOfAReplacedPipelineAreNotSent) {
+  TestServer server;
+  wire::Xml xml;
+  xml.acceleration = 3;
+  const std::string start = wire::config("cartesian_2d") + wire::header(xml.text());
+  const std::string json = wire::text("{\"parameters\": {\"config\": \"passthrough\"}}");
+  RawClient client(server.port());
+  client.send(start);
+  EXPECT_FALSE(client.receive(50ms));
+  client.send(json + wire::image(wire::image_head(4)) + wire::close());
+  const Conversation replaced = client.receive_all();
+  EXPECT_TRUE(replaced.ended_well());
+  EXPECT_EQ(replaced.count(1022), 1U);
+  EXPECT_THAT(replaced.texts(), Not(HasSubstr("R=3")));
+  // Data, CLOSE or a text that names nothing: the pipeline stands, and its warning comes once.
+  for (const std::string& next : {wire::frame(), wire::close(), wire::text("hello"), wire::query("x", 1)}) {
+    RawClient other(server.port());
+    other.send(start);
+    std::this_thread::sleep_for(20ms);
+    other.send(next + wire::close());
+    const Conversation all = other.receive_all();
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_EQ(all.count(5), 1U) << all.texts();
+    EXPECT_THAT(all.texts(), HasSubstr("R=3"));
+  }
+}
+
+TEST(Exchange, SilenceAfterTheHeaderEndsTheWaitForJson) {
+  TestServer server;
+  wire::Xml xml;
+  xml.acceleration = 3;
+  RawClient warned(server.port());
+  warned.send(wire::config("cartesian_2d") + wire::header(xml.text()));
+  const auto warning = warned.receive(5s);
+  ASSERT_TRUE(warning);
+  EXPECT_THAT(warning->text(), HasSubstr("R=3"));
+  const std::string refused = wire::config("cartesian_2d") + wire::header(wire::Xml{.trajectory = "radial"}.text());
+  for (const std::string& more : {std::string(), wire::frame(), wire::close()}) {
+    const Conversation all = server.exchange(refused + more);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(), HasSubstr("ERROR    bad-data"));
+  }
+  EXPECT_THAT(server.exchange(refused, /*half_close=*/true).texts(), HasSubstr("ERROR    bad-data"));
+}
+
+TEST(Exchange, ConfigAfterTheHeaderOfTheDefaultPipelineIsOutOfOrder) {
+  config::ServerOptions options;
+  options.default_pipeline = "cartesian_2d";
+  TestServer server(options);
+  const Conversation first = server.exchange(wire::header(wire::xml()) + wire::config("cartesian_2d"));
+  EXPECT_TRUE(first.ended_well());
+  EXPECT_THAT(first.texts(), HasSubstr("ERROR    out-of-order: a config came after the header"));
+  const Conversation second = server.exchange(wire::config("") + wire::header(wire::xml()) + wire::config(""));
+  EXPECT_TRUE(second.ended_well());
+  EXPECT_THAT(second.texts(), HasSubstr("ERROR    duplicate-config"));
+}
+
 TEST(Exchange, QueryThenEndAndNothingThenEndAreNoErrors) {
   TestServer server;
   const Conversation query = server.exchange(wire::query("ismrmrd::version", 1), /*half_close=*/true);
   EXPECT_TRUE(query.ended_well());
   EXPECT_EQ(query.count(5), 0U);
   const Conversation nothing = server.exchange("", /*half_close=*/true);
-  EXPECT_TRUE(nothing.eof);
-  EXPECT_THAT(nothing.messages, IsEmpty());
+  EXPECT_TRUE(nothing.ended_well());
+  EXPECT_EQ(nothing.messages.size(), 1U);
 }
 
 TEST(Exchange, ImagesFinishedBeforeAFatalErrorComeFirst) {

@@ -114,7 +114,6 @@ TEST(Outbox, NothingFollowsCloseAndItIsThereOnce) {
   outbox.close();
   outbox.image(image(10));
   outbox.text(protocol::Level::info, "late");
-  outbox.end();
   std::vector<Outgoing> messages;
   outbox.take(messages, 16);
   ASSERT_EQ(messages.size(), 1U);

@@ -67,6 +67,19 @@ std::string bare_waveform(Change change) {
   return wire::id(1026) + raw(head);
 }
 
+/// A readout in Gadgetron's packing: a block of `length` bytes in all for its 32 numbers.
+std::string packed(std::uint8_t bits, float scale, std::uint32_t length) {
+  std::string block = raw(std::uint64_t{32}) + raw(scale) + raw(bits);
+  block.resize(length, '\0');
+  return kStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(length) + block;
+}
+std::string without_encoding() {
+  std::string xml = wire::xml();
+  const std::string end = "</encoding>";
+  const std::size_t begin = xml.find("<encoding>");
+  return xml.erase(begin, xml.find(end) + end.size() - begin);
+}
+
 std::vector<Row> fatal_rows() {
   const std::string yaml_unknown_key = "echotrain: 1\nname: mine\npipelin:\n  - passthrough\n";
   const std::string yaml_bad_order =
@@ -131,6 +144,12 @@ std::vector<Row> fatal_rows() {
       {"header_limits_reversed", xml_with({.step_1 = "<minimum>5</minimum><maximum>3</maximum><center>4</center>"}),
        "bad-header"},
 
+      {"header_center_outside", xml_with({.step_1 = "<minimum>0</minimum><maximum>7</maximum><center>8</center>"}),
+       "bad-header"},
+      {"header_no_encoding", kConfig + wire::header(without_encoding()), "bad-header"},
+      {"header_recon_fov_larger", xml_with({.recon_fov = "300"}), "bad-header"},
+      {"header_voxels", xml_with({.encoded_x = "4096", .encoded_y = "4096", .encoded_z = "4096"}), "bad-header"},
+
       {"text_too_long", kStart + wire::id(5) + raw(std::uint32_t{(1 << 20) + 1}), "too-large"},
       {"query_reserved", wire::query("ismrmrd::version", 1, /*reserved=*/1), "bad-query"},
       {"query_too_long", wire::id(6) + raw(std::uint64_t{0}) + raw(std::uint64_t{1}) + raw(std::uint64_t{4097}),
@@ -151,6 +170,19 @@ std::vector<Row> fatal_rows() {
       {"readout_compression_count",
        kStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(std::uint32_t{13}) + raw(std::uint64_t{31}) +
            raw(1.0f) + "\x08",
+       "compression"},
+
+      {"readout_packed_no_bits", packed(0, 1.0f, 13), "compression"},
+      {"readout_packed_bits", packed(32, 1.0f, 13 + 32 * 4), "compression"},
+      {"readout_packed_scale_0", packed(8, 0.0f, 13 + 32), "compression"},
+      {"readout_packed_scale_nan", packed(8, std::nanf(""), 13 + 32), "compression"},
+      {"readout_packed_short", packed(8, 1.0f, 13 + 31), "compression"},
+      {"readout_packed_long", packed(8, 1.0f, 13 + 33), "compression"},
+      {"readout_packed_no_head", packed(8, 1.0f, 12), "compression"},
+      {"readout_zfp_garbage",
+       kStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{64}) + std::string(64, 'x'),
+       "compression"},
+      {"readout_zfp_empty", kStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{0}),
        "compression"},
 
       {"waveform_version", kStart + bare_waveform([](auto& h) { h.version = 2; }), "bad-version"},

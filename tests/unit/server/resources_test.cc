@@ -121,6 +121,41 @@ TEST(BackPressure, ClientThatWritesAllBeforeItReadsGetsEverything) {
   EXPECT_EQ(all.images(), sent);
 }
 
+TEST(BackPressure, ClientAtScannerRateMayReadOnlyAfterItsClose) {
+  config::ServerOptions options;
+  options.send_timeout_s = 0.2;
+  TestServer server(options);
+  RawClient client(server.port(), /*receive_buffer=*/4096);
+  client.send(kPassStart);
+  std::vector<std::string> sent;
+  // 20 MiB, more than the kernel keeps for a socket, and less than the outbox may hold. The last second is five
+  // timeouts in which no byte can be sent.
+  for (std::uint16_t i = 1; i <= 30; ++i) {
+    const std::string image = wire::image(wire::image_head(i <= 20 ? 512 : 4, i));
+    sent.push_back(image.substr(2));
+    ASSERT_TRUE(client.send(image));
+    if (i > 20) std::this_thread::sleep_for(100ms);
+  }
+  ASSERT_TRUE(client.send(wire::close()));
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.images(), sent);
+}
+
+TEST(Timeouts, ClientThatDoesNotReadAfterItsCloseIsGivenUp) {
+  config::ServerOptions options;
+  options.send_timeout_s = 0.2;
+  options.drain_timeout_s = 0.1;
+  TestServer server(options);
+  const std::size_t before = descriptors();
+  RawClient client(server.port(), /*receive_buffer=*/4096);
+  client.send(kPassStart);
+  for (std::uint16_t i = 1; i <= 20; ++i) client.send(wire::image(wire::image_head(512, i)));
+  client.send(wire::close());
+  EXPECT_TRUE(comes_true([&] { return descriptors() == before + 1; }));  // ours is still open
+  EXPECT_EQ(client.receive_all().count(4), 0U);
+}
+
 TEST(BackPressure, SlowReaderGetsEverythingThroughSmallQueues) {
   config::ServerOptions options;
   options.queue_mib = 1;

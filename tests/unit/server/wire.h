@@ -4,6 +4,7 @@
 #include <ismrmrd/ismrmrd.h>
 #include <ismrmrd/waveform.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -39,20 +40,29 @@ inline constexpr int kMatrix = 8;
 struct Xml {
   std::string encoded_x = std::to_string(kMatrix), fov = "200", trajectory = "cartesian";
   std::string step_1 = "<minimum>0</minimum><maximum>7</maximum><center>4</center>";
+  std::string encoded_y = "8", encoded_z = "1", recon_x = "8", recon_y = "8";
+  std::string recon_fov;  // as encoded unless said
+  int acceleration = 1;
   std::string text() const {
-    const std::string space = "<fieldOfView_mm><x>" + fov + "</x><y>200</y><z>5</z></fieldOfView_mm>";
+    const auto space = [](const std::string& x) {
+      return "<fieldOfView_mm><x>" + x + "</x><y>200</y><z>5</z></fieldOfView_mm>";
+    };
+    const std::string r = std::to_string(acceleration);
     return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
            "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">"
            "<experimentalConditions><H1resonanceFrequency_Hz>63500000</H1resonanceFrequency_Hz></"
            "experimentalConditions>"
            "<encoding><encodedSpace><matrixSize><x>" +
-           encoded_x + "</x><y>8</y><z>1</z></matrixSize>" + space +
-           "</encodedSpace><reconSpace><matrixSize><x>8</x><y>8</y><z>1</z></matrixSize>" + space +
-           "</reconSpace><encodingLimits><kspace_encoding_step_1>" + step_1 +
+           encoded_x + "</x><y>" + encoded_y + "</y><z>" + encoded_z + "</z></matrixSize>" + space(fov) +
+           "</encodedSpace><reconSpace><matrixSize><x>" + recon_x + "</x><y>" + recon_y + "</y><z>1</z></matrixSize>" +
+           space(recon_fov.empty() ? fov : recon_fov) + "</reconSpace><encodingLimits><kspace_encoding_step_1>" +
+           step_1 +
            "</kspace_encoding_step_1><repetition><minimum>0</minimum><maximum>9</maximum><center>0</center></"
            "repetition>"
            "</encodingLimits><trajectory>" +
-           trajectory + "</trajectory></encoding></ismrmrdHeader>";
+           trajectory + "</trajectory><parallelImaging><accelerationFactor><kspace_encoding_step_1>" + r +
+           "</kspace_encoding_step_1><kspace_encoding_step_2>1</kspace_encoding_step_2></accelerationFactor>"
+           "</parallelImaging></encoding></ismrmrdHeader>";
   }
 };
 inline std::string xml() { return Xml{}.text(); }
@@ -79,6 +89,20 @@ inline std::string acquisition(const ISMRMRD::ISMRMRD_AcquisitionHeader& head, f
     data[i] = value * static_cast<float>((i * 7 + head.idx.kspace_encode_step_1) % 11);
   return id(1008) + raw(head) + std::string(reinterpret_cast<const char*>(trajectory.data()), trajectory.size() * 4) +
          std::string(reinterpret_cast<const char*>(data.data()), data.size() * 4);
+}
+/// Spoke `line` of kMatrix over half a turn, with its trajectory [cycles/pixel].
+inline std::string spoke(int line, int repetition = 0) {
+  auto head = readout_head(line, repetition);
+  head.trajectory_dimensions = 2;
+  std::vector<float> trajectory;
+  const float angle = 3.14159265f * static_cast<float>(line) / kMatrix;
+  for (int s = 0; s < kMatrix; ++s) {
+    const float k = static_cast<float>(s - kMatrix / 2) / kMatrix;
+    trajectory.insert(trajectory.end(), {k * std::cos(angle), k * std::sin(angle)});
+  }
+  std::string bytes = acquisition(head);
+  std::memcpy(bytes.data() + 2 + sizeof(head), trajectory.data(), trajectory.size() * 4);
+  return bytes;
 }
 inline std::string acquisition(int line, int repetition = 0) { return acquisition(readout_head(line, repetition)); }
 

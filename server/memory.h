@@ -1,0 +1,55 @@
+// What all sessions together keep in this machine's memory, against one bound.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace echotrain::server {
+
+/// A session that would take more while the bound is passed. The text is for the client.
+class OverBudget : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Adds up what the sessions' Shares hold: messages being received, both queues, arrays of the CPU backend (arrays on a
+/// device are bounded by the device). Holders say what they hold, and whoever wants more asks check() first, so the
+/// bound can be passed by what the sessions take between two questions. Thread-safe.
+class Memory {
+ public:
+  explicit Memory(std::uint64_t bound_bytes) : bound_(bound_bytes) {}
+
+  std::uint64_t bound() const { return bound_; }
+  std::uint64_t used() const { return used_; }
+  /// OverBudget when more than the bound is in use.
+  void check() const;
+
+  /// The part of one holder, given back at its end. Belongs to one thread, or is guarded by its holder's lock.
+  class Share {
+   public:
+    explicit Share(std::shared_ptr<Memory> memory = nullptr) : memory_(std::move(memory)) {}
+    ~Share() { set(0); }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    /// What the holder has now [bytes].
+    void set(std::uint64_t bytes);
+    std::uint64_t bytes() const { return bytes_; }
+
+   private:
+    const std::shared_ptr<Memory> memory_;  // null: nobody counts
+    std::uint64_t bytes_ = 0;
+  };
+
+ private:
+  const std::uint64_t bound_;
+  std::atomic<std::uint64_t> used_ = 0;
+};
+
+/// Bytes of memory that this process may use: the machine's, or less where its control group (a container) has less.
+std::uint64_t machine_memory();
+
+}  // namespace echotrain::server
