@@ -15,7 +15,8 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "run
              "server", "clients", "tests", "docker", "docs"}  # and dotfiles
 
 # gadgets/<name>.{h,cc} that are the frame every gadget stands in, not gadgets themselves.
-CORE = {"gadget", "items", "parameters", "registry", "pipeline", "framer", "measurement"}
+CORE = {"gadget", "items", "parameters", "registry", "pipeline", "framer", "readout_window", "line_set",
+        "measurement"}
 # The one file that knows every gadget.
 REGISTERS_ALL = "gadgets/builtin.cc"
 # What a gadget may see of the protocol: data types, no files and no byte streams.

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint]. Debian 12 and Ubuntu 24.04, by apt; the Python packages
-# of the tests go to build/venv. A machine that has everything sees no apt call.
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench]. Debian 12 and Ubuntu 24.04, by apt; the Python
+# packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
-  libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libxsimd-dev libpng-dev libpugixml-dev
+  libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libpng-dev libpugixml-dev
   nlohmann-json3-dev libgtest-dev libgmock-dev python3)
 test_packages=(ismrmrd-tools python3-venv netcat-openbsd)
 lint_packages=(clang-format clang-tidy)
+bench_packages=(libbenchmark-dev)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -63,6 +64,7 @@ for part in "${@:-build}"; do
       install_python
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint" ;;
+    bench) install_packages "${bench_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench" ;;
   esac
 done

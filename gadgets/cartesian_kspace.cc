@@ -46,7 +46,7 @@ void CartesianKSpace::start(const protocol::Header& header, Session& session) {
           fmt::format("this pipeline reconstructs Cartesian data, but the header's trajectory is '{}'; use a gridding "
                       "pipeline (radial_2d, spiral_2d, kooshball_3d)",
                       protocol::to_string(encoding.trajectory)));
-    const int acceleration = encoding.acceleration[0] * encoding.acceleration[1];
+    const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
     if (acceleration > 1)
       session.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
 

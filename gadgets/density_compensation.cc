@@ -98,6 +98,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
           "has {}; use method: ramp",
           space.dims + 1, have));
     buffer.readouts += readouts.data.shape()[0];
+    readouts.heads = {};  // only what the session's budget counts is kept
     buffer.batches.push_back(std::move(readouts));
   }
   if (!last) return;

@@ -34,6 +34,15 @@ auto line_of(const AcquisitionHeader& head) {
                                                                  idx.average};
 }
 
+/// Line numbers of a LineSet: a line with its average, and a line whatever its average.
+std::uint64_t with_average(const std::tuple<std::uint16_t, std::uint16_t, std::uint16_t>& line) {
+  const auto [step_1, step_2, average] = line;
+  return 1ull << 48 | static_cast<std::uint64_t>(average) << 32 | static_cast<std::uint64_t>(step_2) << 16 | step_1;
+}
+std::uint64_t of_any_average(const std::tuple<std::uint16_t, std::uint16_t, std::uint16_t>& line) {
+  return 1ull << 49 | static_cast<std::uint64_t>(std::get<1>(line)) << 16 | std::get<0>(line);
+}
+
 std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size_t otherwise) {
   return limit ? static_cast<std::size_t>(limit->maximum - limit->minimum) + 1 : otherwise;
 }
@@ -84,7 +93,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
       flush_all(emit);  // nothing overtakes: what came before a noise scan is not whitened by it
       other_kind(kind, std::move(run), emit);
     } else if (rule_.kind == config::FrameRule::Kind::readouts) {
-      add_windowed(std::move(acquisitions[i++]), emit);
+      add_windowed(acquisitions[i++], emit);
     } else {
       add_imaging(std::move(acquisitions[i++]), emit);
     }
@@ -102,7 +111,7 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
 }
 
 Framer::Open& Framer::open(const FrameKey& key, const AcquisitionHeader& head) {
-  auto [it, fresh] = open_.try_emplace(key);
+  auto [it, fresh] = open_.try_emplace(key, session_->compute);
   if (fresh) {
     it->second.frame = std::make_shared<Frame>();
     it->second.frame->id = next_id_++;
@@ -112,7 +121,7 @@ Framer::Open& Framer::open(const FrameKey& key, const AcquisitionHeader& head) {
   return it->second;
 }
 
-bool Framer::complete(const Open& frame) const { return frame.announced.size() >= expected(frame.frame->key).lines; }
+bool Framer::complete(const Open& frame) const { return frame.announced >= expected(frame.frame->key).lines; }
 
 bool Framer::looks_finished(const Open& frame, const FrameKey& next) const {
   const FrameKey& key = frame.frame->key;
@@ -165,16 +174,15 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
     close_finished(key, emit);
     // A whole frame that begins again is the next one, though its counters are the same. (A header that announces one
     // line says nothing: the readouts of such scans are often not numbered.)
-    if (const auto it = open_.find(key);
-        it != open_.end() && expected(key).lines > 1 && complete(it->second) && it->second.lines.contains(line))
+    if (const auto it = open_.find(key); it != open_.end() && expected(key).lines > 1 && complete(it->second) &&
+                                         it->second.lines.contains(with_average(line)))
       close(key, emit);
   }
 
   Open& frame = open(key, head);
-  frame.lines.insert(line);
-  frame.announced.insert({std::get<0>(line), std::get<1>(line), expected(key).averages ? std::get<2>(line) : 0});
+  if (frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line))))
+    ++frame.announced;
   ++frame.frame->readouts;
-  frame.frame->last_arrival = acquisition.arrival;
   frame.waiting.push_back(std::move(acquisition));
 
   if (automatic) {
@@ -185,29 +193,29 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
   }
 }
 
-void Framer::add_windowed(Acquisition&& acquisition, const EmitReadouts& emit) {
+void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
   key.repetition = 0;  // the window runs on through repetitions
-  const auto [it, fresh] = windows_.try_emplace(key);
+  auto it = windows_.find(key);
+  if (it == windows_.end())
+    it = windows_.emplace(key, Window{{session_->compute, rule_.readouts}, rule_.readouts}).first;
   Window& window = it->second;
-  if (fresh) window.until_next = rule_.readouts;
-  window.readouts.push_back(std::move(acquisition));
-  while (static_cast<std::int64_t>(window.readouts.size()) > rule_.readouts) window.readouts.pop_front();
+  window.readouts.push(acquisition);
   ++window.pending;
   if (--window.until_next > 0) return;
   window.until_next = rule_.stride;
   window.pending = 0;
 
-  Open whole;
-  whole.frame = std::make_shared<Frame>();
-  whole.frame->id = next_id_++;
-  whole.frame->key = key;
-  whole.frame->key.repetition = window.readouts.back().head.idx.repetition;
-  whole.frame->reference = window.readouts.front().head;
-  whole.frame->readouts = rule_.readouts;
-  whole.frame->last_arrival = window.readouts.back().arrival;
-  whole.waiting.assign(window.readouts.begin(), window.readouts.end());
-  flush(whole, true, emit);
+  const auto frame = std::make_shared<Frame>();
+  frame->id = next_id_++;
+  frame->key = key;
+  frame->key.repetition = window.readouts.back().idx.repetition;
+  frame->reference = window.readouts.front();
+  frame->readouts = rule_.readouts;
+  window.readouts.give(rule_.stride, [&](Readouts&& readouts) {
+    readouts.frame = frame;
+    emit(std::move(readouts));
+  });
 }
 
 void Framer::flush(Open& frame, bool last, const EmitReadouts& emit) {

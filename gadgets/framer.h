@@ -6,19 +6,21 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <tuple>
 #include <vector>
 
 #include "config/pipeline_spec.h"
 #include "gadgets/gadget.h"
 #include "gadgets/items.h"
+#include "gadgets/line_set.h"
+#include "gadgets/readout_window.h"
 #include "protocol/header.h"
 
 namespace echotrain {
 
 /// Groups acquisitions into frames by a pipeline's `frame:` rule (docs/pipelines.md, "Frames"). Grouping goes by the
 /// readouts themselves, never by how they arrived: any split of the same scan into batches gives the same frames.
+/// What it holds between batches is memory of the session's budget: ResourceError when that is exhausted.
 class Framer {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
@@ -40,16 +42,17 @@ class Framer {
     bool averages = false;  // the header says how many averages there are, so each counts
   };
   struct Open {
+    explicit Open(numerics::Context& compute) : lines(compute) {}
     std::shared_ptr<Frame> frame;
-    std::vector<protocol::Acquisition> waiting;  // not yet handed on
-    std::set<Line> lines;                        // that have come
-    std::set<Line> announced;                    // those of them that the header counts
+    std::vector<protocol::Acquisition> waiting;  // of the batch being pushed; not yet handed on
+    LineSet lines;                               // that have come
+    std::size_t announced = 0;                   // how many of them the header counts
     bool started = false;                        // a first batch has been handed on
     bool last_seen = false;                      // a last-in flag has come
   };
 
   void add_imaging(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
-  void add_windowed(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
+  void add_windowed(const protocol::Acquisition& acquisition, const EmitReadouts& emit);
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
   Open& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
   const Expected& expected(const FrameKey& key) const { return expected_.at(key.encoding); }
@@ -76,7 +79,7 @@ class Framer {
   std::deque<Closed> closed_incomplete_;           // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;  // repetition met so far, by encoding
   struct Window {
-    std::deque<protocol::Acquisition> readouts;
+    ReadoutWindow readouts;
     std::int64_t until_next = 0;  // readouts to wait before the next frame is complete
     std::int64_t pending = 0;     // readouts since the last frame
   };

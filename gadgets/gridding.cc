@@ -28,7 +28,7 @@ void Gridding::start(const protocol::Header& header, Session& session) {
           "this pipeline grids {}D data, but the header's encoded matrix is {} x {} x {}; use {}", options_.dimensions,
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2],
           geometries_.back().dims == 3 ? "kooshball_3d" : "radial_2d or spiral_2d"));
-    const int acceleration = encoding.acceleration[0] * encoding.acceleration[1];
+    const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
     if (acceleration > 1)
       session.warn(fmt::format("R={}: image will show undersampling streaks, this pipeline fills no missing data",
                                acceleration));

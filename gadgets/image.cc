@@ -106,7 +106,10 @@ std::string ImageOutput::attributes(const Frame& frame) const {
   for (const auto& [name, value] : frame.notes) meta.set(name.c_str(), value.c_str());
   std::ostringstream text;
   ISMRMRD::serialize(meta, text);
-  return text.str();
+  // libismrmrd declares no encoding.
+  const std::string xml = text.str();
+  const std::size_t body = xml.find("<ismrmrdMeta");
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + xml.substr(body == std::string::npos ? 0 : body);
 }
 
 void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
@@ -145,7 +148,7 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   // One series has one size: encodings may differ in theirs, so each is a series of its own.
   const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1);
   head.image_series_index = series;
-  head.image_index = ++image_index_[series];
+  head.image_index = image_index_[series] = index_after(image_index_[series]);
   for (std::size_t i = 0; i < 8; ++i) {
     head.user_int[i] = from.user_int[i];
     head.user_float[i] = from.user_float[i];

@@ -28,6 +28,10 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   explicit ImageOutput(Options options);
   void start(const protocol::Header& header, Session& session) override;
   void process(CoilImages&& images, const Emit<Image>& emit) override;
+  /// The image_index that follows `index` in a series: 1, 2, ... 65535 and then 1 again, as 0 means that there is none.
+  static constexpr std::uint16_t index_after(std::uint16_t index) {
+    return index == 65535 ? std::uint16_t{1} : static_cast<std::uint16_t>(index + 1);
+  }
 
  private:
   protocol::Payload pixels(const CoilImages& images);
@@ -36,7 +40,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   Options options_;
   Session* session_ = nullptr;
   std::vector<std::array<float, 3>> fov_mm_;            // per encoding: recon space x, y, z
-  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: counts from 1
+  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image
 };
 
 }  // namespace echotrain

@@ -2,7 +2,6 @@
 // load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,9 +32,7 @@ struct Frame {
   FrameKey key;
   protocol::AcquisitionHeader
       reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
-  std::chrono::steady_clock::time_point last_arrival{};  ///< of its last readout; zero when not from a socket
   std::int64_t readouts = 0;
-  bool truncated = false;  ///< the scan ended before the frame was whole
   /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
   std::map<std::string, std::string> notes;
 };

@@ -11,7 +11,7 @@
 
 namespace echotrain::protocol {
 
-/// What a readout is for, from its flags (docs/protocol.md section "Acquisition flags").
+/// What a readout is for, from its flags (docs/protocol.md, "Acquisition flags").
 enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
 ReadoutKind readout_kind(const AcquisitionHeader& head);
 
@@ -30,8 +30,9 @@ class AcquisitionCheck {
  public:
   explicit AcquisitionCheck(Header header) : header_(std::move(header)) {}
 
-  /// Why `acquisition` must be skipped (section 8's "skip" rows), or nothing. Non-finite trajectories and samples are a
-  /// reason too. A group is an encoding space and a kind of readout; its first good readout fixes channels and samples.
+  /// Why `acquisition` must be skipped (docs/protocol.md, "Validation and answers"), or nothing. Non-finite
+  /// trajectories and samples are a reason too. A group is an encoding space and a kind of readout; its first good
+  /// readout fixes channels and samples.
   std::optional<SkipReason> check(const Acquisition& acquisition);
 
  private:

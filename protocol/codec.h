@@ -1,4 +1,4 @@
-// Bytes <-> messages: pure functions over spans, no sockets, no state. See docs/protocol.md for the layouts.
+// Bytes <-> messages: pure functions over spans, no sockets, no state. Layouts: docs/protocol.md.
 #pragma once
 
 #include <cstddef>

@@ -78,7 +78,7 @@ Error refuse_id(std::uint16_t id) {
   return {"unknown-message", fmt::format("unknown message {}: not an ISMRMRD message id", id)};
 }
 
-/// The bytes at hand, with offsets counted from after the id as in docs/protocol.md.
+/// The bytes at hand, with offsets counted from after the id as in docs/protocol.md, "Layouts".
 class Body {
  public:
   explicit Body(std::span<const std::byte> bytes) : bytes_(bytes.subspan(kIdBytes)) {}

@@ -5,7 +5,8 @@
 
 namespace echotrain::protocol {
 
-/// Bounds on what one message may claim, in bytes unless said otherwise. Each default is the table of docs/protocol.md.
+/// Bounds on what one message may claim, in bytes unless said otherwise. Defaults: docs/protocol.md,
+/// "Validation and answers".
 struct Limits {
   std::uint64_t config_text_bytes = 1ull << 20;
   std::uint64_t header_bytes = 16ull << 20;

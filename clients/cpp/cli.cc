@@ -55,9 +55,10 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   app->add_option("--rate", o.rate, "readouts per second; 0 is as fast as possible")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  app->add_option("--timeout", o.timeout_s, "seconds to wait for a connection, or for anything to happen")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
+  app->add_option("--timeout", o.timeout_s,
+                  "seconds to wait for a connection, or for anything to happen (default: 60, and no "
+                  "limit once everything has been sent)")
+      ->check(CLI::Range(0.001, 1e6));
   app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
   add_truth(app, o.truth);
   app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");

@@ -58,6 +58,10 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
     if (error == 0) {
       const int on = 1;  // a readout must not wait for the next one
       ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      // A host that has vanished is noticed even while nothing is sent.
+      ::setsockopt(socket_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+      const int idle_s = 60;
+      ::setsockopt(socket_, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
       return;
     }
     ::close(socket_);

@@ -16,11 +16,11 @@ constexpr std::chrono::milliseconds kLook(100);
 
 }  // namespace
 
-Exchange::Exchange(const std::string& address, std::uint16_t port, std::chrono::duration<double> timeout,
-                   protocol::Buffer preamble, ScanSource& source, double rate)
+Exchange::Exchange(const std::string& address, std::uint16_t port, Patience patience, protocol::Buffer preamble,
+                   ScanSource& source, double rate)
     : source_(source),
-      timeout_(timeout),
-      connection_(address, port, timeout),
+      patience_(patience),
+      connection_(address, port, patience.sending),
       last_progress_(Clock::now().time_since_epoch().count()) {
   sender_ = std::thread([this, rate, preamble = std::move(preamble)] {
     send_begin_ = Clock::now();
@@ -144,9 +144,10 @@ void Exchange::receive_all() {
         const std::lock_guard lock(mutex_);
         if (abandoned_ || (stop_ && !send_failure_.empty())) return;
       }
+      const auto limit = sent_all_ ? patience_.after_close : patience_.sending;
       const Clock::time_point last{Clock::duration(last_progress_)};
-      if (Clock::now() - last > timeout_) {
-        throw ConnectionError(fmt::format("nothing came from the server for {:g} s (--timeout)", timeout_.count()));
+      if (limit && Clock::now() - last > *limit) {
+        throw ConnectionError(fmt::format("nothing came from the server for {:g} s (--timeout)", limit->count()));
       }
       continue;
     }

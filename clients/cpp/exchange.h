@@ -25,12 +25,18 @@ struct ReceivedImage {
 };
 using Event = std::variant<ReceivedImage, protocol::Text>;
 
+/// How long nothing may happen.
+struct Patience {
+  std::chrono::duration<double> sending = std::chrono::seconds(60);  ///< to connect, and until everything has been sent
+  std::optional<std::chrono::duration<double>> after_close;          ///< from then on; empty: no limit
+};
+
 class Exchange {
  public:
   /// Connects (ConnectionError) and starts. `preamble`: configuration and header messages. `rate`: readouts/s, 0 for no
   /// limit. The source must outlive this.
-  Exchange(const std::string& address, std::uint16_t port, std::chrono::duration<double> timeout,
-           protocol::Buffer preamble, ScanSource& source, double rate);
+  Exchange(const std::string& address, std::uint16_t port, Patience patience, protocol::Buffer preamble,
+           ScanSource& source, double rate);
   ~Exchange();
 
   /// The next event; nothing when none came within `wait` or when the exchange is over.
@@ -56,7 +62,7 @@ class Exchange {
   void post(Event&& event, std::size_t bytes);
 
   ScanSource& source_;
-  std::chrono::duration<double> timeout_;
+  Patience patience_;
   Connection connection_;
   std::atomic<bool> stop_{false}, sent_all_{false}, closed_{false};
   std::atomic<std::size_t> readouts_sent_{0};

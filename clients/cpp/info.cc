@@ -12,6 +12,7 @@
 
 #include "clients/cpp/pixels.h"
 #include "protocol/acquisition_check.h"
+#include "protocol/codec.h"
 #include "protocol/dataset.h"
 #include "protocol/header.h"
 
@@ -87,6 +88,10 @@ void print_header(const std::string& xml, std::ostream& out) {
     out << fmt::format("  header: refused ({}): {}\n", parsed.error().code, parsed.error().message);
     return;
   }
+  if (!parsed->measurement_id.empty())
+    out << fmt::format("  measurement: {}\n", protocol::printable(parsed->measurement_id));
+  if (!parsed->noise_dependency.empty())
+    out << fmt::format("  noise scan: {}\n", protocol::printable(parsed->noise_dependency));
   for (std::size_t e = 0; e < parsed->encodings.size(); ++e) {
     const protocol::Encoding& encoding = parsed->encodings[e];
     const auto space = [](const protocol::EncodingSpace& s) {
@@ -107,7 +112,9 @@ void print_header(const std::string& xml, std::ostream& out) {
     limit("repetition", encoding.repetition);
     limit("set", encoding.set);
     if (encoding.acceleration[0] > 1 || encoding.acceleration[1] > 1) {
-      out << fmt::format("    acceleration {} x {}\n", encoding.acceleration[0], encoding.acceleration[1]);
+      out << fmt::format("    acceleration {} x {}{}{}\n", encoding.acceleration[0], encoding.acceleration[1],
+                         encoding.calibration_mode.empty() ? "" : ", calibration ",
+                         protocol::printable(encoding.calibration_mode));
     }
   }
   if (parsed->receiver_channels) out << fmt::format("  receiver channels: {}\n", *parsed->receiver_channels);

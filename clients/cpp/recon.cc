@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -68,11 +69,11 @@ class Inbox {
 class Output {
  public:
   Output(const ReconOptions& o, const std::string& xml)
-      : file_(o.output),
-        report_(o.truth ? std::optional(read_array(o.truth->empty() ? o.input : std::filesystem::path(*o.truth),
+      : report_(o.truth ? std::optional(read_array(o.truth->empty() ? o.input : std::filesystem::path(*o.truth),
                                                    o.group, "truth"))
                         : std::nullopt,
-                o.png) {
+                o.png),
+        file_(o.output) {
     if (!xml.empty()) file_.header_xml(xml);
   }
 
@@ -96,13 +97,21 @@ class Output {
   std::size_t images() const { return images_; }
 
  private:
-  protocol::DatasetWriter file_;
   ImageReport report_;
+  protocol::DatasetWriter file_;  // after all that can be refused: opening it empties an existing file
   std::size_t images_ = 0;
   std::exception_ptr report_failure_;
 };
 
-// The savers of --save-after; a file may be named for several gadgets.
+void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
+  for (const auto& [gadget, file] : o.save_after) {
+    const std::string& name = gadget;
+    if (std::none_of(spec.gadgets.begin(), spec.gadgets.end(), [&](const auto& each) { return each.name == name; }))
+      throw UsageError("--save-after " + name + ": the pipeline has no gadget of that name");
+  }
+}
+
+// The savers of --save-after, whose names were checked; a file may be named for several gadgets.
 class Savers {
  public:
   Savers(const ReconOptions& o, numerics::Context& context, Pipeline& pipeline) {
@@ -112,9 +121,7 @@ class Savers {
       savers_.push_back(std::make_unique<ItemSaver>(gadget, context, *writer));
       names_.push_back(gadget);
       ItemSaver* saver = savers_.back().get();
-      if (!pipeline.tap(gadget, [saver](const Item& item) { saver->save(item); })) {
-        throw UsageError("--save-after " + gadget + ": the pipeline has no gadget of that name");
-      }
+      pipeline.tap(gadget, [saver](const Item& item) { saver->save(item); });
     }
   }
   void finish(std::ostream& err) {
@@ -185,6 +192,7 @@ class Feeder {
 void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const auto choice = backend_choice(o.backend);
   const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
+  check_names(o, plan->spec());
   const numerics::Backend backend = choose_backend(plan->spec(), choice);
   numerics::Context context(backend);
 
@@ -196,7 +204,6 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
     throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
 
   Inbox inbox;
-  Output output(o, xml);
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
   sink.image = [&inbox](protocol::Image&& image) { inbox.put(std::move(image)); };
@@ -204,9 +211,11 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
     err << level_name(level) << ": " << text << '\n';
   };
   Pipeline pipeline(plan, context, std::move(sink));
+  pipeline.start(*header);
+  // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.
+  Output output(o, xml);
   Savers savers(o, context, pipeline);
   try {
-    pipeline.start(*header);
     Feeder(o, reader, *header, err).feed(pipeline, [&] { output.drain(inbox); });
     pipeline.finish(End::complete);
     pipeline.wait();

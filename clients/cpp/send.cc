@@ -76,7 +76,7 @@ class Progress {
 class Collector {
  public:
   Collector(const SendOptions& o, const std::string& xml, std::mutex& hdf5, std::ostream& err)
-      : hdf5_(hdf5), err_(err), file_(open(o, xml, hdf5)), report_(truth(o), o.png) {}
+      : hdf5_(hdf5), err_(err), report_(truth(o), o.png), file_(open(o, xml, hdf5)) {}
   ~Collector() {
     const std::lock_guard lock(hdf5_);
     file_.reset();
@@ -137,8 +137,8 @@ class Collector {
 
   std::mutex& hdf5_;
   std::ostream& err_;
-  std::unique_ptr<protocol::DatasetWriter> file_;
   ImageReport report_;
+  std::unique_ptr<protocol::DatasetWriter> file_;  // after the truth, which may be missing: opening empties the file
   Clock::time_point flushed_ = Clock::now();
 };
 
@@ -176,8 +176,12 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
   protocol::Buffer opening = preamble(o, source.header_xml());
-  Exchange exchange(o.address, static_cast<std::uint16_t>(o.port), std::chrono::duration<double>(o.timeout_s),
-                    std::move(opening), source, o.rate);
+  Patience patience;
+  if (o.timeout_s) {
+    patience.sending = std::chrono::duration<double>(*o.timeout_s);
+    patience.after_close = patience.sending;
+  }
+  Exchange exchange(o.address, static_cast<std::uint16_t>(o.port), patience, std::move(opening), source, o.rate);
   // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
   Collector got(o, source.header_xml(), hdf5, err);
   Progress progress(o.progress, source.readouts(), err);

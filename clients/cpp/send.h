@@ -17,8 +17,10 @@ struct SendOptions {
   std::string address = "127.0.0.1";
   int port = protocol::kDefaultPort;
   std::string group = "dataset";
-  double rate = 0;                   ///< readouts/s; 0: as fast as the server takes them
-  double timeout_s = 60;             ///< to connect, and without any progress
+  double rate = 0;  ///< readouts/s; 0: as fast as the server takes them
+  /// To connect, and without any progress. When not given: 60 s, and no limit once everything has been sent, as a
+  /// server may reconstruct for as long as it takes (docs/protocol.md, "Exchange").
+  std::optional<double> timeout_s;
   std::filesystem::path png;         ///< empty: no pictures
   std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input
   std::filesystem::path summary;     ///< empty: on `out` only

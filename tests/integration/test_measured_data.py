@@ -17,16 +17,23 @@ from programs import measured, raw_coils, run_client
 CPU_IMAGES = {}
 
 
-def check(images, truth, tolerance, case, backend):
-    """Every coil by itself; and the GPU's image against the CPU's."""
+def reconstruct(make, case, backend):
+    """make(backend); on the GPU also what the CPU makes of it, unless that is known, and how far apart they are."""
+    if backend == "cpu":
+        if case not in CPU_IMAGES:
+            CPU_IMAGES[case] = make("cpu")
+        return CPU_IMAGES[case]
+    images = make(backend)
+    assert reference.nrmse(images, reconstruct(make, case, "cpu")) <= 1e-4
+    return images
+
+
+def check(images, truth, tolerance):
+    """Every coil by itself."""
     assert len(images) == len(truth)
     for coil, (image, expected) in enumerate(zip(images, truth)):
         error = reference.nrmse(image, expected)
         assert error <= tolerance, f"coil {coil}: NRMSE {error:.2e}"
-    if backend == "cpu":
-        CPU_IMAGES[case] = images
-    elif case in CPU_IMAGES:
-        assert reference.nrmse(images, CPU_IMAGES[case]) <= 1e-4
 
 
 def one_image(reply):
@@ -36,8 +43,13 @@ def one_image(reply):
     return reply.images[0].pixels
 
 
-def send_file(server, path, pipeline, backend, folder):
+def send_scan(server, scan, pipeline, backend):
     """The coil images [coil, z, y, x] of a scan of one frame."""
+    return one_image(wire.exchange(server.address, scan.stream(wire.config_text(raw_coils(pipeline, backend)))))
+
+
+def send_file(server, path, pipeline, backend, folder):
+    """The same of a file, sent by `echotrain send`."""
     config = folder / "pipeline.yaml"
     config.write_text(raw_coils(pipeline, backend))
     result = server.send(path, config, folder / "images.h5")
@@ -59,9 +71,9 @@ def spiral_truth():
 
 def test_spiral(server, spiral_truth, backend, tmp_path):
     path, truth = spiral_truth
-    images = send_file(server, path, "spiral_2d", backend, tmp_path)
+    images = reconstruct(lambda b: send_file(server, path, "spiral_2d", b, tmp_path), "spiral", backend)
     assert images.shape == (8, 1, 256, 256)
-    check(images[:, 0], truth, 1e-3, "spiral", backend)
+    check(images[:, 0], truth, 1e-3)
 
 
 def test_nufft_reference(server, backend):
@@ -74,8 +86,8 @@ def test_nufft_reference(server, backend):
     assert reference.nrmse(reference.direct_sum_2d(file["kcoord"], weighted, (128, 128))[0], truth) < 1e-12
     trajectory = np.hstack([file["kcoord"], file["dcf"]])
     scan = scans.non_cartesian("spiral", (128, 128, 1), trajectory[None], file["kdata"].T[None])
-    reply = wire.exchange(server.address, scan.stream(wire.config_text(raw_coils("spiral_2d", backend))))
-    check(one_image(reply)[:, 0], truth[None], 1e-3, "reference", backend)
+    image = reconstruct(lambda b: send_scan(server, scan, "spiral_2d", b), "reference", backend)
+    check(image[:, 0], truth[None], 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +105,9 @@ def test_cartesian(server, backend, tmp_path, name, recon_x):
     for head, line in zip(heads, data):
         kspace[:, head["idx"]["kspace_encode_step_1"]] = line
     truth = reference.centred_fft(kspace, recon_x)
-    images = send_file(server, path, "cartesian_2d", backend, tmp_path)
+    images = reconstruct(lambda b: send_file(server, path, "cartesian_2d", b, tmp_path), name, backend)
     assert images.shape == (len(kspace), 1, *truth.shape[1:])
-    check(images[:, 0], truth, 1e-5, name, backend)
+    check(images[:, 0], truth, 1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +158,9 @@ def lung_truth(lung):
 def test_lung(server, lung, lung_truth, backend):
     scan, _, _, _, folder = lung
     columns, truth = lung_truth
-    reply = wire.exchange(server.address, scan.stream(wire.config_text(raw_coils("kooshball_3d", backend))))
-    image = one_image(reply)
+    image = reconstruct(lambda b: send_scan(server, scan, "kooshball_3d", b), "lung", backend)
     assert image.shape == (1, 64, 64, 64)
-    check(image[:, :, columns[0], columns[1]], truth[None], 1e-3, "lung", backend)
+    check(image[:, :, columns[0], columns[1]], truth[None], 1e-3)
     if backend == "cpu":  # the same bits as without a server
         _, pixels = scans.read_images(folder / "images.h5")
         np.testing.assert_array_equal(image, pixels[0])

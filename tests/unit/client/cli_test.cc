@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "tests/unit/client/support.h"
@@ -88,6 +90,56 @@ TEST(CommandLine, InfoNamesWhatAFileHolds) {
        {"group dataset", "radial", "8 x 8 x 1 voxels, 256 x 256 x 5 mm", "receiver channels: 3", "readouts: 37",
         "imaging: 5", "noise: 32", "3 channels x 16 samples", "trajectory 0: -0.5 ..", "LAST_IN_MEASUREMENT"}) {
     EXPECT_NE(result.out.find(fact), std::string::npos) << fact << "\n" << result.out;
+  }
+}
+
+TEST(CommandLine, InfoNamesTheMeasurementAndWhatItDependsOn) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "scan.h5").string();
+  const std::string space =
+      "<matrixSize><x>8</x><y>8</y><z>1</z></matrixSize><fieldOfView_mm><x>8</x><y>8</y><z>1</z></fieldOfView_mm>";
+  protocol::DatasetWriter(file).header_xml(
+      "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><measurementInformation><measurementID>42_7"
+      "</measurementID><patientPosition>HFS</patientPosition><measurementDependency><dependencyType>Noise</"
+      "dependencyType><measurementID>42_6</measurementID>"
+      "</measurementDependency></measurementInformation><experimentalConditions><H1resonanceFrequency_Hz>63870000"
+      "</H1resonanceFrequency_Hz></experimentalConditions><encoding><encodedSpace>" +
+      space + "</encodedSpace><reconSpace>" + space +
+      "</reconSpace><encodingLimits/><trajectory>cartesian</trajectory><parallelImaging><accelerationFactor>"
+      "<kspace_encoding_step_1>3</kspace_encoding_step_1><kspace_encoding_step_2>1</kspace_encoding_step_2>"
+      "</accelerationFactor><calibrationMode>embedded</calibrationMode></parallelImaging></encoding></ismrmrdHeader>");
+  const auto result = command({"info", file});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const std::string fact :
+       {"measurement: 42_7\n", "noise scan: 42_6\n", "acceleration 3 x 1, calibration embedded"}) {
+    EXPECT_NE(result.out.find(fact), std::string::npos) << fact << "\n" << result.out;
+  }
+}
+
+TEST(CommandLine, ARefusedReconLeavesAnEarlierOutputAlone) {
+  const TemporaryFolder folder;
+  const std::string scan = (folder / "scan.h5").string(), out = (folder / "out.h5").string(),
+                    stage = (folder / "stage.h5").string();
+  ASSERT_EQ(
+      command({"simulate", "-o", scan, "--matrix", "8", "--coils", "1", "--trajectory", "cartesian", "--no-truth"})
+          .code,
+      0);
+  ASSERT_EQ(command({"recon", scan, "-c", "cartesian_2d", "-o", out, "--save-after", "fft", stage}).code, 0);
+  const auto bytes = [](const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string images = bytes(out), arrays = bytes(stage);
+  ASSERT_FALSE(images.empty() || arrays.empty());
+  const std::vector<std::string> again = {"recon", scan, "-o", out, "--save-after", "fft", stage};
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"-c", "radial_2d"},                                  // another trajectory
+                                             {"-c", "cartesian_2d", "--save-after", "gird", out},  // no such gadget
+                                             {"-c", "cartesian_2d", "--truth"}}) {                 // the scan has none
+    std::vector<std::string> arguments = again;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_NE(command(arguments).code, 0) << more.back();
+    EXPECT_TRUE(bytes(out) == images && bytes(stage) == arrays) << more.back();
   }
 }
 

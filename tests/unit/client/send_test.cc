@@ -12,9 +12,11 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <sstream>
 #include <thread>
 
+#include "clients/cpp/exchange.h"
 #include "clients/cpp/pixels.h"
 #include "clients/cpp/simulate.h"
 #include "protocol/stream_file.h"
@@ -233,6 +235,28 @@ TEST_F(Send, ASilentServerTimesOut) {
   EXPECT_EQ(run_send(server.port), 1);
   done = true;
   EXPECT_NE(err_.str().find("--timeout"), std::string::npos) << err_.str();
+}
+
+// Reconstruction may take longer than any limit that makes sense while sending.
+TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
+  FakeServer server([](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    std::this_thread::sleep_for(std::chrono::milliseconds(800));
+    s.write(image(0));
+    s.write(protocol::Close{});
+    s.drain();
+  });
+  std::mutex hdf5;
+  ScanSource source(options_.input, "dataset", hdf5);
+  Patience patience;
+  EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
+  patience.sending = std::chrono::milliseconds(200);
+  Exchange exchange("127.0.0.1", server.port, patience, {}, source, 0);
+  std::size_t images = 0;
+  while (!exchange.over()) images += exchange.next(std::chrono::milliseconds(20)) ? 1 : 0;
+  EXPECT_EQ(exchange.failure(), "");
+  EXPECT_TRUE(exchange.closed_by_server());
+  EXPECT_EQ(images, 1u);
 }
 
 TEST_F(Send, ImagesAreSentWhenThereAreNoReadouts) {

@@ -233,6 +233,10 @@ TEST(CartesianHeaderTest, AccelerationIsWarnedAbout) {
       "</kspace_encoding_step_2></accelerationFactor>";
   EXPECT_EQ(run(kComplex, header(spec), {}).warned("R=3: image will alias"), 1);
   EXPECT_EQ(run(kComplex, header(HeaderSpec{.encoded = {8, 8, 1}}), {}).warned(""), 0);
+  spec.parallel =  // the largest counters: 65535^2 does not fit an int
+      "<accelerationFactor><kspace_encoding_step_1>65535</kspace_encoding_step_1><kspace_encoding_step_2>65535"
+      "</kspace_encoding_step_2></accelerationFactor>";
+  EXPECT_EQ(run(kComplex, header(spec), {}).warned("R=4294836225: image will alias"), 1);
 }
 
 TEST(CartesianHeaderTest, OtherTrajectoriesAndGeometriesAreRefused) {

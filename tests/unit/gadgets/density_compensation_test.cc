@@ -209,6 +209,10 @@ TEST(DensityErrorTest, AccelerationIsWarnedAbout) {
       "<accelerationFactor><kspace_encoding_step_1>2</kspace_encoding_step_1><kspace_encoding_step_2>2"
       "</kspace_encoding_step_2></accelerationFactor>";
   EXPECT_EQ(run(kRamp, header(spec), {}).warned("R=4: image will"), 1);
+  spec.parallel =  // the largest counters: 65535^2 does not fit an int
+      "<accelerationFactor><kspace_encoding_step_1>65535</kspace_encoding_step_1><kspace_encoding_step_2>65535"
+      "</kspace_encoding_step_2></accelerationFactor>";
+  EXPECT_EQ(run(kRamp, header(spec), {}).warned("R=4294836225: image will"), 1);
 }
 
 }  // namespace

@@ -353,5 +353,105 @@ TEST(FramerTest, ATruncatedScanDropsWhatIsNotWhole) {
   EXPECT_EQ(windows.warnings.size(), 1u);
 }
 
+/// A framer for one rule, with a budget, that forgets what it gives.
+struct Budgeted {
+  Budgeted(const std::string& rule, std::uint64_t bytes)
+      : compute(Backend::cpu, {.memory_budget = bytes}),
+        session(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
+        framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
+    framer.start(header({.encoded = {64, 64, 1}, .trajectory = "goldenangle"}), session);
+  }
+  void push(Acquisition readout) {
+    std::vector<Acquisition> batch;
+    batch.push_back(std::move(readout));
+    framer.push(std::move(batch), [](Readouts&&) {});
+  }
+
+  numerics::Context compute;
+  Session session;
+  Framer framer;
+};
+
+TEST(FramerMemoryTest, AWindowCountsAgainstTheBudgetAndGrowsWithWhatComes) {
+  constexpr std::uint64_t kBudget = 8 << 20;
+  constexpr std::uint64_t kReadout = 340 + 1000 * 8 + 1000 * 2 * 4;
+  Budgeted session("{readouts: 2000000000}", kBudget);
+  const Acquisition one = readout(1, std::vector<cfloat>(1000), std::vector<float>(2000));
+  std::uint64_t came = 0;
+  const auto fill = [&] {
+    for (; came < 2 * kBudget / kReadout; ++came) session.push(one);
+  };
+  EXPECT_THROW(fill(), ResourceError);
+  EXPECT_LE(came * kReadout, kBudget);
+  EXPECT_GE(came * kReadout, kBudget - (2 << 20));  // chunks of 1 MiB
+  EXPECT_GE(session.compute.peak_bytes(), came * kReadout);
+  EXPECT_LE(session.compute.peak_bytes(), kBudget);
+  session.framer.finish(End::truncated, [](Readouts&&) {});
+  EXPECT_EQ(session.compute.bytes_in_use(), 0u);
+}
+
+TEST(FramerMemoryTest, NothingOfTheWireIsHeldBetweenBatches) {
+  for (const std::string rule : {"{readouts: 100}", "{readouts: 3, stride: 1}", "auto", "{until: last_in_slice}"}) {
+    Budgeted session(rule, 1 << 20);
+    Acquisition one = readout(1, std::vector<cfloat>(8), std::vector<float>(16));
+    const std::weak_ptr<const void> data = one.data.owner, trajectory = one.trajectory.owner;
+    session.push(std::move(one));
+    EXPECT_TRUE(data.expired() && trajectory.expired()) << rule;
+  }
+}
+
+TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
+  // One sample each, given away at once: what stays is which lines have come.
+  Budgeted session("auto", 1 << 20);
+  const auto fill = [&] {
+    for (int i = 0; i < 1 << 17; ++i) {
+      Acquisition one = readout(1, {cfloat(1, 0)}, {0, 0});
+      one.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
+      one.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(i >> 16);
+      session.push(std::move(one));
+    }
+  };
+  EXPECT_THROW(fill(), ResourceError);
+}
+
+TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
+  // 1.9 MiB per window over several chunks; the copy given away is the only other one.
+  constexpr int kReadouts = 120, kSamples = 1000;
+  constexpr std::uint64_t kWindow = kReadouts * (340 + kSamples * 16);
+  Budgeted session(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);
+  std::uint64_t frames = 0;
+  int first = 0, expected = 0;
+  const auto check = [&](Readouts&& batch) {
+    if (batch.first) {
+      first = static_cast<int>(7 * frames++);
+      expected = first;
+    }
+    for (std::size_t i = 0; i < batch.heads.size(); ++i, ++expected) {
+      const auto n = static_cast<std::int64_t>(i);
+      ASSERT_EQ(+batch.heads[i].scan_counter, static_cast<std::uint32_t>(expected));
+      for (const std::int64_t sample : {0, kSamples - 1}) {
+        ASSERT_EQ(batch.data.data()[n * kSamples + sample], cfloat(static_cast<float>(expected), 1));
+        ASSERT_EQ(batch.trajectory.data()[(n * kSamples + sample) * 2], static_cast<float>(expected));
+      }
+    }
+    // A gadget may write to what it gets; the next window must not see it.
+    std::fill_n(batch.data.data(), batch.data.size(), cfloat(-1, -1));
+    std::fill_n(batch.trajectory.data(), batch.trajectory.size(), -1.0f);
+    if (batch.last) {
+      EXPECT_EQ(expected, first + kReadouts);
+    }
+  };
+  for (int i = 0; i < 400; ++i) {
+    const auto value = static_cast<float>(i);
+    auto one = readout(1, std::vector<cfloat>(kSamples, {value, 1}), std::vector<float>(2 * kSamples, value));
+    one.head.scan_counter = static_cast<std::uint32_t>(i);
+    std::vector<Acquisition> batch;
+    batch.push_back(std::move(one));
+    session.framer.push(std::move(batch), check);
+  }
+  EXPECT_EQ(frames, 1u + (400 - kReadouts) / 7);
+  EXPECT_LE(session.compute.peak_bytes(), 2 * kWindow + (2 << 20));
+}
+
 }  // namespace
 }  // namespace echotrain::testing

@@ -1,4 +1,6 @@
 // The messages that leave a pipeline: pixel types, geometry, counters, meta attributes.
+#include "gadgets/image.h"
+
 #include <ismrmrd/meta.h>
 
 #include "tests/unit/gadgets/scan.h"
@@ -222,10 +224,18 @@ TEST(ImageHeaderTest, EncodingsAreSeriesWithTheirOwnIndex) {
   EXPECT_EQ(seen, (std::vector<std::array<int, 4>>{{1, 1, 4, 0}, {1, 2, 4, 1}, {2, 1, 8, 0}, {2, 2, 8, 1}}));
 }
 
+TEST(ImageHeaderTest, IndicesOfALongSeriesBeginAgainAtOne) {
+  static_assert(ImageOutput::index_after(0) == 1);
+  EXPECT_EQ(ImageOutput::index_after(65534), 65535);
+  EXPECT_EQ(ImageOutput::index_after(65535), 1);
+}
+
 TEST(ImageHeaderTest, MetaAttributesParse) {
   auto scan = constant_frame(4, 4, 1);
   scan.erase(scan.begin());
   const auto image = only(run(image_yaml(""), header({.encoded = {4, 4, 1}}), scan));
+  EXPECT_TRUE(image.attributes.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ismrmrdMeta>"))
+      << image.attributes;
   ISMRMRD::MetaContainer meta;
   ISMRMRD::deserialize(image.attributes.c_str(), meta);
   EXPECT_STREQ(meta.as_str("DataRole"), "Image");

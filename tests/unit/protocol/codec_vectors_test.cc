@@ -1,4 +1,4 @@
-// The reference vectors and the offset tables of docs/protocol.md, in both directions.
+// Messages written byte by byte after docs/protocol.md, "Messages" and "Layouts", in both directions.
 #include <gtest/gtest.h>
 
 #include <numeric>

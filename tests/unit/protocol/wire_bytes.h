@@ -1,4 +1,4 @@
-// Wire bytes written by hand from the tables of docs/protocol.md, without the code under test.
+// Wire bytes written by hand after docs/protocol.md, "Messages" and "Layouts", without the code under test.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct Wire {
   }
 };
 
-/// Overwrites bytes at an offset counted after the id, as docs/protocol.md counts.
+/// Overwrites bytes at an offset counted from after the id, as in docs/protocol.md, "Layouts".
 template <class T>
 void poke(Buffer& bytes, std::size_t offset, T value) {
   std::memcpy(bytes.data() + 2 + offset, &value, sizeof(T));
