@@ -93,11 +93,13 @@ int serve(const config::ServerOptions& options, const Request& request) {
   config::PipelineLibrary library = load_library(options);
   if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level);
-  server::Server server(options, std::move(library));
-  server.stop_on_signals();
-  fmt::print("listening on {}\n", server.address());
+  // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
+  // is done must not turn a clean stop into a death by signal.
+  static auto* const server = new server::Server(options, std::move(library));
+  server->stop_on_signals();
+  fmt::print("listening on {}\n", server->address());
   std::fflush(stdout);
-  server.run();
+  server->run();
   return EXIT_SUCCESS;
 }
 

@@ -78,6 +78,7 @@ def test_sigterm_lets_a_running_scan_finish(own_server, scan, tmp_path):
     out, err = client.communicate(timeout=20)
     assert client.returncode == 0, out + err
     assert len(scans.read_images(tmp_path / "images.h5")[1]) == 5
+    assert own_server.process.wait(20) == 0  # a second signal would end it at once
     assert own_server.stop() == 0
 
 
