@@ -11,8 +11,11 @@ void Deapodization::process(OversampledImages&& images, const Emit<CoilImages>& 
   for (auto extent : image) shape.push_back(extent);
   Array<cfloat> out = session_->compute.allocate<cfloat>(shape);
   images.plan->deapodize(session_->compute, images.data.view(), out.view());
-  const bool volume = image.rank() == 3;
-  emit({images.frame, volume ? out : out.reshaped({coils, 1, image[0], image[1]})});
+  if (image.rank() == 2) {
+    const std::int64_t planes = images.frame->stack;
+    out = out.reshaped({coils / planes, planes, image[0], image[1]});
+  }
+  emit({images.frame, std::move(out)});
 }
 
 }  // namespace echotrain

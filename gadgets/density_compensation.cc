@@ -57,7 +57,7 @@ void DensityCompensation::start(const protocol::Header& header, Session& session
           "'epi'");
     Space space;
     const ImageGeometry geometry = image_geometry(encoding);
-    space.dims = geometry.dims;
+    space.dims = session.stacked ? 2 : geometry.dims;
     space.voxel_ratio = geometry.voxel_ratio;
     for (std::size_t a = 0; a < 3; ++a) {
       space.matrix[a] = encoding.encoded.matrix[a];

@@ -52,6 +52,8 @@ class Session {
 
   numerics::Context& compute;
   const config::TrajectoryUnit trajectory_unit;
+  /// Set at start() by the gadget that turns a stack's third axis into planes: gadgets after it see 2D data.
+  bool stacked = false;
 
   /// A line for the client and the log. Each text is sent at most once per session.
   void info(const std::string& text) { notify_(protocol::Level::info, text); }

@@ -23,6 +23,7 @@ void Gridding::start(const protocol::Header& header, Session& session) {
   session_ = &session;
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
+    if (session.stacked) geometries_.back().dims = 2;
     if (geometries_.back().dims != options_.dimensions)
       throw ClientError(fmt::format(
           "this pipeline grids {}D data, but the header's encoded matrix is {} x {} x {}; use {}", options_.dimensions,

@@ -33,6 +33,8 @@ struct Frame {
   protocol::AcquisitionHeader
       reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
   std::int64_t readouts = 0;
+  /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
+  std::int64_t stack = 1;
   /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
   std::map<std::string, std::string> notes;
 };

@@ -80,6 +80,10 @@ void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<c
           fmt::format("{} is not [{} coils] of {}", to.shape().text(), samples.shape()[1], item.text()));
 }
 
+void check_use(const NufftPlan::Impl& plan, NufftUse needed) {
+  require(static_cast<int>(plan.options.use) <= static_cast<int>(needed), "the plan was not made for this use");
+}
+
 /// Returns the number of coils.
 std::int64_t check_images(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> oversampled,
                           View<const cfloat> image) {
@@ -137,17 +141,50 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   impl->pieces = keep(context, host.pieces, impl->bytes);
   impl->split_tiles = keep(context, host.split_tiles, impl->bytes);
   impl->deapodization = keep(context, host.deapodization, impl->bytes);
-  const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts);
-  impl->order = keep(context, bins.order, impl->bytes);
-  impl->bins = keep(context, bins.pieces, impl->bytes);
+  if (options.use == NufftUse::all) {
+    const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts);
+    impl->order = keep(context, bins.order, impl->bytes);
+    impl->bins = keep(context, bins.pieces, impl->bytes);
+  }
   context.synchronize();  // from here on the plan may be used on other streams
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
 
 void NufftPlan::grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const {
   check_arguments(context, *impl_, samples, weights, grid, impl_->grid);
+  check_use(*impl_, NufftUse::adjoint);
   if (grid.size() == 0) return;
   grid_coils(context, *impl_, samples, weights, 0, samples.shape()[1], grid.data());
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::accumulate(Context& context, std::int64_t first, View<const cfloat> samples, View<const float> weights,
+                           float sign, View<cfloat> grid) const {
+  require(context.backend() == impl_->backend, "the plan was made for another backend");
+  require(samples.shape().rank() == 2, "expected samples of shape [sample, coil], got " + samples.shape().text());
+  const std::int64_t count = samples.shape()[0], coils = samples.shape()[1];
+  require(first >= 0 && first <= impl_->samples - count,
+          fmt::format("samples {} .. {} are not among the plan's {}", first, first + count - 1, impl_->samples));
+  require(weights.size() == 0 || weights.size() == count,
+          fmt::format("{} density weights for {} samples", weights.size(), count));
+  require(has_item_shape(grid.shape(), coils, impl_->grid),
+          fmt::format("{} is not [{} coils] of {}", grid.shape().text(), coils, impl_->grid.text()));
+  if (samples.size() == 0 || grid.size() == 0) return;
+  const AccumulateArguments arguments{.first = first,
+                                      .samples_count = count,
+                                      .samples = samples.data(),
+                                      .weights = weights.size() == 0 ? nullptr : weights.data(),
+                                      .sign = sign,
+                                      .coils = coils,
+                                      .grid = grid.data()};
+  ECHOTRAIN_DISPATCH(context, accumulate(context, *impl_, arguments));
+  ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
+}
+
+void NufftPlan::to_images(Context& context, View<cfloat> grid, View<cfloat> image) const {
+  const std::int64_t coils = check_images(context, *impl_, grid, image);
+  if (image.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), coils, image.data()));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
@@ -161,6 +198,7 @@ void NufftPlan::deapodize(Context& context, View<const cfloat> oversampled, View
 void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const float> weights,
                         View<cfloat> image) const {
   check_arguments(context, *impl_, samples, weights, image, impl_->image);
+  check_use(*impl_, NufftUse::adjoint);
   if (image.size() == 0) return;
   const Extents extents = impl_->grid_extents();
   const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();
@@ -183,6 +221,7 @@ void NufftPlan::apodize(Context& context, View<const cfloat> image, View<cfloat>
 
 void NufftPlan::interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const {
   check_arguments(context, *impl_, samples, {}, grid, impl_->grid);
+  check_use(*impl_, NufftUse::all);
   if (samples.size() == 0) return;
   const std::int64_t coils = samples.shape()[1];
   const InterpolateArguments arguments{
@@ -193,6 +232,7 @@ void NufftPlan::interpolate(Context& context, View<const cfloat> grid, View<cflo
 
 void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat> samples) const {
   check_arguments(context, *impl_, samples, {}, image, impl_->image);
+  check_use(*impl_, NufftUse::all);
   if (samples.size() == 0) return;
   const Extents extents = impl_->grid_extents();
   const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();

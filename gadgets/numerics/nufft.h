@@ -16,9 +16,18 @@
 
 namespace echotrain::numerics {
 
+/// What a plan is made for. Each saves the time and the memory of what the ones before it can do more.
+enum class NufftUse {
+  all,        ///< everything
+  adjoint,    ///< everything but interpolate() and forward()
+  accumulate  ///< accumulate(), to_images(), deapodize() and apodize()
+};
+
 struct NufftOptions {
   int kernel_width = 5;       ///< grid cells, 2..8
   double oversampling = 1.5;  ///< 1.25..2; each axis is rounded up to the next even size with factors 2, 3, 5 (7)
+  NufftUse use = NufftUse::all;
+  bool operator==(const NufftOptions&) const = default;
 };
 
 /// Everything that depends on the trajectory and the image size only: grid size, tiles, gather lists, kernel weights
@@ -46,6 +55,17 @@ class NufftPlan {
   /// extent, m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...],
   /// overwritten.
   void grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const;
+
+  /// Adds the samples first .. first + n - 1 of the plan to a grid (sign +1), or takes them away again (-1): grid[c, m]
+  /// += sign sum_s weights[s] samples[s, c] phi(m - u_(first + s)). samples: [n, coil]; weights: [n] or empty; grid:
+  /// [coil, grid...]. For readouts that are gridded as they come. On the CPU the same calls give the same bits; on CUDA
+  /// they agree to rounding, because samples are added in no fixed order.
+  void accumulate(Context& context, std::int64_t first, View<const cfloat> samples, View<const float> weights,
+                  float sign, View<cfloat> grid) const;
+
+  /// Inverse FFT and deapodize() in one, in fewer passes: only what the image keeps is transformed.
+  /// grid: [coil, grid...] in FFT order, working space afterwards; image: [coil, image...], centre at floor(n/2).
+  void to_images(Context& context, View<cfloat> grid, View<cfloat> image) const;
 
   /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform.
   /// oversampled: [coil, grid...] in FFT order; image: [coil, image...], centre at floor(n/2).
@@ -76,6 +96,10 @@ class NufftPlan {
 
 /// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
 std::uint64_t trajectory_digest(View<const double> coordinates);
+
+/// The options of least work whose RMS relative error, that of rounding to fp32 included, is at most `accuracy`.
+/// std::invalid_argument when none reach it; the text says what can be reached.
+NufftOptions options_for_accuracy(double accuracy, const Shape& image);
 
 /// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
 /// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.

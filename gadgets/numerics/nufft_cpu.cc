@@ -53,17 +53,16 @@ void for_rows(const Tiling& t, const Place& place, const Row& row) {
               place.origin[2]);
 }
 
-void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, const Piece& piece) {
+/// What does not depend on the samples or the coils.
+GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
   const Tiling& t = plan.tiling;
-  const std::int64_t grid_size = volume(plan.grid_extents());
-  const Place place(t, piece.tile);
-  GatherWork work{.list = plan.list.data() + piece.begin,
-                  .count = piece.count,
+  GatherWork work{.list = nullptr,
+                  .count = 0,
                   .starts = plan.starts.data(),
                   .kernel = plan.weights.data(),
-                  .density = arguments.weights,
+                  .density = nullptr,
                   .data = nullptr,
-                  .data_stride = 2 * arguments.coils,
+                  .data_stride = 0,
                   .group = 0,
                   .coils = 0,
                   .dims = t.dims,
@@ -74,6 +73,27 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
   std::copy_n(place.origin, 3, work.origin);
   std::copy_n(place.extent, 3, work.extent);
   std::copy_n(t.grid, 3, work.grid);
+  return work;
+}
+
+/// The samples' sum over the tile, in this thread's buffer.
+const float* gather_to_buffer(const GatherWork& work, const GatherLayout& layout) {
+  const std::size_t floats = 2 * static_cast<std::size_t>(layout.points) * static_cast<std::size_t>(work.group);
+  float* sum = buffer(floats);
+  std::fill_n(sum, floats, 0.0f);
+  gather(work, layout, sum);
+  return sum;
+}
+
+void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, const Piece& piece) {
+  const Tiling& t = plan.tiling;
+  const std::int64_t grid_size = volume(plan.grid_extents());
+  const Place place(t, piece.tile);
+  GatherWork work = gather_work(plan, place);
+  work.list = plan.list.data() + piece.begin;
+  work.count = piece.count;
+  work.density = arguments.weights;
+  work.data_stride = 2 * arguments.coils;
   for (std::int64_t c = 0; c < arguments.count; c += work.coils) {
     work.group = group_of(arguments.count - c);
     work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.count - c));
@@ -90,10 +110,7 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
       continue;
     }
     const GatherLayout layout(place.extent, t.width, work.group);
-    const std::size_t floats = 2 * static_cast<std::size_t>(layout.points) * static_cast<std::size_t>(work.group);
-    float* sum = buffer(floats);
-    std::fill_n(sum, floats, 0.0f);
-    gather(work, layout, sum);
+    const float* sum = gather_to_buffer(work, layout);
     for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t point, std::int64_t offset) {
       const std::int32_t first = z * layout.plane + y * layout.row + layout.halo;
       const cfloat* from = reinterpret_cast<const cfloat*>(sum) + first * work.group;
@@ -134,6 +151,44 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
           for (std::int32_t x = 0; x < place.extent[2]; ++x) to[x] = part == 0 ? from[x] : to[x] + from[x];
         }
       });
+  });
+}
+
+void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments) {
+  const Tiling& t = plan.tiling;
+  const std::int32_t* starts = plan.starts.data() + arguments.first * t.dims;
+  const float* kernel = plan.weights.data() + arguments.first * t.dims * t.width;
+  const TileLists lists = list_tiles(context.threads(), t, starts, kernel, arguments.samples_count);
+  // Tiles that no footprint touches stay as they are.
+  std::vector<std::int32_t> touched;
+  for (std::size_t tile = 0; tile + 1 < lists.offsets.size(); ++tile)
+    if (lists.offsets[tile + 1] > lists.offsets[tile]) touched.push_back(static_cast<std::int32_t>(tile));
+  const std::int64_t grid_size = volume(plan.grid_extents());
+  for_each_piece(context.threads(), static_cast<std::int64_t>(touched.size()), [&](std::int64_t i) {
+    const auto tile = static_cast<std::size_t>(touched[static_cast<std::size_t>(i)]);
+    const Place place(t, touched[static_cast<std::size_t>(i)]);
+    GatherWork work = gather_work(plan, place);
+    work.list = lists.list.data() + lists.offsets[tile];
+    work.count = static_cast<std::int32_t>(lists.offsets[tile + 1] - lists.offsets[tile]);
+    work.starts = starts;
+    work.kernel = kernel;
+    work.density = arguments.weights;
+    work.data_stride = 2 * arguments.coils;
+    for (std::int64_t c = 0; c < arguments.coils; c += work.coils) {
+      work.group = group_of(arguments.coils - c);
+      work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.coils - c));
+      work.data = reinterpret_cast<const float*>(arguments.samples + c);
+      const GatherLayout layout(place.extent, t.width, work.group);
+      const float* sum = gather_to_buffer(work, layout);
+      for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t /*point*/, std::int64_t offset) {
+        const cfloat* from =
+            reinterpret_cast<const cfloat*>(sum) + (z * layout.plane + y * layout.row + layout.halo) * work.group;
+        for (std::int32_t coil = 0; coil < work.coils; ++coil) {
+          cfloat* to = arguments.grid + (c + coil) * grid_size + offset;
+          for (std::int32_t x = 0; x < place.extent[2]; ++x) to[x] += arguments.sign * from[x * work.group + coil];
+        }
+      });
+    }
   });
 }
 

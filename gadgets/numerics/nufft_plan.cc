@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 namespace echotrain::numerics {
 namespace {
 
-constexpr std::int32_t kNowhere = std::numeric_limits<std::int32_t>::min();  // start of a sample that is not finite
 constexpr std::int64_t kGrain = 4096;
 
 /// The next even number with factors 2, 3, 5 and 7 only, which every FFT library is fast at.
@@ -67,9 +65,13 @@ struct Touched {
   }
 };
 
+/// Whether a sample is on the grid at all: the middle of a footprint is never 0.
+bool is_somewhere(const Tiling& t, const float* weights, std::int64_t sample) {
+  return weights[sample * t.dims * t.width + t.width / 2] != 0;
+}
+
 template <class Visit>
 void for_touched_tiles(const Tiling& t, const std::int32_t* starts, const Visit& visit) {
-  if (starts[0] == kNowhere) return;
   static constexpr std::int32_t kZero = 0;
   const Touched z(t, 0, t.dims > 2 ? starts[t.dims - 3] : kZero, t.dims > 2 ? t.width : 1);
   const Touched y(t, 1, t.dims > 1 ? starts[t.dims - 2] : kZero, t.dims > 1 ? t.width : 1);
@@ -95,10 +97,7 @@ void place_samples(ThreadPool& threads, View<const double> coordinates, HostPlan
       for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
       for (int a = 0; a < dims; ++a) {
         const std::int64_t at = s * dims + a;
-        if (!finite) {
-          plan.starts[at] = kNowhere;
-          continue;
-        }
+        if (!finite) continue;  // nowhere: its kernel weights stay 0
         const int axis = 3 - dims + a;
         const double k = coordinates[s * dims + (dims - 1 - a)];  // component 0 is x, the last axis
         const double u = (k - std::floor(k)) * t.grid[axis], edge = u - width / 2.0, start = std::ceil(edge);
@@ -111,39 +110,6 @@ void place_samples(ThreadPool& threads, View<const double> coordinates, HostPlan
       }
     }
   });
-}
-
-/// A counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after those of the
-/// stretches before it.
-std::vector<std::int64_t> fill_lists(ThreadPool& threads, std::int64_t samples, HostPlan& plan) {
-  const Tiling& t = plan.tiling;
-  const auto tiles = static_cast<std::size_t>(t.tiles[0]) * t.tiles[1] * t.tiles[2];
-  const std::int64_t stretches = std::clamp<std::int64_t>(samples / kGrain, 1, std::min(threads.size(), 16));
-  std::vector<std::vector<std::uint32_t>> counts(stretches, std::vector<std::uint32_t>(tiles, 0));
-  const auto for_stretches = [&](const auto& visit) {
-    threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        for (std::int64_t s = i * samples / stretches; s < (i + 1) * samples / stretches; ++s)
-          for_touched_tiles(t, plan.starts.data() + s * t.dims, [&](std::int32_t tile) { visit(i, tile, s); });
-    });
-  };
-  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t) { ++counts[i][tile]; });
-
-  std::vector<std::int64_t> offsets(tiles + 1, 0);
-  for (std::size_t tile = 0; tile < tiles; ++tile) {
-    std::uint32_t before = 0;
-    for (auto& count : counts) {
-      const std::uint32_t here = count[tile];
-      count[tile] = before;
-      before += here;
-    }
-    offsets[tile + 1] = offsets[tile] + before;
-  }
-  plan.list.resize(static_cast<std::size_t>(offsets[tiles]));
-  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t s) {
-    plan.list[static_cast<std::size_t>(offsets[tile] + counts[i][tile]++)] = static_cast<std::int32_t>(s);
-  });
-  return offsets;
 }
 
 /// Tiles with many samples (the dense centre) are gathered in several pieces, which are then added in order.
@@ -165,6 +131,42 @@ void cut_pieces(const std::vector<std::int64_t>& offsets, HostPlan& plan) {
 
 }  // namespace
 
+/// A counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after those of the
+/// stretches before it.
+TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* starts, const float* weights,
+                     std::int64_t count) {
+  const auto tiles = static_cast<std::size_t>(t.tiles[0]) * t.tiles[1] * t.tiles[2];
+  const std::int64_t stretches = std::clamp<std::int64_t>(count / kGrain, 1, std::min(threads.size(), 16));
+  std::vector<std::vector<std::uint32_t>> counts(stretches, std::vector<std::uint32_t>(tiles, 0));
+  const auto for_stretches = [&](const auto& visit) {
+    threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        for (std::int64_t s = i * count / stretches; s < (i + 1) * count / stretches; ++s)
+          if (is_somewhere(t, weights, s))
+            for_touched_tiles(t, starts + s * t.dims, [&](std::int32_t tile) { visit(i, tile, s); });
+    });
+  };
+  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t) { ++counts[i][tile]; });
+
+  TileLists result;
+  std::vector<std::int64_t>& offsets = result.offsets;
+  offsets.assign(tiles + 1, 0);
+  for (std::size_t tile = 0; tile < tiles; ++tile) {
+    std::uint32_t before = 0;
+    for (auto& c : counts) {
+      const std::uint32_t here = c[tile];
+      c[tile] = before;
+      before += here;
+    }
+    offsets[tile + 1] = offsets[tile] + before;
+  }
+  result.list.resize(static_cast<std::size_t>(offsets[tiles]));
+  for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t s) {
+    result.list[static_cast<std::size_t>(offsets[tile] + counts[i][tile]++)] = static_cast<std::int32_t>(s);
+  });
+  return result;
+}
+
 HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
                     const NufftOptions& options, Backend backend) {
   HostPlan plan;
@@ -172,9 +174,11 @@ HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const S
   const Tiling& t = plan.tiling;
   plan.slot_points = backend == Backend::cuda ? kTilePoints : t.tile[0] * t.tile[1] * t.tile[2];
   place_samples(threads, coordinates, plan);
-  cut_pieces(fill_lists(threads, coordinates.shape()[0], plan), plan);
-  for (std::int32_t& start : plan.starts)
-    if (start == kNowhere) start = 0;  // in no list, so never read; kept in range all the same
+  if (options.use != NufftUse::accumulate) {
+    TileLists lists = list_tiles(threads, t, plan.starts.data(), plan.weights.data(), coordinates.shape()[0]);
+    plan.list = std::move(lists.list);
+    cut_pieces(lists.offsets, plan);
+  }
   for (int a = 3 - t.dims; a < 3; ++a) {
     const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
     for (std::int32_t i = 0; i < t.image[a]; ++i)

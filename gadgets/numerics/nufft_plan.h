@@ -42,11 +42,21 @@ struct Tiling {
   std::int32_t width;
 };
 
+/// Samples by the tiles that their footprints touch.
+struct TileLists {
+  std::vector<std::int64_t> offsets;  ///< [tile + 1], into list
+  std::vector<std::int32_t> list;     ///< sample numbers, in order within a tile
+};
+/// The same lists for any number of threads. `starts` and `weights`: as in HostPlan, of `count` samples; those whose
+/// kernel weights are 0 are nowhere and in no list.
+TileLists list_tiles(ThreadPool& threads, const Tiling& tiling, const std::int32_t* starts, const float* weights,
+                     std::int64_t count);
+
 /// Bins samples into the tiles that their footprints touch. Lists are in sample order whatever the number of threads.
 struct HostPlan {
   Tiling tiling{};
   std::vector<std::int32_t> starts;  ///< [sample, dims], slowest axis first: first grid point of the footprint
-  std::vector<float> weights;        ///< [sample, dims, width], and kWeightPadding zeros
+  std::vector<float> weights;        ///< [sample, dims, width], and kWeightPadding zeros; 0 for a sample nowhere
   std::vector<std::int32_t> list;    ///< sample numbers, tile after tile
   std::vector<Piece> pieces;         ///< cover all tiles
   std::vector<SplitTile> split_tiles;
@@ -107,6 +117,16 @@ struct GridArguments {
   cfloat* grid;
 };
 
+/// Adds samples to a grid: grid += sign * (their convolution).
+struct AccumulateArguments {
+  std::int64_t first, samples_count;  ///< of the plan's samples
+  const cfloat* samples;              ///< [samples_count, coils]
+  const float* weights;               ///< [samples_count] or nullptr
+  float sign;
+  std::int64_t coils;
+  cfloat* grid;  ///< [coils, grid...]
+};
+
 /// Interpolates the coils [first, first + count) of `samples` ([sample, coils]) from grid ([count, grid...]).
 struct InterpolateArguments {
   const cfloat* grid;
@@ -116,6 +136,7 @@ struct InterpolateArguments {
 
 namespace cpu {
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 /// Inverse transform and deapodize(); the grid is working space afterwards.
 void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
@@ -125,6 +146,8 @@ inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/)
 }  // namespace cpu
 namespace cuda {
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+/// With atomic additions: the order of sums, and so their last bits, differ from run to run.
+void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
 inline void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
   fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::inverse);
