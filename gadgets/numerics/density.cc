@@ -20,7 +20,7 @@ struct Arm {
 
 class Ramp {
  public:
-  Ramp(View<const double> coordinates, double k_max)
+  Ramp(View<const double> coordinates, double k_max, bool by_angle)
       : dims_(static_cast<int>(coordinates.shape()[2])), coordinates_(coordinates.data()) {
     const std::int64_t readouts = coordinates.shape()[0], n = coordinates.shape()[1];
     radii_.resize(static_cast<std::size_t>(readouts * n));
@@ -34,7 +34,8 @@ class Ramp {
     for (std::int64_t r = 0; r < readouts; ++r)
       cut(static_cast<std::size_t>(r * n), static_cast<std::size_t>((r + 1) * n));
     measure();
-    if (dims_ == 2 && std::all_of(arms_.begin(), arms_.end(), [this](const Arm& arm) { return straight(arm); }))
+    if (by_angle && dims_ == 2 &&
+        std::all_of(arms_.begin(), arms_.end(), [this](const Arm& arm) { return straight(arm); }))
       share_by_angle();
   }
 
@@ -183,12 +184,12 @@ class Ramp {
 
 }  // namespace
 
-std::vector<float> ramp_density(View<const double> coordinates, double k_max) {
+std::vector<float> ramp_density(View<const double> coordinates, double k_max, bool by_angle) {
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 3 || (shape[2] != 2 && shape[2] != 3))
     throw std::invalid_argument("ramp density: expected [readout, sample, 2 or 3], got " + shape.text());
   if (coordinates.size() == 0) return {};
-  return Ramp(coordinates, k_max).weights();
+  return Ramp(coordinates, k_max, by_angle).weights();
 }
 
 }  // namespace echotrain::numerics

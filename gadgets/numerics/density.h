@@ -18,6 +18,7 @@ namespace echotrain::numerics {
 /// cycles/pixel. Host only; runs once per trajectory. Source: Hoge et al., "Density compensation functions for spiral
 /// MRI", MRM 38, 1997, and the ramp filter of projection reconstruction; the shared centre follows from area
 /// conservation.
-std::vector<float> ramp_density(View<const double> coordinates, double k_max);
+/// `by_angle` false: straight arms in 2D share their shells equally too.
+std::vector<float> ramp_density(View<const double> coordinates, double k_max, bool by_angle = true);
 
 }  // namespace echotrain::numerics
