@@ -4,18 +4,35 @@
 #include "gadgets/deapodization.h"
 #include "gadgets/density_compensation.h"
 #include "gadgets/fft.h"
+#include "gadgets/gridded_images.h"
 #include "gadgets/gridding.h"
 #include "gadgets/image.h"
 #include "gadgets/noise_adjust.h"
+#include "gadgets/partition_fft.h"
 #include "gadgets/passthrough.h"
+#include "gadgets/radial_trajectory.h"
 #include "gadgets/registry.h"
 
 namespace echotrain {
+
+namespace {
+
+/// Gridding, transform and deapodization, and the root sum of squares if the parameters of four are given.
+std::unique_ptr<AnyGadget> fused_gridding(const std::vector<config::Node>& parameters) {
+  if (fft_parameters().read(parameters[1]).direction != "inverse") return nullptr;
+  const bool combines = parameters.size() > 3;
+  if (combines && CoilCombine::parameters().read(parameters[3]).method != "rss") return nullptr;
+  return std::make_unique<GriddedImages>(gridding_parameters().read(parameters[0]), combines);
+}
+
+}  // namespace
 
 const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
     r.add<NoiseAdjust>();
+    r.add<RadialTrajectory>();
+    r.add<PartitionFft>();
     r.add<CartesianKSpace>();
     r.add<DensityCompensation>();
     r.add<Gridding>();
@@ -25,6 +42,8 @@ const Registry& Registry::builtin() {
     r.add<CoilCombine>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
+    r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, fused_gridding});
+    r.fuse({{"gridding", "fft", "deapodization"}, fused_gridding});
     return r;
   }();
   return registry;

@@ -9,21 +9,6 @@
 namespace echotrain {
 namespace {
 
-/// What to add to a step to get its row: k-space centre belongs at floor(n/2).
-std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
-                        Session& session) {
-  if (!limit) return 0;
-  if (n == 1 && limit->minimum == limit->maximum) return -static_cast<std::int64_t>(limit->minimum);
-  const std::int64_t offset = n / 2 - limit->center;
-  if (limit->minimum + offset >= 0 && limit->maximum + offset < n) return offset;
-  if (limit->center == 0 && limit->maximum < n) {
-    session.warn(fmt::format("the header leaves the centre of {} at 0; {} is taken", what, n / 2));
-    return 0;
-  }
-  throw ClientError(fmt::format("the header's limits of {} ({}..{}, centre {}) do not fit its encoded matrix of {}",
-                                what, limit->minimum, limit->maximum, limit->center, n));
-}
-
 /// Without phase correction an image of forward and reversed lines would be wrong, and one of half of them too.
 void refuse_reversed(const Readouts& readouts) {
   constexpr std::uint64_t kIsReverse = 1ull << 21;

@@ -1,6 +1,7 @@
-// Gathers one frame of non-Cartesian readouts and weights each sample by the k-space it stands for.
+// Weights each sample of non-Cartesian readouts by the k-space it stands for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -8,21 +9,27 @@
 #include <vector>
 
 #include "gadgets/gadget.h"
+#include "gadgets/trajectory_store.h"
 
 namespace echotrain {
 
 /// Positions come from the data's trajectory, in the pipeline's `trajectory_unit`. Samples beyond 0.5005 cycles/pixel
 /// on an axis are dropped with a warning; a scan in which most are is refused, naming the unit it is likely in.
-/// Positions and weights are kept and reused by frames that repeat the trajectory.
+///
+/// A frame that repeats a trajectory met before, in this scan or in one with the same header, is given in parts as its
+/// readouts come, each compared with what was expected; so is one whose weights do not depend on readouts still to
+/// come. Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density*.h.
 class DensityCompensation final : public Gadget<Readouts, Samples> {
  public:
   struct Options {
     std::string method = "ramp";
+    std::string share = "gaps";
     std::string normalize = "none";
+    std::int64_t iterations = 10;
   };
   static constexpr std::string_view kName = "density_compensation";
   static constexpr std::string_view kSummary =
-      "Gathers a frame of non-Cartesian readouts and weights each sample by the k-space it stands for.";
+      "Weights each sample of non-Cartesian readouts by the k-space it stands for.";
   static Parameters<Options> parameters();
 
   explicit DensityCompensation(Options options) : options_(std::move(options)) {}
@@ -37,30 +44,55 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     std::array<double, 3> pixel_m{};
     std::array<double, 3> voxel_ratio{1, 1, 1};  // image voxel / encoded voxel
   };
-  struct Buffer {
-    std::vector<Readouts> batches;
-    std::int64_t readouts = 0;
-  };
-  /// A trajectory met before.
+  /// A trajectory and its weights where this session computes.
   struct Known {
-    std::uint16_t encoding = 0;
-    std::shared_ptr<const SamplePositions> positions;
-    std::uint64_t weights_digest = 0;  // of the weights that came with the data
-    Array<float> weights;
+    std::shared_ptr<const KnownTrajectory> trajectory;
+    Array<float> weights;  // uploaded when first used
   };
-
-  Samples gather(const Buffer& buffer, const Space& space, const std::shared_ptr<Frame>& frame);
-  Known weigh(std::vector<double> coordinates, std::vector<float> data_weights, std::uint16_t encoding,
-              std::int64_t samples_per_readout);
-  std::vector<bool> outside(const std::vector<double>& coordinates, const Space& space);
+  /// Sample positions and weights of some readouts.
+  struct Weighted {
+    std::shared_ptr<SamplePositions> positions;
+    std::vector<float> weights;
+    std::int64_t dropped = 0;  // samples
+  };
+  /// A frame that is not whole yet.
+  struct Open {
+    std::vector<Readouts> batches;  // so that the frame can be given whole
+    std::int64_t readouts = 0;
+    std::shared_ptr<const KnownTrajectory> expected;  // the frame has followed it so far
+    std::int64_t given = 0;                           // samples given in parts
+    bool in_parts = false;
+    double weights_sum = 0;
+  };
+  void check(const Readouts& readouts, const Space& space) const;
+  bool weights_stand_alone(const Frame& frame) const;
+  void give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit);
+  void give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
+  void give_moved(const std::vector<Readouts>& window, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
+  std::shared_ptr<const KnownTrajectory> expect(const Readouts& first) const;
+  Known& known_for(const std::vector<Readouts>& batches, const Frame& frame);
+  Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
+  Weighted weigh(numerics::View<const float> raw, std::int64_t per_readout, const Frame& frame);
+  std::vector<float> computed_weights(numerics::View<const double> coordinates, const std::vector<bool>& unusable,
+                                      const Frame& frame);
+  const std::vector<float>& spoke_weights(numerics::View<const double> coordinates, double k_max);
+  std::vector<bool> outside(const std::vector<double>& coordinates, const Space& space, std::int64_t& dropped_samples);
+  void warn_of_dropped(std::int64_t dropped, std::int64_t total);
   static std::string likely_unit(double largest, const Space& space);
 
   Options options_;
   Session* session_ = nullptr;
+  std::string key_;  // of the store
   std::vector<Space> spaces_;
-  std::map<std::uint64_t, Buffer> open_;
-  std::vector<Known> known_;  // most recent first, bounded
-  bool warned_ = false;       // of dropped samples
+  std::map<std::uint64_t, Open> open_;
+  std::map<std::uint64_t, std::int64_t> window_ends_;  // readouts that have entered each sliding window
+  std::vector<Known> known_;                           // most recent first, bounded
+  std::size_t stored_ = 0;
+  bool warned_ = false;  // of dropped samples
+
+  // A readout's distances from the centre, and the weights that they give.
+  std::vector<double> template_radii_;
+  std::vector<float> template_weights_;
 };
 
 }  // namespace echotrain

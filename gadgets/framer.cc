@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace echotrain {
 namespace {
@@ -93,7 +94,10 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
       flush_all(emit);  // nothing overtakes: what came before a noise scan is not whitened by it
       other_kind(kind, std::move(run), emit);
     } else if (rule_.kind == config::FrameRule::Kind::readouts) {
-      add_windowed(acquisitions[i++], emit);
+      if (rule_.stride < rule_.readouts)
+        add_windowed(acquisitions[i++], emit);
+      else
+        add_counted(std::move(acquisitions[i++]), emit);
     } else {
       add_imaging(std::move(acquisitions[i++]), emit);
     }
@@ -193,12 +197,22 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
   }
 }
 
+void Framer::add_counted(Acquisition&& acquisition, const EmitReadouts& emit) {
+  FrameKey key = key_of(acquisition.head);
+  const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame runs on through repetitions
+  Open& frame = open(key, acquisition.head);
+  frame.frame->key.repetition = repetition;
+  frame.frame->expected_readouts = rule_.readouts;
+  frame.waiting.push_back(std::move(acquisition));
+  if (++frame.frame->readouts == rule_.readouts) close(key, emit);
+}
+
 void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
   key.repetition = 0;  // the window runs on through repetitions
   auto it = windows_.find(key);
   if (it == windows_.end())
-    it = windows_.emplace(key, Window{{session_->compute, rule_.readouts}, rule_.readouts}).first;
+    it = windows_.emplace(key, Window{{session_->compute, rule_.readouts}, windows_.size() + 1, rule_.readouts}).first;
   Window& window = it->second;
   window.readouts.push(acquisition);
   ++window.pending;
@@ -211,7 +225,9 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   frame->key = key;
   frame->key.repetition = window.readouts.back().idx.repetition;
   frame->reference = window.readouts.front();
-  frame->readouts = rule_.readouts;
+  frame->readouts = frame->expected_readouts = rule_.readouts;
+  frame->window = window.number;
+  frame->window_begin = std::exchange(window.left, window.left + rule_.stride);
   window.readouts.give(rule_.stride, [&](Readouts&& readouts) {
     readouts.frame = frame;
     emit(std::move(readouts));
@@ -261,6 +277,10 @@ void Framer::finish(End how, const EmitReadouts& emit) {
     left_over += window.pending;
   }
   windows_.clear();
+  if (rule_.kind == config::FrameRule::Kind::readouts && how == End::complete) {
+    for (const auto& [key, frame] : open_) left_over += frame.frame->readouts;
+    open_.clear();
+  }
   if (how == End::truncated) {
     if (const std::size_t partial = open_.size() + partial_windows; partial > 0)
       session_->warn(std::to_string(partial) + " unfinished frame(s) dropped: the scan ended before they were whole");

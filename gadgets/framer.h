@@ -52,6 +52,7 @@ class Framer {
   };
 
   void add_imaging(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
+  void add_counted(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
   void add_windowed(const protocol::Acquisition& acquisition, const EmitReadouts& emit);
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
   Open& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
@@ -80,8 +81,10 @@ class Framer {
   std::map<std::uint16_t, std::uint16_t> newest_;  // repetition met so far, by encoding
   struct Window {
     ReadoutWindow readouts;
+    std::uint64_t number = 0;     // counted from 1
     std::int64_t until_next = 0;  // readouts to wait before the next frame is complete
     std::int64_t pending = 0;     // readouts since the last frame
+    std::int64_t left = 0;        // readouts that have left
   };
   std::map<FrameKey, Window> windows_;
   std::uint64_t next_id_ = 0;

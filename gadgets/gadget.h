@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "config/pipeline_spec.h"
 #include "gadgets/items.h"
@@ -54,6 +55,17 @@ class Session {
   const config::TrajectoryUnit trajectory_unit;
   /// Set at start() by the gadget that turns a stack's third axis into planes: gadgets after it see 2D data.
   bool stacked = false;
+  /// Set at start() by a gadget that takes Samples in parts as they come; without it they come as whole frames.
+  bool takes_parts = false;
+  /// Trajectories that this scan probably has: those of scans with such a header. Set by the gadget that knows them,
+  /// for those after it to prepare plans by.
+  std::vector<std::shared_ptr<const SamplePositions>> likely_positions;
+  /// Numbers for the log.
+  struct Numbers {
+    std::uint64_t plans_made = 0, plans_reused = 0;  ///< one or the other for each frame that was gridded by a plan
+    std::uint64_t frames_in_parts = 0;               ///< frames gridded as their readouts came
+    double plan_ms = 0;                              ///< making plans, in all
+  } numbers;
 
   /// A line for the client and the log. Each text is sent at most once per session.
   void info(const std::string& text) { notify_(protocol::Level::info, text); }

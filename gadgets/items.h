@@ -33,6 +33,9 @@ struct Frame {
   protocol::AcquisitionHeader
       reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
   std::int64_t readouts = 0;
+  std::int64_t expected_readouts = 0;  ///< of the whole frame, where the frame rule says how many; 0: not known
+  std::uint64_t window = 0;            ///< number of the sliding window that this frame is a position of; 0: none
+  std::int64_t window_begin = 0;       ///< how many readouts have left that window
   /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
   std::int64_t stack = 1;
   /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
@@ -58,16 +61,27 @@ struct Readouts {
 /// Sample positions of one frame, shared by all frames that repeat them.
 struct SamplePositions {
   int dims = 2;
-  std::vector<double> coordinates;  ///< [sample, dims], cycles/pixel of the encoded matrix; component 0 = x
+  /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; not a number: the sample is dropped.
+  std::vector<double> coordinates;
   std::uint64_t digest = 0;
+  std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
 };
 
-/// Weighted samples of one whole frame, anywhere in k-space.
+/// Weighted samples of a frame, anywhere in k-space: all at once, or in parts as they come.
 struct Samples {
+  enum class Part {
+    whole,  ///< all samples of the frame. What came of it before is void.
+    next,   ///< some samples: `offset` is the number of the first of them in `positions`, which are the whole frame's
+    loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
+    moved   ///< what has entered the frame's sliding window since its frame before this; positions are these samples'
+  };
   std::shared_ptr<Frame> frame;
   Array<cfloat> data;    ///< [sample, coil]
   Array<float> weights;  ///< [sample]; (cycles/pixel)^dims when computed; 0 drops a sample
   std::shared_ptr<const SamplePositions> positions;
+  Part part = Part::whole;
+  std::int64_t offset = 0;
+  bool first = true, last = true;  ///< the frame's first, its last part
 };
 
 /// One frame of Cartesian k-space.

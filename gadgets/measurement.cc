@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "gadgets/gadget.h"
 
@@ -37,6 +38,41 @@ ImageGeometry image_geometry(const protocol::Encoding& encoding) {
   }
   out.padded = {padded[2], padded[1], padded[0]};
   out.image = {image[2], image[1], image[0]};
+  return out;
+}
+
+std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
+                        Session& session) {
+  if (!limit) return 0;
+  if (n == 1 && limit->minimum == limit->maximum) return -static_cast<std::int64_t>(limit->minimum);
+  const std::int64_t offset = n / 2 - limit->center;
+  if (limit->minimum + offset >= 0 && limit->maximum + offset < n) return offset;
+  if (limit->center == 0 && limit->maximum < n) {
+    session.warn(fmt::format("the header leaves the centre of {} at 0; {} is taken", what, n / 2));
+    return 0;
+  }
+  throw ClientError(fmt::format("the header's limits of {} ({}..{}, centre {}) do not fit its encoded matrix of {}",
+                                what, limit->minimum, limit->maximum, limit->center, n));
+}
+
+std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit) {
+  std::array<double, 3> out{1, 1, 1};
+  for (std::size_t a = 0; a < 3; ++a) {
+    const double n = encoding.encoded.matrix[a];
+    switch (unit) {
+      case config::TrajectoryUnit::cycles_per_pixel:
+        break;
+      case config::TrajectoryUnit::cycles_per_fov:
+        out[a] = 1 / n;
+        break;
+      case config::TrajectoryUnit::radians_per_pixel:
+        out[a] = 0.5 / std::numbers::pi;
+        break;
+      case config::TrajectoryUnit::cycles_per_m:
+        out[a] = encoding.encoded.fov_mm[a] / n / 1000;
+        break;
+    }
+  }
   return out;
 }
 

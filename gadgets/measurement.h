@@ -3,12 +3,16 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "config/pipeline_spec.h"
 #include "gadgets/numerics/array.h"
 #include "protocol/header.h"
 
 namespace echotrain {
+
+class Session;
 
 /// How one encoding space becomes an image.
 struct ImageGeometry {
@@ -23,5 +27,13 @@ struct ImageGeometry {
 
 /// ClientError when the recon space cannot be cut from the encoded one with voxels of its size.
 ImageGeometry image_geometry(const protocol::Encoding& encoding);
+
+/// What to add to an encoding step to get its row among `n`: k-space centre belongs at floor(n/2). ClientError, naming
+/// the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
+std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
+                        Session& session);
+
+/// What to multiply a trajectory's components x, y, z by to get cycles/pixel of the encoded matrix.
+std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);
 
 }  // namespace echotrain

@@ -1,7 +1,9 @@
 #include "gadgets/pipeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <set>
@@ -77,13 +79,34 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
         fmt::format("the pipeline ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
                     to_string(*type)));
   plan->spec_ = std::move(spec);
+  plan->find_fusions(registry);
   return plan;
+}
+
+void PipelinePlan::find_fusions(const Registry& registry) {
+  const auto& gadgets = spec_.gadgets;
+  const auto fits = [&](const Fusion& fusion, std::size_t first) {
+    return first + fusion.names.size() <= gadgets.size() &&
+           std::equal(fusion.names.begin(), fusion.names.end(), gadgets.begin() + static_cast<std::ptrdiff_t>(first),
+                      [](const std::string& name, const auto& gadget) { return name == gadget.name; });
+  };
+  for (std::size_t i = 0; i < gadgets.size(); ++i)
+    for (const Fusion& fusion : registry.fusions()) {
+      if (!fits(fusion, i)) continue;
+      std::vector<config::Node> parameters;
+      for (std::size_t g = i; g < i + fusion.names.size(); ++g) parameters.push_back(gadgets[g].parameters);
+      if (!fusion.make(parameters)) continue;
+      fused_.push_back({i, fusion.names.size(), &fusion, std::move(parameters)});
+      i += fusion.names.size() - 1;
+      break;
+    }
 }
 
 std::string PipelinePlan::describe() const {
   std::string out;
   for (std::size_t i = 0; i < forms_.size(); ++i)
     out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
+  for (const Fused& fused : fused_) out += fmt::format("as one: {}\n", fmt::join(fused.fusion->names, ", "));
   return out;
 }
 
@@ -120,6 +143,33 @@ struct Pipeline::Impl {
 
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
 
+  /// Makes the gadgets; of fused ones, one that stands for them.
+  void make(bool fuse) {
+    gadgets.clear();
+    next.clear();
+    last_of.clear();
+    const auto& specs = plan->spec_.gadgets;
+    auto fused = plan->fused_.begin();
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (fuse && fused != plan->fused_.end() && fused->first == i) {
+        gadgets.push_back(fused->fusion->make(fused->parameters));
+        i += fused->count - 1;
+        ++fused;
+      } else {
+        gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
+      }
+      last_of.push_back(i);
+      const std::size_t own = gadgets.size() - 1;
+      next.push_back([this, own](Item&& item) {
+        if (const auto tap = taps.find(last_of[own]); tap != taps.end()) tap->second(item);
+        if (own + 1 < gadgets.size())
+          gadgets[own + 1]->push(std::move(item), next[own + 1]);
+        else
+          leave(std::move(item));
+      });
+    }
+  }
+
   Framer::EmitReadouts enter_readouts() {
     return [this](Readouts&& readouts) { enter(Item(std::move(readouts))); };
   }
@@ -132,24 +182,14 @@ struct Pipeline::Impl {
   Framer framer;
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
   std::vector<AnyGadget::EmitItem> next;  // next[i]: where gadget i's items go
+  std::vector<std::size_t> last_of;       // the last gadget of the spec that gadget i stands for
   std::map<std::size_t, std::function<void(const Item&)>> taps;
   PipelineCounts counts;
 };
 
 Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink)
     : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink))) {
-  Impl& impl = *impl_;
-  const auto& specs = impl.plan->spec_.gadgets;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    impl.gadgets.push_back(impl.plan->forms_[i]->make(specs[i].parameters));
-    impl.next.push_back([&impl, i](Item&& item) {
-      if (const auto tap = impl.taps.find(i); tap != impl.taps.end()) tap->second(item);
-      if (i + 1 < impl.gadgets.size())
-        impl.gadgets[i + 1]->push(std::move(item), impl.next[i + 1]);
-      else
-        impl.leave(std::move(item));
-    });
-  }
+  impl_->make(true);
 }
 
 Pipeline::~Pipeline() = default;
@@ -162,6 +202,7 @@ void Pipeline::start(const protocol::Header& header) {
         impl_->plan->spec().name));
   impl_->framer.start(header, impl_->session);
   for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->session);
+  if (!impl_->taps.empty()) impl_->session.takes_parts = false;
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
@@ -198,13 +239,17 @@ void Pipeline::finish(End how) {
 
 void Pipeline::wait() { impl_->compute.synchronize(); }
 
-const PipelineCounts& Pipeline::counts() const { return impl_->counts; }
+const PipelineCounts& Pipeline::counts() const {
+  impl_->counts.work = impl_->session.numbers;
+  return impl_->counts;
+}
 
 bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_item) {
   const auto& specs = impl_->plan->spec().gadgets;
   for (std::size_t i = 0; i < specs.size(); ++i)
     if (specs[i].name == name) {
       impl_->taps[i] = std::move(on_item);
+      impl_->make(false);
       return true;
     }
   return false;

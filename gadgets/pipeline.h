@@ -23,7 +23,7 @@ class PipelinePlan {
   const config::PipelineSpec& spec() const { return spec_; }
   /// Item types along the chain, entrance first: one more than gadgets.
   const std::vector<ItemType>& types() const { return types_; }
-  /// One line per gadget: "gridding: Samples -> Grid".
+  /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one.
   std::string describe() const;
 
  private:
@@ -31,6 +31,13 @@ class PipelinePlan {
   config::PipelineSpec spec_;
   std::vector<ItemType> types_;
   std::vector<const GadgetForm*> forms_;
+  struct Fused {
+    std::size_t first, count;
+    const Fusion* fusion;
+    std::vector<config::Node> parameters;
+  };
+  void find_fusions(const Registry& registry);
+  std::vector<Fused> fused_;
 };
 
 /// The backend to run `spec` on: the pipeline's own choice beats `server_choice`; automatic takes CUDA if it works.
@@ -49,6 +56,7 @@ struct PipelineSink {
 /// Numbers of a finished or running scan.
 struct PipelineCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
+  Session::Numbers work;
 };
 
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
@@ -71,7 +79,8 @@ class Pipeline {
   const PipelineCounts& counts() const;
 
   /// Calls `tap` with every item that gadget `name` gives (all that pass it), before the next gadget gets it. Returns
-  /// false if the pipeline has no gadget of that name. For `echotrain recon --save-after`.
+  /// false if the pipeline has no gadget of that name. For `echotrain recon --save-after`. To be called before start():
+  /// gadgets that are looked at do not run as one with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
 
  private:

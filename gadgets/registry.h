@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gadgets/gadget.h"
@@ -28,6 +29,13 @@ struct GadgetEntry {
   std::vector<GadgetForm> forms;
 };
 
+/// Neighbours in a pipeline that one gadget can stand for.
+struct Fusion {
+  std::vector<std::string> names;
+  /// From the neighbours' parameters; null when with these there is no such gadget.
+  std::function<std::unique_ptr<AnyGadget>(const std::vector<config::Node>& parameters)> make;
+};
+
 class Registry {
  public:
   /// All gadgets of this program.
@@ -45,6 +53,10 @@ class Registry {
                            }});
   }
 
+  /// Fusions are tried in the order in which they were added.
+  void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
+  const std::vector<Fusion>& fusions() const { return fusions_; }
+
   const GadgetEntry* find(std::string_view name) const;
   std::vector<std::string> names() const;
   /// Doc, ports and parameters of a gadget as text for a terminal. std::out_of_range for an unknown name.
@@ -52,6 +64,7 @@ class Registry {
 
  private:
   std::map<std::string, GadgetEntry, std::less<>> entries_;
+  std::vector<Fusion> fusions_;
 };
 
 }  // namespace echotrain

@@ -23,8 +23,11 @@ std::string ScanSummary::text() const {
   if (!latencies_ms.empty()) {
     std::vector<float> sorted = latencies_ms;
     std::sort(sorted.begin(), sorted.end());
-    out += fmt::format(" latency_ms={:.2f}/{:.2f} (median/max)", sorted[sorted.size() / 2], sorted.back());
+    out += fmt::format(" after_last_readout_ms={:.2f}/{:.2f} (median/max)", sorted[sorted.size() / 2], sorted.back());
   }
+  if (plans_made + plans_reused + frames_in_parts > 0)
+    out += fmt::format(" plans_made={} ({:.1f} ms) plans_reused={} gridded_on_arrival={}", plans_made, plan_ms,
+                       plans_reused, frames_in_parts);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
 }
 

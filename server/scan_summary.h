@@ -18,8 +18,11 @@ struct ScanSummary {
   std::uint64_t bytes_in = 0;
   std::uint64_t images = 0;
   std::uint64_t bytes_out = 0;
-  std::map<std::string, std::uint64_t> skipped;  ///< messages left out, by kind
-  std::vector<float> latencies_ms;               ///< last readout received -> image queued for sending; one per image
+  std::map<std::string, std::uint64_t> skipped;    ///< messages left out, by kind
+  std::vector<float> latencies_ms;                 ///< last readout received -> image queued for sending; one per image
+  std::uint64_t plans_made = 0, plans_reused = 0;  ///< frames whose gridding plan was made, or was there
+  std::uint64_t frames_in_parts = 0;               ///< frames gridded while their readouts came
+  double plan_ms = 0;                              ///< making plans
   double duration_s = 0;
   std::uint64_t peak_bytes = 0;  ///< of arrays
 

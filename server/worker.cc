@@ -100,12 +100,14 @@ void Worker::work() {
   } catch (...) {
     // Images that were finished before the error are still sent.
     numbers_.peak_bytes = compute.peak_bytes();
+    count_work(pipeline.counts().work);
     try {
       pipeline.wait();
     } catch (const std::exception&) {  // the first error is the one to tell
     }
     throw;
   }
+  count_work(pipeline.counts().work);
   numbers_.peak_bytes = compute.peak_bytes();
   if (send_error_) std::rethrow_exception(send_error_);
 }
@@ -195,6 +197,13 @@ void Worker::send(protocol::Image&& image) {
   }
 }
 
+void Worker::count_work(const echotrain::Session::Numbers& work) {
+  numbers_.plans_made = work.plans_made;
+  numbers_.plans_reused = work.plans_reused;
+  numbers_.frames_in_parts = work.frames_in_parts;
+  numbers_.plan_ms = work.plan_ms;
+}
+
 void Worker::report(ScanSummary& summary) const {
   summary.pipeline = request_.plan->spec().name;
   summary.backend = numbers_.backend;
@@ -203,6 +212,10 @@ void Worker::report(ScanSummary& summary) const {
   summary.images_in = numbers_.images_in;
   summary.skipped = numbers_.skipped;
   summary.latencies_ms = numbers_.latencies_ms;
+  summary.plans_made = numbers_.plans_made;
+  summary.plans_reused = numbers_.plans_reused;
+  summary.frames_in_parts = numbers_.frames_in_parts;
+  summary.plan_ms = numbers_.plan_ms;
   summary.peak_bytes = numbers_.peak_bytes;
 }
 

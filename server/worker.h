@@ -67,6 +67,7 @@ class Worker {
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
   void send(protocol::Image&& image);
+  void count_work(const echotrain::Session::Numbers& work);
 
   const ScanRequest request_;
   const config::ServerOptions& options_;

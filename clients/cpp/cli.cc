@@ -117,7 +117,8 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   const CLI::Range positive(1, 65535);
   app->add_option("-o,--output", o.output, "file to write")->required()->type_name("OUT.h5");
   app->add_option("-g,--group", o.group, "group in the file")->capture_default_str();
-  app->add_option("--trajectory", o.trajectory, "cartesian, radial, golden_radial, spiral or kooshball (3D)")
+  app->add_option("--trajectory", o.trajectory,
+                  "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
       ->capture_default_str();
   app->add_option("--phantom", o.phantom, "shepp_logan or blob (a Gaussian of amplitude 1)")->capture_default_str();
   app->add_option("--matrix", o.matrix, "pixels per axis")->check(CLI::Range(4, 4096))->capture_default_str();
@@ -125,7 +126,7 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--readouts", o.readouts,
-                  "readouts per frame and slice: lines, spokes or interleaves (default: enough)")
+                  "readouts per frame and slice or partition: lines, spokes or interleaves (default: enough)")
       ->check(positive);
   app->add_option("--samples", o.samples, "samples per readout (default: enough)")->check(positive);
   app->add_option("--frames", o.frames, "frames (repetitions)")->check(positive)->capture_default_str();
@@ -133,6 +134,11 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   app->add_option("--oversampling", o.oversampling, "of Cartesian readouts")
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
+  app->add_option("--partitions", o.partitions,
+                  "of a stack; voxels are fov / partitions thick (default: a quarter of the matrix)")
+      ->check(CLI::Range(2, 4096));
+  app->add_flag("--partitions-outermost", o.partitions_outermost,
+                "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)");
   app->add_option(
          "--noise", o.noise,
          "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")

@@ -31,7 +31,7 @@ Vec3 coil_position(int coil, int coils, int dims) {
 
 }  // namespace
 
-CoilSet::CoilSet(int coils, int dims, double matrix) : coils_(coils) {
+CoilSet::CoilSet(int coils, int dims, double matrix, double depth) : coils_(coils) {
   if (coils == 1) {
     frequencies_ = {Vec3{}};
     weights_ = {1.0};
@@ -39,13 +39,14 @@ CoilSet::CoilSet(int coils, int dims, double matrix) : coils_(coils) {
   }
   for (const Vec3& direction : dims == 2 ? kDirections2d : kDirections3d) {
     const double cycles = 0.33 / matrix;
-    frequencies_.push_back({cycles * direction[0], cycles * direction[1], cycles * direction[2]});
+    frequencies_.push_back({cycles * direction[0], cycles * direction[1], 0.33 / depth * direction[2]});
   }
   weights_.assign(static_cast<std::size_t>(coils) * frequencies_.size(), 0.0);
   double power = 0;
   for (int c = 0; c < coils; ++c) {
     Vec3 position = coil_position(c, coils, dims);
-    for (double& p : position) p *= matrix;
+    const Vec3 extent = {matrix, matrix, depth};
+    for (std::size_t a = 0; a < 3; ++a) position[a] *= extent[a];
     // Every second coil uses the second four frequencies. All four terms are in phase at the coil's position.
     cdouble at_origin = 0;
     for (std::size_t j = 0; j < 4; ++j) {

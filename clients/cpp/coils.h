@@ -17,7 +17,8 @@ namespace echotrain::client {
 /// is 1 everywhere.
 class CoilSet {
  public:
-  CoilSet(int coils, int dims, double matrix);
+  CoilSet(int coils, int dims, double matrix) : CoilSet(coils, dims, matrix, matrix) {}
+  CoilSet(int coils, int dims, double matrix, double depth);  ///< `depth`: pixels along z of the same extent
 
   int coils() const { return coils_; }
   const std::vector<Vec3>& frequencies() const { return frequencies_; }  ///< [cycles/pixel]

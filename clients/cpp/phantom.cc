@@ -42,21 +42,21 @@ constexpr Row kHead3d[] = {
 }  // namespace
 
 void Phantom::add_ellipsoid(double amplitude, const Vec3& center, const Vec3& half_axes, double degrees,
-                            double pixels_per_unit) {
+                            const Vec3& pixels_per_unit) {
   Part part;
   part.amplitude = amplitude;
   // Rows of an image run downwards: y and the sense of rotation change sign.
-  part.center = {center[0] * pixels_per_unit, -center[1] * pixels_per_unit, center[2] * pixels_per_unit};
-  for (std::size_t a = 0; a < 3; ++a) part.size[a] = half_axes[a] * pixels_per_unit;
+  part.center = {center[0] * pixels_per_unit[0], -center[1] * pixels_per_unit[1], center[2] * pixels_per_unit[2]};
+  for (std::size_t a = 0; a < 3; ++a) part.size[a] = half_axes[a] * pixels_per_unit[a];
   part.cosine = std::cos(-degrees * kPi / 180);
   part.sine = std::sin(-degrees * kPi / 180);
   parts_.push_back(part);
 }
 
-Phantom Phantom::shepp_logan(int dims, double matrix) {
+Phantom Phantom::shepp_logan(int dims, double matrix, double depth) {
   Phantom phantom(dims);
   const auto add = [&](const Row& row) {
-    phantom.add_ellipsoid(row.amplitude, row.center, row.half_axes, row.degrees, matrix / 2);
+    phantom.add_ellipsoid(row.amplitude, row.center, row.half_axes, row.degrees, {matrix / 2, matrix / 2, depth / 2});
   };
   if (dims == 2) {
     for (const Row& row : kHead2d) add(row);

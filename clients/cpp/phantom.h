@@ -17,7 +17,9 @@ class Phantom {
   /// The head of Shepp and Logan on an image of `matrix` pixels, largest value 1, front of the head at small y.
   /// 2D: the high-contrast table of Toft, "The Radon Transform", PhD thesis, DTU 1996, annex B (10 ellipses).
   /// 3D: Koay, Sarlls, Oezarslan, MRM 58:430-436, 2007, table 1 (10 ellipsoids), amplitudes halved.
-  static Phantom shepp_logan(int dims, double matrix);
+  /// On an image of `depth` pixels along z the head is as much flatter.
+  static Phantom shepp_logan(int dims, double matrix) { return shepp_logan(dims, matrix, matrix); }
+  static Phantom shepp_logan(int dims, double matrix, double depth);
   /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.
   static Phantom blob(int dims, double sigma);
 
@@ -37,7 +39,8 @@ class Phantom {
     double sine = 0;
   };
   explicit Phantom(int dims) : dims_(dims) {}
-  void add_ellipsoid(double amplitude, const Vec3& center, const Vec3& half_axes, double angle, double pixels_per_unit);
+  void add_ellipsoid(double amplitude, const Vec3& center, const Vec3& half_axes, double angle,
+                     const Vec3& pixels_per_unit);
   double transform(const Part& part, const Vec3& k) const;
 
   int dims_;

@@ -114,14 +114,17 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
 // The savers of --save-after, whose names were checked; a file may be named for several gadgets.
 class Savers {
  public:
-  Savers(const ReconOptions& o, numerics::Context& context, Pipeline& pipeline) {
-    for (const auto& [gadget, file] : o.save_after) {
+  /// Files are opened by open(), before the first item.
+  Savers(const ReconOptions& o, Pipeline& pipeline) : options_(o) {
+    for (std::size_t i = 0; i < o.save_after.size(); ++i)
+      pipeline.tap(o.save_after[i].first, [this, i](const Item& item) { savers_.at(i)->save(item); });
+  }
+  void open(numerics::Context& context) {
+    for (const auto& [gadget, file] : options_.save_after) {
       auto& writer = files_[file];
       if (!writer) writer = std::make_unique<protocol::DatasetWriter>(file);
       savers_.push_back(std::make_unique<ItemSaver>(gadget, context, *writer));
       names_.push_back(gadget);
-      ItemSaver* saver = savers_.back().get();
-      pipeline.tap(gadget, [saver](const Item& item) { saver->save(item); });
     }
   }
   void finish(std::ostream& err) {
@@ -133,6 +136,7 @@ class Savers {
   }
 
  private:
+  const ReconOptions& options_;
   std::map<std::string, std::unique_ptr<protocol::DatasetWriter>> files_;
   std::vector<std::unique_ptr<ItemSaver>> savers_;
   std::vector<std::string> names_;
@@ -211,10 +215,11 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
     err << level_name(level) << ": " << text << '\n';
   };
   Pipeline pipeline(plan, context, std::move(sink));
+  Savers savers(o, pipeline);
   pipeline.start(*header);
   // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.
   Output output(o, xml);
-  Savers savers(o, context, pipeline);
+  savers.open(context);
   try {
     Feeder(o, reader, *header, err).feed(pipeline, [&] { output.drain(inbox); });
     pipeline.finish(End::complete);

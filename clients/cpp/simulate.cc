@@ -30,8 +30,10 @@ std::string_view trajectory_text(TrajectoryKind kind) {
     case TrajectoryKind::cartesian:
       return "cartesian";
     case TrajectoryKind::golden_radial:
+    case TrajectoryKind::stack_of_stars:
       return "goldenangle";
     case TrajectoryKind::spiral:
+    case TrajectoryKind::stack_of_spirals:
       return "spiral";
     case TrajectoryKind::radial:
     case TrajectoryKind::kooshball:
@@ -45,10 +47,10 @@ void check(const SimulateOptions& o) {
     throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan or blob");
   }
   if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
-  if (o.trajectory == "kooshball" && o.slices != 1) throw UsageError("a kooshball is one volume: leave out --slices");
 }
 
-// The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the last dimension.
+// The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the third dimension (in stacks too, where
+// the encoding step says what z would).
 std::vector<float> interleave(const ReadoutPath& path, int dims) {
   std::vector<float> values;
   for (std::size_t s = 0; s < path.positions.size(); ++s) {
@@ -106,11 +108,12 @@ class Scanner {
   }
 
   void imaging_readout(int frame, int slice, int r) {
-    const int weight_dims = scan_.kind() == TrajectoryKind::spiral ? 1 : 0;
-    const int trajectory_dims = scan_.cartesian() ? 0 : scan_.dims() + weight_dims;
+    const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
+    const auto [shot, partition] = scan_.steps(r);
     protocol::AcquisitionHeader head = header(trajectory_dims);
     head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
-    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(r);
+    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot);
+    head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
     head.idx.slice = static_cast<std::uint16_t>(slice);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
     head.position[2] = static_cast<float>((slice - (options_.slices - 1) / 2.0) * kSliceMm);
@@ -129,7 +132,7 @@ class Scanner {
 
     std::vector<float> trajectory;
     if (!scan_.cartesian()) {
-      trajectory = interleave(scan_.readout(r, frame), scan_.dims());
+      trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
     }
     write(head, std::move(trajectory), clean_[r]);
   }
@@ -172,7 +175,7 @@ class Scanner {
 }  // namespace
 
 std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
-  const int nz = scan.dims() == 3 ? o.matrix : 1;
+  const int nz = scan.depth();
   const double fov_z = scan.dims() == 3 ? o.fov_mm : kSliceMm;
   const auto space = [&](const char* name, int oversampling) {
     return fmt::format(
@@ -203,8 +206,9 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
              "  <encoding>\n",
              o.trajectory, o.phantom, bandwidth, o.coils) +
          space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
-         limit("kspace_encoding_step_1", scan.readouts(), scan.readouts() / 2) + limit("kspace_encoding_step_2", 1, 0) +
-         limit("slice", o.slices, 0) + limit("repetition", o.frames, 0) +
+         limit("kspace_encoding_step_1", scan.shots(), scan.shots() / 2) +
+         limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
+         limit("repetition", o.frames, 0) +
          fmt::format(
              "    </encodingLimits>\n"
              "    <trajectory>{}</trajectory>\n"
@@ -216,10 +220,16 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
 
 void simulate(const SimulateOptions& o, std::ostream& out) {
   check(o);
-  const ScanPath scan(parse_trajectory(o.trajectory), o.matrix, o.readouts, o.samples, o.oversampling);
-  const Phantom phantom =
-      o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma) : Phantom::shepp_logan(scan.dims(), o.matrix);
-  const CoilSet coils(o.coils, scan.dims(), o.matrix);
+  const ScanPath scan(parse_trajectory(o.trajectory), {.matrix = o.matrix,
+                                                       .readouts = o.readouts,
+                                                       .samples = o.samples,
+                                                       .oversampling = o.oversampling,
+                                                       .partitions = o.partitions,
+                                                       .partitions_outermost = o.partitions_outermost});
+  if (scan.dims() == 3 && o.slices != 1) throw UsageError("a " + o.trajectory + " is one volume: leave out --slices");
+  const Phantom phantom = o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma)
+                                              : Phantom::shepp_logan(scan.dims(), o.matrix, scan.depth());
+  const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
   file.header_xml(simulated_header(o, scan));

@@ -17,11 +17,13 @@ struct SimulateOptions {
   std::string phantom = "shepp_logan";
   int matrix = 128;
   int coils = 8;
-  int readouts = 0;  ///< per frame; 0: enough for the Nyquist criterion
+  int readouts = 0;  ///< per frame (of a stack: and partition); 0: enough for the Nyquist criterion
   int samples = 0;   ///< per readout; 0: enough for the Nyquist criterion
   int frames = 1;
   int slices = 1;
-  int oversampling = 1;     ///< Cartesian readouts only
+  int oversampling = 1;               ///< Cartesian readouts only
+  int partitions = 0;                 ///< of a stack, over a field of view of fov_mm; 0: a quarter of the matrix
+  bool partitions_outermost = false;  ///< of a stack: all spokes of a partition before the next
   double noise = 0;         ///< standard deviation of the real and the imaginary part of a sample, in k-space units
   bool noise_scan = false;  ///< noise readouts first; coils are then correlated
   std::uint64_t seed = 1;

@@ -23,7 +23,7 @@ double spiral_turns(int matrix, int arms) { return kFieldOfView * matrix / (2.0 
 ReadoutPath cartesian_line(const ScanPath& scan, int line) {
   ReadoutPath path;
   const double full = static_cast<double>(scan.matrix()) * scan.oversampling();
-  const double ky = static_cast<double>(line - scan.readouts() / 2) / scan.matrix();
+  const double ky = static_cast<double>(line - scan.shots() / 2) / scan.matrix();
   for (int s = 0; s < scan.samples(); ++s) {
     // In cycles/pixel: readout oversampling makes steps finer, the band stays -0.5 .. 0.5.
     path.positions.push_back({(s - scan.center_sample()) / full, ky, 0});
@@ -44,21 +44,21 @@ ReadoutPath spoke(int samples, double angle) {
 // area over their number, and it lies at the radius that halves the ring's area.
 ReadoutPath spiral_arm(const ScanPath& scan, int arm) {
   ReadoutPath path;
-  const double turns = spiral_turns(scan.matrix(), scan.readouts());
+  const double turns = spiral_turns(scan.matrix(), scan.shots());
   const auto radius = [&](double edge) { return 0.5 * std::pow(edge / scan.samples(), 2.0 / 3.0); };
   for (int s = 0; s < scan.samples(); ++s) {
     const double inner = radius(s), outer = radius(s + 1);
     const double k = std::sqrt((inner * inner + outer * outer) / 2);
-    const double angle = 2 * kPi * (turns * k / 0.5 + static_cast<double>(arm) / scan.readouts());
+    const double angle = 2 * kPi * (turns * k / 0.5 + static_cast<double>(arm) / scan.shots());
     path.positions.push_back({k * std::cos(angle), k * std::sin(angle), 0});
-    path.weights.push_back(kPi * (outer * outer - inner * inner) / scan.readouts());
+    path.weights.push_back(kPi * (outer * outer - inner * inner) / scan.shots());
   }
   return path;
 }
 
 ReadoutPath centre_out_spoke(const ScanPath& scan, int index) {
   ReadoutPath path;
-  const double z = 1 - (2.0 * index + 1) / scan.readouts();
+  const double z = 1 - (2.0 * index + 1) / scan.shots();
   const double ring = std::sqrt(1 - z * z);
   const double angle = std::fmod(index * kPi * (3 - std::sqrt(5.0)), 2 * kPi);
   for (int s = 0; s < scan.samples(); ++s) {
@@ -71,7 +71,8 @@ ReadoutPath centre_out_spoke(const ScanPath& scan, int index) {
 }  // namespace
 
 const std::vector<std::string>& trajectory_names() {
-  static const std::vector<std::string> names = {"cartesian", "radial", "golden_radial", "spiral", "kooshball"};
+  static const std::vector<std::string> names = {"cartesian", "radial",         "golden_radial",   "spiral",
+                                                 "kooshball", "stack_of_stars", "stack_of_spirals"};
   return names;
 }
 
@@ -84,104 +85,138 @@ TrajectoryKind parse_trajectory(std::string_view name) {
   return static_cast<TrajectoryKind>(found - names.begin());
 }
 
-ScanPath::ScanPath(TrajectoryKind kind, int matrix, int readouts, int samples, int oversampling)
-    : kind_(kind), matrix_(matrix), readouts_(readouts), samples_(samples), oversampling_(oversampling) {
+ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), shape_(shape) {
+  auto& [matrix, readouts, samples, oversampling, partitions, outermost] = shape_;
   if (!cartesian() && oversampling != 1) {
     throw UsageError("--oversampling is for cartesian scans; use --samples to sample a spoke or a spiral more finely");
   }
-  if (readouts_ == 0) {
-    switch (kind) {
+  if (!stack() && (partitions != 0 || outermost)) {
+    throw UsageError("--partitions and --partitions-outermost are for stack_of_stars and stack_of_spirals");
+  }
+  if (partitions == 0) partitions = stack() ? std::max(2, matrix / 4) : 1;
+  if (stack() && partitions < 2) throw UsageError("a stack has 2 or more --partitions");
+  if (readouts == 0) {
+    switch (in_plane()) {
       case TrajectoryKind::cartesian:
-        readouts_ = matrix;
+        readouts = matrix;
         break;
       case TrajectoryKind::radial:
       case TrajectoryKind::golden_radial:
-        readouts_ = static_cast<int>(std::ceil(kPi / 2 * kFieldOfView * matrix));
+        readouts = static_cast<int>(std::ceil(kPi / 2 * kFieldOfView * matrix));
         break;
       case TrajectoryKind::spiral:
-        readouts_ = std::min(16, matrix / 2);
+        readouts = std::min(16, matrix / 2);
         break;
       case TrajectoryKind::kooshball:
         // Neighbouring spokes are one step apart at the rim: a sphere's 4 pi (N/2)^2 steps.
-        readouts_ = std::min(65535, static_cast<int>(std::ceil(kPi * matrix * matrix)));
+        readouts = std::min(65535, static_cast<int>(std::ceil(kPi * matrix * matrix)));
         break;
+      case TrajectoryKind::stack_of_stars:
+      case TrajectoryKind::stack_of_spirals:
+        break;  // never the kind of a plane
     }
   }
-  if (samples_ == 0) {
-    switch (kind) {
+  if (samples == 0) {
+    switch (in_plane()) {
       case TrajectoryKind::cartesian:
-        samples_ = matrix * oversampling;
+        samples = matrix * oversampling;
         break;
       case TrajectoryKind::radial:
       case TrajectoryKind::golden_radial:
-        samples_ = 2 * matrix;
+        samples = 2 * matrix;
         break;
       // The speed is largest at the rim: (2/3) 2 pi 0.5 turns / samples must stay below the step there. The radial sum
       // over a narrow centre wants a few hundred samples, however small the image.
       case TrajectoryKind::spiral:
-        samples_ =
-            std::max(256, static_cast<int>(std::ceil(2.2 * spiral_turns(matrix, readouts_) * kFieldOfView * matrix)));
+        samples =
+            std::max(256, static_cast<int>(std::ceil(2.2 * spiral_turns(matrix, readouts) * kFieldOfView * matrix)));
         break;
       case TrajectoryKind::kooshball:
-        samples_ = matrix;
+        samples = matrix;
         break;
+      case TrajectoryKind::stack_of_stars:
+      case TrajectoryKind::stack_of_spirals:
+        break;  // never the kind of a plane
     }
   }
-  if (samples_ > 65535 || readouts_ > 65535) {
+  if (samples > 65535 || readouts > 65535) {
     throw UsageError(
         fmt::format("{} readouts of {} samples: ISMRMRD counts both up to 65535; use fewer (--readouts, "
                     "--samples; a spiral of more interleaves needs fewer samples)",
-                    readouts_, samples_));
+                    readouts, samples));
   }
-  if (cartesian() && readouts_ > matrix) {
+  if (cartesian() && readouts > matrix) {
     throw UsageError(
-        fmt::format("--readouts {} is more than the {} lines of a cartesian --matrix {}", readouts_, matrix, matrix));
+        fmt::format("--readouts {} is more than the {} lines of a cartesian --matrix {}", readouts, matrix, matrix));
   }
-  if (cartesian() && (samples_ > matrix * oversampling || 2 * samples_ <= matrix * oversampling)) {
+  if (cartesian() && (samples > matrix * oversampling || 2 * samples <= matrix * oversampling)) {
     throw UsageError(
         fmt::format("--samples {} of a cartesian readout must be in {} .. {} (matrix * oversampling; fewer is a "
                     "partial echo, which must keep the centre)",
-                    samples_, matrix * oversampling / 2 + 1, matrix * oversampling));
+                    samples, matrix * oversampling / 2 + 1, matrix * oversampling));
   }
 }
 
+TrajectoryKind ScanPath::in_plane() const {
+  if (kind_ == TrajectoryKind::stack_of_stars) return TrajectoryKind::golden_radial;
+  if (kind_ == TrajectoryKind::stack_of_spirals) return TrajectoryKind::spiral;
+  return kind_;
+}
+
+int ScanPath::depth() const { return stack() ? partitions() : kind_ == TrajectoryKind::kooshball ? matrix() : 1; }
+
+ScanPath::Steps ScanPath::steps(int readout) const {
+  if (shape_.partitions_outermost) return {readout % shots(), readout / shots()};
+  return {readout / partitions(), readout % partitions()};
+}
+
 int ScanPath::center_sample() const {
-  switch (kind_) {
+  switch (in_plane()) {
     case TrajectoryKind::cartesian:
-      return samples_ - (matrix_ * oversampling_ + 1) / 2;
+      return samples() - (matrix() * oversampling() + 1) / 2;
     case TrajectoryKind::radial:
     case TrajectoryKind::golden_radial:
-      return samples_ / 2;
+      return samples() / 2;
     default:
       return 0;
   }
 }
 
 ReadoutPath ScanPath::readout(int readout, int frame) const {
-  switch (kind_) {
+  const auto [number, partition] = steps(readout);
+  ReadoutPath path = shot(number, frame);
+  if (stack()) {
+    const double kz = static_cast<double>(partition - partitions() / 2) / partitions();
+    for (Vec3& k : path.positions) k[2] = kz;
+  }
+  return path;
+}
+
+ReadoutPath ScanPath::shot(int shot, int frame) const {
+  switch (in_plane()) {
     case TrajectoryKind::cartesian:
-      return cartesian_line(*this, readout);
+      return cartesian_line(*this, shot);
     case TrajectoryKind::radial:
-      return spoke(samples_, kPi * readout / readouts_);
+      return spoke(samples(), kPi * shot / shots());
     case TrajectoryKind::golden_radial: {
-      const double index = static_cast<double>(frame) * readouts_ + readout;
-      return spoke(samples_, std::fmod(index * kGoldenDegrees, 360.0) * kPi / 180);
+      const double index = static_cast<double>(frame) * shots() + shot;
+      return spoke(samples(), std::fmod(index * kGoldenDegrees, 360.0) * kPi / 180);
     }
     case TrajectoryKind::spiral:
-      return spiral_arm(*this, readout);
-    case TrajectoryKind::kooshball:
-      return centre_out_spoke(*this, readout);
+      return spiral_arm(*this, shot);
+    default:
+      return centre_out_spoke(*this, shot);
   }
-  return {};
 }
 
 double ScanPath::coverage(const Vec3& k, double cell) const {
   if (cartesian()) {
-    const auto sample = std::lround(k[0] * matrix_ * oversampling_) + center_sample();
-    const auto line = std::lround(k[1] * matrix_) + readouts_ / 2;
-    return sample >= 0 && sample < samples_ && line >= 0 && line < readouts_ ? 1 : 0;
+    const auto sample = std::lround(k[0] * matrix() * oversampling()) + center_sample();
+    const auto line = std::lround(k[1] * matrix()) + shots() / 2;
+    return sample >= 0 && sample < samples() && line >= 0 && line < shots() ? 1 : 0;
   }
-  const double radius = std::sqrt(k[0] * k[0] + k[1] * k[1] + k[2] * k[2]);
+  const double kz = stack() ? 0 : k[2];
+  const double radius = std::sqrt(k[0] * k[0] + k[1] * k[1] + kz * kz);
   return std::clamp((0.5 - radius) / cell + 0.5, 0.0, 1.0);
 }
 

@@ -27,9 +27,10 @@ Truth::Truth(const Phantom& phantom, const CoilSet& coils, const ScanPath& scan)
   const bool solid = scan.dims() == 3;
   const int mx = scan.cartesian() ? n * scan.oversampling() : 2 * n;
   const int my = scan.cartesian() ? n : 2 * n;
-  const int mz = solid ? 2 * n : 1;
-  const int nz = solid ? n : 1;
+  const int nz = scan.depth();
+  const int mz = solid && !scan.stack() ? 2 * nz : nz;
   shape_.assign(solid ? 3 : 2, static_cast<std::size_t>(n));
+  if (solid) shape_[0] = static_cast<std::size_t>(nz);
 
   const std::size_t cells = static_cast<std::size_t>(mx) * my * mz;
   const std::unique_ptr<fftw_complex, FftwFree> grid(

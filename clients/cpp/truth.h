@@ -11,7 +11,7 @@ namespace echotrain::client {
 
 /// Coil images limited to the k-space that the scan samples, summed in float64 from the analytic k-space:
 /// Cartesian scans on their own sample positions; others on a Cartesian k-grid twice as fine as the image needs, cells
-/// on the rim of the disc or ball weighted by their share.
+/// on the rim of the disc or ball weighted by their share. Stacks are Cartesian along z.
 class Truth {
  public:
   Truth(const Phantom& phantom, const CoilSet& coils, const ScanPath& scan);

@@ -75,6 +75,11 @@ class Context {
     fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
     return array;
   }
+  /// Sets every element to zero, in stream order.
+  template <class T>
+  void clear(View<T> array) {
+    fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
+  }
   /// Uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
   template <class T>
   Array<T> allocate_host(Shape shape) {

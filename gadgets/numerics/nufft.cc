@@ -80,6 +80,34 @@ void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<c
           fmt::format("{} is not [{} coils] of {}", to.shape().text(), samples.shape()[1], item.text()));
 }
 
+void check_problem(View<const double> coordinates, const Shape& image, const NufftOptions& options) {
+  constexpr std::int64_t kLongestAxis = 1 << 20;
+  require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
+  require(options.kernel_width >= 2 && options.kernel_width <= FootprintWeights::kWidest,
+          fmt::format("the kernel width must be 2..8, not {}", options.kernel_width));
+  require(options.oversampling >= 1.25 && options.oversampling <= 2,
+          fmt::format("the oversampling must be 1.25..2, not {}", options.oversampling));
+  double points = 1;
+  for (auto e : image) {
+    require(e >= 1 && e <= kLongestAxis, "no image can be " + image.text());
+    points *= 2.5 * static_cast<double>(e) + 2 * FootprintWeights::kWidest;
+  }
+  require(points < 1e11, "an image of " + image.text() + " is too large");
+  require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == static_cast<std::int64_t>(image.rank()),
+          fmt::format("expected coordinates of shape [sample, {}], got {}", image.rank(), coordinates.shape().text()));
+  require(coordinates.shape()[0] < INT32_MAX, "too many samples for one plan");
+}
+
+void check_tuning(const NufftTuning& tuning, const NufftTuning& usual, Backend backend) {
+  const bool same_tile = std::equal(tuning.tile, tuning.tile + 3, usual.tile);
+  const bool some_tile =
+      std::all_of(tuning.tile, tuning.tile + 3, [](std::int32_t n) { return n >= 1 && n <= 1 << 20; });
+  const bool group = tuning.most_group == 8 || tuning.most_group == 4 || tuning.most_group == 1;
+  require(
+      (backend == Backend::cuda ? same_tile : some_tile) && tuning.most_piece >= 1 && group && tuning.most_threads >= 0,
+      "no plan can have " + describe(tuning));
+}
+
 void check_use(const NufftPlan::Impl& plan, NufftUse needed) {
   require(static_cast<int>(plan.options.use) <= static_cast<int>(needed), "the plan was not made for this use");
 }
@@ -103,32 +131,27 @@ const Shape& NufftPlan::image_shape() const { return impl_->image; }
 const Shape& NufftPlan::grid_shape() const { return impl_->grid; }
 std::int64_t NufftPlan::samples() const { return impl_->samples; }
 const NufftOptions& NufftPlan::options() const { return impl_->options; }
+const NufftTuning& NufftPlan::tuning() const { return impl_->tuning; }
 Backend NufftPlan::backend() const { return impl_->backend; }
 std::uint64_t NufftPlan::bytes() const { return impl_->bytes; }
 
 std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const double> coordinates, const Shape& image,
-                                                 const NufftOptions& options) {
-  constexpr std::int64_t kLongestAxis = 1 << 20;
-  require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
-  require(options.kernel_width >= 2 && options.kernel_width <= FootprintWeights::kWidest,
-          fmt::format("the kernel width must be 2..8, not {}", options.kernel_width));
-  require(options.oversampling >= 1.25 && options.oversampling <= 2,
-          fmt::format("the oversampling must be 1.25..2, not {}", options.oversampling));
-  double points = 1;
-  for (auto e : image) {
-    require(e >= 1 && e <= kLongestAxis, "no image can be " + image.text());
-    points *= 2.5 * static_cast<double>(e) + 2 * FootprintWeights::kWidest;
-  }
-  require(points < 1e11, "an image of " + image.text() + " is too large");
-  require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == static_cast<std::int64_t>(image.rank()),
-          fmt::format("expected coordinates of shape [sample, {}], got {}", image.rank(), coordinates.shape().text()));
-  require(coordinates.shape()[0] < INT32_MAX, "too many samples for one plan");
+                                                 const NufftOptions& options, std::int64_t coils) {
+  check_problem(coordinates, image, options);
+  return make(context, coordinates, image, options, tuned(context, coordinates, image, options, coils));
+}
 
-  const HostPlan host = build_plan(context.threads(), coordinates, image, options, context.backend());
+std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const double> coordinates, const Shape& image,
+                                                 const NufftOptions& options, const NufftTuning& tuning) {
+  check_problem(coordinates, image, options);
+  check_tuning(tuning, default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend()),
+               context.backend());
+  const HostPlan host = build_plan(context.threads(), coordinates, image, options, tuning, context.backend());
   auto impl = std::make_unique<Impl>();
   impl->image = image;
   for (int a = 3 - host.tiling.dims; a < 3; ++a) impl->grid.push_back(host.tiling.grid[a]);
   impl->options = options;
+  impl->tuning = tuning;
   impl->samples = coordinates.shape()[0];
   impl->backend = context.backend();
   impl->stream = context.stream();

@@ -13,6 +13,7 @@
 
 #include "gadgets/numerics/context.h"
 #include "gadgets/numerics/fft.h"
+#include "gadgets/numerics/tuning.h"
 
 namespace echotrain::numerics {
 
@@ -39,15 +40,20 @@ class NufftPlan {
  public:
   /// `coordinates`: host, float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
   /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
-  /// options.
+  /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number may be.
   static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
-                                               const NufftOptions& options = {});
+                                               const NufftOptions& options = {}, std::int64_t coils = 8);
+  /// The same with the work cut in a given way, for tests and trials. std::invalid_argument when a tile, a piece or a
+  /// group is none, and on CUDA for any tile but the default.
+  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+                                               const NufftOptions& options, const NufftTuning& tuning);
   ~NufftPlan();
 
   const Shape& image_shape() const;  ///< as given
   const Shape& grid_shape() const;   ///< oversampled extents, slowest first
   std::int64_t samples() const;
   const NufftOptions& options() const;
+  const NufftTuning& tuning() const;  ///< how the work is cut
   Backend backend() const;
   std::uint64_t bytes() const;  ///< memory the plan holds
 

@@ -21,19 +21,11 @@ std::int64_t next_fast_even(std::int64_t n) {
   }
 }
 
-/// Extents of a full tile, slowest first. On the CPU a tile and its halo stay in the level-2 cache for eight coils.
-void tile_edges(int dims, Backend backend, std::int32_t* edges) {
-  static constexpr std::int32_t kCpu[3][3] = {{1, 1, 512}, {1, 32, 32}, {8, 16, 32}};
-  static constexpr std::int32_t kCuda[3][3] = {{1, 1, 64}, {1, 8, 8}, {4, 4, 4}};
-  const auto& chosen = (backend == Backend::cuda ? kCuda : kCpu)[dims - 1];
-  std::copy_n(chosen, 3, edges);
-}
-
-Tiling make_tiling(const Shape& image, const NufftOptions& options, Backend backend) {
+Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning) {
   Tiling t{.grid = {1, 1, 1}, .tile = {1, 1, 1}, .tiles = {1, 1, 1}, .image = {1, 1, 1}, .dims = 0, .width = 0};
   t.dims = static_cast<std::int32_t>(image.rank());
   t.width = options.kernel_width;
-  tile_edges(t.dims, backend, t.tile);
+  std::copy_n(tuning.tile, 3, t.tile);
   for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i) {
     t.image[a] = static_cast<std::int32_t>(image[i]);
     const auto wanted =
@@ -113,9 +105,11 @@ void place_samples(ThreadPool& threads, View<const double> coordinates, HostPlan
 }
 
 /// Tiles with many samples (the dense centre) are gathered in several pieces, which are then added in order.
-void cut_pieces(const std::vector<std::int64_t>& offsets, HostPlan& plan) {
-  // Adding a partial sum must cost little beside gathering it.
-  const std::int64_t most = std::clamp<std::int64_t>(8ll * plan.slot_points, 512, 8192);
+void cut_pieces(const std::vector<std::int64_t>& offsets, const NufftTuning& tuning, HostPlan& plan) {
+  std::int64_t most = tuning.most_piece;
+  // Small grids have smaller tiles. Adding a partial sum must still cost little beside gathering it.
+  if (plan.slot_points < 1ll * tuning.tile[0] * tuning.tile[1] * tuning.tile[2])
+    most = std::clamp<std::int64_t>(8ll * plan.slot_points, std::min<std::int64_t>(512, most), most);
   for (std::size_t tile = 0; tile + 1 < offsets.size(); ++tile) {
     const std::int64_t begin = offsets[tile], count = offsets[tile + 1] - begin;
     const auto number = static_cast<std::int32_t>(tile);
@@ -168,16 +162,16 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* s
 }
 
 HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
-                    const NufftOptions& options, Backend backend) {
+                    const NufftOptions& options, const NufftTuning& tuning, Backend backend) {
   HostPlan plan;
-  plan.tiling = make_tiling(image, options, backend);
+  plan.tiling = make_tiling(image, options, tuning);
   const Tiling& t = plan.tiling;
   plan.slot_points = backend == Backend::cuda ? kTilePoints : t.tile[0] * t.tile[1] * t.tile[2];
   place_samples(threads, coordinates, plan);
   if (options.use != NufftUse::accumulate) {
     TileLists lists = list_tiles(threads, t, plan.starts.data(), plan.weights.data(), coordinates.shape()[0]);
     plan.list = std::move(lists.list);
-    cut_pieces(lists.offsets, plan);
+    cut_pieces(lists.offsets, tuning, plan);
   }
   for (int a = 3 - t.dims; a < 3; ++a) {
     const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
@@ -193,7 +187,8 @@ double expected_error(const NufftOptions& options, const Shape& image) {
   // the voxel of frequency f = r / grid. The mean over u of |that - 1|^2 equals, by Parseval, the aliasing sum
   // sum_{j != 0} |Phi(f + j)|^2 / |Phi(f)|^2. Axes are independent, so their (1 + error^2) multiply.
   constexpr int kPositions = 64;
-  const Tiling t = make_tiling(image, options, Backend::cpu);
+  const Tiling t =
+      make_tiling(image, options, default_tuning(static_cast<int>(image.rank()), options.kernel_width, Backend::cpu));
   double product = 1;
   for (int a = 3 - t.dims; a < 3; ++a) {
     const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);

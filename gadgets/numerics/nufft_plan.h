@@ -13,7 +13,7 @@
 namespace echotrain::numerics {
 
 /// Grid points of a tile on CUDA: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches
-/// large. Tiles of the CPU are larger (tile_edges), so that fewer samples are in several of them.
+/// large. Tiles of the CPU are larger (default_tuning), so that fewer samples are in several of them.
 constexpr int kTilePoints = 64;
 /// Floats behind the last sample's kernel weights, so that whole vectors can be read.
 constexpr int kWeightPadding = 12;
@@ -65,7 +65,7 @@ struct HostPlan {
   std::vector<float> deapodization;  ///< factors 1 / Phi of the axes' image points one after another
 };
 HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
-                    const NufftOptions& options, Backend backend);
+                    const NufftOptions& options, const NufftTuning& tuning, Backend backend);
 
 /// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
 /// a bin's footprints cover, edge + width - 1 points along each axis, fits the fast memory of either backend.
@@ -91,6 +91,7 @@ SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, const std::vec
 struct NufftPlan::Impl {
   Shape image, grid;
   NufftOptions options;
+  NufftTuning tuning;
   std::int64_t samples = 0;
   Backend backend = Backend::cpu;
   void* stream = nullptr;  ///< that the arrays are freed on

@@ -181,10 +181,13 @@ def test_slices_and_oversampling(server, tmp_path):
 
 @pytest.mark.parametrize("trajectory", ["cartesian", "golden_radial", "spiral"])
 def test_recon_equals_send_bit_for_bit(server, tmp_path, trajectory):
-    """The server adds nothing, and how readouts are batched never shows."""
+    """The server adds nothing, and how readouts are batched never shows in frames that are gridded at their end."""
     scan, config = tmp_path / "scan.h5", tmp_path / "cpu.yaml"
     simulate(scan, trajectory, "--matrix", 40, "--coils", 3, "--frames", 2, "--noise", 4, "--noise-scan")
-    config.write_text(variant(PIPELINE[trajectory], ("backend: auto", "backend: cpu")))
+    changes = [("backend: auto", "backend: cpu")]
+    if trajectory != "cartesian":
+        changes.append(("incremental: true", "incremental: false"))
+    config.write_text(variant(PIPELINE[trajectory], *changes))
     assert server.send(scan, config, tmp_path / "sent.h5").returncode == 0
     heads, images = scans.read_images(tmp_path / "sent.h5")
     assert len(images) == 2 and np.all(np.isfinite(images))
@@ -194,6 +197,24 @@ def test_recon_equals_send_bit_for_bit(server, tmp_path, trajectory):
         other_heads, other_images = scans.read_images(tmp_path / "recon.h5")
         np.testing.assert_array_equal(images, other_images)
         np.testing.assert_array_equal(heads, other_heads)
+
+
+@pytest.mark.parametrize("trajectory", ["radial", "golden_radial", "spiral"])
+def test_gridding_on_arrival_shows_in_rounding_only(server, tmp_path, trajectory):
+    """Batches of any size, and a trajectory that the server has met before or not: the order of fp32 sums differs."""
+    scan, config = tmp_path / "scan.h5", tmp_path / "cpu.yaml"
+    simulate(scan, trajectory, "--matrix", 40, "--coils", 3, "--frames", 3, "--noise", 4, "--noise-scan")
+    config.write_text(variant(PIPELINE[trajectory], ("backend: auto", "backend: cpu")))
+    assert server.send(scan, config, tmp_path / "sent.h5").returncode == 0
+    images = scans.read_images(tmp_path / "sent.h5")[1]
+    for batch in (1, 7, 1000):
+        result = run_client("recon", scan, "-c", config, "-o", tmp_path / "recon.h5", "--batch", batch)
+        assert result.returncode == 0, result.stderr
+        for image, other in zip(images, scans.read_images(tmp_path / "recon.h5")[1], strict=True):
+            assert reference.nrmse(other, image) <= 1e-5
+    # The log says of the second scan that no plan had to be made.
+    assert server.send(scan, config, tmp_path / "sent.h5").returncode == 0
+    server.wait_for(r"summary: complete .* after_last_readout_ms=\S+ .* plans_made=0 \S+ ms\) plans_reused=3 ")
 
 
 def test_passthrough_returns_images_unchanged(server, tmp_path):

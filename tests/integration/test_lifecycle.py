@@ -117,14 +117,15 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
     images = [scans.read_images(tmp_path / f"{seed}.h5")[1] for seed in range(4)]
     for seed, together in enumerate(images):
         assert server.send(tmp_path / f"scan{seed}.h5", "spiral_2d", tmp_path / "alone.h5").returncode == 0
-        np.testing.assert_array_equal(together, scans.read_images(tmp_path / "alone.h5")[1])
+        # Gridded as the readouts come, so in whatever batches they come: the same but for rounding.
+        np.testing.assert_allclose(together, scans.read_images(tmp_path / "alone.h5")[1], rtol=0, atol=1e-5)
     assert not np.array_equal(images[0], images[1])
 
 
 def test_summary_line_per_scan(own_server, scan, tmp_path):
     assert own_server.send(scan, "cartesian_2d", tmp_path / "images.h5").returncode == 0
     line = own_server.wait_for("summary: complete.*")[0]
-    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "latency_ms=", "peak="):
+    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "peak="):
         assert fact in line, line
 
 

@@ -31,8 +31,10 @@ inline void print_digest(numerics::Context& context, const numerics::cfloat* dat
 
 /// The digests that the disabled test `name` of this program prints on so many threads.
 inline std::vector<std::string> digests(const std::string& name, int threads) {
-  const std::string command = "ECHOTRAIN_THREADS=" + std::to_string(threads) + " GTEST_COLOR=no /proc/" +
-                              std::to_string(getpid()) + "/exe --gtest_also_run_disabled_tests --gtest_filter=" + name;
+  // A tuning is one number of threads' own.
+  const std::string command = "ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_THREADS=" + std::to_string(threads) +
+                              " GTEST_COLOR=no /proc/" + std::to_string(getpid()) +
+                              "/exe --gtest_also_run_disabled_tests --gtest_filter=" + name;
   std::vector<std::string> found;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return found;

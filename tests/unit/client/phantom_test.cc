@@ -51,6 +51,27 @@ TEST(Phantom, SheppLogan3dKspaceIsTheIntegralOfTheImage) {
   }
 }
 
+TEST(Phantom, AFlatterImageHoldsTheSameHead) {
+  // A third of the depth: z and the volume shrink, kz grows.
+  const Phantom cube = Phantom::shepp_logan(3, 24), flat = Phantom::shepp_logan(3, 24, 8);
+  for (const Vec3& k : {Vec3{0, 0, 0}, Vec3{0.05, 0.1, -0.07}, Vec3{-0.3, 0.1, 0.2}}) {
+    const cdouble same = flat.kspace({k[0], k[1], 3 * k[2]}) * 3.0;
+    EXPECT_NEAR(std::abs(same - cube.kspace(k)), 0, 1e-9 * std::abs(cube.kspace({})));
+  }
+  for (const Vec3& r : {Vec3{0, 0, 0}, Vec3{2, -3, 2.1}, Vec3{0.6, 1.2, 7.5}, Vec3{-7, 2, -9}}) {
+    EXPECT_EQ(flat.value({r[0], r[1], r[2] / 3}), cube.value(r));
+  }
+}
+
+TEST(CoilSet, AFlatterImageHasTheSameCoils) {
+  const CoilSet cube(5, 3, 24), flat(5, 3, 24, 8);
+  for (int c = 0; c < 5; ++c) {
+    for (const Vec3& r : {Vec3{0, 0, 0}, Vec3{5, -3, 6}, Vec3{-9, 2, -11}}) {
+      EXPECT_NEAR(std::abs(flat.profile(c, {r[0], r[1], r[2] / 3}) - cube.profile(c, r)), 0, 1e-12);
+    }
+  }
+}
+
 TEST(Phantom, BlobKspaceIsTheIntegralOfTheImage) {
   for (const int dims : {2, 3}) {
     const Phantom phantom = Phantom::blob(dims, 2);

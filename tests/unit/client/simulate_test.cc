@@ -39,6 +39,7 @@ SimulateOptions small(const TemporaryFolder& folder, const std::string& trajecto
   o.matrix = 16;
   o.coils = 2;
   if (trajectory == "kooshball") o.readouts = 40;
+  if (trajectory == "stack_of_stars") o.readouts = 10;
   return o;
 }
 
@@ -54,7 +55,9 @@ TEST_P(EveryTrajectory, PassesTheChecksOfAServer) {
   const TemporaryFolder folder;
   SimulateOptions o = small(folder, GetParam());
   o.frames = 2;
-  o.slices = std::string(GetParam()) == "kooshball" ? 1 : 3;
+  const std::string trajectory = GetParam();
+  const unsigned depth = trajectory == "kooshball" ? 16 : trajectory.starts_with("stack") ? 4 : 1;
+  o.slices = depth > 1 ? 1 : 3;
   o.noise = 1;
   o.noise_scan = true;
   run_simulation(o);
@@ -65,7 +68,7 @@ TEST_P(EveryTrajectory, PassesTheChecksOfAServer) {
   EXPECT_EQ(header->receiver_channels, 2u);
   const auto& encoding = header->encodings.at(0);
   EXPECT_EQ(encoding.recon.matrix[0], 16u);
-  EXPECT_EQ(encoding.recon.matrix[2], std::string(GetParam()) == "kooshball" ? 16u : 1u);
+  EXPECT_EQ(encoding.recon.matrix[2], depth);
   ASSERT_TRUE(encoding.repetition);
   EXPECT_EQ(encoding.repetition->maximum, 1);
 
@@ -93,12 +96,13 @@ TEST_P(EveryTrajectory, PassesTheChecksOfAServer) {
   EXPECT_EQ(ends_of_repetitions, 2);
   EXPECT_EQ(ends_of_scan, 1);
   EXPECT_EQ(last_stamp, static_cast<std::uint32_t>(std::floor((reader.acquisitions() - 1) * 5.0 / 2.5)));
-  EXPECT_EQ(read_array(o.output, "dataset", "truth").shape,
-            std::vector<std::size_t>(std::string(GetParam()) == "kooshball" ? 3 : 2, 16));
+  const std::vector<std::size_t> flat = {16, 16}, solid = {depth, 16, 16};
+  EXPECT_EQ(read_array(o.output, "dataset", "truth").shape, depth > 1 ? solid : flat);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryTrajectory,
-                         ::testing::Values("cartesian", "radial", "golden_radial", "spiral", "kooshball"));
+                         ::testing::Values("cartesian", "radial", "golden_radial", "spiral", "kooshball",
+                                           "stack_of_stars", "stack_of_spirals"));
 
 // Reconstructs one voxel of one coil from the file alone, by the conventions that the whole project states.
 std::complex<double> adjoint(const protocol::DatasetReader& reader, int coil, double x, double y) {
@@ -155,6 +159,47 @@ TEST(Simulate, CartesianMeanGivesTheTruth) {
     }
   }
   EXPECT_NEAR(std::abs(sum) / (32 * 16), truth.values[y * 16 + x], 1e-6);
+}
+
+TEST(Simulate, AStackIsItsPlanesKspaceAtEveryPartition) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "stack_of_stars");
+  o.phantom = "blob";
+  o.blob_sigma = 1.5;
+  o.coils = 1;
+  o.partitions = 5;
+  for (const bool outermost : {false, true}) {
+    o.partitions_outermost = outermost;
+    run_simulation(o);
+    const protocol::DatasetReader reader(o.output);
+    const auto header = protocol::parse_header(reader.header_xml(), {});
+    ASSERT_TRUE(header && header->encodings[0].kspace_encoding_step_1 && header->encodings[0].kspace_encoding_step_2);
+    EXPECT_EQ(header->encodings[0].encoded.matrix[2], 5u);
+    EXPECT_EQ(header->encodings[0].encoded.fov_mm[2], 256);
+    EXPECT_EQ(header->encodings[0].kspace_encoding_step_1->maximum, 9);
+    EXPECT_EQ(header->encodings[0].kspace_encoding_step_2->maximum, 4);
+    EXPECT_EQ(header->encodings[0].kspace_encoding_step_2->center, 2);
+    ASSERT_EQ(reader.acquisitions(), 50u);
+    for (std::size_t i = 0; i < 50; ++i) {
+      const auto readout = reader.acquisition(i);
+      const protocol::AcquisitionHeader head = readout.head;
+      EXPECT_EQ(+head.idx.kspace_encode_step_1, outermost ? i % 10 : i / 5);
+      EXPECT_EQ(+head.idx.kspace_encode_step_2, outermost ? i / 10 : i % 5);
+      EXPECT_EQ((head.flags & kLastInSlice) != 0, i == 49);
+      ASSERT_EQ(+head.trajectory_dimensions, 3);
+      const auto k = trajectory_of(readout);
+      const auto data = data_of(readout);
+      const double kz = (head.idx.kspace_encode_step_2 - 2) / 5.0, pi = std::numbers::pi;
+      for (std::size_t s = 0; s < data.size(); ++s) {
+        const double radius = (static_cast<double>(s) - 16) / 32;
+        EXPECT_NEAR(std::hypot(k[3 * s], k[3 * s + 1]), std::abs(radius), 1e-6);
+        EXPECT_NEAR(k[3 * s + 2], kz, 1e-7);
+        // (2 pi sigma^2)^(3/2) exp(-2 pi^2 sigma^2 k^2)
+        const double truth = std::pow(2 * pi * 2.25, 1.5) * std::exp(-2 * pi * pi * 2.25 * (radius * radius + kz * kz));
+        EXPECT_NEAR(std::abs(std::complex<double>(data[s]) - truth), 0, 1e-5);
+      }
+    }
+  }
 }
 
 TEST(Simulate, FramesDifferOnlyInNoiseAndTheSeedDecidesIt) {

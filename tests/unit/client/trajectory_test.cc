@@ -100,7 +100,33 @@ TEST(ScanPath, PartialEchoKeepsTheLastSamples) {
   EXPECT_NEAR(scan.readout(0, 0).positions[11][0], 7.0 / 16, 1e-15);
 }
 
+TEST(ScanPath, AStackRepeatsItsPlaneAtEveryPartition) {
+  for (const auto& [kind, in_plane] : {std::pair{TrajectoryKind::stack_of_stars, TrajectoryKind::golden_radial},
+                                       {TrajectoryKind::stack_of_spirals, TrajectoryKind::spiral}}) {
+    const ScanPath plane(in_plane, 32, 6, 300, 1);
+    const ScanPath stack(kind, {.matrix = 32, .readouts = 6, .samples = 300, .partitions = 5});
+    EXPECT_EQ(stack.readouts(), 30);
+    EXPECT_EQ(stack.depth(), 5);
+    EXPECT_EQ(stack.center_sample(), plane.center_sample());
+    for (int r = 0; r < 30; ++r) {
+      EXPECT_EQ(stack.steps(r).shot, r / 5);
+      EXPECT_EQ(stack.steps(r).partition, r % 5);
+      const auto path = stack.readout(r, 2), flat = plane.readout(r / 5, 2);
+      EXPECT_EQ(path.weights, flat.weights);
+      for (std::size_t s = 0; s < 300; ++s) {
+        const Vec3 expected = {flat.positions[s][0], flat.positions[s][1], (r % 5 - 2) / 5.0};
+        EXPECT_EQ(path.positions[s], expected);
+      }
+    }
+  }
+  const ScanPath enough(TrajectoryKind::stack_of_stars, {.matrix = 40});
+  EXPECT_EQ(enough.partitions(), 10);
+  EXPECT_EQ(enough.shots(), ScanPath(TrajectoryKind::golden_radial, 40, 0, 0, 1).readouts());
+}
+
 TEST(ScanPath, ImpossibleNumbersAreUsageErrors) {
+  EXPECT_THROW(ScanPath(TrajectoryKind::radial, {.matrix = 16, .partitions = 4}), UsageError);
+  EXPECT_THROW(ScanPath(TrajectoryKind::stack_of_stars, {.matrix = 16, .partitions = 1}), UsageError);
   EXPECT_THROW(ScanPath(TrajectoryKind::cartesian, 16, 17, 0, 1), UsageError);
   EXPECT_THROW(ScanPath(TrajectoryKind::cartesian, 16, 0, 8, 1), UsageError);
   EXPECT_THROW(ScanPath(TrajectoryKind::radial, 16, 0, 0, 2), UsageError);
@@ -144,6 +170,33 @@ TEST(Truth, IsTheDirectSumOverTheSampledKspace) {
         EXPECT_NEAR(combined[y * n + x], std::sqrt(power), 1e-6);
       }
     }
+  }
+}
+
+TEST(Truth, AStackIsItsOwnPartitionsAndTheDiscInThePlane) {
+  constexpr int kMatrix = 12, kDepth = 5;
+  const ScanPath scan(TrajectoryKind::stack_of_stars, {.matrix = kMatrix, .partitions = kDepth});
+  const Phantom phantom = Phantom::shepp_logan(3, kMatrix, kDepth);
+  const CoilSet coils(2, 3, kMatrix, kDepth);
+  const Truth truth(phantom, coils, scan);
+  ASSERT_EQ(truth.shape(), (std::vector<std::size_t>{kDepth, kMatrix, kMatrix}));
+  constexpr int kFine = 2 * kMatrix;
+  std::vector<cdouble> signal(2);
+  for (const auto& [x, y, z] : {std::tuple{6, 6, 2}, {3, 7, 0}, {8, 2, 4}}) {
+    cdouble sum = 0;
+    for (int p = 0; p < kDepth; ++p)
+      for (int j = 0; j < kFine; ++j)
+        for (int i = 0; i < kFine; ++i) {
+          const Vec3 k = {static_cast<double>(i - kMatrix) / kFine, static_cast<double>(j - kMatrix) / kFine,
+                          static_cast<double>(p - kDepth / 2) / kDepth};
+          coils.kspace(phantom, k, signal);
+          const double share = std::clamp((0.5 - std::hypot(k[0], k[1])) * kFine + 0.5, 0.0, 1.0);
+          sum += share * signal[1] *
+                 std::polar(1.0, 2 * kPi * (k[0] * (x - 6) + k[1] * (y - 6) + k[2] * (z - kDepth / 2)));
+        }
+    sum /= kFine * kFine * kDepth;
+    const std::size_t voxel = static_cast<std::size_t>((z * kMatrix + y) * kMatrix + x);
+    EXPECT_NEAR(std::abs(sum - cdouble(truth.coil_image(1)[voxel])), 0, 1e-6);
   }
 }
 

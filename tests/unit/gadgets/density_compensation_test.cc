@@ -106,6 +106,23 @@ TEST_P(DensityTest, ARepeatedTrajectoryIsPreparedOnce) {
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[2]), 0, other.image({48, 48, 1})), 2e-3);
 }
 
+// Methods for any trajectory, on one that ramp is exact for.
+TEST_P(DensityTest, VoronoiAndPipeMenonGiveTheImageToo) {
+  const Blob blob{2, {3, -2, 0}}, other{2, {-1.5, 4, 0}};
+  const auto scan = sample(radial(151, 96), {blob, other});
+  // Voronoi cells of spokes are sectors of rings but at the rim. Pipe and Menon's weights are flat in the sense of the
+  // gridding kernel, whose extent is a good part of so small a k-space: they overshoot at its rim.
+  for (const auto& [method, tolerance] : {std::pair{"voronoi", 1e-2}, {"pipe_menon", 6e-2}}) {
+    const auto [seen, out] =
+        samples_of(pipeline(std::string("method: ") + method), square(48), std::vector<Acquisition>(scan), GetParam());
+    ASSERT_EQ(out.images.size(), 1u) << method;
+    EXPECT_NEAR(seen[0].sum(), std::numbers::pi / 4, 0.02) << method;
+    EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 0, blob.image({48, 48, 1})), tolerance) << method;
+    EXPECT_EQ(out.said(protocol::Level::info, "Pipe and Menon's residual"),
+              std::string(method) == "pipe_menon" ? 1 : 0);
+  }
+}
+
 ECHOTRAIN_ON_BACKENDS(DensityTest);
 
 TEST(DensityWeightsTest, OtherWeightsAtTheSamePositionsAreNotReused) {
@@ -213,6 +230,17 @@ TEST(DensityErrorTest, AccelerationIsWarnedAbout) {
       "<accelerationFactor><kspace_encoding_step_1>65535</kspace_encoding_step_1><kspace_encoding_step_2>65535"
       "</kspace_encoding_step_2></accelerationFactor>";
   EXPECT_EQ(run(kRamp, header(spec), {}).warned("R=4294836225: image will"), 1);
+}
+
+TEST(DensityRefusalTest, WhatAMethodCannotDo) {
+  const auto line = sample(radial(1, 40), {Blob{}});
+  EXPECT_NE(client_error([&] { run(pipeline("method: voronoi"), square(24), line); }).find("voronoi"),
+            std::string::npos);
+  EXPECT_NE(client_error([&] {
+              run(pipeline("method: voronoi", "", 3), header({.encoded = {24, 24, 24}, .trajectory = "other"}),
+                  sample(kooshball(10, 20), {Blob{3}}));
+            }).find("for 2D data"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+// Choices of the tuner in a JSON file that several processes may share.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace echotrain::numerics {
+
+/// An entry's numbers by their names.
+using TuningEntry = std::map<std::string, std::int64_t>;
+
+/// Never throws for what the file or its folder is like: what cannot be read does not exist, and what cannot be written
+/// is not kept.
+class TuningStore {
+ public:
+  /// Empty: nothing is kept.
+  explicit TuningStore(std::string file) : file_(std::move(file)) {}
+
+  /// $ECHOTRAIN_CACHE_DIR/tuning.json, else in $XDG_CACHE_HOME/echotrain, else in ~/.cache/echotrain; empty when none
+  /// of these is set.
+  static std::string default_file();
+
+  std::optional<TuningEntry> find(const std::string& key) const;
+
+  /// Adds an entry, and makes the file and its folder where they are missing. If another process was first and its
+  /// entry satisfies `acceptable`, that entry stays and is returned, so that all agree; else `entry` is.
+  TuningEntry add(const std::string& key, const TuningEntry& entry,
+                  const std::function<bool(const TuningEntry&)>& acceptable) const;
+
+ private:
+  std::string file_;
+};
+
+}  // namespace echotrain::numerics
