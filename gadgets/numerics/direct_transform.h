@@ -1,0 +1,59 @@
+// The exact transform between samples anywhere in k-space and voxels: no gridding, no approximation but rounding.
+//
+// Sources: F^H d and Q: Stone et al., "Accelerating advanced MRI reconstructions on GPUs", JPDC 68, 2008, sec. 2.2 and
+// 3; NVIDIA GPU Teaching Kit, module 15 (docs/seeds.md). Voxel grids are Cartesian, so the phase separates, and
+// reflecting x makes it real: image(+x) and image(-x) are C + iS and C - iS, where C and S are real matrix products of
+// cos(2 pi kx x) and sin(2 pi kx x) with d exp(2 pi i (ky y + kz z)).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gadgets/numerics/context.h"
+
+namespace echotrain::numerics {
+
+/// What an image value stands for: a point, or the voxel's box. Multiplies each sample by its transform (real, even):
+/// 1, or the product of sin(pi k) / (pi k) over the axes.
+enum class VoxelBasis { delta, box };
+double basis_transform(VoxelBasis basis, const double* k, int dims);
+
+/// image[c, r] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r), r in pixels from floor(n/2): F^H d. Samples may come
+/// in any number of parts: they are worked on in groups of a fixed size, so the same samples give the same bits however
+/// they come and for any number of threads. Relative error about 1e-6 (sums in fp32 of groups, tables in fp64).
+class DirectAdjoint {
+ public:
+  /// `image`: extents, slowest first, 2 or 3 of them. std::invalid_argument otherwise; ResourceError when the sums
+  /// ([coil, image...], twice while get() runs) do not fit the budget.
+  DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta);
+  ~DirectAdjoint();
+  DirectAdjoint(DirectAdjoint&&) noexcept;
+  DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
+
+  /// coordinates: host, float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
+  /// counts nothing. samples: [n, coil], where the context computes. Returns before the work is done on CUDA, but has
+  /// read the coordinates.
+  void add(Context& context, View<const double> coordinates, View<const cfloat> samples);
+  /// image: [coil, image...], overwritten with the sum of all that was added. More may be added afterwards.
+  void get(Context& context, View<cfloat> image);
+  std::int64_t samples() const;  ///< added so far
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: host, float64,
+/// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums; for sets that are no grid.
+void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,
+                       View<const double> voxels, VoxelBasis basis, View<cfloat> out);
+
+/// F^H W F as a convolution: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the lags l = -n+1 .. n-1 of each axis;
+/// lags -n are 0. weights: host, [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
+/// worked out. Error as that of DirectAdjoint.
+void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
+                  VoxelBasis basis, View<cfloat> q);
+
+}  // namespace echotrain::numerics
