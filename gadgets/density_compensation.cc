@@ -174,7 +174,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   const Open whole = std::move(open);
   open_.erase(frame->id);
   if (whole.batches.empty()) return;
-  if (frame->window != 0 && session_->takes_parts && weights_stand_alone(*frame)) {
+  if (frame->window != 0 && session_->takes_windows && weights_stand_alone(*frame)) {
     give_moved(whole.batches, frame, emit);
   } else if (!whole.in_parts) {
     give_whole(whole, frame, emit);
@@ -228,10 +228,10 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     if (count > 0) weighted = weigh(trajectory_of(readouts), readouts.trajectory.shape()[1], *frame);
     warn_of_dropped(weighted.dropped, count);
     if (!weighted.positions) weighted.positions = std::make_shared<SamplePositions>();
-    open.weights_sum += std::accumulate(weighted.weights.begin(), weighted.weights.end(), 0.0);
+    open.weights_sum += std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
     out.part = Samples::Part::loose;
     out.positions = weighted.positions;
-    out.weights = session_->compute.upload<float>({weighted.weights.data(), {count}});
+    out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {count}});
   }
   if (count > 0) {
     const auto& shape = readouts.data.shape();
@@ -288,7 +288,7 @@ void DensityCompensation::give_moved(const std::vector<Readouts>& window, const 
   const Weighted weighted = weigh({raw.data(), {at, components}}, per_readout, *frame);
   warn_of_dropped(weighted.dropped, at);
   out.positions = weighted.positions;
-  out.weights = session_->compute.upload<float>({weighted.weights.data(), {at}});
+  out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {at}});
   emit(std::move(out));
 }
 
@@ -305,18 +305,17 @@ DensityCompensation::Known& DensityCompensation::known_for(const std::vector<Rea
     if (known.trajectory->raw.size() == made->raw.size() && follows(*known.trajectory, frame.key.encoding, raw, 0))
       return remember(known.trajectory, false, true);
   Weighted weighted = weigh(raw, made->per_readout, frame);
-  const double sum = std::accumulate(weighted.weights.begin(), weighted.weights.end(), 0.0);
+  const double sum = std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
   if (!(std::abs(sum) > 0) || !std::isfinite(sum)) refuse_weights();
   if (options_.normalize == "area") {
     const auto factor =
         static_cast<float>(support_volume(weighted.positions->coordinates, weighted.positions->dims) / sum);
-    for (float& w : weighted.weights) w *= factor;
+    for (float& w : weighted.positions->weights) w *= factor;
   }
   const std::vector<double>& k = weighted.positions->coordinates;
   weighted.positions->digest =
       numerics::trajectory_digest({k.data(), {weighted.positions->count(), weighted.positions->dims}});
   made->positions = weighted.positions;
-  made->weights = std::move(weighted.weights);
   made->dropped = weighted.dropped;
   return remember(std::move(made), true, frame.window == 0);
 }
@@ -340,7 +339,7 @@ DensityCompensation::Known& DensityCompensation::remember(std::shared_ptr<const 
   if (known_.size() > kUploaded) known_[kUploaded].weights = {};
   Known& known = known_.front();
   if (!known.weights) {
-    const auto& weights = known.trajectory->weights;
+    const auto& weights = known.trajectory->positions->weights;
     known.weights = session_->compute.upload<float>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
   }
   warn_of_dropped(known.trajectory->dropped, known.trajectory->positions->count());
@@ -413,16 +412,16 @@ DensityCompensation::Weighted DensityCompensation::weigh(View<const float> raw, 
 
   const std::vector<bool> unusable = outside(coordinates, space, out.dropped);
   if (options_.method == "from_data") {
-    out.weights.resize(static_cast<std::size_t>(total));
+    out.positions->weights.resize(static_cast<std::size_t>(total));
     for (std::int64_t s = 0; s < total; ++s)
-      out.weights[static_cast<std::size_t>(s)] = raw[s * components + space.dims];
+      out.positions->weights[static_cast<std::size_t>(s)] = raw[s * components + space.dims];
   } else {
-    out.weights =
+    out.positions->weights =
         computed_weights({coordinates.data(), {total / per_readout, per_readout, space.dims}}, unusable, frame);
   }
   for (std::int64_t s = 0; s < total; ++s)
     if (unusable[static_cast<std::size_t>(s)]) {
-      out.weights[static_cast<std::size_t>(s)] = 0;
+      out.positions->weights[static_cast<std::size_t>(s)] = 0;
       std::fill_n(coordinates.begin() + s * space.dims, dims, std::numeric_limits<double>::quiet_NaN());
     }
   return out;

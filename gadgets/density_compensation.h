@@ -52,7 +52,6 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   /// Sample positions and weights of some readouts.
   struct Weighted {
     std::shared_ptr<SamplePositions> positions;
-    std::vector<float> weights;
     std::int64_t dropped = 0;  // samples
   };
   /// A frame that is not whole yet.

@@ -55,7 +55,7 @@ FrameGridder::FrameGridder(GriddingOptions options) : options_(options) {
 
 void FrameGridder::start(const protocol::Header& header, Session& session) {
   session_ = &session;
-  session.takes_parts = options_.incremental;
+  session.takes_parts = session.takes_windows = options_.incremental;
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     ImageGeometry& geometry = geometries_.back();
@@ -122,12 +122,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding) {
   PlanCache::Request what = request(positions, encoding);
   what.options.use = numerics::NufftUse::accumulate;
-  const int dims = geometries_.at(encoding).dims;
-  std::vector<double> coordinates = positions->coordinates;
-  for (std::size_t i = 0; i < coordinates.size(); ++i)
-    coordinates[i] *= what.voxel_ratio[i % static_cast<std::size_t>(dims)];
-  const auto count = static_cast<std::int64_t>(coordinates.size()) / dims;
-  return numerics::NufftPlan::make(session_->compute, {coordinates.data(), {count, dims}}, what.image, what.options);
+  return what.make(session_->compute);
 }
 
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& samples) {

@@ -57,6 +57,8 @@ class Session {
   bool stacked = false;
   /// Set at start() by a gadget that takes Samples in parts as they come; without it they come as whole frames.
   bool takes_parts = false;
+  /// The same for what enters a sliding window; without it each of its frames comes whole.
+  bool takes_windows = false;
   /// Trajectories that this scan probably has: those of scans with such a header. Set by the gadget that knows them,
   /// for those after it to prepare plans by.
   std::vector<std::shared_ptr<const SamplePositions>> likely_positions;

@@ -58,12 +58,13 @@ struct Readouts {
   Array<float> trajectory;  ///< host, [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 
-/// Sample positions of one frame, shared by all frames that repeat them.
+/// Sample positions of one frame and the weights there, shared by all frames that repeat them.
 struct SamplePositions {
   int dims = 2;
   /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; not a number: the sample is dropped.
   std::vector<double> coordinates;
-  std::uint64_t digest = 0;
+  std::vector<float> weights;  ///< [sample], as in Samples
+  std::uint64_t digest = 0;    ///< of the coordinates
   std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
 };
 

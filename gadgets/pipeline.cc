@@ -202,7 +202,7 @@ void Pipeline::start(const protocol::Header& header) {
         impl_->plan->spec().name));
   impl_->framer.start(header, impl_->session);
   for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->session);
-  if (!impl_->taps.empty()) impl_->session.takes_parts = false;
+  if (!impl_->taps.empty()) impl_->session.takes_parts = impl_->session.takes_windows = false;
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {

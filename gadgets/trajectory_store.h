@@ -20,11 +20,10 @@ struct KnownTrajectory {
   std::int64_t components = 0;   ///< of a sample in `raw`
   std::vector<float> raw;        ///< [sample, components], as it came
   std::shared_ptr<const SamplePositions> positions;
-  std::vector<float> weights;  ///< [sample]
-  std::int64_t dropped = 0;    ///< samples that lie beyond k-space's edge
+  std::int64_t dropped = 0;  ///< samples that lie beyond k-space's edge
 
   std::uint64_t bytes() const {
-    return (raw.size() + weights.size()) * sizeof(float) + positions->coordinates.size() * sizeof(double);
+    return (raw.size() + positions->weights.size()) * sizeof(float) + positions->coordinates.size() * sizeof(double);
   }
 };
 
