@@ -84,7 +84,7 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
   }
   // The most recent trajectory of such scans; it is checked against the data when they come.
   if (!session.likely_positions.empty() && session.likely_positions.front()->dims == options_.dimensions)
-    shared_plan(session.likely_positions.front(), 0, false);
+    shared_plan(session.likely_positions.front(), 0, header.receiver_channels.value_or(8), false);
 }
 
 PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> positions,
@@ -100,13 +100,15 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
 
 /// `count`: it is for a frame, which the log's numbers count.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
-    const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, bool count) {
+    const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, std::int64_t coils, bool count) {
   Session::Numbers& numbers = session_->numbers;
   auto held = std::find_if(plans_.begin(), plans_.end(),
                            [&](const Held& each) { return each.positions == positions && each.encoding == encoding; });
   bool reused = held != plans_.end();
   if (!reused) {
-    const PlanCache::Result result = PlanCache::shared().get(session_->compute, request(positions, encoding));
+    PlanCache::Request what = request(positions, encoding);
+    what.coils = coils;
+    const PlanCache::Result result = PlanCache::shared().get(session_->compute, what);
     reused = result.reused;
     numbers.plan_ms += result.made_ms;
     held = plans_.insert(plans_.end(), {positions, encoding, result.plan});
@@ -126,7 +128,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
 }
 
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& samples) {
-  return shared_plan(samples.positions, samples.frame->key.encoding, true);
+  return shared_plan(samples.positions, samples.frame->key.encoding, samples.data.shape()[1], true);
 }
 
 Array<cfloat> FrameGridder::make_grid(const numerics::NufftPlan& plan, std::int64_t coils) {

@@ -17,6 +17,10 @@
 
 namespace echotrain {
 
+namespace numerics {
+class ToeplitzOperator;  // gadgets/numerics/toeplitz.h
+}
+
 using numerics::Array;
 using numerics::cfloat;
 
@@ -107,6 +111,17 @@ struct OversampledImages {
   std::shared_ptr<const numerics::NufftPlan> plan;
 };
 
+/// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
+struct NormalEquations {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); of one coil once `maps` are known
+  std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
+  Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
+  Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
+  double weight = 0;       ///< sum of W over the samples
+  std::int64_t coils = 0;  ///< that the data came with
+};
+
 /// Complex images, one per coil (or one after combination).
 struct CoilImages {
   std::shared_ptr<Frame> frame;
@@ -124,10 +139,22 @@ struct Waveform {
   protocol::Waveform message;
 };
 
-using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, CoilImages, Image, Waveform>;
+using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, NormalEquations, CoilImages,
+                          Image, Waveform>;
 
 /// Item types by number, in the order of Item's alternatives.
-enum class ItemType { raw_batch, readouts, samples, kspace, grid, oversampled_images, coil_images, image, waveform };
+enum class ItemType {
+  raw_batch,
+  readouts,
+  samples,
+  kspace,
+  grid,
+  oversampled_images,
+  normal_equations,
+  coil_images,
+  image,
+  waveform
+};
 std::string_view to_string(ItemType type);  ///< "Readouts", ...
 
 namespace internal {

@@ -34,8 +34,8 @@ bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
   const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio);
-  return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image,
-                                   options);
+  return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,
+                                   coils);
 }
 
 PlanCache& PlanCache::shared() {

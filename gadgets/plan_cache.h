@@ -21,6 +21,7 @@ struct NufftPlanRequest {
   std::array<double, 3> voxel_ratio{1, 1, 1};  ///< coordinates are multiplied by it, x first
   numerics::Shape image;
   numerics::NufftOptions options;
+  std::int64_t coils = 8;  ///< that it will probably be used for; another number is no other plan
 
   bool same(const NufftPlanRequest& other) const;
   std::shared_ptr<const Made> make(numerics::Context& context) const;

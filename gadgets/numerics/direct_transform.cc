@@ -44,7 +44,8 @@ struct Prepared {
   std::vector<double> coordinates;
   std::vector<cfloat> factors;
 };
-Prepared prepare(View<const double> coordinates, int dims, VoxelBasis basis, double shift_x) {
+Prepared prepare(View<const double> coordinates, View<const float> weights, int dims, VoxelBasis basis,
+                 double shift_x) {
   Prepared out;
   const std::int64_t n = coordinates.shape()[0];
   out.coordinates.assign(coordinates.data(), coordinates.data() + n * dims);
@@ -56,7 +57,9 @@ Prepared prepare(View<const double> coordinates, int dims, VoxelBasis basis, dou
       continue;
     }
     const double turns = k[0] * shift_x, angle = 2 * std::numbers::pi * (turns - std::round(turns));
-    out.factors[static_cast<std::size_t>(s)] = cfloat(std::polar(basis_transform(basis, k, dims), angle));
+    const double weight = weights.size() == 0 ? 1.0 : weights[s];
+    out.factors[static_cast<std::size_t>(s)] =
+        cfloat(weight * basis_transform(basis, k, dims) * std::polar(1.0, angle));
   }
   return out;
 }
@@ -100,14 +103,16 @@ DirectAdjoint::DirectAdjoint(DirectAdjoint&&) noexcept = default;
 DirectAdjoint& DirectAdjoint::operator=(DirectAdjoint&&) noexcept = default;
 std::int64_t DirectAdjoint::samples() const { return impl_->samples; }
 
-void DirectAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples) {
+void DirectAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples,
+                        View<const float> weights) {
   Impl& impl = *impl_;
   const int dims = impl.grid.dims;
   const std::int64_t coils = impl.grid.coils, n = coordinates.shape().rank() == 2 ? coordinates.shape()[0] : 0;
   check_samples(coordinates, samples, dims, coils);
+  require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
   if (n == 0) return;
   // Voxels along x are worked on half a pixel higher where their number is even.
-  const Prepared prepared = prepare(coordinates, dims, impl.basis, impl.grid.nx % 2 == 0 ? -0.5 : 0.0);
+  const Prepared prepared = prepare(coordinates, weights, dims, impl.basis, impl.grid.nx % 2 == 0 ? -0.5 : 0.0);
   Array<cfloat> values = context.allocate<cfloat>({impl.waiting_count + n, coils});
   const View<cfloat> all = values.view();
   const auto rows = [&](std::int64_t begin, std::int64_t end) {
@@ -152,7 +157,7 @@ void direct_adjoint_at(Context& context, View<const double> coordinates, View<co
   require(out.shape() == Shape({coils, voxels.shape()[0]}),
           fmt::format("{} is not [{}, {}]", out.shape().text(), coils, voxels.shape()[0]));
   if (out.size() == 0) return;
-  const Prepared prepared = prepare(coordinates, dims, basis, 0);
+  const Prepared prepared = prepare(coordinates, {}, dims, basis, 0);
   Array<cfloat> values = context.allocate<cfloat>({n, coils});
   context.copy<cfloat>(samples, values.view());
   if (n > 0) ECHOTRAIN_DISPATCH(context, scale_samples(context, prepared.factors.data(), n, coils, values.data()));
@@ -172,16 +177,12 @@ void point_spread(Context& context, View<const double> coordinates, View<const f
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
   // Columns of lag (z, y) >= (0, 0), or y >= 0 in a plane; the rest is their mirror image.
   grid.first_column = grid.dims == 3 ? grid.nz / 2 * grid.ny : grid.ny / 2;
-  Prepared prepared = prepare(coordinates, grid.dims, basis, -0.5);
-  std::vector<cfloat> values(static_cast<std::size_t>(n));
-  for (std::int64_t s = 0; s < n; ++s) {
-    const double* k = prepared.coordinates.data() + s * grid.dims;
-    const double weight = (weights.size() == 0 ? 1.0 : weights[s]) * basis_transform(basis, k, grid.dims);
-    const cfloat factor = prepared.factors[static_cast<std::size_t>(s)];
-    if (factor != cfloat{}) values[static_cast<std::size_t>(s)] = cfloat(cdouble(factor) * weight);
-  }
+  Prepared prepared = prepare(coordinates, weights, grid.dims, basis, -0.5);
+  for (std::int64_t s = 0; s < n; ++s)  // the basis counts twice
+    prepared.factors[static_cast<std::size_t>(s)] *=
+        static_cast<float>(basis_transform(basis, prepared.coordinates.data() + s * grid.dims, grid.dims));
   Array<float> sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(grid))});
-  const Array<cfloat> samples = context.upload<cfloat>({values.data(), {n, 1}});
+  const Array<cfloat> samples = context.upload<cfloat>({prepared.factors.data(), {n, 1}});
   if (n > 0)
     ECHOTRAIN_DISPATCH(context, direct_add(context, grid, prepared.coordinates.data(), samples.data(), n, sums.data()));
   Array<cfloat> half = context.allocate<cfloat>(doubled);

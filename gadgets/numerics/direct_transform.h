@@ -32,9 +32,10 @@ class DirectAdjoint {
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
 
   /// coordinates: host, float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
-  /// counts nothing. samples: [n, coil], where the context computes. Returns before the work is done on CUDA, but has
-  /// read the coordinates.
-  void add(Context& context, View<const double> coordinates, View<const cfloat> samples);
+  /// counts nothing. samples: [n, coil], where the context computes. weights: host, [n], that multiply the samples, or
+  /// empty. Returns before the work is done on CUDA, but has read what is on the host.
+  void add(Context& context, View<const double> coordinates, View<const cfloat> samples,
+           View<const float> weights = {});
   /// image: [coil, image...], overwritten with the sum of all that was added. More may be added afterwards.
   void get(Context& context, View<cfloat> image);
   std::int64_t samples() const;  ///< added so far

@@ -14,6 +14,8 @@
 #include <system_error>
 #include <thread>
 
+#include "gadgets/numerics/cache_folder.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -82,14 +84,8 @@ class Lock {
 }  // namespace
 
 std::string TuningStore::default_file() {
-  const auto folder = [](const char* variable, const char* below) -> std::string {
-    const char* value = std::getenv(variable);
-    return value == nullptr || *value == '\0' ? "" : std::string(value) + below + "/tuning.json";
-  };
-  std::string file = folder("ECHOTRAIN_CACHE_DIR", "");
-  if (file.empty()) file = folder("XDG_CACHE_HOME", "/echotrain");
-  if (file.empty()) file = folder("HOME", "/.cache/echotrain");
-  return file;
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : folder + "/tuning.json";
 }
 
 std::optional<TuningEntry> TuningStore::find(const std::string& key) const {

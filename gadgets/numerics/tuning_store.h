@@ -18,8 +18,7 @@ class TuningStore {
   /// Empty: nothing is kept.
   explicit TuningStore(std::string file) : file_(std::move(file)) {}
 
-  /// $ECHOTRAIN_CACHE_DIR/tuning.json, else in $XDG_CACHE_HOME/echotrain, else in ~/.cache/echotrain; empty when none
-  /// of these is set.
+  /// tuning.json in cache_folder(), or empty.
   static std::string default_file();
 
   std::optional<TuningEntry> find(const std::string& key) const;

@@ -174,8 +174,11 @@ void run(benchmark::State& state, const Case& c, Backend backend) {
   const std::vector<cfloat> samples = random_samples((c.forward ? c.image.size() : count) * c.coils);
   Context context(backend, {.memory_budget = 64ull << 30});
   std::shared_ptr<const NufftPlan> plan;
-  const auto make_plan = [&] { plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options); };
+  const auto make_plan = [&] {
+    plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options, c.coils);
+  };
   make_plan();
+  state.SetLabel(describe(plan->tuning()));
   state.counters["plan_ms"] = 1e3 * seconds_of(make_plan);
 
   Shape shape{c.coils};

@@ -149,6 +149,25 @@ TYPED_TEST(DirectTransformTest, PositionsThatAreNotFiniteCountNothing) {
   EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance);
 }
 
+TYPED_TEST(DirectTransformTest, WeightsMultiplyTheSamples) {
+  Context& context = this->context();
+  const Shape size{13, 12};
+  const Scan scan = make_scan(2, 300, 2, 76);
+  Random random(77);
+  std::vector<float> weights;
+  for (int s = 0; s < 300; ++s) weights.push_back(static_cast<float>(random.uniform(-1, 2)));
+  DirectAdjoint sum(context, size, 2);
+  for (std::int64_t at : {0, 100, 200}) {
+    const auto samples = context.template upload<cfloat>({scan.d.data() + at * 2, {100, 2}});
+    sum.add(context, {scan.k.data() + at * 2, {100, 2}}, samples.cview(), {weights.data() + at, {100}});
+  }
+  auto out = context.template allocate<cfloat>({2, 13, 12});
+  sum.get(context, out.view());
+  const auto got = this->download(out);
+  const auto truth = testing::direct_adjoint(scan.k, scan.d, weights, 2, size);
+  EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance);
+}
+
 /// Large and small numbers, and both at once: nothing overflows, and large ones do not drown the rest.
 TYPED_TEST(DirectTransformTest, NumbersOfAnyMagnitude) {
   const Shape size{20, 21};
