@@ -37,7 +37,7 @@ void refuse_overwriting(const std::filesystem::path& input, const std::filesyste
 void add_truth(CLI::App* app, std::optional<std::string>& truth) {
   app->add_option_function<std::string>(
          "--truth", [&truth](const std::string& file) { truth = file; },
-         "compare every image with the array 'truth' of FILE (of the input when no file is given)")
+         "compare every image with the array 'truth' (of contrast c > 0: 'truth_c') of FILE, or of the input")
       ->type_name("FILE")
       ->expected(0, 1);
 }
@@ -120,7 +120,10 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   app->add_option("--trajectory", o.trajectory,
                   "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
       ->capture_default_str();
-  app->add_option("--phantom", o.phantom, "shepp_logan or blob (a Gaussian of amplitude 1)")->capture_default_str();
+  app->add_option(
+         "--phantom", o.phantom,
+         "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1)")
+      ->capture_default_str();
   app->add_option("--matrix", o.matrix, "pixels per axis")->check(CLI::Range(4, 4096))->capture_default_str();
   app->add_option("--coils", o.coils, "receiver coils; one coil is 1 everywhere")
       ->check(CLI::Range(1, 1024))
@@ -131,6 +134,9 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   app->add_option("--samples", o.samples, "samples per readout (default: enough)")->check(positive);
   app->add_option("--frames", o.frames, "frames (repetitions)")->check(positive)->capture_default_str();
   app->add_option("--slices", o.slices, "slices, all of the same object")->check(positive)->capture_default_str();
+  app->add_option("--contrasts", o.contrasts, "echoes of each readout: the same anatomy, other brightnesses")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   app->add_option("--oversampling", o.oversampling, "of Cartesian readouts")
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
@@ -160,7 +166,9 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
       "Examples:\n"
       "  echotrain simulate -o scan.h5 --trajectory golden_radial --readouts 55 --frames 16 --noise 1\n"
       "  echotrain simulate -o scan.h5 --trajectory cartesian --matrix 192 --oversampling 2 --noise 1 --noise-scan\n"
-      "  echotrain simulate -o scan.h5 --trajectory spiral --phantom blob --coils 1 --readouts 16");
+      "  echotrain simulate -o scan.h5 --trajectory spiral --phantom blob --coils 1 --readouts 16\n"
+      "  echotrain simulate -o scan.h5 --trajectory kooshball --phantom ellipsoids_3d --contrasts 3 --coils 1 "
+      "--readouts 1078 --samples 264");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       simulate(o, streams.out);

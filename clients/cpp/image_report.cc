@@ -21,10 +21,14 @@ double nrmse(const std::vector<float>& values, const std::vector<float>& referen
   return std::sqrt(difference / power);
 }
 
-ImageReport::ImageReport(std::optional<StoredArray> truth, std::filesystem::path png_folder)
-    : truth_(std::move(truth)), folder_(std::move(png_folder)) {
+ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder)
+    : truths_(std::move(truths)), folder_(std::move(png_folder)) {
   if (!folder_.empty()) std::filesystem::create_directories(folder_);
-  if (truth_ && !truth_->values.empty()) truth_peak_ = *std::max_element(truth_->values.begin(), truth_->values.end());
+}
+
+float ImageReport::truth_peak() const {
+  const std::vector<float>& values = truths_[current_].values;
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x) {
@@ -34,31 +38,34 @@ ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::si
 
 void ImageReport::add(const protocol::Image& image) {
   ++count_;
-  if (!truth_ && folder_.empty()) return;
+  if (truths_.empty() && folder_.empty()) return;
+  const std::size_t contrast = image.head.contrast;
+  current_ = contrast < truths_.size() ? contrast : 0;
   const Pixels pixels = read_pixels(image);
   const std::vector<float> magnitude = combined_magnitude(pixels);
   last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);
   if (!folder_.empty()) {
-    const float high = truth_ ? truth_peak_ : percentile(last_.values, 99.5);
+    const float high = !truths_.empty() ? truth_peak() : percentile(last_.values, 99.5);
     write_png(folder_ / fmt::format("image_{:03}.png", count_), last_.width, last_.height,
               to_grey(last_.values, 0, high));
   }
-  if (truth_) {
+  if (!truths_.empty()) {
+    const StoredArray& truth = truths_[current_];
     std::vector<std::size_t> shape = {pixels.z, pixels.y, pixels.x};
     if (pixels.z == 1) shape.erase(shape.begin());
-    if (shape != truth_->shape) {
+    if (shape != truth.shape) {
       throw std::runtime_error(fmt::format("an image of [{}] cannot be compared with a truth of [{}]",
-                                           fmt::join(shape, ", "), fmt::join(truth_->shape, ", ")));
+                                           fmt::join(shape, ", "), fmt::join(truth.shape, ", ")));
     }
-    errors_.push_back(nrmse(magnitude, truth_->values));
+    errors_.push_back(nrmse(magnitude, truth.values));
   }
 }
 
 void ImageReport::finish() {
-  if (!truth_ || folder_.empty() || errors_.empty()) return;
+  if (truths_.empty() || folder_.empty() || errors_.empty()) return;
   const std::size_t height = last_.height, width = last_.width, gap = 4;
-  const bool volume = truth_->shape.size() == 3;
-  const Plane truth = middle(truth_->values, volume ? truth_->shape[0] : 1, height, width);
+  const StoredArray& stored = truths_[current_];
+  const Plane truth = middle(stored.values, stored.shape.size() == 3 ? stored.shape[0] : 1, height, width);
   std::vector<float> difference(truth.values.size());
   for (std::size_t i = 0; i < difference.size(); ++i) difference[i] = 5 * std::abs(last_.values[i] - truth.values[i]);
 
@@ -66,7 +73,7 @@ void ImageReport::finish() {
   std::vector<std::uint8_t> canvas(total * height, 255);
   std::size_t left = 0;
   for (const std::vector<float>* panel : {&std::as_const(last_.values), &truth.values, &std::as_const(difference)}) {
-    const auto grey = to_grey(*panel, 0, truth_peak_);
+    const auto grey = to_grey(*panel, 0, truth_peak());
     for (std::size_t y = 0; y < height; ++y) {
       std::copy_n(grey.begin() + static_cast<std::ptrdiff_t>(y * width), width,
                   canvas.begin() + static_cast<std::ptrdiff_t>(y * total + left));

@@ -16,9 +16,10 @@ double nrmse(const std::vector<float>& values, const std::vector<float>& referen
 
 class ImageReport {
  public:
-  /// `truth`: magnitude [y, x] or [z, y, x] that every image is held against without any scale fit. `png_folder`: where
-  /// pictures go (made when missing); empty for none.
-  ImageReport(std::optional<StoredArray> truth, std::filesystem::path png_folder);
+  /// `truths`: of each contrast the magnitude [y, x] or [z, y, x] that its images are held against without any scale
+  /// fit; further contrasts are held against the first; empty: no comparison. `png_folder`: where pictures go (made
+  /// when missing); empty for none.
+  ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
   /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range
   /// or to 99.5 percent of the image. std::runtime_error when the truth has another size.
@@ -36,8 +37,10 @@ class ImageReport {
   };
   static Plane middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x);
 
-  std::optional<StoredArray> truth_;
-  float truth_peak_ = 0;
+  float truth_peak() const;
+
+  std::vector<StoredArray> truths_;
+  std::size_t current_ = 0;  // the truth of the last image
   std::filesystem::path folder_;
   std::vector<double> errors_;
   std::size_t count_ = 0;

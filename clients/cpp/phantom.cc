@@ -39,6 +39,10 @@ constexpr Row kHead3d[] = {
     {-0.1, {0, 0.1, 0.625}, {0.056, 0.056, 0.1}, 0},
 };
 
+// Decay of the parts' signals from one echo to the next: shell, brain, two ventricles, what is in the brain. No two
+// that touch are of one brightness in any of the first echoes.
+constexpr double kRates[] = {0.5, 0.4, 0.02, 0.02, 0.2, 0.3, 0.1, 0.1, 0.3, 0.05};
+
 }  // namespace
 
 void Phantom::add_ellipsoid(double amplitude, const Vec3& center, const Vec3& half_axes, double degrees,
@@ -64,6 +68,26 @@ Phantom Phantom::shepp_logan(int dims, double matrix, double depth) {
     for (const Row& row : kHead3d) add(row);
   }
   return phantom;
+}
+
+Phantom Phantom::echo(int n) const {
+  // The brain lies in the shell, everything else in the brain.
+  double shell = 0, brain = 0, shell_now = 0, brain_now = 0;
+  Phantom result = *this;
+  if (n == 0) return result;  // to the bit
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const double around = i == 0 ? 0 : i == 1 ? shell : brain, around_now = i == 0 ? 0 : i == 1 ? shell_now : brain_now;
+    const double signal = around + parts_[i].amplitude, now = signal * std::exp(-n * kRates[i]);
+    result.parts_[i].amplitude = now - around_now;
+    if (i == 0) {
+      shell = signal;
+      shell_now = now;
+    } else if (i == 1) {
+      brain = signal;
+      brain_now = now;
+    }
+  }
+  return result;
 }
 
 Phantom Phantom::blob(int dims, double sigma) {

@@ -20,6 +20,10 @@ class Phantom {
   /// On an image of `depth` pixels along z the head is as much flatter.
   static Phantom shepp_logan(int dims, double matrix) { return shepp_logan(dims, matrix, matrix); }
   static Phantom shepp_logan(int dims, double matrix, double depth);
+  /// The same object in the n-th echo of a multi-echo scan, n from 0: the signal of each part, which an additive
+  /// phantom has as its amplitude on top of the part around it, decays at a rate of its own. The outer shell and the
+  /// brain fade, the ventricles hardly do, so they go from darker to brighter than what is around them.
+  Phantom echo(int n) const;
   /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.
   static Phantom blob(int dims, double sigma);
 

@@ -127,6 +127,17 @@ StoredArray read_array(const std::filesystem::path& file, const std::string& gro
   return array;
 }
 
+std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group) {
+  std::vector<StoredArray> truths = {read_array(file, group, "truth")};
+  const auto name = [&] { return "truth_" + std::to_string(truths.size()); };
+  const auto exists = [&] {
+    const Handle opened(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
+    return opened.good() && H5Lexists(opened, (group + "/" + name()).c_str(), H5P_DEFAULT) > 0;
+  };
+  while (exists()) truths.push_back(read_array(file, group, name()));
+  return truths;
+}
+
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes) {
   std::vector<std::pair<std::string, std::string>> values;
   pugi::xml_document document;

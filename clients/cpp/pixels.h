@@ -35,6 +35,10 @@ struct StoredArray {
 /// Reads GROUP/NAME. protocol::DatasetError when the file or the array is missing or not real numbers.
 StoredArray read_array(const std::filesystem::path& file, const std::string& group, const std::string& name);
 
+/// The arrays `truth`, `truth_1`, `truth_2`.. of a file: of each contrast as far as there are such. Errors as above
+/// when there is none.
+std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group);
+
 /// Names and values of an image's meta attributes, in their order; none when they are not ismrmrdMeta XML.
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes);
 

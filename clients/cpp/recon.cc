@@ -69,9 +69,8 @@ class Inbox {
 class Output {
  public:
   Output(const ReconOptions& o, const std::string& xml)
-      : report_(o.truth ? std::optional(read_array(o.truth->empty() ? o.input : std::filesystem::path(*o.truth),
-                                                   o.group, "truth"))
-                        : std::nullopt,
+      : report_(o.truth ? read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group)
+                        : std::vector<StoredArray>(),
                 o.png),
         file_(o.output) {
     if (!xml.empty()) file_.header_xml(xml);

@@ -129,10 +129,10 @@ class Collector {
     if (!xml.empty()) file->header_xml(xml);
     return file;
   }
-  std::optional<StoredArray> truth(const SendOptions& o) {
-    if (!o.truth) return std::nullopt;
+  std::vector<StoredArray> truth(const SendOptions& o) {
+    if (!o.truth) return {};
     const std::lock_guard lock(hdf5_);
-    return read_array(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group, "truth");
+    return read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group);
   }
 
   std::mutex& hdf5_;

@@ -43,9 +43,10 @@ std::string_view trajectory_text(TrajectoryKind kind) {
 }
 
 void check(const SimulateOptions& o) {
-  if (o.phantom != "shepp_logan" && o.phantom != "blob") {
-    throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan or blob");
+  if (o.phantom != "shepp_logan" && o.phantom != "ellipsoids_3d" && o.phantom != "blob") {
+    throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan, ellipsoids_3d or blob");
   }
+  if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
   if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
 }
 
@@ -63,11 +64,12 @@ std::vector<float> interleave(const ReadoutPath& path, int dims) {
 // Makes a scan readout by readout, in the order in which a scanner would.
 class Scanner {
  public:
-  Scanner(const SimulateOptions& options, const ScanPath& scan, const Phantom& phantom, const CoilSet& coils,
-          protocol::DatasetWriter& file)
+  /// phantoms: of each contrast.
+  Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
+          const CoilSet& coils, protocol::DatasetWriter& file)
       : options_(options),
         scan_(scan),
-        phantom_(phantom),
+        phantoms_(phantoms),
         coils_(coils),
         file_(file),
         noise_(options.seed, options.noise, options.coils, options.noise_scan) {}
@@ -84,7 +86,9 @@ class Scanner {
   void frame(int frame) {
     if (clean_.empty() || scan_.changes_with_frame()) measure(frame);
     for (int slice = 0; slice < options_.slices; ++slice) {
-      for (int r = 0; r < scan_.readouts(); ++r) imaging_readout(frame, slice, r);
+      for (int r = 0; r < scan_.readouts(); ++r) {
+        for (int contrast = 0; contrast < options_.contrasts; ++contrast) imaging_readout(frame, slice, r, contrast);
+      }
     }
   }
 
@@ -93,21 +97,22 @@ class Scanner {
  private:
   // Noise-free data of every readout of a frame.
   void measure(int frame) {
-    clean_.assign(scan_.readouts(), {});
-    parallel_for(clean_.size(), [&](std::size_t r) {
-      const ReadoutPath path = scan_.readout(static_cast<int>(r), frame);
+    const std::size_t contrasts = phantoms_.size();
+    clean_.assign(scan_.readouts() * contrasts, {});
+    parallel_for(clean_.size(), [&](std::size_t i) {
+      const ReadoutPath path = scan_.readout(static_cast<int>(i / contrasts), frame);
       const std::size_t samples = path.positions.size();
       Samples data(samples * options_.coils);
       std::vector<cdouble> signal(options_.coils);
       for (std::size_t s = 0; s < samples; ++s) {
-        coils_.kspace(phantom_, path.positions[s], signal);
+        coils_.kspace(phantoms_[i % contrasts], path.positions[s], signal);
         for (int c = 0; c < options_.coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
       }
-      clean_[r] = std::move(data);
+      clean_[i] = std::move(data);
     });
   }
 
-  void imaging_readout(int frame, int slice, int r) {
+  void imaging_readout(int frame, int slice, int r, int contrast) {
     const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
     const auto [shot, partition] = scan_.steps(r);
     protocol::AcquisitionHeader head = header(trajectory_dims);
@@ -115,10 +120,12 @@ class Scanner {
     head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot);
     head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
     head.idx.slice = static_cast<std::uint16_t>(slice);
+    head.idx.contrast = static_cast<std::uint16_t>(contrast);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
     head.position[2] = static_cast<float>((slice - (options_.slices - 1) / 2.0) * kSliceMm);
     const bool first = r == 0, last = r == scan_.readouts() - 1;
-    const bool last_slice = slice == options_.slices - 1;
+    const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
+    const bool last_of_all = last && slice == options_.slices - 1 && contrast == options_.contrasts - 1;
     const auto raise = [&head](bool when, ISMRMRD::ISMRMRD_AcquisitionFlags flag) {
       if (when) head.flags |= flag_mask(flag);
     };
@@ -126,15 +133,17 @@ class Scanner {
     raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
     raise(first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
     raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
-    raise(first && slice == 0, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
-    raise(last && last_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
-    raise(last && last_slice && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+    raise(many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
+    raise(many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
+    raise(first && slice == 0 && first_contrast, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    raise(last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+    raise(last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
 
     std::vector<float> trajectory;
     if (!scan_.cartesian()) {
       trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
     }
-    write(head, std::move(trajectory), clean_[r]);
+    write(head, std::move(trajectory), clean_[static_cast<std::size_t>(r) * phantoms_.size() + contrast]);
   }
 
   protocol::AcquisitionHeader header(int trajectory_dims) const {
@@ -142,7 +151,9 @@ class Scanner {
     head.version = 1;
     head.measurement_uid = 1;
     head.scan_counter = counter_;
-    head.acquisition_time_stamp = static_cast<std::uint32_t>(std::floor(counter_ * options_.tr_ms / kTickMs));
+    // All echoes of a readout come within one repetition time.
+    const double milliseconds = counter_ * options_.tr_ms / options_.contrasts;
+    head.acquisition_time_stamp = static_cast<std::uint32_t>(std::floor(milliseconds / kTickMs));
     head.number_of_samples = static_cast<std::uint16_t>(scan_.samples());
     head.available_channels = head.active_channels = static_cast<std::uint16_t>(options_.coils);
     for (int c = 0; c < options_.coils; ++c) head.channel_mask[c / 64] |= 1ull << (c % 64);
@@ -164,11 +175,11 @@ class Scanner {
 
   const SimulateOptions& options_;
   const ScanPath& scan_;
-  const Phantom& phantom_;
+  const std::vector<Phantom>& phantoms_;
   const CoilSet& coils_;
   protocol::DatasetWriter& file_;
   NoiseSource noise_;
-  std::vector<Samples> clean_;  // [readout]: data [coil, sample]
+  std::vector<Samples> clean_;  // [readout, contrast]: data [coil, sample]
   std::uint32_t counter_ = 0;
 };
 
@@ -208,7 +219,7 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
          space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
          limit("kspace_encoding_step_1", scan.shots(), scan.shots() / 2) +
          limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
-         limit("repetition", o.frames, 0) +
+         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") + limit("repetition", o.frames, 0) +
          fmt::format(
              "    </encodingLimits>\n"
              "    <trajectory>{}</trajectory>\n"
@@ -227,33 +238,41 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
                                                        .partitions = o.partitions,
                                                        .partitions_outermost = o.partitions_outermost});
   if (scan.dims() == 3 && o.slices != 1) throw UsageError("a " + o.trajectory + " is one volume: leave out --slices");
+  if (scan.dims() != 3 && o.phantom == "ellipsoids_3d") {
+    throw UsageError(
+        "ellipsoids_3d is a volume: give a --trajectory of one (kooshball or a stack), or use shepp_logan");
+  }
   const Phantom phantom = o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma)
                                               : Phantom::shepp_logan(scan.dims(), o.matrix, scan.depth());
+  std::vector<Phantom> contrasts;
+  for (int c = 0; c < o.contrasts; ++c) contrasts.push_back(phantom.echo(c));
   const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
   file.header_xml(simulated_header(o, scan));
-  Scanner scanner(o, scan, phantom, coils, file);
+  Scanner scanner(o, scan, contrasts, coils, file);
   if (o.noise_scan) scanner.noise_readouts();
   for (int f = 0; f < o.frames; ++f) scanner.frame(f);
-  if (o.truth || o.coil_truth) {
-    const Truth truth(phantom, coils, scan);
-    if (o.truth) file.array("truth", truth.shape(), truth.root_sum_of_squares().data());
+  for (int c = 0; c < o.contrasts && (o.truth || o.coil_truth); ++c) {
+    const Truth truth(contrasts[static_cast<std::size_t>(c)], coils, scan);
+    const std::string suffix = c == 0 ? std::string() : fmt::format("_{}", c);
+    if (o.truth) file.array("truth" + suffix, truth.shape(), truth.root_sum_of_squares().data());
     if (o.coil_truth) {
       std::vector<std::complex<float>> all;
-      for (int c = 0; c < o.coils; ++c) {
-        const auto image = truth.coil_image(c);
+      for (int coil = 0; coil < o.coils; ++coil) {
+        const auto image = truth.coil_image(coil);
         all.insert(all.end(), image.begin(), image.end());
       }
       std::vector<std::size_t> shape = truth.shape();
       shape.insert(shape.begin(), static_cast<std::size_t>(o.coils));
-      file.array("coil_truth", shape, all.data());
+      file.array("coil_truth" + suffix, shape, all.data());
     }
   }
   file.flush();
-  out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples ({} readouts in all)\n",
+  out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
                      o.output.string(), o.trajectory, o.phantom, o.matrix, o.coils, o.frames,
-                     scan.readouts() * o.slices, scan.samples(), scanner.written());
+                     scan.readouts() * o.slices, scan.samples(),
+                     o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "", scanner.written());
 }
 
 }  // namespace echotrain::client

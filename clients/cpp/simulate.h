@@ -21,6 +21,7 @@ struct SimulateOptions {
   int samples = 0;   ///< per readout; 0: enough for the Nyquist criterion
   int frames = 1;
   int slices = 1;
+  int contrasts = 1;                  ///< echoes of each readout, of the same anatomy
   int oversampling = 1;               ///< Cartesian readouts only
   int partitions = 0;                 ///< of a stack, over a field of view of fov_mm; 0: a quarter of the matrix
   bool partitions_outermost = false;  ///< of a stack: all spokes of a partition before the next
@@ -30,8 +31,8 @@ struct SimulateOptions {
   double fov_mm = 256;
   double tr_ms = 5;
   double blob_sigma = 2;    ///< [pixels]
-  bool truth = true;        ///< also writes the array `truth`
-  bool coil_truth = false;  ///< also writes the complex array `coil_truth`
+  bool truth = true;        ///< also writes the array `truth`; of contrast c > 0: `truth_c`
+  bool coil_truth = false;  ///< also writes the complex array `coil_truth`; of contrast c > 0: `coil_truth_c`
 };
 
 /// Writes the scan and says on `out` what was written. k-space units: the integral over the object in pixels, so that

@@ -72,6 +72,41 @@ TEST(CoilSet, AFlatterImageHasTheSameCoils) {
   }
 }
 
+TEST(Phantom, EchoesDecayTissueByTissue) {
+  // Points in the shell, in the brain and in a ventricle, with rates of 0.5, 0.4 and 0.02 per echo.
+  const Phantom flat = Phantom::shepp_logan(2, 200), solid = Phantom::shepp_logan(3, 200);
+  for (const int n : {0, 1, 2, 5}) {
+    const Phantom flat_echo = flat.echo(n), solid_echo = solid.echo(n);
+    const Vec3 shell = {0, 90.5, 0}, brain = {0, 60, 0}, ventricle = {-22, 5, 0}, deep = {-22, 0, -25};
+    EXPECT_NEAR(flat_echo.value(shell), std::exp(-0.5 * n), 1e-12);
+    EXPECT_NEAR(flat_echo.value({0, 40, 0}), 0.2 * std::exp(-0.4 * n), 1e-12);
+    EXPECT_NEAR(flat_echo.value(ventricle), 0, 1e-12);
+    EXPECT_NEAR(solid_echo.value(shell), std::exp(-0.5 * n), 1e-12);
+    EXPECT_NEAR(solid_echo.value(brain), 0.6 * std::exp(-0.4 * n), 1e-12);
+    EXPECT_NEAR(solid_echo.value(deep), 0.5 * std::exp(-0.02 * n), 1e-12);
+    EXPECT_EQ(solid_echo.value({95, 0, 0}), 0);
+    // Anatomy, and so its symmetry, does not change; nor does the object turn negative.
+    for (double y = -99; y < 100; y += 7) {
+      for (double x = -99; x < 100; x += 7) {
+        EXPECT_GE(solid_echo.value({x, y, -25}), -1e-12);
+        EXPECT_GE(flat_echo.value({x, y, 0}), -1e-12);
+      }
+    }
+  }
+  EXPECT_EQ(solid.echo(0).kspace({0.01, 0.02, 0.03}), solid.kspace({0.01, 0.02, 0.03}));
+  EXPECT_NEAR(Phantom::blob(2, 3).echo(2).value({}), std::exp(-1.0), 1e-12);
+}
+
+TEST(Phantom, AnEchosKspaceIsTheIntegralOfItsImage) {
+  const Phantom phantom = Phantom::shepp_logan(3, 16).echo(2);
+  const double volume = std::abs(phantom.kspace({}));
+  for (const Vec3& k : {Vec3{0, 0, 0}, Vec3{0.05, 0.1, -0.07}}) {
+    const cdouble sum = integral(3, 8, 200, k, [&](const Vec3& r) { return phantom.value(r); });
+    // As for the phantom itself; the integral of a less massive object has the same error at its edges.
+    EXPECT_NEAR(std::abs(sum - phantom.kspace(k)), 0, 3e-3 * volume);
+  }
+}
+
 TEST(Phantom, BlobKspaceIsTheIntegralOfTheImage) {
   for (const int dims : {2, 3}) {
     const Phantom phantom = Phantom::blob(dims, 2);

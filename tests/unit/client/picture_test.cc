@@ -55,7 +55,7 @@ TEST(Png, PercentileIgnoresOutliersAndNan) {
 
 TEST(ImageReport, ComparesWithTheTruthAndDrawsTheTriptych) {
   const TemporaryFolder folder;
-  ImageReport report(StoredArray{{1, 2}, {1.0f, 0.5f}}, folder / "png");
+  ImageReport report({StoredArray{{1, 2}, {1.0f, 0.5f}}}, folder / "png");
   // A complex image whose magnitudes are 1 and 0.6.
   report.add(make_image<std::complex<float>>(7, 2, 1, {{0, -1}, {0.6f, 0}}));
   report.finish();
@@ -67,6 +67,16 @@ TEST(ImageReport, ComparesWithTheTruthAndDrawsTheTriptych) {
             (std::vector<std::uint8_t>{255, 153, 255, 255, 255, 255, 255, 128, 255, 255, 255, 255, 0, 128}));
   EXPECT_EQ(read_png(folder / "png/image_001.png").pixels, (std::vector<std::uint8_t>{255, 153}));
   EXPECT_THROW(report.add(make_image<float>(5, 1, 2, {1, 1})), std::runtime_error);
+}
+
+TEST(ImageReport, HoldsEachContrastAgainstItsOwnTruth) {
+  ImageReport report({StoredArray{{1, 2}, {1, 0}}, StoredArray{{1, 2}, {0, 2}}}, "");
+  for (const int contrast : {0, 1, 2}) {
+    auto image = make_image<float>(5, 2, 1, {0, 2});
+    image.head.contrast = static_cast<std::uint16_t>(contrast);
+    report.add(image);
+  }
+  EXPECT_EQ(report.errors(), (std::vector<double>{std::sqrt(5.0), 0, std::sqrt(5.0)}));
 }
 
 TEST(Export, WritesOnePicturePerImageAndChannel) {

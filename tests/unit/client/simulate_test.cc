@@ -7,6 +7,8 @@
 #include <numbers>
 #include <sstream>
 
+#include "clients/cpp/errors.h"
+#include "clients/cpp/phantom.h"
 #include "clients/cpp/pixels.h"
 #include "protocol/acquisition_check.h"
 #include "protocol/dataset.h"
@@ -200,6 +202,66 @@ TEST(Simulate, AStackIsItsPlanesKspaceAtEveryPartition) {
       }
     }
   }
+}
+
+TEST(Simulate, ContrastsAreEchoesOfEachReadout) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "kooshball");
+  o.phantom = "ellipsoids_3d";
+  o.contrasts = 3;
+  o.frames = 2;
+  o.coils = 1;
+  o.coil_truth = true;
+  run_simulation(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto header = protocol::parse_header(reader.header_xml(), {});
+  ASSERT_TRUE(header && header->encodings[0].contrast);
+  EXPECT_EQ(header->encodings[0].contrast->maximum, 2);
+  ASSERT_EQ(reader.acquisitions(), 2u * 40 * 3);
+  protocol::AcquisitionCheck check(*header);
+  const Phantom phantom = Phantom::shepp_logan(3, 16);
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    ASSERT_FALSE(check.check(readout));
+    const protocol::AcquisitionHeader head = readout.head;
+    const std::size_t contrast = i % 3, spoke = i / 3 % 40;
+    EXPECT_EQ(+head.idx.contrast, contrast);
+    EXPECT_EQ(+head.idx.kspace_encode_step_1, spoke);
+    EXPECT_EQ((head.flags & kLastInSlice) != 0, spoke == 39);
+    EXPECT_EQ((head.flags & mask(10)) != 0, spoke == 39);  // the last of its contrast
+    EXPECT_EQ((head.flags & kLastInRepetition) != 0, spoke == 39 && contrast == 2);
+    EXPECT_EQ((head.flags & kLastInMeasurement) != 0, i == 239);
+    // 5 ms a spoke, in ticks of 2.5 ms; echoes share it.
+    EXPECT_EQ(head.acquisition_time_stamp, static_cast<std::uint32_t>(std::floor(static_cast<double>(i) / 3 * 2)));
+    const auto k = trajectory_of(readout);
+    const auto data = data_of(readout);
+    const Vec3 at = {k[3 * 7], k[3 * 7 + 1], k[3 * 7 + 2]};
+    // Positions of the file are rounded to float: 3e-8 cycles/pixel times 2 pi 8 pixels.
+    EXPECT_NEAR(std::abs(std::complex<double>(data[7]) - phantom.echo(static_cast<int>(contrast)).kspace(at)), 0, 1e-3);
+  }
+  const auto truths = read_truths(o.output, "dataset");
+  ASSERT_EQ(truths.size(), 3u);
+  // A large part of the brain, behind the ventricles: fades by exp(-0.4) from echo to echo. What the edges ring is a
+  // mixture of tissues, so within a tenth.
+  const std::size_t voxel = (8 * 16 + 12) * 16 + 8;
+  EXPECT_NEAR(truths[1].values[voxel] / truths[0].values[voxel], std::exp(-0.4), 0.1);
+  EXPECT_NEAR(truths[2].values[voxel] / truths[0].values[voxel], std::exp(-0.8), 0.1);
+  EXPECT_NO_THROW(read_array(o.output, "dataset", "truth_2"));
+}
+
+TEST(Simulate, EllipsoidsAreAVolume) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small(folder, "radial");
+  o.phantom = "ellipsoids_3d";
+  std::ostringstream out;
+  EXPECT_THROW(simulate(o, out), UsageError);
+  o = small(folder, "stack_of_stars");
+  o.phantom = "ellipsoids_3d";
+  run_simulation(o);
+  const auto ellipsoids = data_of(protocol::DatasetReader(o.output).acquisition(11));
+  o.phantom = "shepp_logan";
+  run_simulation(o);
+  EXPECT_EQ(data_of(protocol::DatasetReader(o.output).acquisition(11)), ellipsoids);
 }
 
 TEST(Simulate, FramesDifferOnlyInNoiseAndTheSeedDecidesIt) {

@@ -1,0 +1,61 @@
+#include "gadgets/numerics/sobel.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "gadgets/numerics/dispatch.h"
+#include "gadgets/numerics/layout.h"
+#include "gadgets/numerics/sobel_ops.h"
+
+namespace echotrain::numerics {
+namespace {
+
+bool per_axis(const Shape& shape, const Shape& image) {
+  return shape.rank() == 4 && shape[0] == image_axes(image) && shape[1] == image[0] && shape[2] == image[1] &&
+         shape[3] == image[2];
+}
+
+}  // namespace
+
+void sobel(Context& context, View<const float> image, View<float> magnitude, View<float> components) {
+  const Shape& shape = image.shape();
+  const bool wants_components = components.data() != nullptr;
+  if (shape.rank() != 3 || !(magnitude.shape() == shape) || (wants_components && !per_axis(components.shape(), shape)))
+    throw std::invalid_argument(
+        fmt::format("sobel: expected an image and its magnitude [z, y, x] and components [axis, z, y, x], "
+                    "got {}, {} and {}",
+                    shape.text(), magnitude.shape().text(), components.shape().text()));
+  if (image.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, sobel(context, image.data(), last_axes(shape, 3), static_cast<int>(image_axes(shape)),
+                                    magnitude.data(), components.data()));
+}
+
+void sobel(Context& context, View<const cfloat> image, View<float> magnitude, View<float> components) {
+  Array<float> real = context.allocate<float>(image.shape());
+  component(context, image, Component::magnitude, 1, real.view());
+  sobel(context, real.cview(), magnitude, components);
+}
+
+void edge_weights(Context& context, View<const float> reference, const EdgeOptions& options, View<float> weights) {
+  const Shape& shape = reference.shape();
+  if (shape.rank() != 3 || !per_axis(weights.shape(), shape))
+    throw std::invalid_argument(
+        fmt::format("edge_weights: expected a reference [z, y, x] and weights [axis, z, y, x], got {} and {}",
+                    shape.text(), weights.shape().text()));
+  if (!(options.strength > 0 && options.strength <= 1e6))
+    throw std::invalid_argument(fmt::format("edge_weights: expected a strength of 0..1e6, got {}", options.strength));
+  if (!(options.quantile >= 0 && options.quantile <= 1))
+    throw std::invalid_argument(fmt::format("edge_weights: expected a quantile of 0..1, got {}", options.quantile));
+  if (reference.size() == 0) return;
+  const Extents n = last_axes(shape, 3);
+  const int axes = static_cast<int>(image_axes(shape));
+  std::int64_t edges = 0;
+  for (int a = 0; a < axes; ++a) edges += edges_along(n, a);
+  const auto rank = edges > 0 ? static_cast<std::int64_t>(std::floor(options.quantile * static_cast<double>(edges - 1)))
+                              : std::int64_t{0};
+  ECHOTRAIN_DISPATCH(context, edge_weights(context, reference.data(), n, axes, static_cast<float>(options.strength),
+                                           rank, weights.data()));
+}
+
+}  // namespace echotrain::numerics
