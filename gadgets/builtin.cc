@@ -1,15 +1,18 @@
 // The list of all gadgets.
 #include "gadgets/cartesian_kspace.h"
 #include "gadgets/coil_combine.h"
+#include "gadgets/coil_maps.h"
 #include "gadgets/deapodization.h"
 #include "gadgets/density_compensation.h"
 #include "gadgets/fft.h"
+#include "gadgets/fhd.h"
 #include "gadgets/gridded_images.h"
 #include "gadgets/gridding.h"
 #include "gadgets/image.h"
 #include "gadgets/noise_adjust.h"
 #include "gadgets/partition_fft.h"
 #include "gadgets/passthrough.h"
+#include "gadgets/pcg.h"
 #include "gadgets/radial_trajectory.h"
 #include "gadgets/registry.h"
 
@@ -39,6 +42,9 @@ const Registry& Registry::builtin() {
     r.add<CartesianFft>();
     r.add<GriddedFft>();
     r.add<Deapodization>();
+    r.add<Fhd>();
+    r.add<CoilMapsFromData>();
+    r.add<PcgSolver>();
     r.add<CoilCombine>();
     r.add<ImageOutput>();
     r.add<Passthrough>();

@@ -50,7 +50,8 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
     names.insert(spec.name);
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"cartesian_2d", "kooshball_3d", "passthrough", "radial_2d", "radial_realtime",
+  EXPECT_EQ(names, (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cg_sense_2d", "fhd_pcg_2d",
+                                          "fhd_pcg_3d", "kooshball_3d", "passthrough", "radial_2d", "radial_realtime",
                                           "spiral_2d", "stack_of_stars"}));
 }
 
@@ -79,7 +80,8 @@ TEST(LoaderTest, OnlyOptionalGadgetsMayBeLeftOut) {
       std::iota(order.begin(), order.end(), 0u);
       order.erase(order.begin() + static_cast<std::ptrdiff_t>(without));
       const std::string& name = spec.gadgets[without].name;
-      const bool optional = name == "noise_adjust" || name == "coil_combine" || name == "partition_fft";
+      const bool optional =
+          name == "noise_adjust" || name == "coil_combine" || name == "partition_fft" || name == "coil_maps";
       EXPECT_EQ(refusal(spec, order).empty(), optional) << spec.name << " without " << name;
     }
 }
@@ -130,7 +132,7 @@ TEST(LoaderTest, Uint16HoldsMagnitudesOnly) {
 
 TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
   const Registry& registry = Registry::builtin();
-  EXPECT_EQ(registry.names().size(), 11u);
+  EXPECT_EQ(registry.names().size(), 14u);
   for (const auto& name : registry.names()) {
     const std::string text = registry.explain(name);
     const GadgetEntry& entry = *registry.find(name);

@@ -1,0 +1,85 @@
+#include "gadgets/coil_maps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "gadgets/numerics/coil_maps.h"
+#include "gadgets/numerics/fft.h"
+#include "gadgets/numerics/layout.h"
+
+namespace echotrain {
+
+Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
+  return Parameters<Options>()
+      .choice("method", &Options::method, {"adaptive", "espirit"},
+              "adaptive: local correlation of the coils' low-resolution images (Walsh). espirit: from the middle of "
+              "k-space (Uecker), slower and sharper")
+      .integer("calibration", &Options::calibration, 8, 256,
+               "extent of the middle of k-space that is used, per axis [samples]; it must be sampled fully enough")
+      .integer("block", &Options::block, 1, 31, "adaptive only; extent of the neighbourhood [voxels]")
+      .number("threshold", &Options::threshold, 0, 1,
+              "adaptive only; voxels with less signal than this part of the largest have no sensitivity")
+      .flag("keep", &Options::keep,
+            "true: the maps of a slice's first frame serve all its later ones; false: each frame makes its own");
+}
+
+void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEquations>& emit) {
+  const auto shape = equations.right.shape();  // [coil, z, y, x]
+  if (shape[0] == 1 || equations.maps) {       // one coil is its own reference
+    emit(std::move(equations));
+    return;
+  }
+  FrameKey key;  // sensitivities do not depend on contrast, phase, set or repetition
+  key.encoding = equations.frame->key.encoding;
+  key.slice = equations.frame->key.slice;
+  Array<cfloat>& kept = kept_[key];
+  if (!options_.keep || !kept || !(kept.shape() == shape)) kept = maps_of(equations.right);
+  equations.maps = kept;
+  Array<cfloat> joined = session_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]});
+  numerics::combine(session_->compute, equations.maps.view(), equations.right.view(), joined.view());
+  equations.right = std::move(joined);
+  emit(std::move(equations));
+}
+
+/// images: [coil, z, y, x].
+Array<cfloat> CoilMapsFromData::maps_of(const Array<cfloat>& images) const {
+  numerics::Context& compute = session_->compute;
+  const auto& n = images.shape();
+  numerics::Shape middle{n[0]}, whole, block;
+  for (std::size_t a = 1; a < 4; ++a) {
+    whole.push_back(n[a]);
+    block.push_back(std::min(options_.calibration, n[a]));
+    middle.push_back(block[a - 1]);
+  }
+  Array<cfloat> kspace = compute.allocate<cfloat>(middle), maps = compute.allocate<cfloat>(n);
+  const float scale = 1.0f / static_cast<float>(whole.size());
+  numerics::centered_fft(compute, images.view(), kspace.view(), whole, 3, numerics::Direction::forward, scale);
+  if (options_.method == "espirit") {
+    numerics::EspiritOptions espirit;
+    espirit.calibration = options_.calibration;
+    numerics::espirit_maps(compute, kspace.view(), espirit, maps.view());
+    return maps;
+  }
+  // A window without ringing, line by line.
+  std::vector<float> factors;
+  const auto hann = [](std::int64_t i, std::int64_t extent, std::int64_t of) {
+    if (extent == of) return 1.0;  // the whole axis, or one sample
+    const double at = (static_cast<double>(i) - static_cast<double>(extent / 2)) / static_cast<double>(extent);
+    return 0.5 + 0.5 * std::cos(2 * std::numbers::pi * at);
+  };
+  for (std::int64_t z = 0; z < block[0]; ++z)
+    for (std::int64_t y = 0; y < block[1]; ++y)
+      for (std::int64_t x = 0; x < block[2]; ++x)
+        factors.push_back(
+            static_cast<float>(hann(z, block[0], n[1]) * hann(y, block[1], n[2]) * hann(x, block[2], n[3])));
+  numerics::scale_lines(compute, {factors.data(), {block.size()}}, kspace.view().reshaped({n[0], block.size(), 1}));
+  Array<cfloat> smooth = compute.allocate<cfloat>(n);
+  numerics::centered_fft(compute, kspace.view(), smooth.view(), whole, 3, numerics::Direction::inverse, 1);
+  numerics::adaptive_maps(compute, smooth.view(), static_cast<int>(options_.block), maps.view(),
+                          static_cast<float>(options_.threshold));
+  return maps;
+}
+
+}  // namespace echotrain

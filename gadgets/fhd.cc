@@ -1,0 +1,157 @@
+#include "gadgets/fhd.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "gadgets/numerics/weighted_power.h"
+
+namespace echotrain {
+namespace {
+
+GriddingOptions gridding_options(const Fhd::Options& options) {
+  GriddingOptions out;
+  out.dimensions = options.dimensions;
+  out.accuracy = options.accuracy;
+  return out;
+}
+
+}  // namespace
+
+Parameters<Fhd::Options> Fhd::parameters() {
+  return Parameters<Options>()
+      .integer("dimensions", &Options::dimensions, 2, 3,
+               "dimensions of the encoding; a scan with another number is refused at its header")
+      .choice("method", &Options::method, {"nufft", "exact"},
+              "nufft: fast, to `accuracy`. exact: every voxel from every sample, to rounding (about 1e-6)")
+      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "nufft only; relative RMS error of F^H d and F^H F")
+      .choice("voxel", &Options::voxel, {"delta", "box"},
+              "exact only; what an image value stands for: a point, or the voxel's box");
+}
+
+Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_options(options_)) {
+  if (options_.method == "nufft" && options_.voxel != "delta")
+    throw std::invalid_argument("voxel: box needs method: exact");
+}
+
+void Fhd::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  if (session.stacked)
+    throw ClientError("fhd takes no stacks; use gridding after partition_fft, or fhd with dimensions: 3 without it");
+  if (options_.method == "nufft") {
+    gridder_.start(header, session);
+  } else {
+    session.takes_parts = true;
+  }
+  session.takes_windows = false;  // F^H F is of the whole window
+  for (const auto& encoding : header.encodings) {
+    geometries_.push_back(image_geometry(encoding));
+    if (geometries_.back().dims != options_.dimensions)
+      throw ClientError(fmt::format(
+          "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
+          encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
+  }
+  // The most recent trajectory of such scans; it is checked against the data when they come.
+  if (!session.likely_positions.empty() && session.likely_positions.front()->dims == options_.dimensions)
+    session.numbers.plan_ms +=
+        OperatorCache::shared().get(session.compute, request(session.likely_positions.front(), 0)).made_ms;
+}
+
+OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const {
+  const ImageGeometry& geometry = geometries_.at(encoding);
+  OperatorRequest out;
+  out.positions = std::move(positions);
+  out.voxel_ratio = geometry.voxel_ratio;
+  for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) out.image.push_back(geometry.image[a]);
+  out.method.exact = options_.method == "exact";
+  out.method.basis = options_.voxel == "box" ? numerics::VoxelBasis::box : numerics::VoxelBasis::delta;
+  out.method.accuracy = options_.accuracy;
+  out.store = &point_spread_store();
+  return out;
+}
+
+void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
+  numerics::Context& compute = session_->compute;
+  const std::shared_ptr<Frame> frame = samples.frame;
+  Open& open = open_[frame->id];
+  if (samples.first) open = {};
+  if (!open.power) open.power = compute.zeros<double>({1});
+  if (samples.data.size() > 0) {
+    open.coils = samples.data.shape()[1];
+    numerics::add_weighted_power(compute, samples.data.view(), samples.weights.view(), open.power.view());
+  }
+  if (samples.part == Samples::Part::loose) {
+    if (!open.loose) open.loose = std::make_shared<SamplePositions>();
+    open.loose->dims = options_.dimensions == 3 ? 3 : 2;
+    open.loose->coordinates.insert(open.loose->coordinates.end(), samples.positions->coordinates.begin(),
+                                   samples.positions->coordinates.end());
+    open.loose->weights.insert(open.loose->weights.end(), samples.positions->weights.begin(),
+                               samples.positions->weights.end());
+  } else {
+    open.positions = samples.positions;
+  }
+  const bool last = samples.last;
+  Array<cfloat> right;
+  if (options_.method == "exact") {
+    add_exactly(open, samples);
+    if (last) {
+      right = compute.allocate<cfloat>(image_shape(open.coils, frame->key.encoding));
+      open.sum->get(compute, right.view());
+    }
+  } else if (auto gridded = gridder_.add(std::move(samples))) {
+    right = compute.allocate<cfloat>(image_shape(open.coils, frame->key.encoding));
+    gridded->plan->to_images(compute, gridded->grid.view(), right.view());
+  }
+  if (!last) return;
+  Open whole = std::move(open);
+  open_.erase(frame->id);
+  give(std::move(whole), std::move(right), frame, emit);
+}
+
+/// [coil, image...] in the encoding's dimensions.
+numerics::Shape Fhd::image_shape(std::int64_t coils, std::uint16_t encoding) const {
+  const ImageGeometry& geometry = geometries_.at(encoding);
+  numerics::Shape shape{coils};
+  for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) shape.push_back(geometry.image[a]);
+  return shape;
+}
+
+void Fhd::add_exactly(Open& open, const Samples& samples) {
+  numerics::Context& compute = session_->compute;
+  const std::uint16_t encoding = samples.frame->key.encoding;
+  const OperatorRequest what = request(nullptr, encoding);
+  if (!open.sum)
+    open.sum = std::make_unique<numerics::DirectAdjoint>(compute, what.image, open.coils, what.method.basis);
+  if (samples.data.size() == 0) return;
+  const std::vector<double> coordinates = image_coordinates(*samples.positions, what.voxel_ratio);
+  const int dims = samples.positions->dims;
+  const std::int64_t count = samples.data.shape()[0];
+  open.sum->add(compute, {coordinates.data() + samples.offset * dims, {count, dims}}, samples.data.view(),
+                {samples.positions->weights.data() + samples.offset, {count}});
+}
+
+void Fhd::give(Open&& open, Array<cfloat> right, const std::shared_ptr<Frame>& frame,
+               const Emit<NormalEquations>& emit) {
+  if (open.loose) {
+    open.loose->digest =
+        numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
+    open.positions = open.loose;
+  }
+  const auto found = OperatorCache::shared().get(session_->compute, request(open.positions, frame->key.encoding));
+  Session::Numbers& numbers = session_->numbers;
+  numbers.plan_ms += found.made_ms;
+  ++(found.reused ? numbers.operators_reused : numbers.operators_made);
+  const ImageGeometry& geometry = geometries_.at(frame->key.encoding);
+  NormalEquations out;
+  out.frame = frame;
+  out.right =
+      right.reshaped({open.coils, geometry.dims == 3 ? geometry.image[0] : 1, geometry.image[1], geometry.image[2]});
+  out.matrix = found.plan;
+  out.power = open.power;
+  out.weight = std::accumulate(open.positions->weights.begin(), open.positions->weights.end(), 0.0);
+  out.coils = open.coils;
+  emit(std::move(out));
+}
+
+}  // namespace echotrain

@@ -1,0 +1,55 @@
+// What the solver solves with: Hermitian operators without negative eigenvalues, on images.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/toeplitz.h"
+
+namespace echotrain::numerics {
+
+/// y = A x on images of one shape.
+class LinearOperator {
+ public:
+  virtual ~LinearOperator() = default;
+  virtual const Shape& image() const = 0;  ///< [n...]
+  /// x, y: [batch, image...], each item on its own; not the same memory.
+  virtual void apply(Context& context, View<const cfloat> x, View<cfloat> y) const = 0;
+  /// A's diagonal, or an estimate of it that is >= 0. [image...]
+  virtual void diagonal(Context& context, View<float> diagonal) const = 0;
+  /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
+  /// share: [image...], in (0, 1], 1 where A is strongest. False when there is no such matrix; neither is written then.
+  virtual bool circulant(Context& context, View<float> eigenvalues, View<float> share) const = 0;
+};
+
+/// F^H W F of one coil.
+class PlainToeplitz final : public LinearOperator {
+ public:
+  explicit PlainToeplitz(std::shared_ptr<const ToeplitzOperator> toeplitz) : toeplitz_(std::move(toeplitz)) {}
+  const Shape& image() const override { return toeplitz_->image(); }
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
+  void diagonal(Context& context, View<float> diagonal) const override;
+  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+
+ private:
+  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+};
+
+/// sum_c S_c^H F^H W F S_c, with the same coil maps S [coil, image...] for every item.
+class SenseToeplitz final : public LinearOperator {
+ public:
+  /// Waits for the device. std::invalid_argument when the maps do not fit the operator, are not finite or all zero.
+  SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps);
+  const Shape& image() const override { return toeplitz_->image(); }
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
+  void diagonal(Context& context, View<float> diagonal) const override;
+  /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
+  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+
+ private:
+  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+  Array<cfloat> maps_;
+  Array<float> diagonal_, share_;
+  float largest_power_ = 0;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,303 @@
+#include <cfloat>
+
+#include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/pcg_ops.h"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+constexpr int kSums = static_cast<int>(PcgArrays::kBlocks);
+static_assert(kSums <= kThreads && (kSums & (kSums - 1)) == 0, "a block adds up all partial sums of an item");
+
+// Blocks of the kernels over vectors: x counts PcgArrays::kBlocks parts of an item, y the items.
+constexpr std::int64_t kMostItems = 65535;
+
+/// Adds up `value` over the block, in a fixed order; the sum is right in thread 0.
+__device__ double block_sum(double value) {
+  __shared__ double sums[kThreads];
+  __syncthreads();  // of the call before
+  sums[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    __syncthreads();
+  }
+  return sums[0];
+}
+
+__device__ double inner(float2 a, float2 b) {
+  return static_cast<double>(a.x) * static_cast<double>(b.x) + static_cast<double>(a.y) * static_cast<double>(b.y);
+}
+
+__device__ const float2* complex(const cfloat* p) { return reinterpret_cast<const float2*>(p); }
+__device__ float2* complex(cfloat* p) { return reinterpret_cast<float2*>(p); }
+
+/// for each voxel of this thread: v in the item, i in the batch
+#define ECHOTRAIN_VOXELS(a, item, v, i)                                                                                \
+  for (std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, i = (item) * (a).voxels + v; \
+       v < (a).voxels;                                                                                                 \
+       v += static_cast<std::int64_t>(gridDim.x) * blockDim.x, i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
+
+__device__ double* partial_of(const PcgArrays& a, std::int64_t item) {
+  return a.partial + 3 * (item * PcgArrays::kBlocks + blockIdx.x);
+}
+
+__device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_t i) {
+  if (a.z != nullptr) return complex(a.z)[i];
+  const float2 r = complex(a.r)[i];
+  const float factor = a.inverse_diagonal == nullptr ? 1.0f : a.inverse_diagonal[v];
+  return make_float2(r.x * factor, r.y * factor);
+}
+
+__global__ void residual_kernel(PcgArrays a) {
+  const std::int64_t item = blockIdx.y;
+  double bb = 0, rr = 0, rz = 0;
+  ECHOTRAIN_VOXELS(a, item, v, i) {
+    const float2 b = complex(a.b)[i], q = complex(a.q)[i], r = make_float2(b.x - q.x, b.y - q.y);
+    complex(a.r)[i] = r;
+    bb += inner(b, b);
+    rr += inner(r, r);
+    if (a.z == nullptr) rz += inner(r, preconditioned(a, v, i));
+  }
+  bb = block_sum(bb), rr = block_sum(rr), rz = block_sum(rz);
+  if (threadIdx.x == 0) {
+    double* partial = partial_of(a, item);
+    partial[0] = bb, partial[1] = rr, partial[2] = rz;
+  }
+}
+
+__global__ void product_kernel(PcgArrays a) {
+  const std::int64_t item = blockIdx.y;
+  if (a.states[item].status != PcgState::running) return;
+  double rz = 0;
+  ECHOTRAIN_VOXELS(a, item, v, i) rz += inner(complex(a.r)[i], complex(a.z)[i]);
+  rz = block_sum(rz);
+  if (threadIdx.x == 0) partial_of(a, item)[2] = rz;
+}
+
+__global__ void direction_kernel(PcgArrays a, float shift) {
+  const std::int64_t item = blockIdx.y;
+  if (a.states[item].status != PcgState::running) return;
+  double pq = 0;
+  ECHOTRAIN_VOXELS(a, item, v, i) {
+    const float2 p = complex(a.p)[i];
+    float2 q = complex(a.q)[i];
+    q.x += shift * p.x, q.y += shift * p.y;
+    complex(a.q)[i] = q;
+    pq += inner(p, q);
+  }
+  pq = block_sum(pq);
+  if (threadIdx.x == 0) partial_of(a, item)[0] = pq;
+}
+
+__global__ void advance_kernel(PcgArrays a) {
+  const std::int64_t item = blockIdx.y;
+  if (a.states[item].moving == 0) return;
+  const float alpha = a.states[item].alpha;
+  double rr = 0, rz = 0;
+  ECHOTRAIN_VOXELS(a, item, v, i) {
+    const float2 p = complex(a.p)[i], q = complex(a.q)[i];
+    float2 x = complex(a.x)[i], r = complex(a.r)[i];
+    x.x += alpha * p.x, x.y += alpha * p.y;
+    r.x -= alpha * q.x, r.y -= alpha * q.y;
+    complex(a.x)[i] = x;
+    complex(a.r)[i] = r;
+    rr += inner(r, r);
+    if (a.z == nullptr) rz += inner(r, preconditioned(a, v, i));
+  }
+  rr = block_sum(rr), rz = block_sum(rz);
+  if (threadIdx.x == 0) partial_of(a, item)[1] = rr, partial_of(a, item)[2] = rz;
+}
+
+__global__ void turn_kernel(PcgArrays a) {
+  const std::int64_t item = blockIdx.y;
+  if (a.states[item].status != PcgState::running) return;
+  const float beta = a.states[item].beta;
+  ECHOTRAIN_VOXELS(a, item, v, i) {
+    const float2 z = preconditioned(a, v, i), p = complex(a.p)[i];
+    complex(a.p)[i] = make_float2(z.x + beta * p.x, z.y + beta * p.y);
+  }
+}
+
+enum class Moment { start, step, finish };
+
+/// One block per item: adds up the partial sums and takes them to the state.
+__global__ void state_kernel(PcgArrays a, Moment moment) {
+  const std::int64_t item = blockIdx.x;
+  const double* partial = a.partial + 3 * (item * PcgArrays::kBlocks + threadIdx.x);
+  double sums[3];
+  for (int i = 0; i < 3; ++i) sums[i] = block_sum(partial[i]);
+  if (threadIdx.x != 0) return;
+  PcgState& state = a.states[item];
+  double* residuals = a.residuals + item * a.length;
+  switch (moment) {
+    case Moment::start:
+      return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals);
+    case Moment::step:
+      return state.step(sums[0]);
+    case Moment::finish:
+      return state.finish(sums[1], sums[2], a.tolerance, residuals);
+  }
+}
+
+__global__ void clear_kernel(PcgArrays a) {
+  const std::int64_t item = blockIdx.y;
+  if (a.states[item].clear == 0) return;
+  ECHOTRAIN_VOXELS(a, item, v, i) complex(a.x)[i] = make_float2(0.0f, 0.0f);
+}
+
+__global__ void multiply_kernel(const float2* from, const float* factor, float2* to, std::int64_t all,
+                                std::int64_t voxels) {
+  ECHOTRAIN_GRID_STRIDE(i, all) {
+    const float f = factor[i % voxels];
+    to[i] = make_float2(from[i].x * f, from[i].y * f);
+  }
+}
+
+__device__ float sum_of(const float* a, float shift, const float* b, std::int64_t i) {
+  return a[i] + (b == nullptr ? 0.0f : shift * b[i]);
+}
+
+/// One block.
+__global__ void largest_kernel(const float* a, float shift, const float* b, std::int64_t n, float* largest) {
+  __shared__ float most[kThreads];
+  float mine = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) mine = fmaxf(mine, sum_of(a, shift, b, i));
+  most[threadIdx.x] = mine;
+  __syncthreads();
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) most[threadIdx.x] = fmaxf(most[threadIdx.x], most[threadIdx.x + half]);
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *largest = most[0];
+}
+
+__global__ void invert_kernel(const float* a, float shift, const float* b, float floor, float scale,
+                              const float* largest, float* inverse, std::int64_t n) {
+  const float least = fmaxf(floor * *largest, FLT_MIN);
+  ECHOTRAIN_GRID_STRIDE(i, n) inverse[i] = scale / fmaxf(sum_of(a, shift, b, i), least);
+}
+
+__global__ void inner_kernel(const float2* u, const float2* v, std::int64_t n, double* partial) {
+  double uv = 0, vv = 0;
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    uv += inner(u[i], v[i]);
+    vv += inner(v[i], v[i]);
+  }
+  uv = block_sum(uv), vv = block_sum(vv);
+  if (threadIdx.x == 0) partial[2 * blockIdx.x] = uv, partial[2 * blockIdx.x + 1] = vv;
+}
+
+/// One block of kSums threads.
+__global__ void inner_sums_kernel(const double* partial, double* sums) {
+  const double uv = block_sum(partial[2 * threadIdx.x]), vv = block_sum(partial[2 * threadIdx.x + 1]);
+  if (threadIdx.x == 0) sums[0] = uv, sums[1] = vv;
+}
+
+__global__ void scale_kernel(float factor, float2* data, std::int64_t n) {
+  ECHOTRAIN_GRID_STRIDE(i, n) data[i] = make_float2(data[i].x * factor, data[i].y * factor);
+}
+
+__global__ void start_kernel(float2* data, std::int64_t n) {
+  ECHOTRAIN_GRID_STRIDE(i, n) data[i] = make_float2(pcg_start_value(i), 0.0f);
+}
+
+__global__ void power_kernel(const float2* maps, std::int64_t coils, std::int64_t voxels, float* power) {
+  ECHOTRAIN_GRID_STRIDE(v, voxels) {
+    float sum = 0;
+    for (std::int64_t c = 0; c < coils; ++c) {
+      const float2 m = maps[c * voxels + v];
+      sum += m.x * m.x + m.y * m.y;
+    }
+    power[v] = sum;
+  }
+}
+
+dim3 blocks(const PcgArrays& a) {
+  if (a.batch > kMostItems) throw std::invalid_argument("pcg: CUDA solves at most 65535 images at once");
+  return {kSums, static_cast<unsigned>(a.batch)};
+}
+
+}  // namespace
+
+void pcg_residual(Context& context, const PcgArrays& a) {
+  residual_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+  check_launch("pcg_residual");
+}
+
+void pcg_product(Context& context, const PcgArrays& a) {
+  product_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+  check_launch("pcg_product");
+}
+
+void pcg_start(Context& context, const PcgArrays& a) {
+  const cudaStream_t stream = stream_of(context);
+  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::start);
+  context.clear(View<cfloat>(a.p, {a.batch, a.voxels}));
+  turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
+  check_launch("pcg_start");
+}
+
+void pcg_direction(Context& context, const PcgArrays& a, float shift) {
+  const cudaStream_t stream = stream_of(context);
+  direction_kernel<<<blocks(a), kThreads, 0, stream>>>(a, shift);
+  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::step);
+  check_launch("pcg_direction");
+}
+
+void pcg_advance(Context& context, const PcgArrays& a) {
+  advance_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+  check_launch("pcg_advance");
+}
+
+void pcg_finish(Context& context, const PcgArrays& a) {
+  const cudaStream_t stream = stream_of(context);
+  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::finish);
+  turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
+  check_launch("pcg_finish");
+}
+
+void pcg_clear(Context& context, const PcgArrays& a) {
+  clear_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+  check_launch("pcg_clear");
+}
+
+void multiply_real(Context& context, const cfloat* from, const float* factor, cfloat* to, std::int64_t batch,
+                   std::int64_t voxels) {
+  multiply_kernel<<<blocks_for(batch * voxels), kThreads, 0, stream_of(context)>>>(
+      device_view(from), factor, device_view(to), batch * voxels, voxels);
+  check_launch("multiply_real");
+}
+
+void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
+            std::int64_t n) {
+  const cudaStream_t stream = stream_of(context);
+  Array<float> largest = context.allocate<float>({1});
+  largest_kernel<<<1, kThreads, 0, stream>>>(a, shift, b, n, largest.data());
+  invert_kernel<<<blocks_for(n), kThreads, 0, stream>>>(a, shift, b, floor, scale, largest.data(), inverse, n);
+  check_launch("invert");
+}
+
+void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums) {
+  const cudaStream_t stream = stream_of(context);
+  inner_kernel<<<kSums, kThreads, 0, stream>>>(device_view(u), device_view(v), n, partial);
+  inner_sums_kernel<<<1, kSums, 0, stream>>>(partial, sums);
+  check_launch("inner_products");
+}
+
+void scale(Context& context, float factor, cfloat* data, std::int64_t n) {
+  scale_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(factor, device_view(data), n);
+  check_launch("scale");
+}
+
+void fill_start(Context& context, cfloat* data, std::int64_t n) {
+  start_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(device_view(data), n);
+  check_launch("fill_start");
+}
+
+void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power) {
+  power_kernel<<<blocks_for(voxels), kThreads, 0, stream_of(context)>>>(device_view(maps), coils, voxels, power);
+  check_launch("map_power");
+}
+
+}  // namespace echotrain::numerics::cuda

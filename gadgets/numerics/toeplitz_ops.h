@@ -1,0 +1,56 @@
+// The Toeplitz operator's parts for each backend; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/fft_ops.h"
+#include "gadgets/numerics/toeplitz.h"
+
+namespace echotrain::numerics {
+
+struct SpectrumRange {
+  static constexpr std::int64_t kBlocks = 256;  ///< ranges of parts, whatever the number of threads
+  float smallest, largest, imaginary;           ///< imaginary: the largest magnitude; NaN when anything is not finite
+};
+
+/// One application. Where `maps` are given, `batch` counts them: y = sum_c conj(maps_c) T (maps_c x).
+/// Otherwise it counts independent items of x and y.
+struct ToeplitzJob {
+  std::int64_t batch = 1;
+  const cfloat* x = nullptr;
+  cfloat* y = nullptr;
+  const cfloat* maps = nullptr;
+};
+
+struct ToeplitzOperator::Impl {
+  Shape image, grid;
+  Backend backend;
+  int dims;
+  Extents n, padded;  ///< leading ones are 1
+  double smallest, largest, diagonal;
+  Array<float> spectrum;             ///< 1 / voxels of the grid included; laid out as the backend wants it
+  Array<float> circulant;            ///< [image...]
+  std::shared_ptr<const void> axes;  ///< the CPU's plans
+};
+
+namespace cpu {
+/// Size of an axis's transform, at least 2n.
+std::int64_t toeplitz_extent(std::int64_t n);
+/// grid = 0, but for the lags -n + 1 .. n - 1 of q.
+void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
+/// The first column of T. Chan's circulant: per axis, lags j and j - n weighed by (n - j) / n and j / n.
+void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
+/// to = scale * Re(from), with the ranges of kBlocks parts.
+void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges);
+/// Sets `spectrum` and `axes` from the spectrum in FFT order.
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
+void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
+}  // namespace cpu
+namespace cuda {
+std::int64_t toeplitz_extent(std::int64_t n);
+void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
+void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
+void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges);
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
+void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
+}  // namespace cuda
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,261 @@
+#include "gadgets/pcg.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "gadgets/numerics/coil.h"
+#include "gadgets/numerics/layout.h"
+#include "gadgets/numerics/sobel.h"
+
+namespace echotrain {
+namespace {
+
+constexpr std::size_t kEigenvalues = 16;
+
+/// [coil, z, y, x] as the operator's images: without z when those are planes.
+numerics::Shape as_solved(const numerics::Shape& shape, const numerics::ToeplitzOperator& matrix) {
+  numerics::Shape out{shape[0]};
+  for (const auto extent : matrix.image()) out.push_back(extent);
+  return out;
+}
+
+numerics::Preconditioner preconditioner(const std::string& name) {
+  return name == "jacobi"      ? numerics::Preconditioner::jacobi
+         : name == "circulant" ? numerics::Preconditioner::circulant
+                               : numerics::Preconditioner::none;
+}
+
+/// What the contrasts of one slice at one time have in common.
+FrameKey without_contrast(FrameKey key) {
+  key.contrast = 0;
+  return key;
+}
+FrameKey without_repetition(FrameKey key) {
+  key.repetition = 0;
+  return key;
+}
+
+}  // namespace
+
+Parameters<PcgSolver::Options> PcgSolver::parameters() {
+  return Parameters<Options>()
+      .integer("iterations", &Options::iterations, 1, 10000, "steps at most")
+      .number("tolerance", &Options::tolerance, 0, 1, "residual relative to F^H d at which to stop")
+      .choice(
+          "prior", &Options::prior, {"tikhonov", "smoothness", "anatomical", "none"},
+          "what is known of the image: that it is not large (tikhonov), that neighbours are alike (smoothness), the "
+          "same but across edges of a reference (anatomical), or nothing")
+      .number("lambda", &Options::lambda, 0, 100, "weight of the prior, relative to the largest eigenvalue of F^H F")
+      .number("noise_level", &Options::noise_level, 0, 1e30,
+              "standard deviation of the noise in the real and the imaginary part of a sample, 1 after noise_adjust; "
+              "lambda is then chosen so that the data are met to their noise. 0: lambda is as given")
+      .choice("preconditioner", &Options::preconditioner, {"none", "jacobi", "circulant"},
+              "circulant pays where F^H F is far from the identity: undersampled or unweighted data")
+      .flag("warm_start", &Options::warm_start, "starts from the image of the repetition before")
+      .choice("reference", &Options::reference, {"all_contrasts", "first_contrast"},
+              "anatomical only; the images that say where the edges are: of all contrasts together, for which images "
+              "wait, or of the first that comes")
+      .number("edge_strength", &Options::edge_strength, 0.01, 1000,
+              "anatomical only; a difference of so many times the median one halves the prior's weight there");
+}
+
+PcgSolver::PcgSolver(Options options) : options_(std::move(options)) {
+  if (options_.prior == "none" && options_.noise_level > 0)
+    throw std::invalid_argument("noise_level chooses the weight of a prior, but prior is none");
+}
+
+void PcgSolver::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  for (const auto& encoding : header.encodings) {
+    geometries_.push_back(image_geometry(encoding));
+    std::vector<double> voxel;
+    for (int a = geometries_.back().dims; a-- > 0;)
+      voxel.push_back(encoding.recon.fov_mm[static_cast<std::size_t>(a)] /
+                      encoding.recon.matrix[static_cast<std::size_t>(a)]);
+    const double smallest = *std::min_element(voxel.begin(), voxel.end());
+    for (double& v : voxel) v /= smallest;  // lambda does not depend on the unit
+    voxel_size_.push_back(std::move(voxel));
+    contrasts_.push_back(encoding.contrast ? encoding.contrast->maximum - encoding.contrast->minimum + 1u : 0u);
+  }
+}
+
+void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
+  if (options_.noise_level > 0 && equations.right.shape()[0] > 1)
+    throw ClientError("pcg: noise_level needs the equations of one image, not of each coil; put coil_maps before pcg");
+  if (options_.prior == "anatomical") {
+    solve_anatomically(std::move(equations), emit);
+    return;
+  }
+  const FrameKey key = without_repetition(equations.frame->key);
+  Array<cfloat> image = zeros_like(equations.right);
+  if (const auto before = previous_.find(key);
+      options_.warm_start && before != previous_.end() && before->second.shape() == image.shape())
+    session_->compute.copy<cfloat>(before->second.view(), image.view());
+  image = solve(equations, plain_prior(equations.frame->key.encoding), std::move(image));
+  if (options_.warm_start) previous_[key] = image;
+  give(equations, std::move(image), emit);
+}
+
+void PcgSolver::give(const NormalEquations& equations, Array<cfloat> image, const Emit<CoilImages>& emit) {
+  emit({equations.frame, std::move(image)});
+}
+
+/// Solves from `image` on, in place.
+Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
+                               Array<cfloat> image) {
+  numerics::Context& compute = session_->compute;
+  std::unique_ptr<numerics::LinearOperator> matrix;
+  if (equations.maps)
+    matrix = std::make_unique<numerics::SenseToeplitz>(
+        compute, equations.matrix, equations.maps.reshaped(as_solved(equations.maps.shape(), *equations.matrix)));
+  else
+    matrix = std::make_unique<numerics::PlainToeplitz>(equations.matrix);
+  const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
+  const auto right = equations.right.view().reshaped(shape);
+  auto x = image.view().reshaped(shape);
+  numerics::PcgOptions options;
+  options.iterations = static_cast<int>(options_.iterations);
+  options.tolerance = options_.tolerance;
+  options.preconditioner = preconditioner(options_.preconditioner);
+  options.lambda = prior == nullptr ? 0 : options_.lambda;
+  if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(equations, *matrix);
+  if (options_.noise_level == 0) {
+    note(equations, numerics::pcg(compute, *matrix, prior, right, x, options));
+    return image;
+  }
+  const double power = compute.download<double>(equations.power.view()).data()[0];
+  if (!std::isfinite(power)) refuse_numbers();
+  const auto found = numerics::lambda_by_discrepancy(compute, *matrix, prior, right, x, power,
+                                                     equations.weight * static_cast<double>(equations.coils),
+                                                     options_.noise_level, options);
+  using Status = numerics::DiscrepancyResult::Status;
+  if (found.status == Status::below_range)
+    session_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
+  if (found.status == Status::above_range) session_->warn("pcg: by noise_level the data hold nothing but noise");
+  equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", found.lambda);
+  note(equations, found.last);
+  return image;
+}
+
+[[noreturn]] void PcgSolver::refuse_numbers() {
+  throw ClientError("the data are not finite, or so large that sums of them are not; no image can be solved for");
+}
+
+void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult& result) {
+  // Of several images, the one that is worst off.
+  const auto worst = std::max_element(result.items.begin(), result.items.end(), [](const auto& a, const auto& b) {
+    return a.residuals.back() < b.residuals.back();
+  });
+  if (worst == result.items.end()) return;
+  for (const auto& item : result.items) {
+    if (item.status != numerics::PcgStatus::broke_down) continue;
+    if (item.iterations == 0) refuse_numbers();
+    session_->warn("pcg: the iteration broke down and was stopped at its last good image");
+  }
+  auto& notes = equations.frame->notes;
+  std::vector<std::string> residuals;
+  for (const double r : worst->residuals) residuals.push_back(fmt::format("{:.3g}", r));
+  notes["pcg_iterations"] = std::to_string(worst->iterations);
+  notes["pcg_residuals"] = fmt::format("{}", fmt::join(residuals, " "));
+  notes["pcg_status"] = numerics::to_string(worst->status);
+}
+
+double PcgSolver::largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix) {
+  for (const Eigenvalue& known : eigenvalues_)
+    if (known.matrix == equations.matrix && known.maps == equations.maps.memory()) return known.value;
+  const double value = numerics::largest_eigenvalue(session_->compute, matrix);
+  eigenvalues_.push_back({equations.matrix, equations.maps.memory(), value});
+  if (eigenvalues_.size() > kEigenvalues) eigenvalues_.erase(eigenvalues_.begin());
+  return value;
+}
+
+const numerics::Regularizer* PcgSolver::plain_prior(std::uint16_t encoding) {
+  if (options_.prior == "none") return nullptr;
+  RegularizerPtr& prior = plain_[encoding];
+  if (!prior) {
+    const ImageGeometry& geometry = geometries_.at(encoding);
+    numerics::Shape image;
+    for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) image.push_back(geometry.image[a]);
+    prior = options_.prior == "tikhonov" ? numerics::tikhonov(image)
+                                         : numerics::smoothness(image, voxel_size_.at(encoding));
+  }
+  return prior.get();
+}
+
+/// First without edges; then, once the reference is known, with them.
+void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit) {
+  const std::uint16_t encoding = equations.frame->key.encoding;
+  Group& group = groups_[without_contrast(equations.frame->key)];
+  if (group.edges) {
+    Array<cfloat> image = solve(equations, group.edges.get(), zeros_like(equations.right));
+    give(equations, std::move(image), emit);
+    return;
+  }
+  Array<cfloat> image = solve(equations, plain_prior(encoding), zeros_like(equations.right));
+  group.drafts.push_back({std::move(equations), std::move(image)});
+  const bool waits = options_.reference == "all_contrasts" &&
+                     (contrasts_.at(encoding) == 0 || group.drafts.size() < contrasts_.at(encoding));
+  if (!waits) close(group, emit);
+}
+
+void PcgSolver::close(Group& group, const Emit<CoilImages>& emit) {
+  group.edges = edges_of(group.drafts);
+  for (Draft& draft : std::exchange(group.drafts, {})) {
+    Array<cfloat> image = solve(draft.equations, group.edges.get(), std::move(draft.image));
+    give(draft.equations, std::move(image), emit);
+  }
+}
+
+/// The prior from the magnitude of all coils and contrasts together.
+PcgSolver::RegularizerPtr PcgSolver::edges_of(const std::vector<Draft>& drafts) {
+  numerics::Context& compute = session_->compute;
+  const auto& shape = drafts.front().image.shape();
+  const std::int64_t voxels = shape[1] * shape[2] * shape[3];
+  std::int64_t images = 0;
+  for (const Draft& draft : drafts) images += draft.image.shape()[0];
+  Array<cfloat> all = compute.allocate<cfloat>({images, shape[1], shape[2], shape[3]});
+  std::int64_t at = 0;
+  for (const Draft& draft : drafts) {
+    const auto& each = draft.image.shape();
+    if (each[1] * each[2] * each[3] != voxels)
+      throw ClientError("pcg: contrasts of different matrices share no anatomy");
+    compute.copy<cfloat>(draft.image.view(), numerics::View<cfloat>(all.data() + at * voxels, each));
+    at += each[0];
+  }
+  Array<cfloat> power = compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]});
+  numerics::root_sum_of_squares(compute, all.view(), power.view());
+  Array<float> reference = compute.allocate<float>({shape[1], shape[2], shape[3]});
+  numerics::component(compute, power.view(), numerics::Component::magnitude, 1,
+                      reference.view().reshaped({1, shape[1], shape[2], shape[3]}));
+  const std::int64_t axes = numerics::image_axes(reference.shape());
+  Array<float> weights = compute.allocate<float>({axes, shape[1], shape[2], shape[3]});
+  numerics::EdgeOptions options;
+  options.strength = options_.edge_strength;
+  numerics::edge_weights(compute, reference.view(), options, weights.view());
+  // The filter counts axes from x on, the prior from the slowest one.
+  numerics::Shape of_prior{axes};
+  for (std::size_t a = axes == 2 ? 2 : 1; a < 4; ++a) of_prior.push_back(shape[a]);
+  Array<float> turned = compute.allocate<float>(of_prior);
+  for (std::int64_t a = 0; a < axes; ++a)
+    compute.copy<float>(weights.view().slice(a).reshaped({voxels}),
+                        numerics::View<float>(turned.data() + (axes - 1 - a) * voxels, {voxels}));
+  return numerics::edge_stencil(compute, turned);
+}
+
+void PcgSolver::finish(End how, const Emit<CoilImages>& emit) {
+  std::size_t waiting = 0;
+  for (auto& [key, group] : groups_) {
+    waiting += group.drafts.size();
+    if (how == End::complete && !group.drafts.empty()) close(group, emit);
+  }
+  if (how == End::truncated && waiting > 0)
+    session_->warn(fmt::format("pcg: {} image(s) waited for further contrasts and are dropped", waiting));
+  groups_.clear();
+}
+
+}  // namespace echotrain

@@ -1,0 +1,82 @@
+// Regularised least squares by preconditioned conjugate gradients.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/gadget.h"
+#include "gadgets/measurement.h"
+#include "gadgets/numerics/pcg.h"
+
+namespace echotrain {
+
+/// Solves (F^H F + lambda W^H W) x = F^H d for each image of a frame. The history of residuals goes into the image's
+/// meta attributes (pcg_residuals, pcg_iterations, pcg_status). Source: Stone et al., JPDC 68, 2008, sec. 2.2; priors:
+/// see gadgets/numerics/regularizer.h and sobel.h.
+class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
+ public:
+  struct Options {
+    std::int64_t iterations = 30;
+    double tolerance = 1e-4;
+    std::string prior = "tikhonov";
+    double lambda = 1e-3;
+    double noise_level = 0;
+    std::string preconditioner = "none";
+    bool warm_start = false;
+    std::string reference = "all_contrasts";
+    double edge_strength = 4;
+  };
+  static constexpr std::string_view kName = "pcg";
+  static constexpr std::string_view kSummary =
+      "Solves the normal equations with a prior, by preconditioned conjugate gradients.";
+  static Parameters<Options> parameters();
+
+  explicit PcgSolver(Options options);
+  void start(const protocol::Header& header, Session& session) override;
+  void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
+
+ private:
+  using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
+  /// A frame solved without knowing where the edges are.
+  struct Draft {
+    NormalEquations equations;
+    Array<cfloat> image;
+  };
+  /// Contrasts of one slice at one time.
+  struct Group {
+    std::vector<Draft> drafts;  // that wait for the others
+    RegularizerPtr edges;       // once the reference is known
+  };
+  struct Eigenvalue {
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+    std::shared_ptr<void> maps;
+    double value;
+  };
+
+  Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  void give(const NormalEquations& equations, Array<cfloat> image, const Emit<CoilImages>& emit);
+  void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
+  void close(Group& group, const Emit<CoilImages>& emit);
+  RegularizerPtr edges_of(const std::vector<Draft>& drafts);
+  const numerics::Regularizer* plain_prior(std::uint16_t encoding);
+  double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);
+  [[noreturn]] static void refuse_numbers();
+  void note(const NormalEquations& equations, const numerics::PcgResult& result);
+  Array<cfloat> zeros_like(const Array<cfloat>& image) { return session_->compute.zeros<cfloat>(image.shape()); }
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::vector<ImageGeometry> geometries_;
+  std::vector<std::vector<double>> voxel_size_;  // per encoding, slowest axis first, the smallest is 1
+  std::vector<std::size_t> contrasts_;           // per encoding; 0: the header does not say
+  std::map<std::uint16_t, RegularizerPtr> plain_;
+  std::map<FrameKey, Group> groups_;
+  std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
+  std::vector<Eigenvalue> eigenvalues_;         // most recent last, bounded
+};
+
+}  // namespace echotrain

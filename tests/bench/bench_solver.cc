@@ -1,0 +1,217 @@
+// The exact transform, its Toeplitz operator and the solver, on random trajectories and data:
+//   exact_fhd/..., exact_q/...   time, relative error against float64 at random voxels, GFLOP/s by the product's own
+//   count sincos_fhd/...               the plain loop that the exact transform stands against: a sine and a cosine per
+//   pair of
+//                                sample and voxel, vectorised, on all threads
+//   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/direct_transform.h"
+#include "gadgets/numerics/pcg.h"
+#include "gadgets/numerics/toeplitz.h"
+
+/// In sincos_loop.cc: image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
+void sum_of_waves(const float* kx, const float* ky, const float* kz, const float* re, const float* im,
+                  std::int64_t samples, float x, float y, float z, float* image);
+
+namespace {
+
+using namespace echotrain::numerics;
+
+constexpr int kCheckedVoxels = 300;
+
+struct Problem {
+  std::int64_t n, samples;
+  std::vector<double> k;
+  std::vector<cfloat> d;
+};
+
+Problem make_problem(std::int64_t n, std::int64_t samples) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> position(-0.5, 0.5);
+  std::normal_distribution<float> value;
+  Problem p{n, samples, {}, {}};
+  for (std::int64_t i = 0; i < 3 * samples; ++i) p.k.push_back(position(random));
+  for (std::int64_t i = 0; i < samples; ++i) p.d.emplace_back(value(random), value(random));
+  return p;
+}
+
+View<const double> coordinates(const Problem& p) { return {p.k.data(), {p.samples, 3}}; }
+Shape cube(std::int64_t n) { return {n, n, n}; }
+
+/// Of [z, y, x], centred at n/2 or, for lags, in FFT order.
+double error_of(const Problem& p, const std::vector<cfloat>& got, std::int64_t n, bool lags) {
+  std::mt19937 random(2);
+  double error = 0, norm = 0;
+  for (int i = 0; i < kCheckedVoxels; ++i) {
+    std::int64_t at[3], index[3];
+    for (int a = 0; a < 3; ++a) {
+      // The lag -n/2 of a doubled grid is 0 by definition.
+      at[a] =
+          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(lags ? n - 1 : n)) - n / 2 + (lags ? 1 : 0);
+      index[a] = lags ? (at[a] + n) % n : at[a] + n / 2;
+    }
+    cdouble sum = 0;
+    for (std::int64_t s = 0; s < p.samples; ++s) {
+      const double* k = p.k.data() + 3 * s;
+      const double turns =
+          k[0] * static_cast<double>(at[2]) + k[1] * static_cast<double>(at[1]) + k[2] * static_cast<double>(at[0]);
+      const cdouble value = lags ? cdouble(1) : cdouble(p.d[static_cast<std::size_t>(s)]);
+      sum += value * std::polar(1.0, 2 * std::numbers::pi * (turns - std::round(turns)));
+    }
+    const cdouble value = got[static_cast<std::size_t>((index[0] * n + index[1]) * n + index[2])];
+    error += std::norm(value - sum);
+    norm += std::norm(sum);
+  }
+  return std::sqrt(error / norm);
+}
+
+template <class Array>
+std::vector<cfloat> on_host(Context& context, const Array& array) {
+  const auto host = context.download<cfloat>(array.view());
+  return {host.data(), host.data() + host.size()};
+}
+
+/// Of a sample and a voxel.
+benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
+  return {static_cast<double>(n * n * n) * static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate};
+}
+
+void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
+  auto image = context.allocate<cfloat>({1, n, n, n});
+  for (auto _ : state) {
+    DirectAdjoint sum(context, cube(n), 1);
+    sum.add(context, coordinates(p), d.view());
+    sum.get(context, image.view());
+    context.synchronize();
+  }
+  state.counters["error"] = error_of(p, on_host(context, image), n, false);
+  state.counters["pairs"] = pairs_per_second(n, samples);  // four operations each
+}
+
+void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  auto q = context.allocate<cfloat>(cube(2 * n));
+  for (auto _ : state) {
+    point_spread(context, coordinates(p), {}, cube(n), VoxelBasis::delta, q.view());
+    context.synchronize();
+  }
+  state.counters["error"] = error_of(p, on_host(context, q), 2 * n, true);
+}
+
+void sincos_fhd(benchmark::State& state, std::int64_t n, std::int64_t samples) {
+  Context context(Backend::cpu);
+  const Problem p = make_problem(n, samples);
+  std::vector<float> parts[5];
+  for (std::int64_t s = 0; s < samples; ++s) {
+    for (std::size_t a = 0; a < 3; ++a)
+      parts[a].push_back(static_cast<float>(p.k[3 * static_cast<std::size_t>(s) + a]));
+    parts[3].push_back(p.d[static_cast<std::size_t>(s)].real());
+    parts[4].push_back(p.d[static_cast<std::size_t>(s)].imag());
+  }
+  std::vector<cfloat> image(static_cast<std::size_t>(n * n * n));
+  for (auto _ : state)
+    context.threads().parallel_for(n * n * n, 64, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t v = begin; v < end; ++v)
+        sum_of_waves(parts[0].data(), parts[1].data(), parts[2].data(), parts[3].data(), parts[4].data(), samples,
+                     static_cast<float>(v % n - n / 2), static_cast<float>(v / n % n - n / 2),
+                     static_cast<float>(v / n / n - n / 2),
+                     reinterpret_cast<float*>(&image[static_cast<std::size_t>(v)]));
+    });
+  state.counters["error"] = error_of(p, image, n, false);
+  state.counters["pairs"] = pairs_per_second(n, samples);
+}
+
+std::shared_ptr<const ToeplitzOperator> make_operator(Context& context, const Problem& p) {
+  auto q = context.allocate<cfloat>(cube(2 * p.n));
+  point_spread_nufft(context, coordinates(p), {}, cube(p.n), VoxelBasis::delta,
+                     options_for_accuracy(1e-5, cube(2 * p.n)), q.view());
+  return std::make_shared<const ToeplitzOperator>(context, q.view());
+}
+
+void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  const auto matrix = make_operator(context, p);
+  auto x = context.zeros<cfloat>({1, n, n, n}), y = context.allocate<cfloat>({1, n, n, n});
+  for (auto _ : state) {
+    matrix->apply(context, x.view(), y.view());
+    context.synchronize();
+  }
+}
+
+void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  const PlainToeplitz matrix(make_operator(context, p));
+  const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
+  auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
+  const auto plan = NufftPlan::make(context, coordinates(p), cube(n), options_for_accuracy(1e-5, cube(n)));
+  plan->adjoint(context, d.view(), {}, b.view());
+  const auto prior = tikhonov(cube(n));
+  PcgOptions options;
+  options.iterations = 60;
+  options.tolerance = 0;
+  options.lambda = 1e-3;
+  options.largest_eigenvalue = largest_eigenvalue(context, matrix);
+  double residual = 0;
+  for (auto _ : state) {
+    context.clear<cfloat>(x.view());
+    residual = pcg(context, matrix, prior.get(), b.view(), x.view(), options).items[0].residuals.back();
+    context.synchronize();
+  }
+  state.counters["residual"] = residual;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using benchmark::RegisterBenchmark;
+  const auto add = [](const std::string& name, auto run, int repetitions) {
+    RegisterBenchmark(name.c_str(), run)
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime()
+        ->Iterations(1)
+        ->Repetitions(repetitions)
+        ->ReportAggregatesOnly(true);
+  };
+  for (const Backend backend : {Backend::cpu, Backend::cuda}) {
+    if (!available(backend)) continue;
+    const std::string on = to_string(backend);
+    const bool cuda = backend == Backend::cuda;
+    for (const auto& [n, samples] : {std::pair<std::int64_t, std::int64_t>{64, 20000}, {128, 284592}}) {
+      const std::string size = fmt::format("{}^3x{}/{}", n, samples, on);
+      const bool large = n == 128;
+      add(
+          "exact_fhd/" + size, [=](benchmark::State& s) { exact_fhd(s, backend, n, samples); },
+          cuda    ? 20
+          : large ? 3
+                  : 9);
+      if (!large || cuda)
+        add(
+            "exact_q/" + size, [=](benchmark::State& s) { exact_q(s, backend, n, samples); }, cuda ? 10 : 3);
+      if (!large && !cuda)
+        add(
+            "sincos_fhd/" + size, [=](benchmark::State& s) { sincos_fhd(s, n, samples); }, 3);
+      add(
+          "toeplitz/" + size, [=](benchmark::State& s) { toeplitz(s, backend, n, samples); }, 20);
+      add(
+          "pcg60/" + size, [=](benchmark::State& s) { pcg60(s, backend, n, samples); }, cuda ? 20 : 3);
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
