@@ -1,8 +1,11 @@
 #include "gadgets/coil_maps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
 #include <vector>
 
 #include "gadgets/numerics/coil_maps.h"
@@ -45,6 +48,20 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
 
 /// images: [coil, z, y, x].
 Array<cfloat> CoilMapsFromData::maps_of(const Array<cfloat>& images) const {
+  const auto& n = images.shape();
+  // ESPIRiT's matrix and Walsh's correlations grow with the square of the coils.
+  const std::int64_t most = options_.method == "espirit" ? (n[1] > 1 ? 24 : 32) : 128;
+  if (n[0] > most)
+    throw ClientError(
+        fmt::format("coil_maps: method {} is for up to {} channels, not {}", options_.method, most, n[0]));
+  try {
+    return maps_of_checked(images);
+  } catch (const std::invalid_argument& error) {  // an image too small for the method's kernels
+    throw ClientError(fmt::format("coil_maps: {}", error.what()));
+  }
+}
+
+Array<cfloat> CoilMapsFromData::maps_of_checked(const Array<cfloat>& images) const {
   numerics::Context& compute = session_->compute;
   const auto& n = images.shape();
   numerics::Shape middle{n[0]}, whole, block;

@@ -32,6 +32,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
 
  private:
   Array<cfloat> maps_of(const Array<cfloat>& images) const;
+  Array<cfloat> maps_of_checked(const Array<cfloat>& images) const;
 
   Options options_;
   Session* session_ = nullptr;

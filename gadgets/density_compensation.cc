@@ -20,9 +20,9 @@ namespace {
 
 using numerics::View;
 
-constexpr double kLargest = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
-constexpr std::uint64_t kKnownBytes = 1ull << 30;
-constexpr std::size_t kUploaded = 4;  // trajectories whose weights stay where the session computes
+constexpr double kLargest = 0.5005;                  // cycles/pixel; a hair beyond the edge is rounding in the sender
+constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, beside what the store holds
+constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay where the session computes
 
 /// Volume of the disc or ball that the samples reach.
 double support_volume(const std::vector<double>& coordinates, int dims) {
@@ -179,7 +179,6 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   } else if (!whole.in_parts) {
     give_whole(whole, frame, emit);
   } else {
-    if (!(std::abs(whole.weights_sum) > 0)) refuse_weights();
     ++session_->numbers.frames_in_parts;
     if (!whole.expected) known_for(whole.batches, *frame);  // the next frame may repeat it
   }
@@ -226,7 +225,9 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   } else {
     Weighted weighted;
     if (count > 0) weighted = weigh(trajectory_of(readouts), readouts.trajectory.shape()[1], *frame);
-    warn_of_dropped(weighted.dropped, count);
+    open.dropped += weighted.dropped;
+    open.largest = std::max(open.largest, weighted.largest);
+    if (readouts.last) judge_dropped(open.dropped, open.given + count, open.largest, spaces_.at(frame->key.encoding));
     if (!weighted.positions) weighted.positions = std::make_shared<SamplePositions>();
     open.weights_sum += std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
     out.part = Samples::Part::loose;
@@ -239,6 +240,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     numerics::to_sample_major(session_->compute, readouts.data.view(), out.data.view(), 0);
   }
   open.given += count;
+  if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // before an image is made of nothing
   emit(std::move(out));
 }
 
@@ -264,7 +266,7 @@ void DensityCompensation::give_moved(const std::vector<Readouts>& window, const 
   const std::int64_t per_readout = window.front().data.shape()[2], coils = window.front().data.shape()[1];
   std::int64_t& entered = window_ends_[frame->window];
   std::int64_t skip = std::max<std::int64_t>(0, entered - frame->window_begin);
-  const std::int64_t fresh = frame->readouts - skip;
+  const std::int64_t skipped = skip, fresh = frame->readouts - skip;
   entered = frame->window_begin + frame->readouts;
 
   Samples out;
@@ -286,7 +288,10 @@ void DensityCompensation::give_moved(const std::vector<Readouts>& window, const 
                batch.trajectory.data() + batch.trajectory.size());
   }
   const Weighted weighted = weigh({raw.data(), {at, components}}, per_readout, *frame);
-  warn_of_dropped(weighted.dropped, at);
+  if (skipped == 0)
+    judge_dropped(weighted.dropped, at, weighted.largest, spaces_.at(frame->key.encoding));
+  else
+    warn_of_dropped(weighted.dropped, at);
   out.positions = weighted.positions;
   out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {at}});
   emit(std::move(out));
@@ -305,6 +310,7 @@ DensityCompensation::Known& DensityCompensation::known_for(const std::vector<Rea
     if (known.trajectory->raw.size() == made->raw.size() && follows(*known.trajectory, frame.key.encoding, raw, 0))
       return remember(known.trajectory, false, true);
   Weighted weighted = weigh(raw, made->per_readout, frame);
+  judge_dropped(weighted.dropped, raw.shape()[0], weighted.largest, spaces_.at(frame.key.encoding));
   const double sum = std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
   if (!(std::abs(sum) > 0) || !std::isfinite(sum)) refuse_weights();
   if (options_.normalize == "area") {
@@ -359,14 +365,13 @@ std::string DensityCompensation::likely_unit(double largest, const Space& space)
   return edges.back().second;
 }
 
-/// Which samples no image voxel can hold. ClientError when most are.
+/// Which samples no image voxel can hold; how many lie beyond k-space's edge, and the largest component in the data's
+/// numbers.
 std::vector<bool> DensityCompensation::outside(const std::vector<double>& coordinates, const Space& space,
-                                               std::int64_t& dropped_samples) {
+                                               std::int64_t& dropped, double& largest) {
   const auto dims = static_cast<std::size_t>(space.dims);
   const std::size_t total = coordinates.size() / dims;
   std::vector<bool> out(total);
-  std::size_t dropped = 0;
-  double largest = 0;  // in the data's numbers
   for (std::size_t s = 0; s < total; ++s) {
     double k = 0;
     bool beyond_image = false;  // what an image of coarser voxels cannot hold would wrap into it
@@ -379,13 +384,17 @@ std::vector<bool> DensityCompensation::outside(const std::vector<double>& coordi
     out[s] = k > kLargest || beyond_image;
     dropped += k > kLargest ? 1 : 0;
   }
+  return out;
+}
+
+/// Of a frame's samples. ClientError when most are dropped, else a warning.
+void DensityCompensation::judge_dropped(std::int64_t dropped, std::int64_t total, double largest, const Space& space) {
   if (2 * dropped > total)
     throw ClientError(fmt::format(
         "{} of {} samples lie beyond 0.5 cycles/pixel (largest {:.4g} in the data's numbers): the trajectory "
         "is likely in {}; set the pipeline's trajectory_unit",
         dropped, total, largest, likely_unit(largest, space)));
-  dropped_samples = static_cast<std::int64_t>(dropped);
-  return out;
+  warn_of_dropped(dropped, total);
 }
 
 void DensityCompensation::warn_of_dropped(std::int64_t dropped, std::int64_t total) {
@@ -403,6 +412,7 @@ DensityCompensation::Weighted DensityCompensation::weigh(View<const float> raw, 
   Weighted out;
   out.positions = std::make_shared<SamplePositions>();
   out.positions->dims = space.dims;
+  out.positions->encoding = frame.key.encoding;
   std::vector<double>& coordinates = out.positions->coordinates;
   coordinates.resize(static_cast<std::size_t>(total) * dims);
   for (std::int64_t s = 0; s < total; ++s)
@@ -410,7 +420,7 @@ DensityCompensation::Weighted DensityCompensation::weigh(View<const float> raw, 
       coordinates[static_cast<std::size_t>(s) * dims + a] =
           static_cast<double>(raw[s * components + static_cast<std::int64_t>(a)]) * space.to_cycles_per_pixel[a];
 
-  const std::vector<bool> unusable = outside(coordinates, space, out.dropped);
+  const std::vector<bool> unusable = outside(coordinates, space, out.dropped, out.largest);
   if (options_.method == "from_data") {
     out.positions->weights.resize(static_cast<std::size_t>(total));
     for (std::int64_t s = 0; s < total; ++s)

@@ -53,6 +53,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   struct Weighted {
     std::shared_ptr<SamplePositions> positions;
     std::int64_t dropped = 0;  // samples
+    double largest = 0;        // component of a position, in the data's numbers
   };
   /// A frame that is not whole yet.
   struct Open {
@@ -62,6 +63,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     std::int64_t given = 0;                           // samples given in parts
     bool in_parts = false;
     double weights_sum = 0;
+    std::int64_t dropped = 0;
+    double largest = 0;
   };
   void check(const Readouts& readouts, const Space& space) const;
   bool weights_stand_alone(const Frame& frame) const;
@@ -75,7 +78,9 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::vector<float> computed_weights(numerics::View<const double> coordinates, const std::vector<bool>& unusable,
                                       const Frame& frame);
   const std::vector<float>& spoke_weights(numerics::View<const double> coordinates, double k_max);
-  std::vector<bool> outside(const std::vector<double>& coordinates, const Space& space, std::int64_t& dropped_samples);
+  static std::vector<bool> outside(const std::vector<double>& coordinates, const Space& space, std::int64_t& dropped,
+                                   double& largest);
+  void judge_dropped(std::int64_t dropped, std::int64_t total, double largest, const Space& space);
   void warn_of_dropped(std::int64_t dropped, std::int64_t total);
   static std::string likely_unit(double largest, const Space& space);
 

@@ -47,15 +47,30 @@ void Fhd::start(const protocol::Header& header, Session& session) {
   session.takes_windows = false;  // F^H F is of the whole window
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
+    constexpr std::int64_t kLongest = 2048;
+    for (const auto extent : geometries_.back().image)
+      if (options_.method == "exact" && extent > kLongest)
+        throw ClientError(fmt::format("fhd: method exact is for images of up to {} voxels an axis, not {}; use nufft",
+                                      kLongest, extent));
     if (geometries_.back().dims != options_.dimensions)
       throw ClientError(fmt::format(
           "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (!session.likely_positions.empty() && session.likely_positions.front()->dims == options_.dimensions)
-    session.numbers.plan_ms +=
-        OperatorCache::shared().get(session.compute, request(session.likely_positions.front(), 0)).made_ms;
+  if (session.likely_positions.empty()) return;
+  const auto& likely = session.likely_positions.front();
+  if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
+  const OperatorRequest guess = request(likely, likely->encoding);
+  constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: some seconds
+  if (options_.method == "exact" &&
+      static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
+    return;
+  try {
+    session.numbers.plan_ms += OperatorCache::shared().get(session.compute, guess).made_ms;
+  } catch (const ResourceError&) {          // a guess must not end a session
+  } catch (const std::invalid_argument&) {  // what is wrong with it is said when it comes
+  }
 }
 
 OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const {
@@ -106,7 +121,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   if (!last) return;
   Open whole = std::move(open);
   open_.erase(frame->id);
-  give(std::move(whole), std::move(right), frame, emit);
+  give(std::move(whole), right, frame, emit);
 }
 
 /// [coil, image...] in the encoding's dimensions.
@@ -131,14 +146,20 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
                 {samples.positions->weights.data() + samples.offset, {count}});
 }
 
-void Fhd::give(Open&& open, Array<cfloat> right, const std::shared_ptr<Frame>& frame,
+void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
                const Emit<NormalEquations>& emit) {
   if (open.loose) {
     open.loose->digest =
         numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
     open.positions = open.loose;
   }
-  const auto found = OperatorCache::shared().get(session_->compute, request(open.positions, frame->key.encoding));
+  const auto found = [&] {
+    try {
+      return OperatorCache::shared().get(session_->compute, request(open.positions, frame->key.encoding));
+    } catch (const std::invalid_argument& error) {
+      throw ClientError(fmt::format("fhd: {}", error.what()));
+    }
+  }();
   Session::Numbers& numbers = session_->numbers;
   numbers.plan_ms += found.made_ms;
   ++(found.reused ? numbers.operators_reused : numbers.operators_made);

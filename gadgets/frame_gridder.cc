@@ -74,7 +74,8 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
     nufft.oversampling = options_.oversampling;
     if (options_.accuracy > 0) {
       try {
-        nufft = numerics::options_for_accuracy(options_.accuracy, request(nullptr, 0).image);
+        nufft = numerics::options_for_accuracy(options_.accuracy,
+                                               request(nullptr, static_cast<std::uint16_t>(nufft_.size())).image);
       } catch (const std::invalid_argument& error) {
         throw ClientError(fmt::format("gridding: {}", error.what()));
       }
@@ -83,8 +84,13 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
     nufft_.push_back(nufft);
   }
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (!session.likely_positions.empty() && session.likely_positions.front()->dims == options_.dimensions)
-    shared_plan(session.likely_positions.front(), 0, header.receiver_channels.value_or(8), false);
+  if (session.likely_positions.empty()) return;
+  const auto& likely = session.likely_positions.front();
+  if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
+  try {
+    shared_plan(likely, likely->encoding, header.receiver_channels.value_or(8), false);
+  } catch (const ResourceError&) {  // a guess must not end a session
+  }
 }
 
 PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> positions,

@@ -202,7 +202,7 @@ void Framer::add_counted(Acquisition&& acquisition, const EmitReadouts& emit) {
   const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame runs on through repetitions
   Open& frame = open(key, acquisition.head);
   frame.frame->key.repetition = repetition;
-  frame.frame->expected_readouts = rule_.readouts;
+  if (frame.frame->readouts == 0) frame.frame->expected_readouts = rule_.readouts;
   frame.waiting.push_back(std::move(acquisition));
   if (++frame.frame->readouts == rule_.readouts) close(key, emit);
 }

@@ -27,7 +27,7 @@ using numerics::cfloat;
 /// The counters that tell one frame (one image) from another.
 struct FrameKey {
   std::uint16_t encoding = 0, slice = 0, contrast = 0, phase = 0, repetition = 0, set = 0;
-  auto operator<=>(const FrameKey&) const = default;
+  auto operator<=>(const FrameKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
 /// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
@@ -65,10 +65,12 @@ struct Readouts {
 /// Sample positions of one frame and the weights there, shared by all frames that repeat them.
 struct SamplePositions {
   int dims = 2;
+  std::uint16_t encoding = 0;
   /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; not a number: the sample is dropped.
   std::vector<double> coordinates;
   std::vector<float> weights;  ///< [sample], as in Samples
   std::uint64_t digest = 0;    ///< of the coordinates
+  std::uint64_t bytes() const { return coordinates.size() * sizeof(double) + weights.size() * sizeof(float); }
   std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
 };
 

@@ -30,6 +30,7 @@ struct OperatorRequest {
   const numerics::ArrayStore* store = nullptr;  ///< where large Q are kept; may be null
 
   bool same(const OperatorRequest& other) const;
+  std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
 };
 

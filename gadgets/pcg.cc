@@ -108,6 +108,15 @@ void PcgSolver::give(const NormalEquations& equations, Array<cfloat> image, cons
 /// Solves from `image` on, in place.
 Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
                                Array<cfloat> image) {
+  try {
+    return solve_checked(equations, prior, std::move(image));
+  } catch (const std::invalid_argument& error) {  // what the data are like; shapes were checked by types and headers
+    throw ClientError(fmt::format("pcg: {}", error.what()));
+  }
+}
+
+Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
+                                       Array<cfloat> image) {
   numerics::Context& compute = session_->compute;
   std::unique_ptr<numerics::LinearOperator> matrix;
   if (equations.maps)
@@ -167,7 +176,7 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
 
 double PcgSolver::largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix) {
   for (const Eigenvalue& known : eigenvalues_)
-    if (known.matrix == equations.matrix && known.maps == equations.maps.memory()) return known.value;
+    if (known.matrix.lock() == equations.matrix && known.maps.lock() == equations.maps.memory()) return known.value;
   const double value = numerics::largest_eigenvalue(session_->compute, matrix);
   eigenvalues_.push_back({equations.matrix, equations.maps.memory(), value});
   if (eigenvalues_.size() > kEigenvalues) eigenvalues_.erase(eigenvalues_.begin());
@@ -189,8 +198,11 @@ const numerics::Regularizer* PcgSolver::plain_prior(std::uint16_t encoding) {
 
 /// First without edges; then, once the reference is known, with them.
 void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit) {
-  const std::uint16_t encoding = equations.frame->key.encoding;
-  Group& group = groups_[without_contrast(equations.frame->key)];
+  const std::uint16_t encoding = equations.frame->key.encoding, contrast = equations.frame->key.contrast;
+  const FrameKey key = without_contrast(equations.frame->key);
+  close_earlier(key, contrast, emit);
+  Group& group = groups_[key];
+  group.contrasts.insert(contrast);
   if (group.edges) {
     Array<cfloat> image = solve(equations, group.edges.get(), zeros_like(equations.right));
     give(equations, std::move(image), emit);
@@ -199,8 +211,22 @@ void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilI
   Array<cfloat> image = solve(equations, plain_prior(encoding), zeros_like(equations.right));
   group.drafts.push_back({std::move(equations), std::move(image)});
   const bool waits = options_.reference == "all_contrasts" &&
-                     (contrasts_.at(encoding) == 0 || group.drafts.size() < contrasts_.at(encoding));
+                     (contrasts_.at(encoding) == 0 || group.contrasts.size() < contrasts_.at(encoding));
   if (!waits) close(group, emit);
+}
+
+/// What will not get further contrasts: the same slice of another repetition, and a group whose contrasts begin again.
+void PcgSolver::close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit) {
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    const bool begins_again = group->first == key && group->second.contrasts.contains(contrast);
+    const bool earlier = group->first != key && without_repetition(group->first) == without_repetition(key);
+    if (!begins_again && !earlier) {
+      ++group;
+      continue;
+    }
+    if (!group->second.drafts.empty()) close(group->second, emit);
+    group = groups_.erase(group);
+  }
 }
 
 void PcgSolver::close(Group& group, const Emit<CoilImages>& emit) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,19 +49,23 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   };
   /// Contrasts of one slice at one time.
   struct Group {
-    std::vector<Draft> drafts;  // that wait for the others
-    RegularizerPtr edges;       // once the reference is known
+    std::set<std::uint16_t> contrasts;  // that have come
+    std::vector<Draft> drafts;          // that wait for the others
+    RegularizerPtr edges;               // once the reference is known
   };
   struct Eigenvalue {
-    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
-    std::shared_ptr<void> maps;
+    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<void> maps;
     double value;
   };
 
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  Array<cfloat> solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
+                              Array<cfloat> image);
   void give(const NormalEquations& equations, Array<cfloat> image, const Emit<CoilImages>& emit);
   void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
   void close(Group& group, const Emit<CoilImages>& emit);
+  void close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit);
   RegularizerPtr edges_of(const std::vector<Draft>& drafts);
   const numerics::Regularizer* plain_prior(std::uint16_t encoding);
   double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);

@@ -24,6 +24,7 @@ struct NufftPlanRequest {
   std::int64_t coils = 8;  ///< that it will probably be used for; another number is no other plan
 
   bool same(const NufftPlanRequest& other) const;
+  std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
 };
 

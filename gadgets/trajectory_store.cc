@@ -25,10 +25,10 @@ void TrajectoryStore::add(const std::string& key, std::shared_ptr<const KnownTra
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     of_key += entry->key == key ? 1 : 0;
     const bool too_many = entry->key == key && of_key > kPerKey;
-    if (too_many || bytes + entry->known->bytes() > most_bytes_) {
+    if (too_many || bytes + bytes_of(*entry) > most_bytes_) {
       entry = entries_.erase(entry);
     } else {
-      bytes += entry->known->bytes();
+      bytes += bytes_of(*entry);
       ++entry;
     }
   }

@@ -45,6 +45,7 @@ class TrajectoryStore {
     std::string key;
     std::shared_ptr<const KnownTrajectory> known;
   };
+  static std::uint64_t bytes_of(const Entry& entry) { return entry.known->bytes() + entry.key.size() + sizeof(Entry); }
   const std::uint64_t most_bytes_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // most recent first

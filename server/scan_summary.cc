@@ -28,6 +28,8 @@ std::string ScanSummary::text() const {
   if (plans_made + plans_reused + frames_in_parts > 0)
     out += fmt::format(" plans_made={} ({:.1f} ms) plans_reused={} gridded_on_arrival={}", plans_made, plan_ms,
                        plans_reused, frames_in_parts);
+  if (operators_made + operators_reused > 0)
+    out += fmt::format(" operators_made={} operators_reused={}", operators_made, operators_reused);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
 }
 

@@ -200,6 +200,8 @@ void Worker::send(protocol::Image&& image) {
 void Worker::count_work(const echotrain::Session::Numbers& work) {
   numbers_.plans_made = work.plans_made;
   numbers_.plans_reused = work.plans_reused;
+  numbers_.operators_made = work.operators_made;
+  numbers_.operators_reused = work.operators_reused;
   numbers_.frames_in_parts = work.frames_in_parts;
   numbers_.plan_ms = work.plan_ms;
 }
@@ -214,6 +216,8 @@ void Worker::report(ScanSummary& summary) const {
   summary.latencies_ms = numbers_.latencies_ms;
   summary.plans_made = numbers_.plans_made;
   summary.plans_reused = numbers_.plans_reused;
+  summary.operators_made = numbers_.operators_made;
+  summary.operators_reused = numbers_.operators_reused;
   summary.frames_in_parts = numbers_.frames_in_parts;
   summary.plan_ms = numbers_.plan_ms;
   summary.peak_bytes = numbers_.peak_bytes;

@@ -63,9 +63,10 @@ class View {
  public:
   View() = default;
   View(T* data, Shape shape) : data_(data), shape_(shape) {}
+  // A view that may be written to is one that may be read. NOLINTBEGIN(google-explicit-constructor)
   template <class U>
-  requires(std::is_same_v<const U, T>) View(View<U> other)
-      : data_(other.data()), shape_(other.shape()) {}  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<const U, T>) View(View<U> other) : data_(other.data()), shape_(other.shape()) {}
+  // NOLINTEND(google-explicit-constructor)
 
   T* data() const { return data_; }
   const Shape& shape() const { return shape_; }

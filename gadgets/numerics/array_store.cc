@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <system_error>
 
 namespace echotrain::numerics {
@@ -15,6 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
 constexpr const char* kSuffix = ".array";
+constexpr const char* kUnfinished = ".part";  // being written, by this process or one that was killed
+constexpr auto kStale = std::chrono::hours(1);
 
 struct Head {
   char magic[8];
@@ -75,7 +79,8 @@ void ArrayStore::add(const std::string& key, View<const cfloat> array) const {
   std::error_code error;
   fs::create_directories(folder_, error);
   make_room(sizeof(Head) + key.size() + bytes);
-  const fs::path path = file(key), temporary = path.string() + fmt::format(".{}", ::getpid());
+  const fs::path path = file(key),
+                 temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinished);
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     Head head{};
@@ -107,6 +112,9 @@ void ArrayStore::make_room(std::uint64_t bytes) const {
   std::error_code error;
   for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
     std::error_code of_file;
+    if (at->path().extension() == kUnfinished &&
+        fs::file_time_type::clock::now() - at->last_write_time(of_file) > kStale)
+      fs::remove(at->path(), of_file);
     if (at->path().extension() != kSuffix || !at->is_regular_file(of_file)) continue;
     files.push_back({at->last_write_time(of_file), at->path(), at->file_size(of_file)});
     sum += files.back().bytes;

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 
 #include "gadgets/numerics/fft_lines_cpu.h"
 #include "gadgets/numerics/nufft_gather_cpu.h"
 #include "gadgets/numerics/nufft_plan.h"
+#include "gadgets/numerics/thread_scratch.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
@@ -15,22 +15,7 @@ std::int32_t group_of(const NufftPlan::Impl& plan, std::int64_t coils_left) {
   return std::min(plan.tuning.most_group, coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1);
 }
 
-/// This thread's buffer for a tile and its halo: some hundred kilobytes, not charged to any session.
-float* buffer(std::size_t floats) {
-  struct Free {
-    void operator()(float* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<float, Free> memory;
-  thread_local std::size_t size = 0;
-  if (size < floats) {
-    constexpr std::size_t kLine = 64;
-    const std::size_t bytes = (floats * sizeof(float) + kLine - 1) / kLine * kLine;
-    memory.reset(static_cast<float*>(std::aligned_alloc(kLine, bytes)));
-    size = memory ? floats : 0;
-    if (!memory) throw ResourceError("out of memory for a tile of the grid");
-  }
-  return memory.get();
-}
+struct TileScratch;  // a tile and its halo: some hundred kilobytes
 
 /// Where a tile lies.
 struct Place {
@@ -81,7 +66,7 @@ GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
 /// The samples' sum over the tile, in this thread's buffer.
 const float* gather_to_buffer(const GatherWork& work, const GatherLayout& layout) {
   const std::size_t floats = 2 * static_cast<std::size_t>(layout.points) * static_cast<std::size_t>(work.group);
-  float* sum = buffer(floats);
+  float* sum = thread_scratch<TileScratch>(floats);
   std::fill_n(sum, floats, 0.0f);
   gather(work, layout, sum);
   return sum;

@@ -202,7 +202,8 @@ double expected_error(const NufftOptions& options, const Shape& image) {
         double re = 0, im = 0;
         for (int j = 0; j < t.width; ++j) {
           const double d = j + (p + 0.5) / kPositions - t.width / 2.0,
-                       weight = phi[static_cast<std::size_t>(p * t.width + j)];
+                       weight = phi[static_cast<std::size_t>(p) * static_cast<std::size_t>(t.width) +
+                                    static_cast<std::size_t>(j)];
           re += weight * std::cos(2 * std::numbers::pi * d * f);
           im += weight * std::sin(2 * std::numbers::pi * d * f);
         }

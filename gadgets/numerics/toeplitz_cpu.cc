@@ -7,6 +7,7 @@
 
 #include "gadgets/numerics/clones.h"
 #include "gadgets/numerics/lanes_fft_cpu.h"
+#include "gadgets/numerics/thread_scratch.h"
 #include "gadgets/numerics/toeplitz_ops.h"
 
 namespace echotrain::numerics::cpu {
@@ -20,21 +21,9 @@ constexpr std::int64_t kPlaneGap = 5;
 
 std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; }
 
-/// This thread's working space, aligned to 64 bytes: some planes, a few megabytes. Not charged to any session.
-float* scratch(std::int64_t floats) {
-  struct Free {
-    void operator()(float* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<float, Free> memory;
-  thread_local std::int64_t size = 0;
-  if (size < floats) {
-    memory.reset(static_cast<float*>(std::aligned_alloc(64, static_cast<std::size_t>(up_to_multiple(floats, 16)) * 4)));
-    size = memory ? floats : 0;
-    if (!memory) throw ResourceError("out of memory for the working space of a Toeplitz operator");
-    std::fill_n(memory.get(), floats, 0.0f);
-  }
-  return memory.get();
-}
+struct PlaneScratch;  // some planes, a few megabytes
+
+float* scratch(std::int64_t floats) { return thread_scratch<PlaneScratch>(static_cast<std::size_t>(floats)); }
 
 /// The three axes, and how an item lies in the working array. Points are of kLanes x frequencies, `across` of them;
 /// before the last axis (z, or y in 2D) is transformed: [z, across, y frequency] in 3D, [across, y] in 2D.

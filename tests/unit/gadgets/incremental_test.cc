@@ -222,6 +222,46 @@ TEST_P(IncrementalTest, DroppedSamplesAreSaidInEverySession) {
   }
 }
 
+// Whether most samples are out of bounds is asked of the frame, not of the readouts that happen to come together.
+TEST_P(IncrementalTest, AReadoutBeyondTheEdgeIsNotTheFrame) {
+  Path path = spiral(31, 300, 4);
+  for (double& k : path.k[7]) k += 0.6;  // one arm astray
+  const auto scan = sample(path, {{2, {3, -2, 0}}});
+  const auto h = header({.encoded = {40, 39, 1}, .trajectory = "spiral"});
+  const std::string text = pipeline("method: from_data", kInParts);
+  const auto whole = run(text, h, scan, {.backend = GetParam()}), parts = run(text, h, scan, split_by(GetParam(), 1));
+  EXPECT_EQ(whole.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
+  EXPECT_EQ(parts.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
+  EXPECT_EQ(whole.texts, parts.texts);
+  expect_same_images(parts, whole);
+  // All arms in another unit: refused, however they come.
+  Path wide = spiral(31, 300, 4);
+  for (auto& arm : wide.k)
+    for (double& k : arm) k *= 40;
+  const auto other = sample(wide, {{2, {3, -2, 0}}});
+  for (const std::size_t readouts : {1u, 31u})
+    EXPECT_NE(client_error([&] { run(text, h, other, split_by(GetParam(), readouts)); }).find("cycles_per_fov"),
+              std::string::npos);
+}
+
+// Weights that come with the data and are all zero give an error and no image.
+TEST_P(IncrementalTest, NoImageIsMadeOfNothing) {
+  Path path = spiral(11, 100, 4);
+  for (auto& w : path.weights) std::fill(w.begin(), w.end(), 0.0);
+  const auto h = header({.encoded = {16, 16, 1}, .trajectory = "spiral"});
+  for (const std::size_t readouts : {2u, 11u}) {
+    int images = 0;
+    auto options = split_by(GetParam(), readouts);
+    EXPECT_NE(
+        client_error([&] {
+          images += static_cast<int>(
+              run(pipeline("method: from_data", kInParts), h, sample(path, {{2, {3, -2, 0}}}), options).images.size());
+        }).find("sum to nothing"),
+        std::string::npos);
+    EXPECT_EQ(images, 0);
+  }
+}
+
 // Gadgets that run as one give what they give one after another. A tap makes them separate.
 TEST_P(IncrementalTest, FusedIsUnfused) {
   const auto check = [&](const std::string& text, const protocol::Header& h, const std::vector<Acquisition>& scan) {

@@ -403,6 +403,32 @@ TEST_P(PartitionFftTest, WhatGoesOnInThePlane) {
 
 ECHOTRAIN_ON_BACKENDS(PartitionFftTest);
 
+// Frames of a fixed number of readouts, gridded as they come: a spoke's share of the disc does not depend on how many
+// came before it.
+TEST(PartitionFftBatchTest, EqualSharesOfAFrameInParts) {
+  // Trajectories of their own, or the second run would know that of the first.
+  for (const auto& [batch, spokes] : {std::pair{5, 59}, {12, 61}, {100, 63}}) {
+    const auto scan = stack(radial(spokes, 48), blobs(), 5);
+    const auto h = measurement({5, 5, 5, 5, ""}, spokes);
+    const std::string text = yaml(
+        "  - partition_fft\n  - density_compensation: {method: ramp, share: equal}\n  - gridding\n  - fft\n"
+        "  - deapodization\n  - coil_combine: {method: none}\n  - image: {component: complex}\n",
+        fmt::format("frame: {{readouts: {}}}\n", 5 * spokes));
+    RunOptions options;
+    options.split = [n = batch](std::size_t) { return static_cast<std::size_t>(n); };
+    const Outcome parts = run(text, h, scan, options), whole = run(text, h, scan);
+    ASSERT_EQ(parts.images.size(), 1u);
+    ASSERT_EQ(whole.images.size(), 1u);
+    EXPECT_EQ(parts.counts.work.frames_in_parts, 1u);
+    // One of the two is made from the other's weights, so their scale is held against the object.
+    const auto image = pixels<cfloat>(parts.images[0]);
+    EXPECT_LT(nrmse(image, pixels<cfloat>(whole.images[0])), 1e-5) << batch;
+    double largest = 0;
+    for (const cfloat v : image) largest = std::max(largest, static_cast<double>(std::abs(v)));
+    EXPECT_NEAR(largest, 1, 0.1) << batch;
+  }
+}
+
 TEST(PartitionFftBatchTest, HowAScanComesNeverShows) {
   std::ifstream file(std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines/stack_of_stars.yaml");
   std::ostringstream shipped;

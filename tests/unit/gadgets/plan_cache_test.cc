@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <future>
 #include <limits>
 #include <thread>
 
@@ -66,7 +68,8 @@ TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
   std::uint64_t each = 0;
   {
     PlanCache cache(1 << 24);
-    each = cache.get(session, request(positions(1000, 0.01))).plan->bytes();
+    cache.get(session, request(positions(1000, 0.01)));
+    each = cache.bytes();
   }
   PlanCache cache(3 * each + each / 2);
   const auto held = cache.get(session, request(positions(1000, 0.01))).plan;
@@ -110,6 +113,59 @@ TEST(PlanCache, IsMadeOnceForSessionsThatAskTogether) {
   EXPECT_EQ(made, 1);
 }
 
+/// Something that takes no memory to make, but whose request holds some.
+struct Token {
+  std::uint64_t bytes() const { return 0; }
+};
+struct TokenRequest {
+  using Made = Token;
+  int number = 0;
+  std::uint64_t held = 0;
+  std::function<void()> on_make;
+  bool same(const TokenRequest& other) const { return number == other.number; }
+  std::uint64_t bytes() const { return held; }
+  std::shared_ptr<const Made> make(Context& /*context*/) const {
+    if (on_make) on_make();
+    return std::make_shared<const Token>();
+  }
+};
+
+TEST(DeviceCache, CountsWhatRequestsHold) {
+  DeviceCache<TokenRequest> cache(1000);
+  Context session(Backend::cpu);
+  for (int i = 0; i < 10; ++i) cache.get(session, {.number = i, .held = 300});
+  EXPECT_EQ(cache.plans(), 3u);
+  EXPECT_EQ(cache.bytes(), 900u);
+  EXPECT_TRUE(cache.get(session, {.number = 9, .held = 300}).reused);
+  EXPECT_FALSE(cache.get(session, {.number = 0, .held = 300}).reused);
+}
+
+// A plan that takes long must not hold up sessions that ask for another; one that fails must not either.
+TEST(DeviceCache, SessionsWaitForTheSameThingOnly) {
+  DeviceCache<TokenRequest> cache(1000);
+  Context session(Backend::cpu);
+  std::promise<void> began, may_end;
+  std::thread slow([&] {
+    Context own(Backend::cpu);
+    cache.get(own, {.number = 1, .on_make = [&] {
+                      began.set_value();
+                      may_end.get_future().wait();
+                    }});
+  });
+  began.get_future().wait();
+  EXPECT_FALSE(cache.get(session, {.number = 2}).reused);  // would wait for ever
+  std::thread same([&] {
+    Context own(Backend::cpu);
+    EXPECT_TRUE(cache.get(own, {.number = 1}).reused);
+  });
+  may_end.set_value();
+  slow.join();
+  same.join();
+  EXPECT_THROW(cache.get(session, {.number = 3, .on_make = [] { throw std::invalid_argument("no"); }}),
+               std::invalid_argument);
+  EXPECT_FALSE(cache.get(session, {.number = 3}).reused);
+}
+
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
   auto out = std::make_shared<KnownTrajectory>();
   out->raw.resize(floats);
@@ -118,7 +174,7 @@ std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
 }
 
 TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
-  TrajectoryStore store(1000);
+  TrajectoryStore store(1200);
   const auto a = trajectory(100), b = trajectory(100), c = trajectory(100), huge = trajectory(1000);
   store.add("one", a);
   store.add("two", b);

@@ -239,6 +239,26 @@ TEST_P(SolverTest, AnAnatomicalPriorKeepsEdges) {
   }
 }
 
+// A sender that does not count repetitions: the same contrasts again are other images, with a reference of their own.
+TEST_P(SolverTest, ContrastsThatComeAgain) {
+  std::vector<double> object;
+  std::vector<Acquisition> scan;
+  for (int time = 0; time < 3; ++time)
+    for (auto& a : two_contrasts(24, 0, &object)) scan.push_back(std::move(a));
+  const auto h = plane(24, 24, limit("contrast", 0, 1, 0));
+  for (const char* reference : {"all_contrasts", "first_contrast"}) {
+    const auto out =
+        run(pipeline("method: nufft", std::string("prior: anatomical, iterations: 5, reference: ") + reference,
+                     "method: none", "frame: {until: last_in_slice}\n"),
+            h, scan, split_by(GetParam(), 20));
+    ASSERT_EQ(out.images.size(), 6u) << reference;
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(out.images[i].head.contrast, i % 2);
+      EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(out.images[i % 2])), 1e-5);
+    }
+  }
+}
+
 // A scan that breaks off gives nothing of the contrasts that waited for others.
 TEST_P(SolverTest, ContrastsThatNeverCome) {
   std::vector<double> object;

@@ -1,0 +1,30 @@
+// Working space that a thread keeps.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace echotrain::numerics {
+
+/// This thread's working space for `User`: at least so many floats, aligned to 64 bytes, zeros at first and afterwards
+/// what its user left there. It grows and is kept until the thread ends; it is not charged to any session.
+/// std::bad_alloc when there is no memory.
+template <class User>
+float* thread_scratch(std::size_t floats) {
+  struct alignas(64) Line {
+    float values[16];
+  };
+  constexpr std::size_t kPerLine = sizeof(Line) / sizeof(float);
+  thread_local std::unique_ptr<Line[]> memory;
+  thread_local std::size_t lines = 0;
+  const std::size_t needed = (floats + kPerLine - 1) / kPerLine;
+  if (lines < needed) {
+    memory.reset();
+    lines = 0;
+    memory = std::make_unique<Line[]>(needed);
+    lines = needed;
+  }
+  return memory[0].values;
+}
+
+}  // namespace echotrain::numerics
