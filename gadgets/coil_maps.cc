@@ -38,9 +38,17 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   key.encoding = equations.frame->key.encoding;
   key.slice = equations.frame->key.slice;
   Array<cfloat>& kept = kept_[key];
-  if (!options_.keep || !kept || !(kept.shape() == shape)) kept = maps_of(equations.right);
+  Array<cfloat> joined = session_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
+  if (!options_.keep || !kept || !(kept.shape() == shape)) {
+    if (!(session_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
+      session_->warn("coil_maps: a frame holds no signal; its image is zero");
+      equations.right = std::move(joined);
+      emit(std::move(equations));
+      return;
+    }
+    kept = maps_of(equations.right);
+  }
   equations.maps = kept;
-  Array<cfloat> joined = session_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]});
   numerics::combine(session_->compute, equations.maps.view(), equations.right.view(), joined.view());
   equations.right = std::move(joined);
   emit(std::move(equations));

@@ -67,7 +67,9 @@ void Fhd::start(const protocol::Header& header, Session& session) {
       static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
     return;
   try {
-    session.numbers.plan_ms += OperatorCache::shared().get(session.compute, guess).made_ms;
+    const auto found = OperatorCache::shared().get(session.compute, guess);
+    session.numbers.plan_ms += found.made_ms;
+    session.numbers.operators_made += found.reused ? 0 : 1;
   } catch (const ResourceError&) {          // a guess must not end a session
   } catch (const std::invalid_argument&) {  // what is wrong with it is said when it comes
   }

@@ -121,7 +121,8 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
   }
   std::rotate(plans_.begin(), held, held + 1);
   if (plans_.size() > kHeldPlans) plans_.pop_back();
-  if (count) ++(reused ? numbers.plans_reused : numbers.plans_made);
+  if (!reused) ++numbers.plans_made;
+  if (reused && count) ++numbers.plans_reused;
   return plans_.front().plan;
 }
 

@@ -64,7 +64,7 @@ class Session {
   std::vector<std::shared_ptr<const SamplePositions>> likely_positions;
   /// Numbers for the log.
   struct Numbers {
-    std::uint64_t plans_made = 0, plans_reused = 0;  ///< one or the other for each frame that was gridded by a plan
+    std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that found theirs
     std::uint64_t operators_made = 0, operators_reused = 0;  ///< the same for F^H F
     std::uint64_t frames_in_parts = 0;                       ///< frames gridded as their readouts came
     double plan_ms = 0;                                      ///< making plans, in all

@@ -259,6 +259,26 @@ TEST_P(SolverTest, ContrastsThatComeAgain) {
   }
 }
 
+// A frame without signal, as a scan may begin with, is no reason to end it, and says nothing about the coils.
+TEST_P(SolverTest, AFrameWithoutSignal) {
+  std::vector<Acquisition> scan;
+  const Blob blob{2, {3, -2, 0}};
+  append(scan, sample(radial(51, 50), {blob, blob}), 1);
+  std::vector<Acquisition> silent;
+  for (const Acquisition& a : scan) {
+    silent.push_back(a);
+    silent.back().data = protocol::Payload::take(std::vector<cfloat>(100));
+    silent.back().head.idx.repetition = 0;
+  }
+  silent.insert(silent.end(), scan.begin(), scan.end());
+  const std::string text = pipeline("method: nufft", "iterations: 10", "method: ramp", "", "method: adaptive");
+  const auto out = run(text, plane(24, 25), silent, here()), alone = run(text, plane(24, 25), scan, here());
+  ASSERT_EQ(out.images.size(), 2u);
+  EXPECT_EQ(out.warned("holds no signal"), 1);
+  for (const cfloat v : pixels<cfloat>(out.images[0])) EXPECT_EQ(v, cfloat());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), pixels<cfloat>(alone.images.at(0))), 1e-5);
+}
+
 // A scan that breaks off gives nothing of the contrasts that waited for others.
 TEST_P(SolverTest, ContrastsThatNeverCome) {
   std::vector<double> object;

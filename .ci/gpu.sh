@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, both sanitizers and the GPU benchmarks; logs and
+# JSON go to OUT_DIR, a few lines to the terminal. Stops for nothing, so that one short loan of a GPU tells all.
+#   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench]       (default: all three)
+set -uo pipefail
+bundle=$1 out=$2
+shift 2
+parts=${*:-tests sanitizers bench}
+cuda=$(find /usr/local/cuda*/targets/*/lib /usr/local/cuda*/lib64 -maxdepth 0 2>/dev/null | head -n 1)
+export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}
+sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -n 1)
+mkdir -p "$out"
+status=0
+
+# report NAME LOG: the closing lines of a test program, and the first failures.
+report() {
+  grep -E '^\[  (PASSED|FAILED)  \]|ERROR SUMMARY|RACECHECK SUMMARY' "$2" | head -n 30 | sed "s/^/$1: /"
+  grep -A6 ': Failure' "$2" | head -n 40
+}
+
+for part in $parts; do
+  case $part in
+    tests)
+      for program in test_numerics test_gadgets; do
+        ECHOTRAIN_AUTOTUNE=off "$bundle/bin/$program" --gtest_filter='*Cuda*:*cuda*' >"$out/$program.log" 2>&1 || status=1
+        report "$program" "$out/$program.log"
+      done
+      ;;
+    sanitizers)
+      for tool in memcheck racecheck; do
+        ECHOTRAIN_AUTOTUNE=off timeout 280 "$sanitizer" --tool "$tool" --error-exitcode 9 "$bundle/bin/test_numerics" \
+          --gtest_filter='*Cuda*-*Large*:*Dense*:*EveryWidth*:*EverySize*:*ManySamples*:*AskedAccuracy*' \
+          >"$out/$tool.log" 2>&1 || status=1
+        report "$tool" "$out/$tool.log"
+      done
+      ;;
+    bench)
+      for program in bench_nufft bench_solver; do
+        "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json --benchmark_out="$out/$program.json" \
+          >"$out/$program.log" 2>&1 || status=1
+        grep -E 'cuda' "$out/$program.log" | cut -c1-160
+      done
+      for program in seed_gregerson seed_stone; do
+        if [ -x "$bundle/bin/$program" ]; then
+          "$bundle/bin/$program" >"$out/$program.log" 2>&1 || status=1
+          tail -n 20 "$out/$program.log" | cut -c1-160
+        fi
+      done
+      ;;
+    *) echo "gpu.sh: '$part' is not one of tests, sanitizers, bench" >&2; exit 2 ;;
+  esac
+done
+exit $status

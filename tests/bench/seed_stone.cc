@@ -1,0 +1,385 @@
+// The seed's own table, reproduced: time of F^H d of 284,592 samples on 128^3 voxels, a random trajectory and data.
+//   error              relative, against float64 at random voxels
+//   gflops             by the seed's count: 13 operations per pair of sample and voxel and 13 + 12 for its sine and
+//                      cosine in software, or 1 + 1 in hardware. `ours` needs far fewer; it is counted as the latter.
+//   seed_seconds, seed_gflops   its Table 1 (CUDA 1.1) and section 5: Quadro FX 5600, Core 2 Extreme with four threads
+//   at_seed_size       seconds that a smaller problem would take at the seed's size: work is in proportion to pairs
+// CPU versions take a smaller problem, --cpu_matrix=N (64) and --cpu_samples=M (8192). Differences from the seed:
+// - Samples are on the device when the clock starts and the image stays there; its times include input and output.
+// - The voxel's basis is a point (phi = 1), so that mu = d; and mu is not computed.
+// - The search of GPU.Tune looks at the first 32,768 samples only, and tiles are copied to constant memory from the
+//   device's memory rather than the host's.
+// - Q, of which the seed gives no time, is that of 256^3 voxels here, by GPU.Tune and by point_spread() of the product.
+#include "tests/bench/seed_stone.h"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "gadgets/numerics/direct_transform.h"
+
+namespace echotrain::seed {
+namespace {
+
+using numerics::Backend;
+using numerics::cdouble;
+using numerics::cfloat;
+using numerics::Context;
+using numerics::DirectAdjoint;
+using numerics::ThreadPool;
+using numerics::View;
+
+constexpr std::int64_t kSeedMatrix = 128, kSeedSamples = 284592;
+constexpr double kSoftwareTrigonometry = 13 + 13 + 12, kHardwareTrigonometry = 13 + 1 + 1;
+constexpr int kCheckedVoxels = 300;
+constexpr std::uint64_t kMemory = 64ull << 30;
+
+/// What the seed reports; 0 where it does not.
+struct Reported {
+  double seconds = 0, gflops = 0;
+};
+
+constexpr Reported kSeedSingle{1350, 16.8};  // CPU.SP; of CPU.DP the text gives no figure
+
+/// A problem, the same numbers in every form. Coordinates are rounded to fp32, which every version reads.
+struct Problem {
+  std::int64_t matrix;
+  Samples<float> samples;
+  std::vector<std::int64_t> checked;  ///< voxels
+  std::vector<cdouble> truth;         ///< at those
+
+  Problem(std::int64_t matrix_, std::int64_t count, bool point_spread = false);
+  std::int64_t voxels() const { return matrix * matrix * matrix; }
+  double pairs() const { return static_cast<double>(voxels()) * static_cast<double>(samples.size()); }
+};
+
+Problem::Problem(std::int64_t matrix_, std::int64_t count, bool point_spread) : matrix(matrix_) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> position(-0.5f, 0.5f);
+  std::normal_distribution<float> value;
+  for (std::int64_t m = 0; m < count; ++m) {
+    for (auto* k : {&samples.kx, &samples.ky, &samples.kz}) k->push_back(position(random));
+    const float re = value(random), im = value(random);
+    samples.re.push_back(point_spread ? 1 : re);
+    samples.im.push_back(point_spread ? 0 : im);
+  }
+  // Not index 0 of an axis: the product leaves out that lag of Q.
+  std::uniform_int_distribution<std::int64_t> inside(1, matrix - 1);
+  for (int i = 0; i < kCheckedVoxels; ++i) {
+    const std::int64_t z = inside(random), y = inside(random), x = inside(random);
+    checked.push_back((z * matrix + y) * matrix + x);
+  }
+  truth.resize(checked.size());
+  ThreadPool::shared().parallel_for(kCheckedVoxels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t n = checked[static_cast<std::size_t>(i)];
+      const auto x = static_cast<double>(n % matrix - matrix / 2);
+      const auto y = static_cast<double>(n / matrix % matrix - matrix / 2);
+      const auto z = static_cast<double>(n / matrix / matrix - matrix / 2);
+      cdouble sum = 0;
+      for (std::size_t m = 0; m < samples.kx.size(); ++m) {
+        const double turns = static_cast<double>(samples.kx[m]) * x + static_cast<double>(samples.ky[m]) * y +
+                             static_cast<double>(samples.kz[m]) * z;
+        sum += cdouble(static_cast<double>(samples.re[m]), static_cast<double>(samples.im[m])) *
+               std::polar(1.0, 2 * std::numbers::pi * (turns - std::round(turns)));
+      }
+      truth[static_cast<std::size_t>(i)] = sum;
+    }
+  });
+}
+
+/// Of `image`, which gives the value of a voxel.
+template <class Image>
+double error_of(const Problem& problem, const Image& image) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < problem.checked.size(); ++i) {
+    difference += std::norm(cdouble(image(problem.checked[i])) - problem.truth[i]);
+    size += std::norm(problem.truth[i]);
+  }
+  return std::sqrt(difference / size);
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// The mean of three after one that does not count, as the seed does for its fastest versions.
+double mean_seconds_of(const std::function<void()>& work) {
+  work();
+  return (seconds_of(work) + seconds_of(work) + seconds_of(work)) / 3;
+}
+
+void report(benchmark::State& state, const Problem& problem, double seconds, double flops_per_pair, double error,
+            const Reported& seed) {
+  for (auto _ : state) state.SetIterationTime(seconds);
+  state.counters["error"] = error;
+  state.counters["gflops"] = problem.pairs() * flops_per_pair / seconds / 1e9;
+  constexpr double kSeedPairs = static_cast<double>(kSeedMatrix * kSeedMatrix * kSeedMatrix * kSeedSamples);
+  if (problem.pairs() < kSeedPairs) state.counters["at_seed_size"] = seconds * kSeedPairs / problem.pairs();
+  if (seed.seconds > 0) state.counters["seed_seconds"] = seed.seconds;
+  if (seed.gflops > 0) state.counters["seed_gflops"] = seed.gflops;
+}
+
+// --- CPU ---
+
+template <class T>
+Samples<T> converted(const Samples<float>& from) {
+  const auto copy = [](const std::vector<float>& values) { return std::vector<T>(values.begin(), values.end()); };
+  return {copy(from.kx), copy(from.ky), copy(from.kz), copy(from.re), copy(from.im)};
+}
+
+template <class T>
+void run_cpu(benchmark::State& state, const Problem& problem, bool threads, const Reported& seed) {
+  const Samples<T> samples = converted<T>(problem.samples);
+  std::vector<T> re(static_cast<std::size_t>(problem.voxels())), im(re.size());
+  const auto work = [&](std::int64_t begin, std::int64_t end) {
+    cpu_fhd(samples, problem.matrix, begin, end, re.data(), im.data());
+  };
+  const double seconds = seconds_of([&] {
+    if (threads)
+      ThreadPool::shared().parallel_for(problem.voxels(), 1024, work);
+    else
+      work(0, problem.voxels());
+  });
+  const double error = error_of(problem, [&](std::int64_t n) {
+    return cdouble(static_cast<double>(re[static_cast<std::size_t>(n)]),
+                   static_cast<double>(im[static_cast<std::size_t>(n)]));
+  });
+  report(state, problem, seconds, kSoftwareTrigonometry, error, seed);
+}
+
+// --- the product ---
+
+std::vector<double> coordinates_of(const Problem& problem) {
+  std::vector<double> k;
+  for (std::size_t m = 0; m < problem.samples.kx.size(); ++m)
+    for (const auto* axis : {&problem.samples.kx, &problem.samples.ky, &problem.samples.kz})
+      k.push_back(static_cast<double>((*axis)[m]));
+  return k;
+}
+
+void run_ours(benchmark::State& state, const Problem& problem, Backend backend) {
+  Context context(backend, {.memory_budget = kMemory});
+  const numerics::Shape cube{problem.matrix, problem.matrix, problem.matrix};
+  const std::vector<double> k = coordinates_of(problem);
+  std::vector<cfloat> d;
+  for (std::size_t m = 0; m < problem.samples.re.size(); ++m)
+    d.emplace_back(problem.samples.re[m], problem.samples.im[m]);
+  const auto samples = context.upload<cfloat>({d.data(), {problem.samples.size(), 1}});
+  auto image = context.allocate<cfloat>({1, problem.matrix, problem.matrix, problem.matrix});
+  const double seconds = mean_seconds_of([&] {
+    DirectAdjoint sum(context, cube, 1);
+    sum.add(context, {k.data(), {problem.samples.size(), 3}}, samples.cview());
+    sum.get(context, image.view());
+    context.synchronize();
+  });
+  const auto host = context.download<cfloat>(image.cview());
+  const double error = error_of(problem, [&](std::int64_t n) { return host.data()[n]; });
+  report(state, problem, seconds, kHardwareTrigonometry, error, {});
+}
+
+/// Q on the cube of `problem`, that of images of half its matrix.
+void run_ours_q(benchmark::State& state, const Problem& problem, Backend backend) {
+  Context context(backend, {.memory_budget = kMemory});
+  const std::int64_t n = problem.matrix, half = n / 2;
+  const std::vector<double> k = coordinates_of(problem);
+  auto q = context.allocate<cfloat>({n, n, n});
+  const double seconds = mean_seconds_of([&] {
+    numerics::point_spread(context, {k.data(), {problem.samples.size(), 3}}, {}, {half, half, half},
+                           numerics::VoxelBasis::delta, q.view());
+    context.synchronize();
+  });
+  const auto host = context.download<cfloat>(q.cview());
+  const double error = error_of(problem, [&](std::int64_t at) {
+    const auto lag = [&](std::int64_t index) { return (index + half) % n; };  // FFT order
+    return host.data()[(lag(at / n / n) * n + lag(at / n % n)) * n + lag(at % n)];
+  });
+  report(state, problem, seconds, kHardwareTrigonometry, error, {});
+}
+
+// --- GPU ---
+
+#ifdef ECHOTRAIN_HAS_CUDA
+struct Step {
+  const char* name;
+  Variant variant;
+  Reported seed;
+};
+
+constexpr Step kSteps[] = {
+    {"GPU.Base", Variant::base, {3216, 7.05}},          {"GPU.RegAlloc", Variant::reg_alloc, {2049, 11.07}},
+    {"GPU.Layout", Variant::layout, {1765, 12.85}},     {"GPU.ConstMem", Variant::const_mem, {274, 82.79}},
+    {"GPU.FastTrig", Variant::fast_trig, {71, 125.49}},
+};
+constexpr Settings kSeedSettings{.threads = 128, .tile = 512, .unroll = 8};
+constexpr Reported kSeedTune{49, 184.40}, kSeedMulti{14.5, 615.75};
+
+double flops_of(Variant variant) {
+  return variant == Variant::fast_trig ? kHardwareTrigonometry : kSoftwareTrigonometry;
+}
+
+/// Voxels divided among the first `devices` GPUs, each driven by a thread of its own.
+void run_variant(benchmark::State& state, const Problem& problem, Variant variant, const Settings& settings,
+                 int devices, const Reported& seed) {
+  struct Part {
+    Part(const Problem& problem, int device, std::int64_t begin, std::int64_t end)
+        : context(Backend::cuda, {.device = device, .memory_budget = kMemory}),
+          first(begin),
+          fhd(context, problem.samples, problem.matrix, begin, end) {}
+    Context context;
+    std::int64_t first;
+    GpuFhd fhd;
+  };
+  std::vector<std::unique_ptr<Part>> parts;
+  for (int d = 0; d < devices; ++d)
+    parts.push_back(
+        std::make_unique<Part>(problem, d, problem.voxels() * d / devices, problem.voxels() * (d + 1) / devices));
+  const double seconds = mean_seconds_of([&] {
+    std::vector<std::thread> threads;
+    for (const auto& part : parts)
+      threads.emplace_back([&part, &settings, variant] {
+        part->fhd.run(variant, settings);
+        part->context.synchronize();
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+  std::vector<cfloat> image;
+  for (const auto& part : parts) {
+    const std::vector<cfloat> piece = part->fhd.image();
+    image.insert(image.end(), piece.begin(), piece.end());
+  }
+  const double error = error_of(problem, [&](std::int64_t n) { return image[static_cast<std::size_t>(n)]; });
+  report(state, problem, seconds, flops_of(variant), error, seed);
+  state.counters["threads"] = settings.threads;
+  state.counters["tile"] = settings.tile;
+  state.counters["unroll"] = settings.unroll;
+}
+
+/// The seed's exhaustive search.
+Settings search(const Problem& problem) {
+  constexpr std::int64_t kSearched = 32768;
+  Context context(Backend::cuda, {.memory_budget = kMemory});
+  GpuFhd fhd(context, problem.samples, problem.matrix, 0, problem.voxels());
+  Settings best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int threads = 32; threads <= 512; threads += 32)
+    for (int tile = 32; tile <= kLargestTile; tile *= 2)
+      for (int unroll = 1; unroll <= 8; unroll *= 2) {
+        const Settings settings{threads, tile, unroll};
+        const double seconds = seconds_of([&] {
+          fhd.run(Variant::fast_trig, settings, kSearched);
+          context.synchronize();
+        });
+        if (seconds < least) {
+          least = seconds;
+          best = settings;
+        }
+      }
+  return best;
+}
+#endif
+
+// --- the program ---
+
+void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {
+  benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
+void add_cpu(const Problem& problem, const Problem& q) {
+  const std::string size = fmt::format("/{}^3x{}", problem.matrix, problem.samples.size());
+  const std::string both = fmt::format("{}_threads", ThreadPool::shared().size());
+  for (const bool threads : {false, true}) {
+    const std::string on = threads ? both : "1_thread";
+    add("CPU.DP/" + on + size, [&problem, threads](auto& s) { run_cpu<double>(s, problem, threads, {}); });
+    add("CPU.SP/" + on + size, [&problem, threads](auto& s) { run_cpu<float>(s, problem, threads, kSeedSingle); });
+  }
+  add("ours/" + both + size, [&problem](auto& s) { run_ours(s, problem, Backend::cpu); });
+  const std::string q_size = fmt::format("/{}^3x{}", q.matrix, q.samples.size());
+  add("Q/CPU.SP/" + both + q_size, [&q](auto& s) { run_cpu<float>(s, q, true, {}); });
+  add("Q/ours/" + both + q_size, [&q](auto& s) { run_ours_q(s, q, Backend::cpu); });
+}
+
+#ifdef ECHOTRAIN_HAS_CUDA
+struct GpuProblems {
+  Problem problem{kSeedMatrix, kSeedSamples}, q{2 * kSeedMatrix, kSeedSamples, true};
+  std::optional<Settings> tuned;
+  const Settings& best() {
+    if (!tuned) tuned = search(problem);
+    return *tuned;
+  }
+};
+
+void add_gpu(GpuProblems& all) {
+  const int devices = gpu_count();
+  const Problem& problem = all.problem;
+  const std::string size = fmt::format("/gpu/{}^3x{}", kSeedMatrix, kSeedSamples);
+  for (const Step& step : kSteps)
+    add(step.name + size, [&](auto& s) { run_variant(s, problem, step.variant, {}, 1, step.seed); });
+  add("GPU.Tune.as_seed" + size,
+      [&](auto& s) { run_variant(s, problem, Variant::fast_trig, kSeedSettings, 1, kSeedTune); });
+  add("GPU.Tune" + size, [&](auto& s) { run_variant(s, problem, Variant::fast_trig, all.best(), 1, kSeedTune); });
+  if (devices > 1)
+    add(fmt::format("GPU.Multi.{}", devices) + size,
+        [&all, devices](auto& s) { run_variant(s, all.problem, Variant::fast_trig, all.best(), devices, kSeedMulti); });
+  add("ours" + size, [&](auto& s) { run_ours(s, problem, Backend::cuda); });
+  const std::string q_size = fmt::format("/gpu/{}^3x{}", 2 * kSeedMatrix, kSeedSamples);
+  add("Q/GPU.Tune" + q_size, [&](auto& s) { run_variant(s, all.q, Variant::fast_trig, all.best(), 1, {}); });
+  add("Q/ours" + q_size, [&](auto& s) { run_ours_q(s, all.q, Backend::cuda); });
+}
+#endif
+
+/// Takes "--name=value" out of the arguments.
+std::int64_t option(int* argc, char** argv, const std::string& name, std::int64_t value) {
+  const std::string start = "--" + name + "=";
+  char** end = std::remove_if(argv + 1, argv + *argc, [&](const char* argument) {
+    if (std::string(argument).rfind(start, 0) != 0) return false;
+    value = std::atoll(argument + start.size());
+    return true;
+  });
+  *argc = static_cast<int>(end - argv);
+  return value;
+}
+
+int run_all(int argc, char** argv) {
+  const std::int64_t matrix = option(&argc, argv, "cpu_matrix", 64), count = option(&argc, argv, "cpu_samples", 8192);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  if (matrix < 4 || matrix > 512 || count < 1 || count > kSeedSamples) {
+    fmt::print(stderr, "seed_stone: --cpu_matrix is 4 to 512, --cpu_samples 1 to {}\n", kSeedSamples);
+    return 1;
+  }
+  const Problem small(matrix, count), small_q(2 * matrix, std::max<std::int64_t>(1, count / 8), true);
+  add_cpu(small, small_q);
+  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu));
+  std::string reason;
+  const bool gpu = numerics::available(Backend::cuda, &reason);
+  if (!gpu) fmt::print(stderr, "seed_stone: CPU versions only, there is no usable GPU: {}\n", reason);
+#ifdef ECHOTRAIN_HAS_CUDA
+  std::unique_ptr<GpuProblems> large;
+  if (gpu) {
+    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda));
+    large = std::make_unique<GpuProblems>();
+    add_gpu(*large);
+  }
+#endif
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+}  // namespace
+}  // namespace echotrain::seed
+
+int main(int argc, char** argv) { return echotrain::seed::run_all(argc, argv); }
