@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <vector>
 
 namespace echotrain::numerics {
 
@@ -15,16 +15,13 @@ float* thread_scratch(std::size_t floats) {
     float values[16];
   };
   constexpr std::size_t kPerLine = sizeof(Line) / sizeof(float);
-  thread_local std::unique_ptr<Line[]> memory;
-  thread_local std::size_t lines = 0;
+  thread_local std::vector<Line> memory;
   const std::size_t needed = (floats + kPerLine - 1) / kPerLine;
-  if (lines < needed) {
-    memory.reset();
-    lines = 0;
-    memory = std::make_unique<Line[]>(needed);
-    lines = needed;
+  if (memory.size() < needed) {
+    memory = {};  // what was there need not be kept beside what comes
+    memory.resize(needed);
   }
-  return memory[0].values;
+  return memory.data()->values;
 }
 
 }  // namespace echotrain::numerics

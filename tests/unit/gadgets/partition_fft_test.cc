@@ -513,11 +513,10 @@ TEST(PartitionFftRefusalTest, RotatedStacks) {
         scan.push_back(partition[0]);
         if (p == 1) break;
       }
-      const std::string text = client_error([&] {
-        run(yaml("  - partition_fft\n  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n  - image\n",
-                 fmt::format("trajectory_unit: {}\n", unit)),
-            measurement({3, 3, 3, 3, ""}, 2), scan);
-      });
+      const std::string rotated =
+          yaml("  - partition_fft\n  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n  - image\n",
+               fmt::format("trajectory_unit: {}\n", unit));
+      const std::string text = client_error([&] { run(rotated, measurement({3, 3, 3, 3, ""}, 2), scan); });
       const bool refused = text.find("a rotated stack needs 3D gridding") != std::string::npos;
       EXPECT_EQ(refused, angle > 0.0007) << unit << ": " << text;
     }

@@ -38,7 +38,7 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   EXPECT_TRUE(second.reused);
   EXPECT_EQ(first.plan, second.plan);
   EXPECT_EQ(one.bytes_in_use(), 0u);  // it is nobody's own
-  for (PlanCache::Request other :
+  for (const PlanCache::Request& other :
        {request(positions(100, 0.014)), request(positions(99, 0.013)), request(positions(100, 0.013), 18)})
     EXPECT_NE(cache.get(one, other).plan, first.plan);
   PlanCache::Request other = request(positions(100, 0.013));
