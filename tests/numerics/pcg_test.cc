@@ -279,7 +279,7 @@ TYPED_TEST(PcgTest, ItemsOfABatchAreAsAlone) {
         continue;
       }
       EXPECT_EQ(item.iterations, all.items[i].iterations) << i;
-      EXPECT_EQ(std::memcmp(x.data(), together.data() + i * n, n * sizeof(cfloat)), 0) << i;
+      EXPECT_TRUE(std::equal(x.begin(), x.end(), together.begin() + static_cast<std::ptrdiff_t>(i * n))) << i;
       if (i != 3) {
         EXPECT_EQ(item.residuals, all.items[i].residuals) << i;
       }
