@@ -78,7 +78,7 @@ TYPED_TEST(DiscrepancyTest, NoLambdaMatches) {
     const PlainToeplitz a(testing::make_toeplitz(this->context(), noisy.s, image));
     auto b = this->upload(noisy.b, with_batch(1, image)), x = this->context().template zeros<cfloat>(b.shape());
     auto found = lambda_by_discrepancy(this->context(), a, regularizer.get(), b.cview(), x.view(),
-                                             noisy.d.squaredNorm(), 1200, sigma, options, search);
+                                       noisy.d.squaredNorm(), 1200, sigma, options, search);
     for (const cfloat v : this->download(x)) EXPECT_TRUE(std::isfinite(v.real()) && std::isfinite(v.imag()));
     return found;
   };
