@@ -111,22 +111,10 @@ void DensityCompensation::start(const protocol::Header& header, Session& session
     const ImageGeometry geometry = image_geometry(encoding);
     space.dims = session.stacked ? 2 : geometry.dims;
     space.voxel_ratio = geometry.voxel_ratio;
+    space.to_cycles_per_pixel = to_cycles_per_pixel(encoding, session.trajectory_unit);
     for (std::size_t a = 0; a < 3; ++a) {
       space.matrix[a] = encoding.encoded.matrix[a];
       space.pixel_m[a] = encoding.encoded.fov_mm[a] / space.matrix[a] / 1000;
-      switch (session.trajectory_unit) {
-        case config::TrajectoryUnit::cycles_per_pixel:
-          break;
-        case config::TrajectoryUnit::cycles_per_fov:
-          space.to_cycles_per_pixel[a] = 1 / space.matrix[a];
-          break;
-        case config::TrajectoryUnit::radians_per_pixel:
-          space.to_cycles_per_pixel[a] = 0.5 / std::numbers::pi;
-          break;
-        case config::TrajectoryUnit::cycles_per_m:
-          space.to_cycles_per_pixel[a] = space.pixel_m[a];
-          break;
-      }
     }
     if (options_.method == "voronoi" && space.dims != 2)
       throw ClientError(

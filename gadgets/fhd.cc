@@ -80,7 +80,7 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
   OperatorRequest out;
   out.positions = std::move(positions);
   out.voxel_ratio = geometry.voxel_ratio;
-  for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) out.image.push_back(geometry.image[a]);
+  out.image = geometry.extents();
   out.method.exact = options_.method == "exact";
   out.method.basis = options_.voxel == "box" ? numerics::VoxelBasis::box : numerics::VoxelBasis::delta;
   out.method.accuracy = options_.accuracy;
@@ -113,25 +113,17 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   if (options_.method == "exact") {
     add_exactly(open, samples);
     if (last) {
-      right = compute.allocate<cfloat>(image_shape(open.coils, frame->key.encoding));
+      right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
       open.sum->get(compute, right.view());
     }
   } else if (auto gridded = gridder_.add(std::move(samples))) {
-    right = compute.allocate<cfloat>(image_shape(open.coils, frame->key.encoding));
+    right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
     gridded->plan->to_images(compute, gridded->grid.view(), right.view());
   }
   if (!last) return;
   Open whole = std::move(open);
   open_.erase(frame->id);
   give(std::move(whole), right, frame, emit);
-}
-
-/// [coil, image...] in the encoding's dimensions.
-numerics::Shape Fhd::image_shape(std::int64_t coils, std::uint16_t encoding) const {
-  const ImageGeometry& geometry = geometries_.at(encoding);
-  numerics::Shape shape{coils};
-  for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) shape.push_back(geometry.image[a]);
-  return shape;
 }
 
 void Fhd::add_exactly(Open& open, const Samples& samples) {
@@ -141,10 +133,11 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
   if (!open.sum)
     open.sum = std::make_unique<numerics::DirectAdjoint>(compute, what.image, open.coils, what.method.basis);
   if (samples.data.size() == 0) return;
-  const std::vector<double> coordinates = image_coordinates(*samples.positions, what.voxel_ratio);
   const int dims = samples.positions->dims;
   const std::int64_t count = samples.data.shape()[0];
-  open.sum->add(compute, {coordinates.data() + samples.offset * dims, {count, dims}}, samples.data.view(),
+  const std::vector<double> coordinates =
+      image_coordinates(*samples.positions, what.voxel_ratio, samples.offset, count);
+  open.sum->add(compute, {coordinates.data(), {count, dims}}, samples.data.view(),
                 {samples.positions->weights.data() + samples.offset, {count}});
 }
 

@@ -46,7 +46,6 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   };
 
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
-  numerics::Shape image_shape(std::int64_t coils, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
   void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
             const Emit<NormalEquations>& emit);

@@ -99,7 +99,7 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
   PlanCache::Request out;
   out.positions = std::move(positions);
   out.voxel_ratio = geometry.voxel_ratio;
-  for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) out.image.push_back(geometry.image[a]);
+  out.image = geometry.extents();
   if (encoding < nufft_.size()) out.options = nufft_[encoding];
   return out;
 }

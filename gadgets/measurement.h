@@ -23,6 +23,14 @@ struct ImageGeometry {
   /// Per axis x, y, z: recon voxel size / encoded voxel size. k in cycles/encoded pixel times this is cycles/image
   /// pixel.
   std::array<double, 3> voxel_ratio{1, 1, 1};
+
+  /// The image's extents in `dims` dimensions: [z, y, x] or [y, x]; with `coils`, these after it.
+  numerics::Shape extents(std::int64_t coils = 0) const {
+    numerics::Shape out;
+    if (coils > 0) out.push_back(coils);
+    for (auto a = static_cast<std::size_t>(3 - dims); a < 3; ++a) out.push_back(image[a]);
+    return out;
+  }
 };
 
 /// ClientError when the recon space cannot be cut from the encoded one with voxels of its size.

@@ -47,7 +47,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
-  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio);
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
   const numerics::View<const double> k(coordinates.data(), {positions->count(), positions->dims});
   const numerics::View<const float> weights(positions->weights.data(), {positions->count()});
   Array<cfloat> q = context.allocate<cfloat>(lags);

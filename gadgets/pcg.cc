@@ -98,10 +98,6 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
     session_->compute.copy<cfloat>(before->second.view(), image.view());
   image = solve(equations, plain_prior(equations.frame->key.encoding), std::move(image));
   if (options_.warm_start) previous_[key] = image;
-  give(equations, std::move(image), emit);
-}
-
-void PcgSolver::give(const NormalEquations& equations, Array<cfloat> image, const Emit<CoilImages>& emit) {
   emit({equations.frame, std::move(image)});
 }
 
@@ -187,9 +183,7 @@ const numerics::Regularizer* PcgSolver::plain_prior(std::uint16_t encoding) {
   if (options_.prior == "none") return nullptr;
   RegularizerPtr& prior = plain_[encoding];
   if (!prior) {
-    const ImageGeometry& geometry = geometries_.at(encoding);
-    numerics::Shape image;
-    for (auto a = static_cast<std::size_t>(3 - geometry.dims); a < 3; ++a) image.push_back(geometry.image[a]);
+    const numerics::Shape image = geometries_.at(encoding).extents();
     prior = options_.prior == "tikhonov" ? numerics::tikhonov(image)
                                          : numerics::smoothness(image, voxel_size_.at(encoding));
   }
@@ -205,7 +199,7 @@ void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilI
   group.contrasts.insert(contrast);
   if (group.edges) {
     Array<cfloat> image = solve(equations, group.edges.get(), zeros_like(equations.right));
-    give(equations, std::move(image), emit);
+    emit({equations.frame, std::move(image)});
     return;
   }
   Array<cfloat> image = solve(equations, plain_prior(encoding), zeros_like(equations.right));
@@ -233,7 +227,7 @@ void PcgSolver::close(Group& group, const Emit<CoilImages>& emit) {
   group.edges = edges_of(group.drafts);
   for (Draft& draft : std::exchange(group.drafts, {})) {
     Array<cfloat> image = solve(draft.equations, group.edges.get(), std::move(draft.image));
-    give(draft.equations, std::move(image), emit);
+    emit({draft.equations.frame, std::move(image)});
   }
 }
 

@@ -62,7 +62,6 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
   Array<cfloat> solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
                               Array<cfloat> image);
-  void give(const NormalEquations& equations, Array<cfloat> image, const Emit<CoilImages>& emit);
   void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
   void close(Group& group, const Emit<CoilImages>& emit);
   void close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit);

@@ -20,8 +20,10 @@ bool same_positions(const SamplePositions& a, const SamplePositions& b) {
           std::memcmp(a.coordinates.data(), b.coordinates.data(), a.coordinates.size() * sizeof(double)) == 0);
 }
 
-std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio) {
-  std::vector<double> coordinates = positions.coordinates;
+std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
+                                      std::int64_t first, std::int64_t count) {
+  const double* from = positions.coordinates.data() + first * positions.dims;
+  std::vector<double> coordinates(from, from + count * positions.dims);
   for (std::size_t i = 0; i < coordinates.size(); ++i)
     coordinates[i] *= voxel_ratio[i % static_cast<std::size_t>(positions.dims)];
   return coordinates;
@@ -33,7 +35,7 @@ bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
-  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio);
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
   return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,
                                    coils);
 }

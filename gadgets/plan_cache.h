@@ -12,8 +12,10 @@ namespace echotrain {
 
 /// Whether positions are equal bit by bit: a digest alone could be met by another trajectory.
 bool same_positions(const SamplePositions& a, const SamplePositions& b);
-/// The coordinates in cycles per image pixel: each component times `voxel_ratio`, x first.
-std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio);
+/// The coordinates of the samples first .. first + count - 1 in cycles per image pixel: each component times
+/// `voxel_ratio`, x first.
+std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
+                                      std::int64_t first, std::int64_t count);
 
 struct NufftPlanRequest {
   using Made = numerics::NufftPlan;

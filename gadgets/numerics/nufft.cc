@@ -36,6 +36,15 @@ Array<cfloat> allocate_for_coils(Context& context, std::int64_t& coils, std::int
   }
 }
 
+/// Calls work(first coil, coils, grid) for as many coils at a time as there is memory for grids of.
+template <class Work>
+void for_coils(Context& context, const NufftPlan::Impl& plan, std::int64_t coils, const Work& work) {
+  const std::int64_t grid_size = volume(plan.grid_extents());
+  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
+  Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
+  for (std::int64_t c = 0; c < coils; c += chunk) work(c, std::min(chunk, coils - c), grid.data());
+}
+
 template <class T>
 Array<T> keep(Context& context, const std::vector<T>& values, std::uint64_t& bytes) {
   bytes += values.size() * sizeof(T);
@@ -223,15 +232,11 @@ void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const
   check_arguments(context, *impl_, samples, weights, image, impl_->image);
   check_use(*impl_, NufftUse::adjoint);
   if (image.size() == 0) return;
-  const Extents extents = impl_->grid_extents();
-  const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();
-  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
-  Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
-  for (std::int64_t c = 0; c < coils; c += chunk) {
-    const std::int64_t n = std::min(chunk, coils - c);
-    grid_coils(context, *impl_, samples, weights, c, n, grid.data());
-    ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), n, image.data() + c * image_size));
-  }
+  for_coils(context, *impl_, samples.shape()[1], [&](std::int64_t first, std::int64_t count, cfloat* grid) {
+    grid_coils(context, *impl_, samples, weights, first, count, grid);
+    cfloat* to = image.data() + first * impl_->image.size();
+    ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid, count, to));
+  });
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
@@ -257,18 +262,16 @@ void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat>
   check_arguments(context, *impl_, samples, {}, image, impl_->image);
   check_use(*impl_, NufftUse::all);
   if (samples.size() == 0) return;
-  const Extents extents = impl_->grid_extents();
-  const std::int64_t coils = samples.shape()[1], grid_size = volume(extents), image_size = impl_->image.size();
-  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
-  Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
-  for (std::int64_t c = 0; c < coils; c += chunk) {
-    const std::int64_t n = std::min(chunk, coils - c);
-    ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, image.data() + c * image_size, n, grid.data()));
-    ECHOTRAIN_DISPATCH(context, fft(context, grid.data(), n, extents, impl_->tiling.dims, Direction::forward));
+  const std::int64_t coils = samples.shape()[1];
+  for_coils(context, *impl_, coils, [&](std::int64_t first, std::int64_t count, cfloat* grid) {
+    const cfloat* from = image.data() + first * impl_->image.size();
+    ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, from, count, grid));
+    ECHOTRAIN_DISPATCH(context,
+                       fft(context, grid, count, impl_->grid_extents(), impl_->tiling.dims, Direction::forward));
     const InterpolateArguments arguments{
-        .grid = grid.data(), .coils = coils, .first = c, .count = n, .samples = samples.data()};
+        .grid = grid, .coils = coils, .first = first, .count = count, .samples = samples.data()};
     ECHOTRAIN_DISPATCH(context, interpolate(context, *impl_, arguments));
-  }
+  });
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
