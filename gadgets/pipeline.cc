@@ -137,8 +137,11 @@ struct Pipeline::Impl {
     auto* image = std::get_if<Image>(&item);
     if (image == nullptr) return;  // a waveform that no gadget took
     ++counts.images_out;
-    auto held = std::make_shared<protocol::Image>(std::move(image->message));
-    compute.on_complete([to = sink, held] { to->image(std::move(*held)); });
+    auto held = std::make_shared<Image>(std::move(*image));
+    compute.on_complete([to = sink, held] {
+      if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
+    });
   }
 
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
@@ -220,7 +223,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
 void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
-    impl_->enter(Image{nullptr, std::move(image)});
+    impl_->enter(Image{nullptr, std::move(image), nullptr});
   else
     impl_->session.warn(
         fmt::format("pipeline '{}' does not take images; the images sent are left out", impl_->plan->spec().name));

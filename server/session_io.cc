@@ -104,6 +104,7 @@ asio::awaitable<void> Session::consume() {
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
       dialogue_.data_came();
       acquisition->arrival = now;
+      acquisition->number = ++readouts_;
       batch.push_back(std::move(*acquisition));
     } else {
       co_await act_on(std::move(**next), batch);
@@ -201,8 +202,9 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    const auto progress = [this](const error_code& failed, std::size_t n) -> std::size_t {
+    const auto progress = [this, &messages](const error_code& failed, std::size_t n) -> std::size_t {
       written_ = n;
+      note_written(messages, n);
       return failed ? 0 : kWriteChunk;
     };
     co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
