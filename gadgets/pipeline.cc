@@ -106,7 +106,9 @@ std::string PipelinePlan::describe() const {
   std::string out;
   for (std::size_t i = 0; i < forms_.size(); ++i)
     out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
-  for (const Fused& fused : fused_) out += fmt::format("as one: {}\n", fmt::join(fused.fusion->names, ", "));
+  for (const Fused& fused : fused_)
+    out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
+                       fmt::join(fused.fusion->names, ", "));
   return out;
 }
 
@@ -154,10 +156,10 @@ struct Pipeline::Impl {
     const auto& specs = plan->spec_.gadgets;
     auto fused = plan->fused_.begin();
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (fuse && fused != plan->fused_.end() && fused->first == i) {
+      if (fused != plan->fused_.end() && fused->first < i) ++fused;
+      if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
         gadgets.push_back(fused->fusion->make(fused->parameters));
         i += fused->count - 1;
-        ++fused;
       } else {
         gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
       }
