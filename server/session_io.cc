@@ -91,6 +91,8 @@ asio::awaitable<void> Session::consume() {
   const bool was_inside = buffer_.pending_bytes() > 0;
   bool whole = false;
   std::vector<protocol::Acquisition> batch;
+  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  const std::uint64_t before = readouts_;
   while (!ending()) {
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
@@ -111,6 +113,7 @@ asio::awaitable<void> Session::consume() {
     }
   }
   flush(batch);
+  batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   if (whole) idle_since_ = now;
   if (whole || !was_inside) message_ = {now, buffer_.pending_bytes()};
   if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
