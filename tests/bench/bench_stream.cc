@@ -34,34 +34,28 @@ struct Options {
 // Values of all rounds by case and name, for the table.
 std::map<std::string, std::map<std::string, std::vector<double>>> results;
 
-class Case {
- public:
-  Case(const ServerProcess& server, std::string name, int rounds, std::function<void()> prepare,
-       std::function<double(benchmark::State&)> round)
-      : name_(std::move(name)) {
-    benchmark::RegisterBenchmark(
-        name_.c_str(),
-        [&server, name = name_, prepare = std::move(prepare), round = std::move(round)](benchmark::State& state) {
-          if (!results.contains(name)) prepare();
-          results[name];
-          for (auto _ : state) {
-            const double cpu = server.cpu_seconds();
-            const double seconds = round(state);
-            state.counters["server_cpu_s"] = server.cpu_seconds() - cpu;
-            state.SetIterationTime(seconds);
-            results[name]["seconds"].push_back(seconds);
-            for (const auto& [counter, value] : state.counters) results[name][counter].push_back(value);
-          }
-        })
-        ->UseManualTime()
-        ->Iterations(1)
-        ->Repetitions(rounds)
-        ->Unit(benchmark::kMillisecond);
-  }
-
- private:
-  std::string name_;
-};
+/// `prepare` runs once before the first round of a case that was asked for; `round` gives its seconds.
+void add_case(const ServerProcess& server, const std::string& name, int rounds, std::function<void()> prepare,
+              std::function<double(benchmark::State&)> round) {
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [&server, name, prepare = std::move(prepare), round = std::move(round)](benchmark::State& state) {
+        if (!results.contains(name)) prepare();
+        results[name];
+        for (auto _ : state) {
+          const double cpu = server.cpu_seconds();
+          const double seconds = round(state);
+          state.counters["server_cpu_s"] = server.cpu_seconds() - cpu;
+          state.SetIterationTime(seconds);
+          results[name]["seconds"].push_back(seconds);
+          for (const auto& [counter, value] : state.counters) results[name][counter].push_back(value);
+        }
+      })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Repetitions(rounds)
+      ->Unit(benchmark::kMillisecond);
+}
 
 double median(const std::string& name, const std::string& value = "seconds") {
   return quantile(results[name][value], 0.5);
@@ -96,9 +90,9 @@ void add_ingest(const ServerProcess& server) {
       state.counters["bytes_per_s"] = static_cast<double>(sent.bytes.size()) / seconds;
       return seconds;
     };
-    Case(server, "ingest/" + name + "/plain_copy", kRounds, nothing,
-         [=](benchmark::State& state) { return count(state, scan(), plain_copy_seconds(scan().bytes)); });
-    Case(
+    add_case(server, "ingest/" + name + "/plain_copy", kRounds, nothing,
+             [=](benchmark::State& state) { return count(state, scan(), plain_copy_seconds(scan().bytes)); });
+    add_case(
         server, "ingest/" + name + "/passthrough", kRounds,
         [=, &server] { scan_seconds(server.port(), scan().bytes, 0); },
         [=, &server](benchmark::State& state) {
@@ -111,11 +105,11 @@ void add_whole_scans(const ServerProcess& server) {
   const auto run = [&server](const std::string& name, const ScanShape& shape) {
     return scan_seconds(server.port(), encoded(name, shape).bytes, static_cast<std::size_t>(shape.frames));
   };
-  Case(
+  add_case(
       server, "whole_scan/cartesian_256_16coils_40frames", kLongRounds, [=] { run("cartesian", kCartesian); },
       [=](benchmark::State&) { return run("cartesian", kCartesian); });
   // Angles go on from frame to frame, and from scan to scan: no plan fits twice.
-  Case(
+  add_case(
       server, "whole_scan/golden_radial_402x512_8coils_10frames", kLongRounds, [=] { run("radial", kRadial); },
       [&server](benchmark::State&) {
         static EncodedScan scan = encode_scan(kRadial);
@@ -123,7 +117,7 @@ void add_whole_scans(const ServerProcess& server) {
         turn_spokes(scan, turn += kRadial.readouts * kRadial.frames);
         return scan_seconds(server.port(), scan.bytes, static_cast<std::size_t>(kRadial.frames));
       });
-  Case(
+  add_case(
       server, "whole_scan/golden_radial_402x512_8coils_10frames/seen_before", kLongRounds,
       [=] { run("radial", kRadial); }, [=](benchmark::State&) { return run("radial", kRadial); });
 }
@@ -132,7 +126,7 @@ void add_latency(const ServerProcess& server, const Options& options) {
   const auto paced = [&server](int frames) {
     return paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, frames, 3.0);
   };
-  Case(
+  add_case(
       server, "latency/radial_256_16coils_55spokes_stride5_tr3ms", 1, [=] { paced(20); },
       [=, frames = options.frames](benchmark::State& state) {
         const PacedTimes times = paced(frames);
@@ -175,7 +169,7 @@ Together together(std::uint16_t port, const EncodedScan& scan, int sessions) {
 
 void add_sessions(const ServerProcess& server) {
   for (const int sessions : {1, 4})
-    Case(
+    add_case(
         server, fmt::format("cine/cartesian_256_1coil/{}_sessions", sessions), kLongRounds,
         [&server] { together(server.port(), encoded("cine", kCine), 1); },
         [&server, sessions](benchmark::State& state) {
@@ -184,7 +178,7 @@ void add_sessions(const ServerProcess& server) {
           return seconds;
         });
   for (const int sessions : {1, 8})
-    Case(
+    add_case(
         server, fmt::format("at_once/cartesian_256_16coils_8frames/{}_scans", sessions), kLongRounds,
         [&server] { together(server.port(), encoded("short", kShort), 1); },
         [&server, sessions](benchmark::State& state) {
