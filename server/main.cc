@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -119,12 +120,14 @@ int run(int argc, char** argv) {
 
   const std::vector<config::OptionInfo>& table = config::server_option_table();
   std::vector<std::vector<std::string>> given(table.size());
+  std::vector<const CLI::Option*> switches(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const config::OptionInfo& info = table[i];
     std::string help = info.help;
     if (!info.default_text.empty()) help += fmt::format(" [{}]", info.default_text);
-    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.is_list ? "DIR" : info.allowed);
-    option->expected(1);
+    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed);
+    option->expected(info.is_switch ? 0 : 1, 1);
+    if (info.is_switch) switches[i] = option;
     option->multi_option_policy(info.is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
   }
   try {
@@ -137,7 +140,10 @@ int run(int argc, char** argv) {
   try {
     if (!request.options_file.empty()) options = config::read_server_options_file(request.options_file);
     for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].is_list && !given[i].empty()) options.pipelines.clear();
+      if (table[i].is_list && !given[i].empty()) table[i].clear(options);
+      const bool bare = switches[i] != nullptr && switches[i]->count() > 0 &&
+                        std::all_of(given[i].begin(), given[i].end(), [](const auto& text) { return text.empty(); });
+      if (bare) given[i] = {"true"};
       for (const std::string& value : given[i]) config::set_option(options, table[i].name, value);
     }
   } catch (const std::exception& error) {
