@@ -26,7 +26,8 @@ constexpr int kUsage = 2;
 
 constexpr const char* kExamples = R"(Examples:
   echotrain-server                                     serve on 127.0.0.1:9002
-  echotrain-server --bind 0.0.0.0 --backend cuda       serve every interface, on the GPU only
+  echotrain-server --bind 0.0.0.0 --allow 10.1.0.0/16  serve a network
+  echotrain-server --bind 0.0.0.0 --tls-only --tls-certificate cert.pem --tls-key key.pem   serve everybody, over TLS
   echotrain-server --pipelines ~/pipelines             serve the pipelines of a folder of your own
   echotrain-server --check my_pipeline.yaml            check a pipeline file, print its chain
   echotrain-server --explain gridding                  what a gadget does and its parameters
@@ -97,8 +98,9 @@ int serve(const config::ServerOptions& options, const Request& request) {
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library));
-  server->stop_on_signals();
-  fmt::print("listening on {}\n", server->address());
+  server->heed_signals();
+  if (!options.tls.only) fmt::print("listening on {}\n", server->address());
+  if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
   std::fflush(stdout);
   server->run();
   return EXIT_SUCCESS;

@@ -39,33 +39,75 @@ std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
   return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
 }
 
+std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& options) {
+  if (!options.certificate.empty()) return std::make_shared<Certificates>(options);
+  if (options.only || !options.key.empty() || !options.client_ca.empty())
+    throw std::invalid_argument(
+        "TLS needs a certificate and its key: give --tls-certificate FILE.pem and --tls-key FILE.pem");
+  return nullptr;
+}
+
+std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
+  return endpoint ? server::text_of(*endpoint) : std::string();
+}
+
 }  // namespace
 
 Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry)
     : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-                   make_memory(options)},
+                   make_memory(options), make_certificates(options.tls)},
       control_(asio::make_strand(context_)),
       signals_(control_),
+      hangup_(control_),
       patience_(control_),
       listener_(context_, environment_, [this] { emptied(); }) {
   require(environment_.options.backend);
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
 }
 
-void Server::stop_on_signals() {
+std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::address() const { return text_of(listener_.plain_endpoint()); }
+std::uint16_t Server::tls_port() const { return listener_.tls_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::tls_address() const { return text_of(listener_.tls_endpoint()); }
+
+void Server::heed_signals() {
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
-  signals_.async_wait([this](const error_code& error, int) {
-    if (!error) on_signal();
+  hangup_.add(SIGHUP);
+  await_stop_signal();
+  await_hangup();
+}
+
+void Server::await_stop_signal() {
+  signals_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
+    stop();
+    signals_.async_wait([](const error_code& error, int) {
+      if (!error) std::_Exit(EXIT_FAILURE);
+    });
   });
 }
 
-void Server::on_signal() {
-  write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
-  stop();
-  signals_.async_wait([](const error_code& error, int) {
-    if (!error) std::_Exit(EXIT_FAILURE);
+void Server::await_hangup() {
+  hangup_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    reload_certificates();
+    await_hangup();
   });
+}
+
+void Server::reload_certificates() {
+  if (!environment_.certificates) {
+    write_log(LogLevel::info, "asked to read the certificates again, but this server has no TLS");
+    return;
+  }
+  try {
+    environment_.certificates->reload();
+    write_log(LogLevel::info, "the TLS certificates were read again");
+  } catch (const std::exception& error) {
+    write_log(LogLevel::error, fmt::format("the TLS certificates stay as they were: {}", error.what()));
+  }
 }
 
 void Server::run() {
@@ -93,6 +135,7 @@ void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();
     signals_.cancel();
+    hangup_.cancel();
   });
 }
 
