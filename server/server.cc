@@ -5,12 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "gadgets/numerics/context.h"
 
 namespace echotrain::server {
 
@@ -19,49 +16,19 @@ namespace {
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
 
-void require(config::BackendChoice choice) {
-  if (choice == config::BackendChoice::automatic) return;
-  const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
-  std::string reason;
-  if (!numerics::available(backend, &reason))
-    throw std::runtime_error(fmt::format("--backend {} cannot run here: {}; --backend auto takes what works",
-                                         numerics::to_string(backend), reason));
-}
-
-// A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
-std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
-  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
-  if (options.memory_mib < 4 * options.queue_mib)
-    throw std::invalid_argument(
-        fmt::format("memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib = {} MiB); "
-                    "raise memory_mib or lower queue_mib",
-                    options.memory_mib, 4 * options.queue_mib));
-  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
-}
-
-std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& options) {
-  if (!options.certificate.empty()) return std::make_shared<Certificates>(options);
-  if (options.only || !options.key.empty() || !options.client_ca.empty())
-    throw std::invalid_argument(
-        "TLS needs a certificate and its key: give --tls-certificate FILE.pem and --tls-key FILE.pem");
-  return nullptr;
-}
-
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
   return endpoint ? server::text_of(*endpoint) : std::string();
 }
 
 }  // namespace
 
-Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry)
-    : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-                   make_memory(options), make_certificates(options.tls)},
+Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry)
+    : environment_(make_environment(options, std::move(library), registry)),
       control_(asio::make_strand(context_)),
       signals_(control_),
       hangup_(control_),
       patience_(control_),
       listener_(context_, environment_, [this] { emptied(); }) {
-  require(environment_.options.backend);
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
 }
 

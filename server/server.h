@@ -16,11 +16,9 @@ namespace echotrain::server {
 /// Construct, run() in one thread, stop() from any other.
 class Server {
  public:
-  /// Checks all pipelines and the backend, and binds the socket: clients may connect from here on. Throws
-  /// config::ConfigError (a pipeline file), std::invalid_argument (an option), std::runtime_error (backend, socket),
-  /// each saying what to do.
-  /// Pipelines may name the gadgets of `registry`, which outlives the server.
-  Server(config::ServerOptions options, config::PipelineLibrary library,
+  /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
+  /// Listener.
+  Server(const config::ServerOptions& options, config::PipelineLibrary library,
          const Registry& registry = Registry::builtin());
 
   /// Of the plain port; empty (0) when there is none.

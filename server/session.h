@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "config/server_options.h"
 #include "protocol/stream_file.h"
-#include "server/certificates.h"
 #include "server/dialogue.h"
+#include "server/environment.h"
 #include "server/log.h"
-#include "server/memory.h"
 #include "server/outbox.h"
 #include "server/scan_summary.h"
 #include "server/signal.h"
@@ -21,15 +19,6 @@
 #include "server/worker.h"
 
 namespace echotrain::server {
-
-/// What all sessions share. Outlives them.
-struct Environment {
-  config::ServerOptions options;
-  protocol::Limits limits;
-  Catalogue catalogue;
-  std::shared_ptr<Memory> memory;
-  std::shared_ptr<Certificates> certificates;  ///< null: no TLS
-};
 
 /// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
 /// them. The pipeline runs on the Worker's thread.
