@@ -175,6 +175,9 @@ const std::vector<OptionInfo>& server_option_table() {
       yes_or_no(
           "insecure", [](S & o) -> auto& { return o.insecure; },
           "open the plain port to everybody who can reach this machine"),
+      path(
+          "token_file", [](S & o) -> auto& { return o.token_file; }, "FILE",
+          "file of tokens, one per line; clients without a certificate must send one in their config text"),
       integer(
           "tls.port", [](S & o) -> auto& { return o.tls.port; }, 0, 65535, "TCP port for TLS; 0 takes any free one"),
       path(

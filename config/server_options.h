@@ -28,7 +28,8 @@ struct ServerOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9002;
   std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
-  bool insecure = false;           ///< a plain port that everybody can reach may have neither `allow` nor a token
+  bool insecure = false;           ///< a plain port that everybody can reach may be without `allow`
+  std::string token_file;          ///< clients without a certificate must send a token of this file
   TlsOptions tls;
   std::vector<std::string> pipelines;
   std::string default_pipeline;

@@ -45,8 +45,12 @@ std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& option
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry) {
   require(options.backend);
-  return {options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-          make_memory(options), make_certificates(options.tls)};
+  return {options,
+          protocol::Limits{},
+          Catalogue(std::move(library), options.default_pipeline, registry),
+          make_memory(options),
+          make_certificates(options.tls),
+          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file)};
 }
 
 }  // namespace echotrain::server

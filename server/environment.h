@@ -9,6 +9,7 @@
 #include "server/catalogue.h"
 #include "server/certificates.h"
 #include "server/memory.h"
+#include "server/tokens.h"
 
 namespace echotrain::server {
 
@@ -19,11 +20,12 @@ struct Environment {
   Catalogue catalogue;
   std::shared_ptr<Memory> memory;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
+  std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
 };
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
-/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate), each saying what to do.
-/// Pipelines may name the gadgets of `registry`, which outlives the environment.
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens), each saying what to
+/// do. Pipelines may name the gadgets of `registry`, which outlives the environment.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry);
 

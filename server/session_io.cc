@@ -26,6 +26,7 @@ asio::awaitable<void> Session::open() {
   std::string why;
   co_await transport_->open(error, why);
   opened_ = !error;
+  if (environment_.tokens && !transport_->authenticated()) dialogue_.require(*environment_.tokens);
   if (error && !gone_) {
     transport_->close();  // in order, so that what TLS had to say arrives
     lose(fmt::format("the {} handshake with {} failed: {}", transport_->name(), summary_.peer,

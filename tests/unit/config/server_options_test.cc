@@ -33,7 +33,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 25U);
+  EXPECT_EQ(names.size(), 26U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -42,6 +42,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--port", "1"},
                                                                {"--allow", "10.0.0.0/8"},
                                                                {"--insecure", "true"},
+                                                               {"--token-file", "t"},
                                                                {"--tls-port", "14"},
                                                                {"--tls-certificate", "c.pem"},
                                                                {"tls.key", "k.pem"},
@@ -69,6 +70,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.port, 1);
   EXPECT_THAT(o.allow, ElementsAre("10.0.0.0/8"));
   EXPECT_TRUE(o.insecure);
+  EXPECT_EQ(o.token_file, "t");
   EXPECT_EQ(o.tls.port, 14);
   EXPECT_EQ(o.tls.certificate, "c.pem");
   EXPECT_EQ(o.tls.key, "k.pem");
