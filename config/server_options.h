@@ -35,6 +35,12 @@ struct ServerOptions {
   std::string default_pipeline;
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
+  std::vector<std::string> devices;  ///< numbers of GPUs; empty: all
+  std::int64_t device_scans = 8;
+  std::int64_t device_memory_mib = 0;
+  std::int64_t cpu_scans = 0;
+  std::int64_t max_waiting = 32;
+  double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;

@@ -8,6 +8,7 @@
 #include "protocol/limits.h"
 #include "server/catalogue.h"
 #include "server/certificates.h"
+#include "server/compute_pool.h"
 #include "server/memory.h"
 #include "server/tokens.h"
 
@@ -19,6 +20,7 @@ struct Environment {
   protocol::Limits limits;
   Catalogue catalogue;
   std::shared_ptr<Memory> memory;
+  std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
 };
