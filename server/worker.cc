@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "protocol/asset_folder.h"
+
 namespace echotrain::server {
 
 using protocol::Level;
@@ -82,7 +84,8 @@ void Worker::work() {
   numerics::Context compute(place_.backend, context_options);
   Pipeline pipeline(request_.plan, compute,
                     {[this](protocol::Image&& image) { send(std::move(image)); },
-                     [this](Level level, const std::string& text) { say(level, text); }});
+                     [this](Level level, const std::string& text) { say(level, text); }},
+                    [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
   const auto count_arrays = [&] {
     if (compute.cuda()) return;  // not in this machine's memory
     const bool more = compute.bytes_in_use() > arrays.bytes();

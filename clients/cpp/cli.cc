@@ -90,6 +90,8 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
+  app->add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
+      ->type_name("DIR");
   app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
       ->type_name("GADGET FILE.h5");
   app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
