@@ -122,13 +122,15 @@ void Listener::add(tcp::socket socket) {
 }
 
 void Listener::remove(std::uint64_t id, bool refused) {
-  bool empty = false;
+  bool idle = false, empty = false;
   {
     const std::scoped_lock lock(mutex_);
     sessions_.erase(id);
     --(refused ? refused_ : served_);
-    empty = stopping_ && sessions_.empty();
+    idle = sessions_.empty();
+    empty = stopping_ && idle;
   }
+  give_back_free_memory(idle);
   if (empty) emptied_();
 }
 

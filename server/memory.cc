@@ -1,9 +1,11 @@
 #include "server/memory.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 
 namespace echotrain::server {
@@ -29,6 +31,15 @@ std::uint64_t machine_memory() {
     if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
   }
   return bytes;
+}
+
+void give_back_free_memory(bool idle) {
+  using Clock = std::chrono::steady_clock;
+  static std::atomic<Clock::rep> last = 0;
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep before = last;
+  const Clock::duration pause = idle ? std::chrono::milliseconds(200) : std::chrono::seconds(5);
+  if (now - before >= pause.count() && last.compare_exchange_strong(before, now)) ::malloc_trim(0);
 }
 
 }  // namespace echotrain::server
