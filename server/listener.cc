@@ -73,18 +73,17 @@ void Listener::start() { asio::co_spawn(acceptor_.get_executor(), accept(), asio
 asio::awaitable<void> Listener::accept() {
   asio::steady_timer pause(acceptor_.get_executor());
   while (acceptor_.is_open()) {
-    tcp::socket socket(asio::make_strand(context_));
     error_code error;
-    co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
     std::string problem;
-    if (!error) {
-      try {
+    try {
+      tcp::socket socket(asio::make_strand(context_));
+      co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
+      if (!error)
         add(std::move(socket));
-      } catch (const std::exception& thrown) {
-        problem = thrown.what();
-      }
-    } else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted) {
-      problem = error.message();
+      else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted)
+        problem = error.message();
+    } catch (const std::exception& thrown) {
+      problem = thrown.what();
     }
     if (!problem.empty()) {
       // Most likely out of descriptors or memory: sessions that end give some back.

@@ -4,6 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -62,6 +63,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void live_ended();
   void configure_socket();
   void fail(protocol::Error reason);
+  void fail(const std::exception_ptr& thrown);
+  void fail_internally(const std::exception& error);
   void lose(const std::string& why);
   void summarize();
   std::function<void()> waker();

@@ -21,8 +21,14 @@ constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await receive();
-  co_await drain();
+  std::exception_ptr thrown;
+  try {
+    co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) fail(thrown);
+  co_await drain();  // or the client would not hear why
 }
 
 asio::awaitable<void> Session::receive() {

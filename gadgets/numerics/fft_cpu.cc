@@ -26,6 +26,14 @@ std::mutex& planner_mutex() {
   return mutex;
 }
 
+// FFTW ends the process when its planner finds no memory, so it is asked only where there is some. What it takes are
+// tables of about n entries, and little things.
+void require_memory_to_plan(std::int64_t n) {
+  void* volatile there = std::malloc((std::size_t{1} << 20) + 64 * sizeof(cfloat) * static_cast<std::size_t>(n));
+  if (there == nullptr) throw ResourceError("out of memory for the plan of a Fourier transform");
+  std::free(there);
+}
+
 struct PlanKey {
   int n, lines;
   std::int64_t distance;
@@ -60,6 +68,7 @@ class Plans {
                       fftwf_alignment_of(reinterpret_cast<float*>(from))};
     auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
+    require_memory_to_plan(n);
     std::lock_guard lock(planner_mutex());
     const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
     fftwf_plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, in, out, key.sign, FFTW_ESTIMATE);

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 
@@ -21,6 +22,19 @@ def small_scan(seed=5):
     shape = (REPETITIONS, COILS, MATRIX, MATRIX)
     kspace = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
     return scans.cartesian(kspace), kspace
+
+
+def echo_scan(count):
+    """(messages, pixels): images of 256 KiB each, which come back unchanged."""
+    rng = np.random.default_rng(4)
+    messages = [wire.config_file("passthrough"), wire.header("Dummy XML header")]
+    pixels = rng.standard_normal((count, 1, 1, 256, 256)).astype(np.float32)
+    for i, image in enumerate(pixels):
+        head = np.zeros((), wire.IMAGE_HEAD)
+        head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (256, 256, 1), 1
+        head["field_of_view"], head["image_type"], head["image_index"] = (256, 256, 1), 1, i + 1
+        messages.append(struct.pack("<H", wire.IMAGE) + head.tobytes() + bytes(8) + image.tobytes())
+    return [*messages, wire.close()], [image.tobytes() for image in pixels]
 
 
 def bits(images):

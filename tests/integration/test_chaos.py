@@ -4,7 +4,6 @@ import itertools
 import random
 import resource
 import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +13,7 @@ import pytest
 import scans
 import wire
 from chaos import Fault, Proxy, linger_zero
-from faulty_clients import MATRIX, REPETITIONS, Witness, bits, talk
+from faulty_clients import MATRIX, REPETITIONS, Witness, bits, echo_scan, talk
 from programs import Server, variant
 from vitals import wait_until
 
@@ -163,16 +162,8 @@ def test_slow_loris(witness, server):
 
 @pytest.fixture(scope="module")
 def echo():
-    """A scan whose reply is larger than all buffers between a server and a client: images that come back unchanged."""
-    rng = np.random.default_rng(4)
-    messages = [wire.config_file("passthrough"), wire.header("Dummy XML header")]
-    pixels = rng.standard_normal((40, 1, 1, 256, 256)).astype(np.float32)
-    for i, image in enumerate(pixels):
-        head = np.zeros((), wire.IMAGE_HEAD)
-        head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (256, 256, 1), 1
-        head["field_of_view"], head["image_type"], head["image_index"] = (256, 256, 1), 1, i + 1
-        messages.append(struct.pack("<H", wire.IMAGE) + head.tobytes() + bytes(8) + image.tobytes())
-    return [*messages, wire.close()], [image.tobytes() for image in pixels]
+    """A scan whose reply is larger than all buffers between a server and a client."""
+    return echo_scan(40)
 
 
 def silent_reader(address, data, close_early=False):

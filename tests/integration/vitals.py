@@ -26,6 +26,10 @@ class Vitals:
         """Bytes of memory in RAM now."""
         return self._kib("VmRSS") << 10
 
+    def virtual(self):
+        """Bytes of address space."""
+        return self._kib("VmSize") << 10
+
     def forget_peak(self):
         (self.process / "clear_refs").write_text("5")
 
