@@ -39,7 +39,7 @@ struct PlanKey {
   std::int64_t distance;
   bool in_place;
   int sign, misalignment;
-  auto operator<=>(const PlanKey&) const = default;
+  auto operator<=>(const PlanKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
 /// FFTW plans of a context, for contiguous lines that are `distance` apart; FFTW is much slower at columns. Planned by
@@ -108,7 +108,7 @@ cfloat* scratch(std::int64_t elements) {
     size = memory ? elements : 0;
     if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
   }
-  return memory.get();
+  return memory.get();  // NOLINT(clang-analyzer-unix.Malloc): lives as long as the thread
 }
 
 std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }

@@ -4,6 +4,7 @@ import itertools
 import random
 import resource
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,7 +25,7 @@ MEMORY_NOISE = 16 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    limits = {"connect": 2, "message": MESSAGE_TIMEOUT_S, "send": SEND_TIMEOUT_S, "drain": 0.5, "idle": 60}
+    limits = {"connect": 2, "message": MESSAGE_TIMEOUT_S, "send": SEND_TIMEOUT_S, "drain": 2, "idle": 60}
     options = itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))
     server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", "--queue-mib", 1, *options)
     yield server
@@ -158,6 +159,17 @@ def test_slow_loris(witness, server):
         assert min(abs(at - end) for end in ends) > 0
         reply = wire.parse(received)
         assert len(reply.errors()) == 1 and "timeout" in reply.errors()[0], reply.texts
+
+
+def test_a_refused_client_may_finish_sending(witness, server):
+    """Clients that look for an answer only when all is sent would lose the reason if the connection were reset before."""
+    stream = b"".join(witness.messages[:2]) + struct.pack("<HH", wire.ACQUISITION, 99) + bytes(8 << 20)
+    for _ in range(5):
+        with socket.create_connection(server.address, timeout=60) as client:
+            client.sendall(stream)
+            client.shutdown(socket.SHUT_WR)
+            reply = wire.parse(b"".join(iter(lambda: client.recv(1 << 16), b"")))
+        assert len(reply.errors()) == 1 and "bad-version" in reply.errors()[0], reply.texts
 
 
 @pytest.fixture(scope="module")
