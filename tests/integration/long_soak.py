@@ -1,5 +1,6 @@
-"""Hours of what a server meets, in minutes: good scans of several kinds among clients that break off, send nonsense, or do
-not read, all at once. What the server holds must stay flat; ECHOTRAIN_SOAK_MINUTES says for how long (30).
+"""Good scans of several kinds among clients that break off, send nonsense or do not read, all at once.
+
+What the server holds must stay flat; ECHOTRAIN_SOAK_MINUTES says for how long (30).
 """
 
 import collections
@@ -182,13 +183,15 @@ def test_soak(server, tmp_path, capsys):
         slope, error = fitted(kept[:, 0], values)
         allowed = share * values.mean() + floor
         lines.append(
-            f"{name}: mean {values.mean():.1f}, from {values.min():.0f} to {values.max():.0f}; slope {3600 * slope:+.2f}"
-            f" +- {3600 * error:.2f} per hour, rise {slope * span:+.2f} in {span / 60:.1f} minutes, {allowed:.1f} allowed"
+            f"{name}: mean {values.mean():.1f}, from {values.min():.0f} to {values.max():.0f}; slope "
+            f"{3600 * slope:+.2f} +- {3600 * error:.2f} per hour, rise {slope * span:+.2f} in {span / 60:.1f} minutes, "
+            f"{allowed:.1f} allowed"
         )
         if slope * span > allowed:
             steep.append(lines[-1])
     witness.at_rest(60)
-    lines.append(f"afterwards: threads, descriptors {vitals.counts()}, as at first; {vitals.resident() / 2**20:.0f} MiB")
+    idle_mib = vitals.resident() / 2**20
+    lines.append(f"afterwards: threads, descriptors {vitals.counts()}, as at first; {idle_mib:.0f} MiB")
     with capsys.disabled():
         print("", *lines, sep="\n")
     assert not steep, steep

@@ -68,7 +68,8 @@ def test_fragments_of_a_radial_scan_give_the_same_bits(server):
     config = wire.config_text(variant("radial_2d", ("incremental: true", "incremental: false")))
     rng = np.random.default_rng(3)
     angle = np.arange(40)[:, None] * np.pi * 0.618
-    trajectory = np.linspace(-0.5, 0.5, 32, endpoint=False)[None, :, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+    line = np.linspace(-0.5, 0.5, 32, endpoint=False)[None, :, None]
+    trajectory = line * np.stack([np.cos(angle), np.sin(angle)], -1)
     data = (rng.standard_normal((40, 2, 32, 2)).astype(np.float32)).view(np.complex64)[..., 0]
     stream = scans.non_cartesian("radial", (24, 24, 1), trajectory.astype(np.float32), data).stream(config)
     whole = wire.exchange(server.address, [b"".join(stream)])
@@ -128,7 +129,7 @@ def test_stalls_inside_messages_time_out(witness, server):
 
 
 def test_slow_loris(witness, server):
-    """Clients that send a byte now and then, each inside a message that never ends, keep nobody else from being served."""
+    """Clients that send a byte now and then, inside messages that never end, keep nobody else from being served."""
     ends = [0, *boundaries(witness.messages)]
     inside = [ends[0], ends[1], ends[2], ends[10]]  # the config, the header, the first readout, a later one
     clients = []
@@ -162,7 +163,7 @@ def test_slow_loris(witness, server):
 
 
 def test_a_refused_client_may_finish_sending(witness, server):
-    """Clients that look for an answer only when all is sent would lose the reason if the connection were reset before."""
+    """Clients that read only when all is sent would lose the reason if the connection were reset before."""
     stream = b"".join(witness.messages[:2]) + struct.pack("<HH", wire.ACQUISITION, 99) + bytes(8 << 20)
     for _ in range(5):
         with socket.create_connection(server.address, timeout=60) as client:

@@ -1,4 +1,4 @@
-"""Allocations, writes and accepts that fail: they end one session at most, and the next one has the same bits as ever."""
+"""Allocations, writes and accepts that fail end one session at most, and the next one has the same bits as ever."""
 
 import errno
 import random
@@ -189,7 +189,7 @@ def test_accepting_fails(server, witness, error):
 
 
 def test_no_memory_for_a_connection(server, witness):
-    """Every allocation in the Nth connection's accept path fails in turn; small ones have a reserve, large ones end it."""
+    """Each allocation while a connection is accepted fails in turn: small ones have a reserve, large ones end it."""
     for size in (1, 512, 4096):
         for number in range(1, 20):
             server.allocation.fail(number, count=1, size=size)

@@ -1,4 +1,4 @@
-"""Lengths that claim far more than is sent: memory follows the bytes that came, not the claim, and the client is told."""
+"""Lengths that claim far more than is sent: memory follows the bytes that came, and the client is told."""
 
 import contextlib
 import pathlib
