@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -53,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_ended() { watch_done_ = true; }
   void live_ended();
   void fail(protocol::Error reason);
+  void fail(const std::exception_ptr& thrown);
+  void fail_internally(const std::exception& error);
   void lose(const std::string& why);
   void summarize();
   std::function<void()> waker();

@@ -16,9 +16,15 @@ constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await open();
-  if (opened_) co_await receive();
-  if (opened_) co_await drain();
+  std::exception_ptr thrown;
+  try {
+    co_await open();
+    if (opened_) co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) fail(thrown);
+  if (opened_) co_await drain();  // or the client would not hear why
 }
 
 asio::awaitable<void> Session::open() {

@@ -26,12 +26,20 @@ std::mutex& planner_mutex() {
   return mutex;
 }
 
+// FFTW ends the process when its planner finds no memory, so it is asked only where there is some. What it takes are
+// tables of about n entries, and little things.
+void require_memory_to_plan(std::int64_t n) {
+  void* volatile there = std::malloc((std::size_t{1} << 20) + 64 * sizeof(cfloat) * static_cast<std::size_t>(n));
+  if (there == nullptr) throw ResourceError("out of memory for the plan of a Fourier transform");
+  std::free(there);
+}
+
 struct PlanKey {
   int n, lines;
   std::int64_t distance;
   bool in_place;
   int sign, misalignment;
-  auto operator<=>(const PlanKey&) const = default;
+  auto operator<=>(const PlanKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
 /// FFTW plans of a context, for contiguous lines that are `distance` apart; FFTW is much slower at columns. Planned by
@@ -60,6 +68,7 @@ class Plans {
                       fftwf_alignment_of(reinterpret_cast<float*>(from))};
     auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
+    require_memory_to_plan(n);
     std::lock_guard lock(planner_mutex());
     const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
     fftwf_plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, in, out, key.sign, FFTW_ESTIMATE);
@@ -99,7 +108,7 @@ cfloat* scratch(std::int64_t elements) {
     size = memory ? elements : 0;
     if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
   }
-  return memory.get();
+  return memory.get();  // NOLINT(clang-analyzer-unix.Malloc): lives as long as the thread
 }
 
 std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }
