@@ -34,34 +34,28 @@ struct Options {
 // Values of all rounds by case and name, for the table.
 std::map<std::string, std::map<std::string, std::vector<double>>> results;
 
-class Case {
- public:
-  Case(const ServerProcess& server, std::string name, int rounds, std::function<void()> prepare,
-       std::function<double(benchmark::State&)> round)
-      : name_(std::move(name)) {
-    benchmark::RegisterBenchmark(
-        name_.c_str(),
-        [&server, name = name_, prepare = std::move(prepare), round = std::move(round)](benchmark::State& state) {
-          if (!results.contains(name)) prepare();
-          results[name];
-          for (auto _ : state) {
-            const double cpu = server.cpu_seconds();
-            const double seconds = round(state);
-            state.counters["server_cpu_s"] = server.cpu_seconds() - cpu;
-            state.SetIterationTime(seconds);
-            results[name]["seconds"].push_back(seconds);
-            for (const auto& [counter, value] : state.counters) results[name][counter].push_back(value);
-          }
-        })
-        ->UseManualTime()
-        ->Iterations(1)
-        ->Repetitions(rounds)
-        ->Unit(benchmark::kMillisecond);
-  }
-
- private:
-  std::string name_;
-};
+/// `prepare` runs once before the first round of a case that was asked for; `round` gives its seconds.
+void add_case(const ServerProcess& server, const std::string& name, int rounds, std::function<void()> prepare,
+              std::function<double(benchmark::State&)> round) {
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [&server, name, prepare = std::move(prepare), round = std::move(round)](benchmark::State& state) {
+        if (!results.contains(name)) prepare();
+        results[name];
+        for (auto _ : state) {
+          const double cpu = server.cpu_seconds();
+          const double seconds = round(state);
+          state.counters["server_cpu_s"] = server.cpu_seconds() - cpu;
+          state.SetIterationTime(seconds);
+          results[name]["seconds"].push_back(seconds);
+          for (const auto& [counter, value] : state.counters) results[name][counter].push_back(value);
+        }
+      })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Repetitions(rounds)
+      ->Unit(benchmark::kMillisecond);
+}
 
 double median(const std::string& name, const std::string& value = "seconds") {
   return quantile(results[name][value], 0.5);
@@ -96,8 +90,8 @@ void add_ingest(const ServerProcess& server) {
       state.counters["bytes_per_s"] = static_cast<double>(sent.bytes.size()) / seconds;
       return seconds;
     };
-    Case(server, "ingest/" + name + "/plain_copy", kRounds, nothing,
-         [=](benchmark::State& state) { return count(state, scan(), plain_copy_seconds(scan().bytes)); });
+    add_case(server, "ingest/" + name + "/plain_copy", kRounds, nothing,
+             [=](benchmark::State& state) { return count(state, scan(), plain_copy_seconds(scan().bytes)); });
     Case(
         server, "ingest/" + name + "/passthrough", kRounds,
         [=, &server] { scan_seconds(server.port(), scan().bytes, 0); },
