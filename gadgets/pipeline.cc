@@ -107,7 +107,9 @@ std::string PipelinePlan::describe() const {
   std::string out;
   for (std::size_t i = 0; i < forms_.size(); ++i)
     out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
-  for (const Fused& fused : fused_) out += fmt::format("as one: {}\n", fmt::join(fused.fusion->names, ", "));
+  for (const Fused& fused : fused_)
+    out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
+                       fmt::join(fused.fusion->names, ", "));
   return out;
 }
 
@@ -140,8 +142,11 @@ struct Pipeline::Impl {
     auto* image = std::get_if<Image>(&item);
     if (image == nullptr) return;  // a waveform that no gadget took
     ++counts.images_out;
-    auto held = std::make_shared<protocol::Image>(std::move(image->message));
-    compute.on_complete([to = sink, held] { to->image(std::move(*held)); });
+    auto held = std::make_shared<Image>(std::move(*image));
+    compute.on_complete([to = sink, held] {
+      if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
+    });
   }
 
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
@@ -154,10 +159,10 @@ struct Pipeline::Impl {
     const auto& specs = plan->spec_.gadgets;
     auto fused = plan->fused_.begin();
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (fuse && fused != plan->fused_.end() && fused->first == i) {
+      if (fused != plan->fused_.end() && fused->first < i) ++fused;
+      if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
         gadgets.push_back(fused->fusion->make(fused->parameters));
         i += fused->count - 1;
-        ++fused;
       } else {
         gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
       }
@@ -224,7 +229,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
 void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
-    impl_->enter(Image{nullptr, std::move(image)});
+    impl_->enter(Image{nullptr, std::move(image), nullptr});
   else if (!impl_->session.side_images.take(image))
     impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
                                     impl_->plan->spec().name,

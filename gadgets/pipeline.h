@@ -48,7 +48,7 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 struct PipelineSink {
   /// An image whose pixels are complete. May be called on another thread than the pipeline's, and after finish() has
   /// returned only if Pipeline::wait() has not. Must not block for long and must not throw.
-  std::function<void(protocol::Image&&)> image;
+  std::function<void(protocol::Image&&, const ImageTimes&)> image;
   /// A line for the client; called on the pipeline's thread.
   std::function<void(protocol::Level, const std::string&)> text;
 };

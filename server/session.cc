@@ -237,6 +237,7 @@ void Session::lose(const std::string& why) {
 void Session::summarize() {
   if (worker_) worker_->report(summary_);
   summary_.images = outbox_->images();
+  summary_.latencies = outbox_->latencies();
   summary_.bytes_out = outbox_->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - began_).count();
   summary_.outcome = gone_ ? "peer gone" : error_ ? error_->code : broken_off_ ? "incomplete" : "complete";

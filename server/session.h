@@ -122,6 +122,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t written_ = 0;                     // of the write under way
   bool opened_ = false;                           // bytes may be exchanged
   std::optional<Clock::time_point> place_until_;  // while waiting for one
+  std::uint64_t readouts_ = 0;
+  std::size_t batch_readouts_ = 0;  // of the last read
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

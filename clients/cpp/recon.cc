@@ -210,7 +210,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   Inbox inbox;
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
-  sink.image = [&inbox](protocol::Image&& image) { inbox.put(std::move(image)); };
+  sink.image = [&inbox](protocol::Image&& image, const ImageTimes&) { inbox.put(std::move(image)); };
   sink.text = [&err](protocol::Level level, const std::string& text) {
     err << level_name(level) << ": " << text << '\n';
   };

@@ -116,7 +116,8 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
 def test_summary_line_per_scan(own_server, scan, tmp_path):
     assert own_server.send(scan, "cartesian_2d", tmp_path / "images.h5").returncode == 0
     line = own_server.wait_for("summary: complete.*")[0]
-    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "peak="):
+    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "queue_ms=", "compute_ms=", "copy_ms=",
+                 "send_ms=", "(median/p99/max)", "peak="):
         assert fact in line, line
 
 

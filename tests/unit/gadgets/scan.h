@@ -148,7 +148,7 @@ inline Outcome run(const std::string& text, const protocol::Header& measurement,
   Outcome out;
   numerics::Context compute(options.backend);
   Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
-                    {[&](protocol::Image&& image) { out.images.push_back(std::move(image)); },
+                    {[&](protocol::Image&& image, const ImageTimes&) { out.images.push_back(std::move(image)); },
                      [&](protocol::Level level, const std::string& line) { out.texts.emplace_back(level, line); }},
                     options.read_asset);
   if (!options.tap.empty()) {
