@@ -14,14 +14,34 @@
 
 namespace echotrain::config {
 
+/// A listener for TLS beside the plain one, or in its place. There is one when `certificate` is set.
+struct TlsOptions {
+  std::int64_t port = 9003;
+  std::string certificate;  ///< PEM file: the server's certificate, then those between it and the root
+  std::string key;          ///< PEM file
+  std::string client_ca;    ///< PEM file: clients must show a certificate that these vouch for; empty: they need none
+  bool only = false;        ///< no plain port
+};
+
 /// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9002;
+  std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
+  bool insecure = false;           ///< a plain port that everybody can reach may be without `allow`
+  std::string token_file;          ///< clients without a certificate must send a token of this file
+  TlsOptions tls;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
+  std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
+  std::vector<std::string> devices;  ///< numbers of GPUs; empty: all
+  std::int64_t device_scans = 8;
+  std::int64_t device_memory_mib = 0;
+  std::int64_t cpu_scans = 0;
+  std::int64_t max_waiting = 32;
+  double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;
@@ -37,15 +57,20 @@ struct ServerOptions {
 };
 
 struct OptionInfo {
-  std::string name;          ///< as in the options file: "max_sessions"
+  std::string name;          ///< "max_sessions"; "capture.directory" is `directory` in the file's map `capture`
   std::string help;          ///< one line
   std::string default_text;  ///< "64"; empty when there is none
   std::string allowed;       ///< "1 to 100000", "auto, cpu, cuda", "text"
   bool is_list = false;      ///< may be given several times
+  bool is_switch = false;    ///< true or false; on a command line the flag alone means true
 
   /// Sets the option from a value. A list is replaced by a sequence and extended by a scalar. ConfigError names the
   /// option, the value and what is allowed.
   std::function<void(ServerOptions&, const Node&)> set;
+
+  std::function<void(ServerOptions&)> clear;  ///< of a list: no values
+  /// Of files and folders: takes relative names from `folder`.
+  std::function<void(ServerOptions&, const std::filesystem::path& folder)> rebase;
 
   std::string flag() const;  ///< "--max-sessions"
 };
@@ -53,7 +78,7 @@ struct OptionInfo {
 /// Every option, in the order in which --help shows them.
 const std::vector<OptionInfo>& server_option_table();
 
-/// The defaults, overridden by a YAML map of option names. Relative pipeline folders are taken from the file's folder.
+/// The defaults, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
 /// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
 ServerOptions read_server_options_file(const std::filesystem::path& file);
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "gadgets/framer.h"
+#include "protocol/meta.h"
 
 namespace echotrain {
 namespace {
@@ -125,14 +126,16 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
-  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s)
+  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read_asset)
       : plan(std::move(p)),
         compute(c),
         sink(std::make_shared<PipelineSink>(std::move(s))),
-        session(c, plan->spec().trajectory_unit,
-                [this](protocol::Level level, const std::string& text) {
-                  if (said.insert(text).second) sink->text(level, text);
-                }),
+        session(
+            c, plan->spec().trajectory_unit,
+            [this](protocol::Level level, const std::string& text) {
+              if (said.insert(text).second) sink->text(level, text);
+            },
+            std::move(read_asset)),
         framer(plan->spec().frame) {}
 
   void leave(Item&& item) {
@@ -192,8 +195,9 @@ struct Pipeline::Impl {
   PipelineCounts counts;
 };
 
-Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink)
-    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink))) {
+Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+                   ReadAsset read_asset)
+    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
   impl_->make(true);
 }
 
@@ -226,9 +230,10 @@ void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
     impl_->enter(Image{nullptr, std::move(image), nullptr});
-  else
-    impl_->session.warn(
-        fmt::format("pipeline '{}' does not take images; the images sent are left out", impl_->plan->spec().name));
+  else if (!impl_->session.side_images.take(image))
+    impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
+                                    impl_->plan->spec().name,
+                                    protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {

@@ -62,7 +62,9 @@ struct PipelineCounts {
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
 class Pipeline {
  public:
-  Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink);
+  /// `read_asset` gives the files that pipelines may name; without it there are none.
+  Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+           ReadAsset read_asset = nullptr);
   ~Pipeline();
 
   /// Checks the measurement against every gadget; before any data.

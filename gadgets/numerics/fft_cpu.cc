@@ -33,7 +33,7 @@ cfloat* scratch(std::int64_t elements) {
     size = memory ? elements : 0;
     if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
   }
-  return memory.get();
+  return memory.get();  // NOLINT(clang-analyzer-unix.Malloc): lives as long as the thread
 }
 
 std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }

@@ -2,6 +2,7 @@
 
 #include <fftw3.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -24,6 +25,14 @@ int misalignment(const cfloat* line) {
   return fftwf_alignment_of(const_cast<float*>(reinterpret_cast<const float*>(line)));
 }
 
+// FFTW ends the process when its planner finds no memory, so it is asked only where there is some. What it takes are
+// tables of about n entries, and little things.
+void require_memory_to_plan(std::int64_t n) {
+  void* volatile there = std::malloc((std::size_t{1} << 20) + 64 * sizeof(cfloat) * static_cast<std::size_t>(n));
+  if (there == nullptr) throw ResourceError("out of memory for the plan of a Fourier transform");
+  std::free(there);
+}
+
 }  // namespace
 
 void FftwPlans::trim() {
@@ -40,6 +49,7 @@ FftwPlans::Plan FftwPlans::get(std::int64_t n, std::int64_t lines, std::int64_t 
                 misalignment(from)};
   const auto found = plans_.find(key);
   if (found != plans_.end()) return found->second;
+  require_memory_to_plan(n);
   const std::lock_guard lock(planner_mutex());
   const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
   const Plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, as_fftw(from), as_fftw(to), key.sign, FFTW_ESTIMATE);

@@ -1,7 +1,5 @@
 """The server's life: clients that die, scans at the same time, and SIGTERM."""
 
-import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -13,6 +11,7 @@ import pytest
 import scans
 import wire
 from programs import BIN, Server, run_client
+from vitals import Vitals, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +39,7 @@ def start_slow_client(server, scan, output, rate=100):
 
 def resources(server):
     """Threads and open descriptors of the server."""
-    process = pathlib.Path("/proc") / str(server.process.pid)
-    return len(os.listdir(process / "task")), len(os.listdir(process / "fd"))
-
-
-def wait_until(condition, timeout_s=10):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.02)
+    return Vitals(server).counts()
 
 
 def test_killed_client_leaves_the_server_serving(own_server, scan, tmp_path):

@@ -33,18 +33,34 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 18U);
+  EXPECT_EQ(names.size(), 33U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   ServerOptions o;
   const std::vector<std::pair<std::string, std::string>> given{{"--bind", "::1"},
                                                                {"--port", "1"},
+                                                               {"--allow", "10.0.0.0/8"},
+                                                               {"--insecure", "true"},
+                                                               {"--token-file", "t"},
+                                                               {"--tls-port", "14"},
+                                                               {"--tls-certificate", "c.pem"},
+                                                               {"tls.key", "k.pem"},
+                                                               {"tls.client_ca", "ca.pem"},
+                                                               {"tls.only", "true"},
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
                                                                {"--default-pipeline", "p"},
+                                                               {"--assets", "f"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
+                                                               {"--devices", "1"},
+                                                               {"--devices", "0"},
+                                                               {"--device-scans", "21"},
+                                                               {"--device-memory-mib", "22"},
+                                                               {"--cpu-scans", "23"},
+                                                               {"--max-waiting", "24"},
+                                                               {"--wait-timeout-s", "25"},
                                                                {"--max-sessions", "2"},
                                                                {"--memory-mib", "13"},
                                                                {"--session-memory-mib", "3"},
@@ -60,10 +76,25 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   for (const auto& [name, text] : given) set_option(o, name, text);
   EXPECT_EQ(o.bind, "::1");
   EXPECT_EQ(o.port, 1);
+  EXPECT_THAT(o.allow, ElementsAre("10.0.0.0/8"));
+  EXPECT_TRUE(o.insecure);
+  EXPECT_EQ(o.token_file, "t");
+  EXPECT_EQ(o.tls.port, 14);
+  EXPECT_EQ(o.tls.certificate, "c.pem");
+  EXPECT_EQ(o.tls.key, "k.pem");
+  EXPECT_EQ(o.tls.client_ca, "ca.pem");
+  EXPECT_TRUE(o.tls.only);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
   EXPECT_EQ(o.default_pipeline, "p");
+  EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
+  EXPECT_THAT(o.devices, ElementsAre("1", "0"));
+  EXPECT_EQ(o.device_scans, 21);
+  EXPECT_EQ(o.device_memory_mib, 22);
+  EXPECT_EQ(o.cpu_scans, 23);
+  EXPECT_EQ(o.max_waiting, 24);
+  EXPECT_EQ(o.wait_timeout_s, 25);
   EXPECT_EQ(o.max_sessions, 2);
   EXPECT_EQ(o.memory_mib, 13);
   EXPECT_EQ(o.session_memory_mib, 3);
@@ -115,6 +146,20 @@ TEST_F(OptionsFile, OverridesDefaults) {
   EXPECT_EQ(options.idle_timeout_s, 1.5);
   EXPECT_EQ(options.max_sessions, 64);
   EXPECT_THAT(options.pipelines, ElementsAre((file_.parent_path() / "more").string(), "/srv/pipelines"));
+}
+
+TEST_F(OptionsFile, GroupsAreMaps) {
+  const ServerOptions options = read("tls:\n  certificate: a.pem\n  key: /etc/b.pem\n  port: 7\nallow: 10.0.0.0/8\n");
+  EXPECT_EQ(options.tls.certificate, (file_.parent_path() / "a.pem").string());
+  EXPECT_EQ(options.tls.key, "/etc/b.pem");
+  EXPECT_EQ(options.tls.port, 7);
+  EXPECT_EQ(options.tls.client_ca, "");
+  EXPECT_THAT(options.allow, ElementsAre("10.0.0.0/8"));
+  EXPECT_EQ(error("tls: {certificat: a.pem}\n"),
+            file_.string() + ":1:7: unknown key 'certificat'; did you mean 'certificate'?");
+  EXPECT_THAT(error("tls: a.pem\n"), HasSubstr(":1:6: a map"));
+  EXPECT_THAT(error("tls.port: 7\n"), HasSubstr("unknown key 'tls.port'"));
+  EXPECT_THAT(error("insecure: 1\n"), HasSubstr("write true or false here, not '1'"));
 }
 
 TEST_F(OptionsFile, MayBeEmpty) { EXPECT_EQ(read("# nothing\n").port, 9002); }
