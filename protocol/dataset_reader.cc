@@ -85,6 +85,8 @@ std::string read_string(Handle dataset, std::size_t index) {
   Handle type(H5Dget_type(dataset.get()), H5Tclose);
   if (H5Tget_class(type.get()) != H5T_STRING) return {};
   const bool variable = H5Tis_variable_str(type.get()) > 0;
+  // A file may claim any width for its texts.
+  if (!variable && H5Tget_size(type.get()) > Limits{}.header_bytes) return {};
   std::string text(variable ? 0 : H5Tget_size(type.get()), '\0');
   char* pointer = nullptr;
   const Records strings(std::move(dataset), std::move(type));
