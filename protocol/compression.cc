@@ -107,11 +107,10 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
     return refuse(fmt::format("COMPRESSION1 block has {} bits for 16 numbers; at least {} are needed", stream->maxbits,
                               kZfpHeadBits));
   }
-  // A block takes a bit at the least, so memory is taken for no more than what is here can fill.
-  const std::uint64_t least = zfp_field_blocks(field.get()) * std::max(stream->minbits, 1u);
-  if (least > block.size() * 8) {
-    return refuse(
-        fmt::format("COMPRESSION1 block has {} bytes; its header asks for at least {} bits", block.size(), least));
+  const std::uint64_t blocks = zfp_field_blocks(field.get());
+  if (blocks * stream->minbits > block.size() * 8) {
+    return refuse(fmt::format("COMPRESSION1 block has {} bytes; its header asks for at least {} bits", block.size(),
+                              blocks * stream->minbits));
   }
 
   input.resize(input.size() + zfp_stream_maximum_size(stream.get(), field.get()) / 8 + 2);

@@ -39,7 +39,6 @@ inline void read_everything(const std::filesystem::path& path) {
             attempt([&] { (void)reader.image(series, i); });
       });
     }
-    const protocol::DatasetReader usual(path);
   });
 }
 
