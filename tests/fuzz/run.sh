@@ -29,7 +29,7 @@ dictionaries() {
 # What a target may need at most: one allocation [MiB], so that a length that is only claimed is never believed, and one
 # input [bytes].
 allocation() { case $1 in codec | stream) echo 80 ;; compression) echo 32 ;; *) echo 300 ;; esac; }
-input_bytes() { case $1 in session | codec | stream | dialogue) echo 40000 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
+input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
 
 # run_one NAME SECONDS: into NAME.log; its status goes to NAME.status.
 run_one() {
