@@ -63,8 +63,8 @@ class Scan {
     closed_ = step.closed;
     if (step.start) {
       flush();
-      worker_ = std::make_unique<server::Worker>(std::move(*step.start), options_, limits_, memory_, outbox_,
-                                                 server::SessionLog(1), [this] { wake(); });
+      worker_ = std::make_unique<server::Worker>(std::move(*step.start), server::ScanPlace{}, options_, limits_,
+                                                 memory_, outbox_, server::SessionLog(1), [this] { wake(); });
     }
     if (!step.data) return;
     if (auto* acquisition = std::get_if<protocol::Acquisition>(&message)) {

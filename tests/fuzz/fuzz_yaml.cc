@@ -36,6 +36,11 @@ void visit(const config::Node& node, int depth) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto text = fuzz::as_text(data, size);
   try {
+    (void)config::read_client_config(text, "fuzz");
+  } catch (const config::ConfigError& error) {
+    fuzz::require(error.mark().file == "fuzz", "an error that does not say where");
+  }
+  try {
     visit(config::read_yaml(text, "fuzz"), 0);
     const auto plan = PipelinePlan::check(config::read_pipeline(text, "fuzz"));
     fuzz::require(!plan->describe().empty(), "a pipeline without gadgets");
