@@ -242,7 +242,7 @@ Result<Header> parse_header(std::string_view xml, const Limits& limits) {
     header.xml = xml;
     return header;
   }
-  if (auto danger = xml_danger(xml, limits.xml_depth)) return Error{"bad-header", *std::move(danger)};
+  if (auto danger = xml_danger(xml, limits)) return Error{"bad-header", *std::move(danger)};
   pugi::xml_document document;
   const auto parsed = document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
   if (parsed.status == pugi::status_out_of_memory) throw std::bad_alloc();

@@ -14,7 +14,6 @@ constexpr std::int64_t kLanes = 16;  // voxels whose eigenvectors are worked out
 using Vector [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
 
 constexpr std::int64_t kTileX = 32, kTileY = 8;  // voxels whose covariances are kept at once
-constexpr std::int64_t kMostReach = 32;          // of a block in all, less one
 constexpr std::int64_t kGrain = 16 * 1024;
 
 ECHOTRAIN_INLINE const Vector& load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
