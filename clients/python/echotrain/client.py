@@ -218,14 +218,14 @@ class Client:
 
                 while True:
                     event = running.next(tick if progress else None)
+                    images += isinstance(event, Image)
+                    tick()
                     if event is None:
                         break
                     if isinstance(event, Image):
-                        images += 1
                         yield event
                     elif isinstance(event, codec.Text):
                         deliver_text(event, on_text, 3)
-                tick()
         finally:
             running.close()
             self._running.discard(running)

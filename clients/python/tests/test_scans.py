@@ -1,6 +1,7 @@
 """What is sent for arrays and files, and what is refused."""
 
 import json
+import os
 import pathlib
 
 import numpy as np
@@ -250,9 +251,10 @@ def test_radial_scans_of_bart(tmp_path):
 
 
 def test_a_measured_trajectory_of_bart():
-    data = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data" / "trajectories"
+    beside = pathlib.Path(__file__).resolve().parents[4] / "shared" / "data"
+    data = pathlib.Path(os.environ.get("ECHOTRAIN_DATA") or beside) / "trajectories"
     if not (data / "measured_trj_spiral_orig.cfl").exists():
-        pytest.skip(f"measured data not found in {data}")
+        pytest.skip(f"measured data not found: {data} (set ECHOTRAIN_DATA)")
     k = echotrain.read_cfl(data / "measured_trj_spiral_orig")
     assert k.shape == (2, 27121, 3) and not k.imag.any() and 100 < np.abs(k.real).max() < 130
 
