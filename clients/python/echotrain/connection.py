@@ -112,6 +112,7 @@ async def shut(writer: asyncio.StreamWriter, politely: bool) -> None:
     """Ends a connection: with TLS's goodbye if `politely`, else at once."""
     if not politely:
         writer.transport.abort()
+        await asyncio.sleep(0)  # the loop closes the socket in its next turn
         return
     writer.close()
     with contextlib.suppress(OSError, asyncio.TimeoutError, ssl.SSLError):

@@ -158,10 +158,13 @@ def from_quaternion(head):
     return np.column_stack([rotation * size, offset])
 
 
+@pytest.mark.parametrize("handed", [1, -1], ids=["right_handed", "left_handed"])
 @pytest.mark.parametrize(("kind", "code"), [(np.float32, 16), (np.uint16, 512), (np.complex64, 32)])
-def test_nifti_of_a_volume(tmp_path, kind, code):
+def test_nifti_of_a_volume(tmp_path, kind, code, handed):
     pixels = (1000 * np.random.default_rng(4).random((3, 4, 5))).astype(kind)
     image = make(pixels, position=(5, 6, 7))
+    image.head["slice_dir"] *= handed
+    assert np.linalg.det(image.affine) * handed > 0
     image.save_nifti(tmp_path / "a.nii")
     image.save_nifti(tmp_path / "a.nii.gz")
     content = (tmp_path / "a.nii").read_bytes()

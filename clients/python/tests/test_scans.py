@@ -80,6 +80,14 @@ def test_axes(shape, axes):
     )
 
 
+def test_averages_are_one_frame():
+    """Its first readout opens it, its last one ends it."""
+    readouts, header = sent(noise(3, 2, 4, 8), axes="average coil line sample")
+    assert [r.flags for r in readouts] == [layout.FIRST_IN_SLICE, *[0] * 10, layout.LAST_IN_SLICE]
+    assert [counters(r).get("average", 0) for r in readouts] == [0] * 4 + [1] * 4 + [2] * 4
+    assert header.limits["average"] == (0, 2, 0)
+
+
 def test_trajectories():
     kspace, k = noise(2, 3, 5, 8), np.random.default_rng(2).random((5, 8, 2)) - 0.5
     k[0, 6] = 0
