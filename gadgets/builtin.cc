@@ -1,4 +1,5 @@
 // The list of all gadgets.
+#include "gadgets/cardiac_binning.h"
 #include "gadgets/cartesian_kspace.h"
 #include "gadgets/coil_combine.h"
 #include "gadgets/coil_maps.h"
@@ -34,6 +35,7 @@ const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
     r.add<NoiseAdjust>();
+    r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
