@@ -51,8 +51,8 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
     names.insert(spec.name);
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cartesian_cine",
-                                          "cartesian_cine_ecg", "cg_sense_2d", "fhd_pcg_2d",
+  EXPECT_EQ(names, (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cartesian_3d", "cartesian_cine",
+                                          "cartesian_cine_ecg", "cartesian_display", "cg_sense_2d", "fhd_pcg_2d",
                                           "fhd_pcg_3d", "kooshball_3d", "passthrough", "radial_2d", "radial_realtime",
                                           "spiral_2d", "stack_of_stars"}));
 }
@@ -146,7 +146,7 @@ TEST(LoaderTest, Uint16HoldsMagnitudesOnly) {
 
 TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
   const Registry& registry = Registry::builtin();
-  EXPECT_EQ(registry.names().size(), 15u);
+  EXPECT_EQ(registry.names().size(), 20u);
   for (const auto& name : registry.names()) {
     const std::string text = registry.explain(name);
     const GadgetEntry& entry = *registry.find(name);
