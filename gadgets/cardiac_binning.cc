@@ -67,20 +67,26 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     ++next_group_;
     Group& made = groups_[number];
     made.key = key;
-    made.phases.resize(static_cast<std::size_t>(options_.phases));
     end_earlier(key);
   }
   Group& group = groups_.at(number);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
-  for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
+  // What waits is memory of the session's budget, headers too.
+  const auto count = static_cast<std::int64_t>(readouts.heads.size());
+  Array<protocol::AcquisitionHeader> heads;
+  if (count > 0) {
+    heads = session_->compute.allocate_host<protocol::AcquisitionHeader>({count});
+    std::copy(readouts.heads.begin(), readouts.heads.end(), heads.data());
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
     Readout readout;
     readout.group = number;
-    readout.head = readouts.heads[i];
+    readout.heads = heads;
     readout.data = readouts.data;
     readout.trajectory = readouts.trajectory;
-    readout.row = static_cast<std::int64_t>(i);
-    readout.time_ms = readout.head.acquisition_time_stamp * options_.tick_ms;
+    readout.row = i;
+    readout.time_ms = readout.head().acquisition_time_stamp * options_.tick_ms;
     ++group.pending;
     unplaced_.push_back(std::move(readout));
   }
@@ -172,8 +178,8 @@ void CardiacBinning::add(Readout&& readout) {
   Group& group = groups_.at(readout.group);
   const auto number =
       std::min(static_cast<std::int64_t>(readout.phase * static_cast<double>(options_.phases)), options_.phases - 1);
-  const Line line{readout.head.idx.kspace_encode_step_1, readout.head.idx.kspace_encode_step_2};
-  Phase& phase = group.phases[static_cast<std::size_t>(number)];
+  const Line line{readout.head().idx.kspace_encode_step_1, readout.head().idx.kspace_encode_step_2};
+  Phase& phase = group.phases[number];
   phase.lines.insert(line);
   if (options_.fill == "nearest" && !has_trajectory_) group.kept[line].push_back(readout);
   phase.waiting.push_back(std::move(readout));
@@ -203,15 +209,14 @@ void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readou
 }
 
 void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
-  for (std::size_t p = 0; p < group.phases.size(); ++p) {
-    Phase& phase = group.phases[p];
+  for (auto& [p, phase] : group.phases) {
     if (phase.waiting.empty()) continue;
     if (!phase.frame) {
       phase.frame = std::make_shared<Frame>();
       phase.frame->id = next_frame_++;
       phase.frame->key = group.key;
       phase.frame->key.phase = static_cast<std::uint16_t>(p);
-      phase.frame->reference = phase.waiting.front().head;
+      phase.frame->reference = phase.waiting.front().head();
       phase.frame->reference.idx.phase = static_cast<std::uint16_t>(p);
     }
     phase.frame->readouts += static_cast<std::int64_t>(phase.waiting.size());
@@ -221,9 +226,10 @@ void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
 
 /// Lines that a phase lacks, from the nearest in phase of all readouts of that line.
 void CardiacBinning::fill(Group& group) {
-  for (std::size_t p = 0; p < group.phases.size(); ++p) {
+  if (group.kept.empty()) return;
+  for (std::int64_t p = 0; p < options_.phases; ++p) {
     Phase& phase = group.phases[p];
-    const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(group.phases.size());
+    const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
     for (const auto& [line, readouts] : group.kept) {
       if (phase.lines.contains(line)) continue;
       phase.waiting.push_back(*std::min_element(readouts.begin(), readouts.end(), [&](const auto& a, const auto& b) {
@@ -247,11 +253,9 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
       session_->info(
           "some readouts belong to no regular heartbeat and are left out: before the first trigger, after "
           "the last beat, or in a beat of unusual length");
-    for (Phase& phase : group.phases) {
-      if (!phase.frame) {
-        session_->warn("some cardiac phases got no readouts; they give no image");
-        continue;
-      }
+    if (static_cast<std::int64_t>(group.phases.size()) < options_.phases)
+      session_->warn("some cardiac phases got no readouts; they give no image");
+    for (auto& [p, phase] : group.phases) {
       auto& notes = phase.frame->notes;
       notes["heartbeats"] = std::to_string(beats_->triggers().size());
       notes["mean_rr_ms"] =
@@ -298,7 +302,7 @@ Readouts CardiacBinning::gather(const std::vector<Readout>& readouts) {
   if (positions > 0) out.trajectory = compute.allocate_host<float>({count, samples, positions / samples});
   for (std::int64_t i = 0; i < count; ++i) {
     const Readout& from = readouts[static_cast<std::size_t>(i)];
-    out.heads.push_back(from.head);
+    out.heads.push_back(from.head());
     compute.copy<cfloat>(from.data.view().slice(from.row), out.data.view().slice(i));
     if (positions > 0)
       std::copy_n(from.trajectory.data() + from.row * positions, positions, out.trajectory.data() + i * positions);

@@ -64,10 +64,11 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   /// One readout of a batch that came in; the batch's memory is shared by all of them.
   struct Readout {
     std::uint64_t group = 0;
-    protocol::AcquisitionHeader head{};
+    Array<protocol::AcquisitionHeader> heads;  // host
     Array<cfloat> data;
     Array<float> trajectory;
     std::int64_t row = 0;
+    const protocol::AcquisitionHeader& head() const { return heads.data()[row]; }
     double time_ms = 0;
     double phase = 0;  // 0 .. 1, once known
   };
@@ -80,7 +81,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   };
   struct Group {
     FrameKey key;
-    std::vector<Phase> phases;
+    std::map<std::int64_t, Phase> phases;       // that have got readouts, or have borrowed some
     std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
     std::int64_t pending = 0;                   // readouts whose interval is not known yet
     std::int64_t left_out = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <pugixml.hpp>
 
 namespace echotrain {
@@ -10,7 +11,8 @@ namespace {
 constexpr std::uint16_t kEcg = 0;  // waveform_id
 constexpr double kWindowMs = 2000, kRenewMs = 250;
 constexpr float kShare = 0.6f;
-constexpr std::size_t kLargestWindow = 200'000;  // samples: 100 kHz
+constexpr double kLargestWindow = 200'000;  // samples: 100 kHz
+constexpr double kLongestSampleMs = 1000;
 
 }  // namespace
 
@@ -28,24 +30,33 @@ bool Heartbeats::add(const protocol::Waveform& waveform) {
   const std::size_t count = head.number_of_samples, channels = head.channels;
   const int channel = options_.trigger_channel >= 0 ? options_.trigger_channel : options_.lead;
   const double sample_ms = head.sample_time_us / 1000.0;
-  if (head.waveform_id != kEcg || count == 0 || static_cast<std::size_t>(channel) >= channels || !(sample_ms > 0) ||
+  if (head.waveform_id != kEcg || count == 0 || static_cast<std::size_t>(channel) >= channels ||
+      !(sample_ms > 0 && sample_ms <= kLongestSampleMs) ||
       waveform.data.bytes.size() < count * channels * sizeof(std::uint32_t))
     return false;
 
-  if (sample_ms != sample_ms_) window_.clear(), oldest_ = 0, sample_ms_ = sample_ms;
+  if (sample_ms != sample_ms_) {
+    window_.clear();
+    oldest_ = 0;
+    sample_ms_ = sample_ms;
+  }
   const double stamped = head.time_stamp * options_.tick_ms;
   if (samples_ == 0 || std::abs(stamped - next_time_ms_) > 1.5 * options_.tick_ms) next_time_ms_ = stamped;
 
-  std::vector<std::uint32_t> values(count * channels);
-  waveform.data.copy_to(values.data());
+  std::vector<std::uint32_t> values(count);
+  const auto of_channel =
+      waveform.data.bytes.subspan(static_cast<std::size_t>(channel) * count * sizeof(std::uint32_t));
+  std::memcpy(values.data(), of_channel.data(), count * sizeof(std::uint32_t));
   const std::size_t before = triggers_.size();
-  const std::uint32_t* const first = values.data() + static_cast<std::size_t>(channel) * count;
-  for (std::size_t i = 0; i < count; ++i) {
-    next({next_time_ms_ + static_cast<double>(i) * sample_ms, static_cast<float>(first[i])});
-  }
+  for (std::size_t i = 0; i < count; ++i)
+    next({next_time_ms_ + static_cast<double>(i) * sample_ms, static_cast<float>(values[i])});
   next_time_ms_ += static_cast<double>(count) * sample_ms;
   samples_ += count;
   return triggers_.size() > before;
+}
+
+std::size_t Heartbeats::window_size() const {
+  return static_cast<std::size_t>(std::clamp(kWindowMs / sample_ms_, 1.0, kLargestWindow));
 }
 
 void Heartbeats::next(const Sample& sample) {
@@ -54,7 +65,7 @@ void Heartbeats::next(const Sample& sample) {
     last_value_ = sample.value;
     return;
   }
-  const auto size = std::clamp<std::size_t>(static_cast<std::size_t>(kWindowMs / sample_ms_), 1, kLargestWindow);
+  const std::size_t size = window_size();
   if (window_.size() < size) {
     window_.push_back(sample);
     if (window_.size() < size) return;
@@ -71,7 +82,7 @@ void Heartbeats::next(const Sample& sample) {
 bool Heartbeats::finish() {
   const std::size_t before = triggers_.size();
   if (options_.trigger_channel < 0 && sample_ms_ > 0) {
-    if (static_cast<double>(window_.size()) < std::floor(kWindowMs / sample_ms_) && !window_.empty()) {
+    if (!window_.empty() && window_.size() < window_size()) {
       threshold();
       for (const Sample& each : window_) look(each);
     }

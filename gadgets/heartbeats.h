@@ -47,6 +47,7 @@ class Heartbeats {
     double time_ms;
     float value;
   };
+  std::size_t window_size() const;  // samples of two seconds
   void next(const Sample& sample);
   void look(const Sample& sample);
   void threshold();

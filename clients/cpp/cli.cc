@@ -37,7 +37,8 @@ void refuse_overwriting(const std::filesystem::path& input, const std::filesyste
 void add_truth(CLI::App* app, std::optional<std::string>& truth) {
   app->add_option_function<std::string>(
          "--truth", [&truth](const std::string& file) { truth = file; },
-         "compare every image with the array 'truth' (of contrast c > 0: 'truth_c') of FILE, or of the input")
+         "compare every image with the array 'truth' (of contrast or cardiac phase c > 0: 'truth_c') of FILE, or of "
+         "the input")
       ->type_name("FILE")
       ->expected(0, 1);
 }
