@@ -35,7 +35,7 @@ for part in $parts; do
       done
       ;;
     bench)
-      for program in bench_nufft bench_solver; do
+      for program in bench_nufft bench_solver bench_fft; do
         "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json --benchmark_out="$out/$program.json" \
           >"$out/$program.log" 2>&1 || status=1
         grep -E 'cuda' "$out/$program.log" | cut -c1-160

@@ -1,4 +1,6 @@
 // The list of all gadgets.
+#include "gadgets/average.h"
+#include "gadgets/cardiac_binning.h"
 #include "gadgets/cartesian_images.h"
 #include "gadgets/cartesian_kspace.h"
 #include "gadgets/coil_combine.h"
@@ -11,11 +13,15 @@
 #include "gadgets/gridding.h"
 #include "gadgets/image.h"
 #include "gadgets/noise_adjust.h"
+#include "gadgets/orient.h"
 #include "gadgets/partition_fft.h"
 #include "gadgets/passthrough.h"
 #include "gadgets/pcg.h"
 #include "gadgets/radial_trajectory.h"
 #include "gadgets/registry.h"
+#include "gadgets/resize.h"
+#include "gadgets/scale.h"
+#include "gadgets/stack_slices.h"
 
 namespace echotrain {
 
@@ -42,6 +48,7 @@ const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
     r.add<NoiseAdjust>();
+    r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
@@ -54,6 +61,11 @@ const Registry& Registry::builtin() {
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
     r.add<CoilCombine>();
+    r.add<StackSlices>();
+    r.add<Average>();
+    r.add<Resize>();
+    r.add<Orient>();
+    r.add<Scale>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
     r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, fused_gridding});

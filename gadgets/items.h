@@ -2,10 +2,12 @@
 // load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -53,6 +55,8 @@ struct Frame {
   /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
   std::int64_t stack = 1;
   Arrival arrival;
+  /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
+  std::optional<std::array<float, 3>> fov_mm;
   /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
   std::map<std::string, std::string> notes;
 };
