@@ -14,6 +14,7 @@ struct ScanSummary {
   std::string pipeline;  ///< empty when no scan was started
   std::string backend;
   std::string outcome;  ///< "complete", "incomplete", "peer gone", or the code of the fatal error
+  std::string capture;  ///< name of the file with the raw data; empty when none is kept
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0;
   std::uint64_t bytes_in = 0;
   std::uint64_t images = 0;

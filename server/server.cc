@@ -31,25 +31,34 @@ void require(config::BackendChoice choice) {
 // A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
 std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
   if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
-  if (options.memory_mib < 4 * options.queue_mib)
-    throw std::invalid_argument(
-        fmt::format("memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib = {} MiB); "
-                    "raise memory_mib or lower queue_mib",
-                    options.memory_mib, 4 * options.queue_mib));
+  const bool captures = !options.capture.directory.empty();
+  const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
+  if (options.memory_mib < queues)
+    throw std::invalid_argument(fmt::format(
+        "memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
+        "raise memory_mib or lower queue_mib{}",
+        options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
   return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
+}
+
+std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options, std::shared_ptr<Memory> memory,
+                                            Disk disk) {
+  if (options.directory.empty()) return nullptr;
+  return std::make_shared<CaptureStore>(options, std::move(memory), std::move(disk));
 }
 
 }  // namespace
 
-Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry)
+Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry, Disk disk)
     : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-                   make_memory(options)},
+                   make_memory(options), make_captures(options.capture, environment_.memory, std::move(disk))},
       control_(asio::make_strand(context_)),
       signals_(control_),
       patience_(control_),
       listener_(context_, environment_, [this] { emptied(); }) {
   require(environment_.options.backend);
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN);  // likewise a capture that reaches the process's bound of a file's size
 }
 
 void Server::stop_on_signals() {

@@ -19,9 +19,9 @@ class Server {
   /// Checks all pipelines and the backend, and binds the socket: clients may connect from here on. Throws
   /// config::ConfigError (a pipeline file), std::invalid_argument (an option), std::runtime_error (backend, socket),
   /// each saying what to do.
-  /// Pipelines may name the gadgets of `registry`, which outlives the server.
-  Server(config::ServerOptions options, config::PipelineLibrary library,
-         const Registry& registry = Registry::builtin());
+  /// Pipelines may name the gadgets of `registry`, which outlives the server. `disk` is how raw captures are written.
+  Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry = Registry::builtin(),
+         Disk disk = {});
 
   std::uint16_t port() const { return listener_.endpoint().port(); }
   std::string address() const { return listener_.address(); }  ///< "127.0.0.1:9002"

@@ -12,6 +12,7 @@
 
 #include "config/server_options.h"
 #include "protocol/stream_file.h"
+#include "server/capture.h"
 #include "server/dialogue.h"
 #include "server/log.h"
 #include "server/memory.h"
@@ -30,6 +31,7 @@ struct Environment {
   protocol::Limits limits;
   Catalogue catalogue;
   std::shared_ptr<Memory> memory;
+  std::shared_ptr<CaptureStore> captures;  ///< null: nothing is captured
 };
 
 /// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
@@ -38,6 +40,8 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   /// `socket` belongs to a strand. `ended` is called on it when nothing is left to do.
   Session(tcp::socket socket, std::uint64_t id, const Environment& environment, std::function<void()> ended);
+
+  ~Session();
 
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.
@@ -79,6 +83,13 @@ class Session : public std::enable_shared_from_this<Session> {
   void read_failed(const error_code& error);
   asio::awaitable<void> write();
 
+  // session_capture.cc
+  void capture(protocol::Payload bytes);
+  void check_capture();
+  asio::awaitable<void> wait_for_capture();
+  bool keeps_capture() const;
+  std::string capture_note() const;
+
   tcp::socket socket_;
   const tcp::socket::executor_type executor_;  // the strand
   const Environment& environment_;
@@ -97,6 +108,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
   std::optional<Clock::time_point> trial_until_;
+
+  std::shared_ptr<Capture> capture_;  // from the first byte on
+  bool capture_told_ = false;         // that it has stopped
 
   // How the session ends. Data stops being taken once any of these is set.
   bool closed_ = false;                   // the client's CLOSE has come

@@ -27,7 +27,7 @@ asio::awaitable<void> Session::read() {
 
 asio::awaitable<void> Session::receive() {
   while (!ending()) {
-    if ((worker_ && worker_->full()) || outbox_->flooded()) {
+    if ((worker_ && worker_->full()) || outbox_->flooded() || (capture_ && capture_->full())) {
       held_back_ = true;
       co_await changed_.wait();
       continue;
@@ -45,11 +45,12 @@ asio::awaitable<void> Session::receive() {
       break;
     }
     summary_.bytes_in += n;
+    buffer_.commit(n);
+    capture(buffer_.received(n));
     if (ending()) {
       drained_bytes_ += n;
       break;
     }
-    buffer_.commit(n);
     co_await consume();
   }
 }
@@ -71,6 +72,10 @@ asio::awaitable<void> Session::drain() {
       break;
     }
     drained_bytes_ += n;
+    if (error_ && !closed_) {
+      capture(protocol::Payload::take(std::vector<std::byte>(scratch.data(), scratch.data() + n)));
+      while (capture_ && capture_->full() && !gone_ && !drain_over_) co_await changed_.wait();
+    }
   }
 }
 
