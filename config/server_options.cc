@@ -194,7 +194,7 @@ const std::vector<OptionInfo>& server_option_table() {
           "network that may use the plain port, as 10.1.0.0/16 or fd00::/8; none: all may"),
       yes_or_no(
           "insecure", [](S & o) -> auto& { return o.insecure; },
-          "serve a plain port beyond this machine without allow"),
+          "open the plain port to everybody who can reach this machine"),
       integer(
           "tls.port", [](S & o) -> auto& { return o.tls.port; }, 0, 65535, "TCP port for TLS; 0 takes any free one"),
       path(

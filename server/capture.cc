@@ -45,7 +45,8 @@ void Capture::append(protocol::Payload bytes) {
   waiting_.push_back(std::move(bytes));
   size_ += n;
   count_waiting(waiting_bytes_ + n);
-  if (!stopped_ && store_.is_full(*this) && store_.options_.when_slow == config::CaptureOptions::WhenSlow::stop_capture) {
+  if (!stopped_ && store_.is_full(*this) &&
+      store_.options_.when_slow == config::CaptureOptions::WhenSlow::stop_capture) {
     too_slow_ = true;
     store_.stop(*this, fmt::format("the disk is slower than the data; {} MiB wait for it", waiting_bytes_ >> 20));
   }
@@ -89,11 +90,11 @@ void Capture::abandon() {
   store_.schedule(*this);
 }
 
-bool Capture::written() {
+bool Capture::written(std::uint64_t bytes) {
   const std::scoped_lock lock(store_.mutex_);
-  const bool all = stopped_ || waiting_.empty();
-  written_wanted_ = !all;
-  return all;
+  if (stopped_ || written_ >= bytes) return true;
+  awaited_ = bytes;
+  return false;
 }
 
 void Capture::fetch(std::uint64_t offset, std::span<std::byte> room) {
@@ -181,7 +182,10 @@ void CaptureStore::serve(Capture& capture, Lock& lock) {
   if (!capture.stopped_ && !capture.waiting_.empty()) write(capture, lock);
   if (capture.abandoned_) take_written(capture, capture.waiting_bytes_);
   const bool all_written = capture.stopped_ || capture.waiting_.empty();
-  if (all_written && std::exchange(capture.written_wanted_, false)) wake(capture);
+  if (capture.awaited_ && (capture.stopped_ || capture.written_ >= *capture.awaited_)) {
+    capture.awaited_.reset();
+    wake(capture);
+  }
   if (all_written && capture.finished_)
     close(capture);
   else if (!all_written || capture.fetch_)

@@ -52,8 +52,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   bool too_slow() const;  ///< it was the latter
   /// Lets go what waits, and takes nothing more.
   void abandon();
-  /// Whether all that was taken is written, or the capture has stopped. Wakes when that becomes so.
-  bool written();
+  /// Whether the first `bytes` of what was taken are written, or the capture has stopped. Wakes when that becomes so.
+  bool written(std::uint64_t bytes);
 
   /// Begins to copy bytes from `offset` on, at least one and as many as are at hand and fit, to `room`, which stays
   /// valid until fetched(). Precondition: offset < size(), and no other fetch is under way. Wakes when it is done.
@@ -79,7 +79,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   Memory::Share share_;  // of waiting_bytes_
   std::uint64_t size_ = 0, written_ = 0;
   std::string failure_;
-  bool stopped_ = false, too_slow_ = false, abandoned_ = false, written_wanted_ = false;
+  bool stopped_ = false, too_slow_ = false, abandoned_ = false;
+  std::optional<std::uint64_t> awaited_;  // by who asked for written()
   bool finished_ = false, keep_ = true, closed_ = false;
   struct Fetch {
     std::uint64_t offset;

@@ -5,12 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "gadgets/numerics/context.h"
 
 namespace echotrain::server {
 
@@ -19,62 +16,66 @@ namespace {
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
 
-void require(config::BackendChoice choice) {
-  if (choice == config::BackendChoice::automatic) return;
-  const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
-  std::string reason;
-  if (!numerics::available(backend, &reason))
-    throw std::runtime_error(fmt::format("--backend {} cannot run here: {}; --backend auto takes what works",
-                                         numerics::to_string(backend), reason));
-}
-
-// A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
-std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
-  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
-  const bool captures = !options.capture.directory.empty();
-  const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
-  if (options.memory_mib < queues)
-    throw std::invalid_argument(fmt::format(
-        "memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
-        "raise memory_mib or lower queue_mib{}",
-        options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
-  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
-}
-
-std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options, std::shared_ptr<Memory> memory,
-                                            Disk disk) {
-  if (options.directory.empty()) return nullptr;
-  return std::make_shared<CaptureStore>(options, std::move(memory), std::move(disk));
+std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
+  return endpoint ? server::text_of(*endpoint) : std::string();
 }
 
 }  // namespace
 
-Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry, Disk disk)
-    : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-                   make_memory(options), make_captures(options.capture, environment_.memory, std::move(disk))},
+Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
+               Disk disk)
+    : environment_(make_environment(options, std::move(library), registry, std::move(disk))),
       control_(asio::make_strand(context_)),
       signals_(control_),
+      hangup_(control_),
       patience_(control_),
       listener_(context_, environment_, [this] { emptied(); }) {
-  require(environment_.options.backend);
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
-  std::signal(SIGXFSZ, SIG_IGN);  // likewise a capture that reaches the process's bound of a file's size
 }
 
-void Server::stop_on_signals() {
+std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::address() const { return text_of(listener_.plain_endpoint()); }
+std::uint16_t Server::tls_port() const { return listener_.tls_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::tls_address() const { return text_of(listener_.tls_endpoint()); }
+
+void Server::heed_signals() {
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
-  signals_.async_wait([this](const error_code& error, int) {
-    if (!error) on_signal();
+  hangup_.add(SIGHUP);
+  await_stop_signal();
+  await_hangup();
+}
+
+void Server::await_stop_signal() {
+  signals_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
+    stop();
+    signals_.async_wait([](const error_code& error, int) {
+      if (!error) std::_Exit(EXIT_FAILURE);
+    });
   });
 }
 
-void Server::on_signal() {
-  write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
-  stop();
-  signals_.async_wait([](const error_code& error, int) {
-    if (!error) std::_Exit(EXIT_FAILURE);
+void Server::await_hangup() {
+  hangup_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    reload_certificates();
+    await_hangup();
   });
+}
+
+void Server::reload_certificates() {
+  if (!environment_.certificates) {
+    write_log(LogLevel::info, "asked to read the certificates again, but this server has no TLS");
+    return;
+  }
+  try {
+    environment_.certificates->reload();
+    write_log(LogLevel::info, "the TLS certificates were read again");
+  } catch (const std::exception& error) {
+    write_log(LogLevel::error, fmt::format("the TLS certificates stay as they were: {}", error.what()));
+  }
 }
 
 void Server::run() {
@@ -102,6 +103,7 @@ void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();
     signals_.cancel();
+    hangup_.cancel();
   });
 }
 

@@ -16,18 +16,21 @@ namespace echotrain::server {
 /// Construct, run() in one thread, stop() from any other.
 class Server {
  public:
-  /// Checks all pipelines and the backend, and binds the socket: clients may connect from here on. Throws
-  /// config::ConfigError (a pipeline file), std::invalid_argument (an option), std::runtime_error (backend, socket),
-  /// each saying what to do.
-  /// Pipelines may name the gadgets of `registry`, which outlives the server. `disk` is how raw captures are written.
-  Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry = Registry::builtin(),
-         Disk disk = {});
+  /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
+  /// Listener.
+  Server(const config::ServerOptions& options, config::PipelineLibrary library,
+         const Registry& registry = Registry::builtin(), Disk disk = {});
 
-  std::uint16_t port() const { return listener_.endpoint().port(); }
-  std::string address() const { return listener_.address(); }  ///< "127.0.0.1:9002"
+  /// Of the plain port; empty (0) when there is none.
+  std::uint16_t port() const;
+  std::string address() const;  ///< "127.0.0.1:9002"
+  std::uint16_t tls_port() const;
+  std::string tls_address() const;
 
-  /// SIGTERM and SIGINT call stop(); a second one ends the process at once.
-  void stop_on_signals();
+  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_certificates().
+  void heed_signals();
+  /// Reads the TLS files again, for connections to come; files that cannot be used leave the old ones in use.
+  void reload_certificates();
   /// Serves until stop() has been called and the last session has ended.
   void run();
   /// Accepts no more; running scans may finish for shutdown_timeout_s and are then ended with fatal `shutdown`.
@@ -35,12 +38,13 @@ class Server {
 
  private:
   void emptied();
-  void on_signal();
+  void await_stop_signal();
+  void await_hangup();
 
   const Environment environment_;
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
-  asio::signal_set signals_;
+  asio::signal_set signals_, hangup_;
   asio::steady_timer patience_;
   bool stopping_ = false;  // on control_
   Listener listener_;

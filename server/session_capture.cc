@@ -38,14 +38,16 @@ void Session::check_capture() {
                   fmt::format("the raw data are no longer kept: {}; the scan goes on without", why));
 }
 
-// Before CLOSE, so that the client hears of a failure. A disk that hangs must not keep it from its CLOSE for ever.
+// Before the last messages, so that they are true and tell of a failure. A disk that hangs must not keep it from its
+// CLOSE for ever.
 asio::awaitable<void> Session::wait_for_capture() {
-  if (!capture_ || error_) co_return;
+  if (!capture_) co_return;
+  const std::uint64_t size = capture_->size();
   const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                      std::chrono::duration<double>(options_.send_timeout_s));
   asio::steady_timer patience(executor_, until);
   patience.async_wait([self = shared_from_this()](const error_code&) { self->changed_.notify(); });
-  while (!gone_ && !capture_->written() && Clock::now() < until) co_await changed_.wait();
+  while (!gone_ && !capture_->written(size) && Clock::now() < until) co_await changed_.wait();
   check_capture();
 }
 

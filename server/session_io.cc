@@ -2,27 +2,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/write.hpp>
 #include <utility>
 
 #include "server/session.h"
 
 namespace echotrain::server {
 
-using asio::redirect_error;
-using asio::use_awaitable;
-
 namespace {
 constexpr int kMostPeerTexts = 100;        // in the log, per session
 constexpr std::size_t kMostMessages = 16;  // per write
-constexpr std::size_t kWriteChunk = 1 << 20;
 constexpr std::size_t kDrainBytes = 256 << 10;
 constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await receive();
-  co_await drain();
+  co_await open();
+  if (opened_) co_await receive();
+  if (opened_) co_await drain();
+}
+
+asio::awaitable<void> Session::open() {
+  error_code error;
+  std::string why;
+  co_await transport_->open(error, why);
+  opened_ = !error;
+  if (error && !gone_) {
+    transport_->close();  // in order, so that what TLS had to say arrives
+    lose(fmt::format("the {} handshake with {} failed: {}", transport_->name(), summary_.peer,
+                     why.empty() ? error.message() : why));
+  }
+  changed_.notify();
 }
 
 asio::awaitable<void> Session::receive() {
@@ -37,8 +46,7 @@ asio::awaitable<void> Session::receive() {
     const std::span<std::byte> room = buffer_.prepare();
     error_code error;
     reading_ = true;
-    const std::size_t n =
-        co_await socket_.async_read_some(asio::buffer(room.data(), room.size()), redirect_error(use_awaitable, error));
+    const std::size_t n = co_await transport_->read_some(asio::buffer(room.data(), room.size()), error);
     reading_ = false;
     if (error) {
       read_failed(error);
@@ -65,8 +73,7 @@ asio::awaitable<void> Session::drain() {
   }
   while (!eof_ && !gone_ && drained_bytes_ <= most) {
     error_code error;
-    const std::size_t n = co_await socket_.async_read_some(asio::buffer(scratch.data(), scratch.size()),
-                                                           redirect_error(use_awaitable, error));
+    const std::size_t n = co_await transport_->read_some(asio::buffer(scratch.data(), scratch.size()), error);
     if (error) {
       read_failed(error);
       break;
@@ -190,7 +197,8 @@ void Session::confirm_worker() {
 asio::awaitable<void> Session::write() {
   std::vector<Outgoing> messages;
   std::vector<asio::const_buffer> buffers;
-  while (!gone_) {
+  while (!opened_ && !reader_done_ && !gone_) co_await changed_.wait();
+  while (!gone_ && opened_) {
     messages.clear();
     outbox_->take(messages, kMostMessages);
     if (messages.empty()) {
@@ -206,11 +214,7 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    const auto progress = [this](const error_code& failed, std::size_t n) -> std::size_t {
-      written_ = n;
-      return failed ? 0 : kWriteChunk;
-    };
-    co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
+    co_await transport_->write(buffers, written_, error);
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());

@@ -147,11 +147,11 @@ TEST(CaptureStore, QueueIsBoundedAndCounted) {
       sent += chunk;
     }
     EXPECT_TRUE(capture->full());
-    EXPECT_FALSE(capture->written());
+    EXPECT_FALSE(capture->written(capture->size()));
     EXPECT_FALSE(capture->stopped());  // when_slow is `wait`
     EXPECT_EQ(woken, 0);
     gate.open();
-    EXPECT_TRUE(comes_true_soon([&] { return woken > 0 && capture->written(); }));
+    EXPECT_TRUE(comes_true_soon([&] { return woken > 0 && capture->written(capture->size()); }));
     EXPECT_FALSE(capture->full());
     EXPECT_EQ(capture->saved(), sent.size());
     EXPECT_EQ(memory->used(), 0U);
@@ -175,7 +175,7 @@ TEST(CaptureStore, SlowDiskStopsTheCaptureWhereThatIsWanted) {
   EXPECT_TRUE(capture->stopped());
   EXPECT_TRUE(capture->too_slow());
   EXPECT_FALSE(capture->full());  // nobody need wait
-  EXPECT_TRUE(capture->written());
+  EXPECT_TRUE(capture->written(capture->size()));
   EXPECT_EQ(woken, 1);
   EXPECT_THAT(capture->failure(), HasSubstr("slower than the data"));
   gate.open();
@@ -254,7 +254,7 @@ TEST(CaptureStore, FileThatWasCutIsAnErrorToReadBack) {
   CaptureStore store(capture_to(folder), nullptr);
   const auto capture = store.open(1, nothing);
   capture->append(payload("abcdef"));
-  ASSERT_TRUE(comes_true_soon([&] { return capture->written(); }));
+  ASSERT_TRUE(comes_true_soon([&] { return capture->written(capture->size()); }));
   ASSERT_EQ(::truncate((folder.path() / capture->name()).c_str(), 2), 0);
   EXPECT_EQ(fetch_all(*capture, 4, 10),
             "the raw capture " + capture->name() + " cannot be read back: it is shorter than what was written");
@@ -276,7 +276,7 @@ TEST(CaptureStore, SynchronisesAsOftenAsItIsTold) {
       const auto capture = store.open(1, nothing);
       capture->append(payload("a"));
       EXPECT_TRUE(comes_true_soon([&, expected = open_syncs] { return syncs >= expected; }));
-      ASSERT_TRUE(comes_true_soon([&] { return capture->written(); }));
+      ASSERT_TRUE(comes_true_soon([&] { return capture->written(capture->size()); }));
       std::this_thread::sleep_for(50ms);
       EXPECT_EQ(syncs, open_syncs);  // nothing new, nothing to synchronise
       capture->append(payload("b"));

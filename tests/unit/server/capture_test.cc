@@ -47,6 +47,12 @@ class CaptureOf : public testing::Test {
     options.capture.policy = policy;
     return options;
   }
+  /// There is one capture, with these bytes.
+  testing::AssertionResult holds(const std::string& bytes) const {
+    const std::string found = folder_.only();
+    if (found == bytes) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << found.size() << " bytes, not " << bytes.size() << ": " << found.substr(0, 40);
+  }
   TemporaryFolder folder_;
 };
 
@@ -67,7 +73,7 @@ TEST_F(CaptureOf, AScanHoldsItsBytesHoweverTheyCame) {
         }
         EXPECT_TRUE(client.receive_all().ended_well());
       }
-      EXPECT_TRUE(folder_.only() == scan) << folder_.only().size() << " bytes of " << scan.size();
+      EXPECT_TRUE(holds(scan));
       for (const std::string& name : folder_.names()) std::filesystem::remove(folder_.path() / name);
     }
   }
@@ -76,7 +82,7 @@ TEST_F(CaptureOf, AScanHoldsItsBytesHoweverTheyCame) {
 TEST_F(CaptureOf, AScanIsThereWhenItsCloseComes) {
   TestServer server(options());
   EXPECT_TRUE(server.exchange(kScan).ended_well());
-  EXPECT_EQ(folder_.only(), kScan);
+  EXPECT_TRUE(holds(kScan));
 }
 
 TEST_F(CaptureOf, ConnectionsWithoutAScanLeavesNothing) {
@@ -109,7 +115,7 @@ TEST_F(CaptureOf, AFailedReconstructionStaysAndTheClientHearsItsName) {
     EXPECT_THAT(all.texts(), HasSubstr("ERROR    recon-failed: no inverse; the raw data are kept as " + name + "\n"));
     EXPECT_THAT(all.texts(), Not(HasSubstr(folder_.path())));
   }
-  EXPECT_EQ(folder_.only(), scan);
+  EXPECT_TRUE(holds(scan));
 }
 
 TEST_F(CaptureOf, WhatComesAfterAFailureIsKeptToo) {
@@ -123,7 +129,7 @@ TEST_F(CaptureOf, WhatComesAfterAFailureIsKeptToo) {
     client.half_close();
     EXPECT_EQ(client.receive_all().count(4), 1U);
   }
-  EXPECT_EQ(folder_.only(), kBroken + wire::frame(0) + rest);
+  EXPECT_TRUE(holds(kBroken + wire::frame(0) + rest));
 }
 
 TEST_F(CaptureOf, ScansThatBreakOffStay) {
@@ -132,14 +138,14 @@ TEST_F(CaptureOf, ScansThatBreakOffStay) {
   const Conversation all = server.exchange(part, /*half_close=*/true);
   EXPECT_THAT(all.texts(), HasSubstr("incomplete"));
   EXPECT_THAT(all.texts(), HasSubstr(*folder_.names().begin()));
-  EXPECT_EQ(folder_.only(), part);
+  EXPECT_TRUE(holds(part));
   RawClient client(server.port());
   client.send(part);
   ASSERT_TRUE(client.receive());
   client.reset();
   EXPECT_TRUE(comes_true_soon([&] { return folder_.names().size() == 2; }));
   server.stop();
-  for (const std::string& name : folder_.names()) EXPECT_EQ(folder_.read(name), part);
+  for (const std::string& name : folder_.names()) EXPECT_TRUE(folder_.read(name) == part);
 }
 
 TEST_F(CaptureOf, ABadHeaderStays) {
@@ -148,7 +154,7 @@ TEST_F(CaptureOf, ABadHeaderStays) {
   xml.fov = "-1";
   const std::string scan = wire::config("cartesian_2d") + wire::header(xml.text());
   EXPECT_THAT(server.exchange(scan).texts(), HasSubstr("ERROR    bad-header"));
-  EXPECT_EQ(folder_.only(), scan);
+  EXPECT_TRUE(holds(scan));
 }
 
 TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
@@ -161,7 +167,7 @@ TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
                                        "device; the scan goes on without\n"));
     EXPECT_EQ(all.count(5), 1U);
   }
-  EXPECT_EQ(folder_.only(), kScan.substr(0, 5000));  // what there was room for stays
+  EXPECT_TRUE(holds(kScan.substr(0, 5000)));  // what there was room for stays
 }
 
 TEST_F(CaptureOf, AFullDiskEndsTheSessionWhereThatIsWanted) {
@@ -185,7 +191,7 @@ TEST_F(CaptureOf, AFileAtTheProcessesBoundIsAFullDisk) {
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 1U);
   EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: writing failed: File too large"));
-  EXPECT_EQ(folder_.only(), scan.substr(0, 1 << 20));
+  EXPECT_TRUE(holds(scan.substr(0, 1 << 20)));
 }
 
 TEST_F(CaptureOf, ASlowDiskHoldsTheClientBackAndLosesNothing) {
@@ -203,14 +209,14 @@ TEST_F(CaptureOf, ASlowDiskHoldsTheClientBackAndLosesNothing) {
     std::thread reader([&] { all = client.receive_all(60s); });
     std::thread sender([&] { client.send(scan); });
     std::this_thread::sleep_for(300ms);
-    EXPECT_EQ(folder_.only(), "");  // the file is there, and nothing in it
+    EXPECT_TRUE(holds(""));  // the file is there, and nothing in it
     gate.open();
     sender.join();
     reader.join();
     EXPECT_TRUE(all.ended_well());
     EXPECT_EQ(all.count(1022), 24U);
   }
-  EXPECT_TRUE(folder_.only() == scan);
+  EXPECT_TRUE(holds(scan));
 }
 
 TEST_F(CaptureOf, ASlowDiskStopsTheCaptureWhereThatIsWanted) {

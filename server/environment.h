@@ -1,0 +1,33 @@
+// What all sessions of a server share.
+#pragma once
+
+#include <memory>
+
+#include "config/pipeline_spec.h"
+#include "config/server_options.h"
+#include "protocol/limits.h"
+#include "server/capture.h"
+#include "server/catalogue.h"
+#include "server/certificates.h"
+#include "server/memory.h"
+
+namespace echotrain::server {
+
+/// Outlives the sessions.
+struct Environment {
+  config::ServerOptions options;
+  protocol::Limits limits;
+  Catalogue catalogue;
+  std::shared_ptr<Memory> memory;
+  std::shared_ptr<Certificates> certificates;  ///< null: no TLS
+  std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
+};
+
+/// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the captures' folder), each
+/// saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment. `disk` is how
+/// captures are written.
+Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
+                             const Registry& registry, Disk disk = {});
+
+}  // namespace echotrain::server
