@@ -96,6 +96,8 @@ bool Connection::write(std::span<const std::byte> bytes, const std::atomic<bool>
   return true;
 }
 
+void Connection::finish_writing() { ::shutdown(socket_, SHUT_WR); }
+
 std::optional<std::size_t> Connection::read(std::span<std::byte> room, std::chrono::milliseconds wait) {
   if (!ready(socket_, POLLIN, wait)) return std::nullopt;
   const ssize_t n = ::recv(socket_, room.data(), room.size(), 0);

@@ -26,16 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
-  protocol::Buffer bytes;
-  if (o.config_text || is_pipeline_file(o.config)) {
-    protocol::encode(protocol::ConfigText{pipeline_text(o.config)}, bytes);
-  } else if (o.config.find('/') != std::string::npos) {
-    throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
-  } else {
-    protocol::encode(protocol::ConfigFile{o.config}, bytes);
-  }
-  // A file without a header can only hold images; FIRE clients send this text for one.
-  protocol::encode(protocol::HeaderText{xml.empty() ? "Dummy XML header" : xml}, bytes);
+  protocol::Buffer bytes = config_message(o);
+  protocol::encode(protocol::HeaderText{xml.empty() ? kNoHeader : xml}, bytes);
   return bytes;
 }
 
@@ -169,13 +161,29 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 
 }  // namespace
 
+protocol::Buffer config_message(const SendOptions& o) {
+  protocol::Buffer bytes;
+  if (o.config_text || is_pipeline_file(o.config)) {
+    protocol::encode(protocol::ConfigText{pipeline_text(o.config)}, bytes);
+  } else if (o.config.find('/') != std::string::npos) {
+    throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
+  } else {
+    protocol::encode(protocol::ConfigFile{o.config}, bytes);
+  }
+  return bytes;
+}
+
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
   std::mutex hdf5;
-  ScanSource source(o.input, o.group, hdf5);
+  DatasetSource source(o.input, o.group, hdf5);
   if (source.header_xml().empty() && source.readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  protocol::Buffer opening = preamble(o, source.header_xml());
+  return send_scan(o, preamble(o, source.header_xml()), source, hdf5, out, err);
+}
+
+int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5, std::ostream& out,
+              std::ostream& err) {
   Patience patience;
   if (o.timeout_s) {
     patience.sending = std::chrono::duration<double>(*o.timeout_s);
