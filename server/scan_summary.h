@@ -17,6 +17,7 @@ struct ScanSummary {
   std::string capture;  ///< name of the file with the raw data; empty when none is kept
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0;
   std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_spilled = 0;  ///< of them, what went to the capture first because the pipeline was behind
   std::uint64_t images = 0;
   std::uint64_t bytes_out = 0;
   std::map<std::string, std::uint64_t> skipped;    ///< messages left out, by kind

@@ -177,7 +177,7 @@ void Session::watch_clocks(Clock::time_point now) {
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     changed_.notify();
-  } else if (reading_ && !ending()) {
+  } else if (reading_ && !spilling_ && !ending()) {
     const std::size_t pending = buffer_.pending_bytes();
     const bool configured = dialogue_.state() != Dialogue::State::config;
     const double idle_s = configured ? options_.idle_timeout_s : options_.connect_timeout_s;

@@ -81,6 +81,16 @@ class Session : public std::enable_shared_from_this<Session> {
   bool keeps_capture() const;
   std::string capture_note() const;
 
+  // session_spill.cc
+  bool input_full() const;
+  bool must_wait();
+  void spill();
+  std::span<std::byte> spill_room();
+  protocol::Payload spilled(std::size_t n);
+  asio::awaitable<void> unspill();
+  void unspill_ended();
+  asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);
+
   const std::unique_ptr<Transport> transport_;
   const asio::any_io_executor executor_;  // the strand
   const Environment& environment_;
@@ -102,6 +112,12 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::shared_ptr<Capture> capture_;  // from the first byte on
   bool capture_told_ = false;         // that it has stopped
+
+  // While this is set, what comes goes to the capture only, and the buffer gets it from there.
+  bool spilling_ = false;
+  std::uint64_t parsed_ = 0;                      // bytes of the capture that the buffer has got
+  std::shared_ptr<std::vector<std::byte>> slab_;  // of what is being spilled
+  std::size_t slab_used_ = 0;
 
   // How the session ends. Data stops being taken once any of these is set.
   bool closed_ = false;                   // the client's CLOSE has come

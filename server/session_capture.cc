@@ -24,7 +24,7 @@ void Session::capture(protocol::Payload bytes) {
 // Acts, once, on a capture that has stopped.
 void Session::check_capture() {
   if (!capture_ || !capture_->stopped()) return;
-  capture_->abandon();
+  if (!spilling_) capture_->abandon();  // until then it has what the pipeline has not got
   // Before the header a client may be told only what is fatal.
   const bool early = dialogue_.state() == Dialogue::State::config || dialogue_.state() == Dialogue::State::header;
   if ((early && !ending()) || std::exchange(capture_told_, true)) return;

@@ -188,7 +188,8 @@ class TestServer {
  public:
   explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
                       Disk disk = {})
-      : server_(adapted(std::move(options)), library(), registry, std::move(disk)), thread_([this] { server_.run(); }) {}
+      : server_(adapted(std::move(options)), library(), registry, std::move(disk)),
+        thread_([this] { server_.run(); }) {}
   ~TestServer() { stop(); }
 
   std::uint16_t port() const { return server_.port(); }
