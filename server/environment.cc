@@ -60,7 +60,9 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           protocol::Limits{},
           Catalogue(std::move(library), options.default_pipeline, registry),
           memory,
+          make_compute_pool(options),
           make_certificates(options.tls),
+          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk))};
 }
 

@@ -9,7 +9,9 @@
 #include "server/capture.h"
 #include "server/catalogue.h"
 #include "server/certificates.h"
+#include "server/compute_pool.h"
 #include "server/memory.h"
+#include "server/tokens.h"
 
 namespace echotrain::server {
 
@@ -19,14 +21,16 @@ struct Environment {
   protocol::Limits limits;
   Catalogue catalogue;
   std::shared_ptr<Memory> memory;
+  std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
+  std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
 };
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
-/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the captures' folder), each
-/// saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment. `disk` is how
-/// captures are written.
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
+/// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
+/// `disk` is how captures are written.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry, Disk disk = {});
 

@@ -60,22 +60,25 @@ void Server::await_stop_signal() {
 void Server::await_hangup() {
   hangup_.async_wait([this](const error_code& cancelled, int) {
     if (cancelled) return;
-    reload_certificates();
+    reload_secrets();
     await_hangup();
   });
 }
 
-void Server::reload_certificates() {
-  if (!environment_.certificates) {
-    write_log(LogLevel::info, "asked to read the certificates again, but this server has no TLS");
-    return;
-  }
-  try {
-    environment_.certificates->reload();
-    write_log(LogLevel::info, "the TLS certificates were read again");
-  } catch (const std::exception& error) {
-    write_log(LogLevel::error, fmt::format("the TLS certificates stay as they were: {}", error.what()));
-  }
+void Server::reload_secrets() {
+  if (!environment_.certificates && !environment_.tokens)
+    write_log(LogLevel::info, "asked to read certificates and tokens again, but this server has none");
+  const auto reload = [](const char* what, auto& files) {
+    if (!files) return;
+    try {
+      files->reload();
+      write_log(LogLevel::info, fmt::format("the {} were read again", what));
+    } catch (const std::exception& error) {
+      write_log(LogLevel::error, fmt::format("the {} stay as they were: {}", what, error.what()));
+    }
+  };
+  reload("TLS certificates", environment_.certificates);
+  reload("tokens", environment_.tokens);
 }
 
 void Server::run() {

@@ -27,10 +27,11 @@ class Server {
   std::uint16_t tls_port() const;
   std::string tls_address() const;
 
-  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_certificates().
+  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets().
   void heed_signals();
-  /// Reads the TLS files again, for connections to come; files that cannot be used leave the old ones in use.
-  void reload_certificates();
+  /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
+  /// read before in use.
+  void reload_secrets();
   /// Serves until stop() has been called and the last session has ended.
   void run();
   /// Accepts no more; running scans may finish for shutdown_timeout_s and are then ended with fatal `shutdown`.

@@ -108,11 +108,15 @@ void Session::live_ended() {
 
 // Lets the pipeline finish what came before the end.
 asio::awaitable<void> Session::settle() {
-  if (!worker_) co_return;
+  if (!worker_) {
+    place_.reset();
+    co_return;
+  }
   confirm_worker();
   if (gone_) worker_->cancel();
   worker_->finish(closed_ && !error_ ? End::complete : End::truncated);
   while (!worker_->done()) co_await changed_.wait();
+  place_.reset();
   if (worker_->failure()) fail(*worker_->failure());
 }
 
@@ -174,6 +178,9 @@ void Session::watch_clocks(Clock::time_point now) {
   if (write_ && !held_back_ && !ending()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
     lose(fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
+  } else if (place_until_ && now > *place_until_) {
+    fail({"busy",
+          fmt::format("no place for this scan became free within {} s; send it again later", options_.wait_timeout_s)});
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     changed_.notify();

@@ -68,6 +68,7 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::awaitable<void> consume();
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   asio::awaitable<void> start_scan(ScanRequest request);
+  asio::awaitable<void> wait_for_place(numerics::Backend backend);
   void confirm_worker();
   void check_memory();
   void flush(std::vector<protocol::Acquisition>& batch);
@@ -104,7 +105,8 @@ class Session : public std::enable_shared_from_this<Session> {
   protocol::MessageBuffer buffer_;
   Dialogue dialogue_;
   std::shared_ptr<Outbox> outbox_;
-  Memory::Share pending_memory_;  // of the partly received message
+  Memory::Share pending_memory_;                // of the partly received message
+  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
   std::unique_ptr<Worker> worker_;
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
@@ -143,8 +145,9 @@ class Session : public std::enable_shared_from_this<Session> {
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
   Period message_{began_};
   std::optional<Period> write_;
-  std::uint64_t written_ = 0;  // of the write under way
-  bool opened_ = false;        // bytes may be exchanged
+  std::uint64_t written_ = 0;                     // of the write under way
+  bool opened_ = false;                           // bytes may be exchanged
+  std::optional<Clock::time_point> place_until_;  // while waiting for one
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

@@ -51,10 +51,11 @@ asio::awaitable<void> Session::wait_for_capture() {
   check_capture();
 }
 
-// Whether the capture outlives the session: not that of a mere query or of a refused connection.
+// Whether the capture outlives the session: not that of a mere query, or of who may not send scans.
 bool Session::keeps_capture() const {
   if (!capture_ || (capture_->stopped() && capture_->saved() == 0)) return false;
-  if (!worker_ && !(error_ && dialogue_.state() == Dialogue::State::header)) return false;
+  const bool bad_start = error_ && error_->code != "unauthorized" && dialogue_.state() == Dialogue::State::header;
+  if (!worker_ && !bad_start) return false;
   return options_.capture.policy == CaptureOptions::Policy::always || error_ || broken_off_ || gone_;
 }
 

@@ -26,6 +26,7 @@ asio::awaitable<void> Session::open() {
   std::string why;
   co_await transport_->open(error, why);
   opened_ = !error;
+  if (environment_.tokens && !transport_->authenticated()) dialogue_.require(*environment_.tokens);
   if (error && !gone_) {
     transport_->close();  // in order, so that what TLS had to say arrives
     lose(fmt::format("the {} handshake with {} failed: {}", transport_->name(), summary_.peer,
@@ -189,11 +190,44 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
     replaced->cancel();
     while (!replaced->done()) co_await changed_.wait();
   }
+  numerics::Backend backend{};
+  try {
+    backend = choose_backend(request.plan->spec(), options_.backend);
+  } catch (const numerics::ResourceError& error) {
+    fail({"resources", error.what()});
+  }
+  if (!ending()) co_await wait_for_place(backend);
   if (ending()) co_return;
-  worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, environment_.memory, outbox_,
-                                     log_, waker());
+  worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{backend, place_->device()}, options_,
+                                     environment_.limits, environment_.memory, outbox_, log_, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
+}
+
+// Nothing is read meanwhile, so what the client sends waits on its side.
+asio::awaitable<void> Session::wait_for_place(numerics::Backend backend) {
+  if (place_ && place_->backend() == backend) co_return;  // of the scan that this one replaces
+  place_.reset();
+  const char* name = numerics::to_string(backend);
+  place_ = environment_.compute->ask(backend, waker());
+  if (!place_) {
+    fail({"busy", fmt::format("no place for a scan on the {} is free, and as many scans as may (max_waiting = {}) wait "
+                              "for one; try again later",
+                              name, options_.max_waiting)});
+    co_return;
+  }
+  if (place_->granted()) co_return;
+  const Clock::time_point began = Clock::now();
+  place_until_ =
+      began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
+  held_back_ = true;
+  const std::string text =
+      fmt::format("waiting for a place on the {}; {} scans wait before this one", name, place_->position());
+  log_.info("{}", text);
+  outbox_->text(protocol::Level::info, text);
+  while (!ending() && !place_->granted()) co_await changed_.wait();
+  place_until_.reset();
+  if (!ending()) log_.info("waited {:.2f} s", std::chrono::duration<double>(Clock::now() - began).count());
 }
 
 void Session::confirm_worker() {

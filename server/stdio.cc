@@ -75,8 +75,8 @@ bool serve_descriptors(const Environment& environment, int in, int out) {
   asio::io_context context;
   const auto strand = asio::make_strand(context);
   asio::local::stream_protocol::socket socket(strand, asio::local::stream_protocol(), pair[1]);
-  const auto session =
-      std::make_shared<Session>(make_plain_transport(std::move(socket)), strand, "stdio", 1, environment, [] {});
+  const auto session = std::make_shared<Session>(make_plain_transport(std::move(socket), /*authenticated=*/true),
+                                                 strand, "stdio", 1, environment, [] {});
   asio::post(strand, [&session] { session->start(); });
 
   bool read_to_the_end = false;

@@ -15,8 +15,10 @@ constexpr std::size_t kWriteChunk = 1 << 20;
 
 class PlainTransport : public Transport {
  public:
-  explicit PlainTransport(StreamSocket socket) : Transport(std::move(socket)) {}
+  PlainTransport(StreamSocket socket, bool authenticated)
+      : Transport(std::move(socket)), authenticated_(authenticated) {}
   const char* name() const override { return "plain"; }
+  bool authenticated() const override { return authenticated_; }
 
   asio::awaitable<void> open(error_code&, std::string&) override { co_return; }
 
@@ -38,12 +40,15 @@ class PlainTransport : public Transport {
     socket_.shutdown(asio::socket_base::shutdown_send, ignored);
     co_return;
   }
+
+ private:
+  const bool authenticated_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> make_plain_transport(StreamSocket socket) {
-  return std::make_unique<PlainTransport>(std::move(socket));
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated) {
+  return std::make_unique<PlainTransport>(std::move(socket), authenticated);
 }
 
 void Transport::close() {

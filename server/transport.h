@@ -23,8 +23,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
-  /// Whether the peer has shown a certificate that was checked.
-  virtual bool authenticated() const { return false; }
+  /// Whether it is known who the peer is: it has shown a certificate that was checked, or is our own parent process.
+  virtual bool authenticated() const = 0;
 
   /// What comes before the first byte: the handshake of TLS. The error's text is in `why` when there is one.
   virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
@@ -46,7 +46,7 @@ class Transport {
   StreamSocket socket_;
 };
 
-std::unique_ptr<Transport> make_plain_transport(StreamSocket socket);
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false);
 
 /// What a server shows to TLS clients and asks of them. Made from PEM files, once per reading of them.
 class TlsContext {

@@ -20,6 +20,8 @@ using asio::use_awaitable;
 
 namespace {
 
+constexpr std::size_t kMostDrained = 16 << 20;
+
 struct Free {
   void operator()(SSL* ssl) const { SSL_free(ssl); }
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
@@ -50,6 +52,7 @@ class TlsTransport : public Transport {
   asio::awaitable<void> open(error_code& error, std::string& why) override {
     co_await retry([this] { return SSL_do_handshake(ssl_.get()); }, error);
     why = std::move(why_);
+    if (!why.empty()) co_await drain();
     authenticated_ = !error && SSL_get0_peer_certificate(ssl_.get()) != nullptr;  // checked, or there were no handshake
   }
 
@@ -134,6 +137,16 @@ class TlsTransport : public Transport {
       }
       if (error) co_return;
     }
+  }
+
+  // Reads on until the peer has seen why it was turned away: closing with unread bytes would reset the connection, and
+  // the alert would be lost.
+  asio::awaitable<void> drain() {
+    error_code error;
+    socket_.shutdown(asio::socket_base::shutdown_send, error);
+    std::vector<std::byte> scratch(64 << 10);
+    for (std::size_t drained = 0; !error && drained < kMostDrained;)
+      drained += co_await socket_.async_read_some(asio::buffer(scratch), redirect_error(use_awaitable, error));
   }
 
   SslPointer ssl_;

@@ -148,11 +148,7 @@ int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   std::mutex hdf5;
   DatasetSource scan(o.input, o.group, hdf5);
   Buffer bytes;
-  if (!o.config.empty()) {
-    SendOptions asking;
-    asking.config = o.config;
-    bytes = config_message(asking);
-  }
+  if (!o.config.empty()) bytes = config_message(o.config, /*text_wanted=*/false, /*token=*/"");
   if (!scan.header_xml().empty()) encode(HeaderText{scan.header_xml()}, bytes);
   Output stream(o.output);
   stream.write(bytes);

@@ -97,7 +97,7 @@ int replay(const SendOptions& o, std::ostream& out, std::ostream& err) {
   else if (!source.complete())
     err << fmt::format("warning: {}: ends without CLOSE, so the scan was not over\n", o.input.string());
   protocol::Buffer opening;
-  if (!o.config.empty()) opening = config_message(o);
+  if (!o.config.empty()) opening = config_message(o.config, o.config_text, o.server.token());
   append(opening, source.opening());
   std::mutex hdf5;
   return send_scan(o, std::move(opening), source, hdf5, out, err);

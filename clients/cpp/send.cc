@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
-  protocol::Buffer bytes = config_message(o);
+  protocol::Buffer bytes = config_message(o.config, o.config_text, o.server.token());
   protocol::encode(protocol::HeaderText{xml.empty() ? kNoHeader : xml}, bytes);
   return bytes;
 }
@@ -161,15 +161,12 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 
 }  // namespace
 
-protocol::Buffer config_message(const SendOptions& o) {
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token) {
+  const bool as_text = text_wanted || is_pipeline_file(config);
+  if (!as_text && config.find('/') != std::string::npos)
+    throw UsageError("-c " + config + ": no such .yaml file, and a name that a server knows has no '/'");
   protocol::Buffer bytes;
-  if (o.config_text || is_pipeline_file(o.config)) {
-    protocol::encode(protocol::ConfigText{pipeline_text(o.config)}, bytes);
-  } else if (o.config.find('/') != std::string::npos) {
-    throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
-  } else {
-    protocol::encode(protocol::ConfigFile{o.config}, bytes);
-  }
+  encode_config(config, as_text ? pipeline_text(config) : "", token, bytes);
   return bytes;
 }
 
@@ -189,7 +186,7 @@ int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source
     patience.sending = std::chrono::duration<double>(*o.timeout_s);
     patience.after_close = patience.sending;
   }
-  Exchange exchange(o.address, static_cast<std::uint16_t>(o.port), patience, std::move(opening), source, o.rate);
+  Exchange exchange(o.server.server_address(), patience, std::move(opening), source, o.rate);
   // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
   Collector got(o, source.header_xml(), hdf5, err);
   Progress progress(o.progress, source.readouts(), err);

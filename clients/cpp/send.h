@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "clients/cpp/remote_options.h"
 #include "clients/cpp/scan_source.h"
 #include "protocol/codec.h"
-#include "protocol/message_id.h"
 
 namespace echotrain::client {
 
@@ -17,8 +17,7 @@ struct SendOptions {
   std::filesystem::path input, output;
   std::string config;        ///< a name known to the server, or a .yaml file here, which is sent as text
   bool config_text = false;  ///< send the pipeline as text in any case
-  std::string address = "127.0.0.1";
-  int port = protocol::kDefaultPort;
+  RemoteOptions server;
   std::string group = "dataset";
   double rate = 0;  ///< readouts/s; 0: as fast as the server takes them
   /// To connect, and without any progress. When not given: 60 s, and no limit once everything has been sent, as a
@@ -35,8 +34,9 @@ struct SendOptions {
 /// did not end well (`err` says how). Throws when it could not begin.
 int send(const SendOptions& options, std::ostream& out, std::ostream& err);
 
-/// The message that asks for `options.config`. UsageError when there is no such pipeline file.
-protocol::Buffer config_message(const SendOptions& options);
+/// The message that asks for a pipeline: by its name or, for a .yaml file and where `text_wanted`, with its text.
+/// UsageError when there is no such file.
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token);
 
 /// What send() does once it has a scan: `opening` goes first, then `source`. `hdf5` is held while the output is
 /// written.

@@ -12,7 +12,7 @@ import pytest
 
 import scans
 import wire
-from programs import BIN, Server
+from programs import BIN, Server, run_client
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 
@@ -30,15 +30,15 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", 2,
                 "-subj", f"/CN={name}", "-keyout", self.key, "-out", self.certificate)  # fmt: skip
 
-    def issue(self, name, days=2):
-        """A certificate for localhost and 127.0.0.1, and its key."""
+    def issue(self, name, hosts="DNS:localhost,IP:127.0.0.1"):
+        """A certificate and its key."""
         request, certificate, key = (self.folder / f"{name}{end}" for end in (".csr", ".pem", ".key"))
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
                 "-keyout", key, "-out", request)  # fmt: skip
         extensions = self.folder / "extensions"
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        extensions.write_text(f"subjectAltName={hosts}\n")
         openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key, "-CAcreateserial",
-                "-days", days, "-extfile", extensions, "-out", certificate)  # fmt: skip
+                "-days", 2, "-extfile", extensions, "-out", certificate)  # fmt: skip
         return certificate, key
 
 
@@ -238,3 +238,65 @@ def test_tls_alone(tmp_path, pair, authority):
     assert len(images_of(exchange(server, trusting(authority), stream()))) == 1
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
+
+
+# --- our own client ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scan_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4, "--frames", 20)
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+def send(port, scan, output, *arguments):
+    return run_client("send", scan, "-c", "cartesian_2d", "-p", port, "-o", output, *arguments)
+
+
+def test_our_client_sends_over_tls(tls_server, authority, scan_file, tmp_path):
+    plain = send(tls_server.port, scan_file, tmp_path / "plain.h5")
+    assert plain.returncode == 0, plain.stderr
+    for host in ("127.0.0.1", "localhost"):
+        done = send(tls_server.tls_port, scan_file, tmp_path / "tls.h5", "--tls", "--ca", authority.certificate, "-a", host)
+        assert done.returncode == 0, done.stderr
+        expected, images = (scans.read_images(tmp_path / name) for name in ("plain.h5", "tls.h5"))
+        np.testing.assert_array_equal(images[1], expected[1])
+        assert len(images[1]) == 20
+
+
+def test_our_client_says_why_it_does_not_trust_a_server(tls_server, tmp_path, scan_file, pair):
+    stranger = Authority(tmp_path, "stranger")
+    output = tmp_path / "images.h5"
+    for arguments, expected in (
+        (["--tls", "--ca", stranger.certificate], "is not to be trusted"),
+        (["--tls"], "is not to be trusted"),
+        (["--ca", stranger.certificate], "add --tls"),
+        (["--tls", "--cert", pair[0]], "belong together"),
+        (["--tls", "--ca", tmp_path / "absent.pem"], "--ca"),
+    ):
+        done = send(tls_server.tls_port, scan_file, output, *arguments)
+        assert done.returncode != 0 and expected in done.stderr, done.stderr
+        assert not output.exists()
+    plain = send(tls_server.port, scan_file, output, "--tls", "--timeout", "5")
+    assert plain.returncode != 0 and "TLS" in plain.stderr
+
+
+def test_our_client_wants_the_certificate_of_the_host_it_asked_for(tmp_path, authority, scan_file):
+    server = TlsServer(tmp_path, authority.issue("elsewhere", "DNS:other.example,IP:192.0.2.1"))
+    for host in ("127.0.0.1", "localhost"):
+        done = send(server.tls_port, scan_file, tmp_path / "a.h5", "--tls", "--ca", authority.certificate, "-a", host)
+        assert done.returncode == 1 and "mismatch" in done.stderr, done.stderr
+    assert server.stop() == 0
+
+
+def test_our_client_shows_its_certificate(tmp_path, pair, authority, scan_file):
+    server = TlsServer(tmp_path, pair, "--tls-client-ca", authority.certificate)
+    certificate, key = authority.issue("sender")
+    trust = ["--tls", "--ca", authority.certificate]
+    done = send(server.tls_port, scan_file, tmp_path / "a.h5", *trust, "--cert", certificate, "--key", key)
+    assert done.returncode == 0, done.stderr
+    without = send(server.tls_port, scan_file, tmp_path / "b.h5", *trust)
+    assert without.returncode == 1 and "certificate required" in without.stderr, without.stderr
+    assert server.stop() == 0
