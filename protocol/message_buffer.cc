@@ -111,6 +111,8 @@ std::span<std::byte> MessageBuffer::prepare() {
 
 void MessageBuffer::commit(std::size_t n) { end_ += n; }
 
+Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes.get() + end_ - n, n}}; }
+
 Result<std::optional<Message>> MessageBuffer::next() {
   const auto bytes = pending();
   if (bytes.empty() || bytes.size() < needed_) return std::optional<Message>();

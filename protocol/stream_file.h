@@ -23,6 +23,8 @@ class MessageBuffer {
   std::span<std::byte> prepare();
   /// Says that `n` bytes of prepare()'s room were filled.
   void commit(std::size_t n);
+  /// The last `n` bytes committed, where they lie. Ask before anything else is called.
+  Payload received(std::size_t n) const;
   /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (then again and again).
   Result<std::optional<Message>> next();
   /// Id of the message that is partly here (0 when at a message boundary or when its id is not complete).

@@ -24,6 +24,8 @@ std::string ScanSummary::text() const {
                        plans_reused, frames_in_parts);
   if (operators_made + operators_reused > 0)
     out += fmt::format(" operators_made={} operators_reused={}", operators_made, operators_reused);
+  if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
+  if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
 }
 

@@ -16,8 +16,10 @@ struct ScanSummary {
   std::string pipeline;  ///< empty when no scan was started
   std::string backend;
   std::string outcome;  ///< "complete", "incomplete", "peer gone", or the code of the fatal error
+  std::string capture;  ///< name of the file with the raw data; empty when none is kept
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0;
   std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_spilled = 0;  ///< of them, what went to the capture first because the pipeline was behind
   std::uint64_t images = 0;
   std::uint64_t bytes_out = 0;
   std::map<std::string, std::uint64_t> skipped;            ///< messages left out, by kind

@@ -22,8 +22,9 @@ std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
 
 }  // namespace
 
-Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry)
-    : environment_(make_environment(options, std::move(library), registry)),
+Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
+               Disk disk)
+    : environment_(make_environment(options, std::move(library), registry, std::move(disk))),
       control_(asio::make_strand(context_)),
       signals_(control_),
       hangup_(control_),

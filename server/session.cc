@@ -83,9 +83,11 @@ asio::awaitable<void> Session::live() {
   spawn(watch(), &Session::watch_ended);
   while (!ending()) {
     co_await changed_.wait();
+    check_capture();
     if (worker_ && !trial_until_ && worker_->done() && worker_->failure()) fail(*worker_->failure());
   }
   co_await settle();
+  co_await wait_for_capture();
   co_await say_goodbye();
   transport_->close();
   watch_timer_.cancel();
@@ -126,10 +128,12 @@ asio::awaitable<void> Session::say_goodbye() {
   parting_ = true;
   if (broken_off_ && !error_) error_ = dialogue_.config_error();
   if (error_) {
+    error_->message += capture_note();
     log_.warn("fatal {}: {}", error_->code, protocol::printable(error_->message));
     outbox_->fatal(*error_);
   } else if (broken_off_ && (dialogue_.state() != Dialogue::State::config || buffer_.pending_bytes() > 0)) {
-    const std::string text = "incomplete: the connection ended before CLOSE; images that were not whole are left out";
+    const std::string text =
+        "incomplete: the connection ended before CLOSE; images that were not whole are left out" + capture_note();
     log_.warn("{}", text);
     // Before the header a client may be told only what is fatal.
     outbox_->text(dialogue_.state() == Dialogue::State::data ? protocol::Level::warning : protocol::Level::error, text);
@@ -181,7 +185,7 @@ void Session::watch_clocks(Clock::time_point now) {
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     changed_.notify();
-  } else if (reading_ && !ending()) {
+  } else if (reading_ && !spilling_ && !ending()) {
     const std::size_t pending = buffer_.pending_bytes();
     const bool configured = dialogue_.state() != Dialogue::State::config;
     const double idle_s = configured ? options_.idle_timeout_s : options_.connect_timeout_s;
@@ -241,6 +245,9 @@ void Session::summarize() {
   summary_.bytes_out = outbox_->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - began_).count();
   summary_.outcome = gone_ ? "peer gone" : error_ ? error_->code : broken_off_ ? "incomplete" : "complete";
+  const bool kept = keeps_capture();
+  if (kept) summary_.capture = capture_->name();
+  if (capture_) capture_->finish(kept);
   if (worker_)
     log_.info("{}", summary_.text());
   else

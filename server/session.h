@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/stream_file.h"
+#include "server/capture.h"
 #include "server/dialogue.h"
 #include "server/environment.h"
 #include "server/log.h"
@@ -29,6 +30,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// is left to do.
   Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
           const Environment& environment, std::function<void()> ended);
+
+  ~Session();
 
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.
@@ -75,6 +78,23 @@ class Session : public std::enable_shared_from_this<Session> {
   void read_failed(const error_code& error);
   asio::awaitable<void> write();
 
+  // session_capture.cc
+  void capture(protocol::Payload bytes);
+  void check_capture();
+  asio::awaitable<void> wait_for_capture();
+  bool keeps_capture() const;
+  std::string capture_note() const;
+
+  // session_spill.cc
+  bool input_full() const;
+  bool must_wait();
+  void spill();
+  std::span<std::byte> spill_room();
+  protocol::Payload spilled(std::size_t n);
+  asio::awaitable<void> unspill();
+  void unspill_ended();
+  asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);
+
   const std::unique_ptr<Transport> transport_;
   const asio::any_io_executor executor_;  // the strand
   const Environment& environment_;
@@ -94,6 +114,15 @@ class Session : public std::enable_shared_from_this<Session> {
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
   std::optional<Clock::time_point> trial_until_;
+
+  std::shared_ptr<Capture> capture_;  // from the first byte on
+  bool capture_told_ = false;         // that it has stopped
+
+  // While this is set, what comes goes to the capture only, and the buffer gets it from there.
+  bool spilling_ = false;
+  std::uint64_t parsed_ = 0;                      // bytes of the capture that the buffer has got
+  std::shared_ptr<std::vector<std::byte>> slab_;  // of what is being spilled
+  std::size_t slab_used_ = 0;
 
   // How the session ends. Data stops being taken once any of these is set.
   bool closed_ = false;                   // the client's CLOSE has come

@@ -43,30 +43,40 @@ asio::awaitable<void> Session::open() {
 
 asio::awaitable<void> Session::receive() {
   while (!ending()) {
-    if ((worker_ && worker_->full()) || outbox_->flooded()) {
+    if (must_wait()) {
       held_back_ = true;
       co_await changed_.wait();
       continue;
     }
     // The client was not to blame for the time we did not read.
     if (std::exchange(held_back_, false)) idle_since_ = message_.began = Clock::now();
-    const std::span<std::byte> room = buffer_.prepare();
+    const bool spilling = spilling_;  // unspill() may end it meanwhile
+    const std::span<std::byte> room = spilling ? spill_room() : buffer_.prepare();
     error_code error;
     reading_ = true;
     const std::size_t n = co_await transport_->read_some(asio::buffer(room.data(), room.size()), error);
     reading_ = false;
     if (error) {
+      // What is spilled came before the end.
+      while (error == asio::error::eof && spilling_ && !ending()) co_await changed_.wait();
       read_failed(error);
       break;
     }
     summary_.bytes_in += n;
+    if (!spilling) buffer_.commit(n);
+    capture(spilling ? spilled(n) : buffer_.received(n));
     if (ending()) {
       drained_bytes_ += n;
       break;
     }
-    buffer_.commit(n);
-    co_await consume();
+    if (!spilling) {
+      co_await consume();
+    } else if (!spilling_) {
+      co_await consume_copy(room.first(n));
+      slab_.reset();
+    }
   }
+  while (spilling_) co_await changed_.wait();  // it works on the buffer
 }
 
 // Goes on reading so that the kernel sends no RST, which would cost the client our last messages.
@@ -85,6 +95,10 @@ asio::awaitable<void> Session::drain() {
       break;
     }
     drained_bytes_ += n;
+    if (error_ && !closed_) {
+      capture(protocol::Payload::take(std::vector<std::byte>(scratch.data(), scratch.data() + n)));
+      while (capture_ && capture_->full() && !gone_ && !drain_over_) co_await changed_.wait();
+    }
   }
 }
 

@@ -1,18 +1,23 @@
 #include "clients/cpp/cli.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
 #include <ostream>
 #include <system_error>
 #include <vector>
 
 #include "clients/cpp/compare.h"
+#include "clients/cpp/convert.h"
 #include "clients/cpp/errors.h"
 #include "clients/cpp/export.h"
 #include "clients/cpp/info.h"
 #include "clients/cpp/recon.h"
+#include "clients/cpp/recon_stream.h"
+#include "clients/cpp/replay.h"
 #include "clients/cpp/send.h"
 #include "clients/cpp/simulate.h"
 
@@ -82,13 +87,80 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   });
 }
 
-void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
-  CLI::App* app = parent.add_subcommand("recon", "reconstruct a file in this process, without a server");
-  app->add_option("input", o.input, "ISMRMRD file")->required()->type_name("IN.h5");
-  app->add_option("-c,--config", o.config, "pipeline: a shipped one's name, or a .yaml file")
-      ->required()
+void add_replay(CLI::App& parent, Streams streams, Action& action, SendOptions& o) {
+  CLI::App* app = parent.add_subcommand("replay", "send a raw capture to a server again");
+  app->add_option("input", o.input, "stream file, as the server's raw captures are")->required()->type_name("IN.mrd");
+  app->add_option("-c,--config", o.config,
+                  "pipeline, in place of the one that the stream asks for: a name known to the server, or a .yaml file "
+                  "here")
       ->type_name("NAME|FILE.yaml");
   app->add_option("-o,--output", o.output, "file for the images")->required()->type_name("OUT.h5");
+  add_remote_options(*app, o.server);
+  app->add_option("--rate", o.rate, "readouts per second; 0 is as fast as possible (streams hold no times)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app->add_option("--timeout", o.timeout_s,
+                  "seconds to wait for a connection, or for anything to happen (default: 60, and no "
+                  "limit once everything has been sent)")
+      ->check(CLI::Range(0.001, 1e6));
+  app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
+  app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
+  app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->footer(
+      "Examples:\n"
+      "  echotrain replay 20260131T120000Z-s17-8c1f03d2.mrd -o images.h5\n"
+      "  echotrain replay 20260131T120000Z-s17-8c1f03d2.mrd -c my_pipeline.yaml -o images.h5 --rate 200");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      return replay(o, streams.out, streams.err);
+    };
+  });
+}
+
+void add_convert(CLI::App& parent, Streams streams, Action& action, ConvertOptions& o) {
+  CLI::App* app = parent.add_subcommand("convert", "make an ISMRMRD HDF5 file of a stream, or a stream of such a file");
+  app->add_option("input", o.input, "HDF5 file, or stream file (a raw capture), or - for a stream on stdin")
+      ->required()
+      ->type_name("IN");
+  app->add_option("output", o.output, "the other of the two; a stream may go to - (stdout)")
+      ->required()
+      ->type_name("OUT");
+  app->add_option("-c,--config", o.config, "begin the stream with a pipeline: a name, or a .yaml file")
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-g,--group", o.group, "group of the HDF5 file")->capture_default_str();
+  app->footer(
+      "Examples:\n"
+      "  echotrain convert 20260131T120000Z-s17-8c1f03d2.mrd scan.h5\n"
+      "  echotrain convert scan.h5 scan.mrd -c radial_2d\n"
+      "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d | echotrain convert - images.h5");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      return convert(o, streams.out, streams.err);
+    };
+  });
+}
+
+// A stream on stdin is answered by one on stdout; what needs a file is refused.
+int recon_pipe(const ReconOptions& o, Streams streams) {
+  if (!(o.output.empty() || o.output == "-") || !o.save_after.empty() || o.truth || !o.png.empty())
+    throw UsageError(
+        "recon - writes a stream to stdout: leave out -o, --save-after, --truth and --png, or make a file "
+        "of the stream first (echotrain convert)");
+  return recon_stream(o, STDIN_FILENO, stdout, streams.err);
+}
+
+void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
+  CLI::App* app =
+      parent.add_subcommand("recon", "reconstruct a file, or a stream on stdin, in this process, without a server");
+  app->add_option("input", o.input, "ISMRMRD file, or - for a stream on stdin, answered by one on stdout")
+      ->required()
+      ->type_name("IN.h5|-");
+  app->add_option("-c,--config", o.config,
+                  "pipeline: a shipped one's name, or a .yaml file (a stream may name its own)")
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-o,--output", o.output, "file for the images")->type_name("OUT.h5");
   app->add_option("--backend", o.backend, "auto, cpu or cuda (the pipeline's own choice goes first)")
       ->capture_default_str();
   app->add_option("--pipelines", o.pipelines, "one more folder of pipelines")
@@ -109,9 +181,13 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       "Examples:\n"
       "  echotrain recon scan.h5 -c spiral_2d -o images.h5\n"
       "  echotrain recon scan.h5 -c my_pipeline.yaml -o images.h5 --backend cuda --save-after gridding grid.h5\n"
-      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures");
+      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures\n"
+      "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d > images.mrd");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
+      if (o.input == "-") return recon_pipe(o, streams);
+      if (o.config.empty()) throw UsageError("--config is required");
+      if (o.output.empty()) throw UsageError("--output is required");
       refuse_overwriting(o.input, o.output);
       recon(o, streams.out, streams.err);
       return 0;
@@ -276,12 +352,16 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   const Streams streams{out, err};
   Action action;
   SendOptions send_options;
+  SendOptions replay_options;
+  ConvertOptions convert_options;
   ReconOptions recon_options;
   SimulateOptions simulate_options;
   CompareOptions compare_options;
   ExportOptions export_options;
   std::string info_file;
   add_send(app, streams, action, send_options);
+  add_replay(app, streams, action, replay_options);
+  add_convert(app, streams, action, convert_options);
   add_recon(app, streams, action, recon_options);
   add_simulate(app, streams, action, simulate_options);
   add_compare(app, streams, action, compare_options);

@@ -92,7 +92,10 @@ void Exchange::send_all(const protocol::Buffer& preamble, double rate) {
     if (!send_chunk(*chunk, rate, begin)) return;
   }
   protocol::Buffer close;
-  protocol::encode(protocol::Close{}, close);
+  if (source_.complete())
+    protocol::encode(protocol::Close{}, close);
+  else
+    connection_.finish_writing();
   if (!connection_.write(close, stop_)) return;
   bytes_sent_ += close.size();
   last_progress_ = Clock::now().time_since_epoch().count();

@@ -26,13 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
-  protocol::Buffer bytes;
-  const bool as_text = o.config_text || is_pipeline_file(o.config);
-  if (!as_text && o.config.find('/') != std::string::npos)
-    throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
-  encode_config(o.config, as_text ? pipeline_text(o.config) : "", o.server.token(), bytes);
-  // A file without a header can only hold images; FIRE clients send this text for one.
-  protocol::encode(protocol::HeaderText{xml.empty() ? "Dummy XML header" : xml}, bytes);
+  protocol::Buffer bytes = config_message(o.config, o.config_text, o.server.token());
+  protocol::encode(protocol::HeaderText{xml.empty() ? kNoHeader : xml}, bytes);
   return bytes;
 }
 
@@ -163,13 +158,26 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 
 }  // namespace
 
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token) {
+  const bool as_text = text_wanted || is_pipeline_file(config);
+  if (!as_text && config.find('/') != std::string::npos)
+    throw UsageError("-c " + config + ": no such .yaml file, and a name that a server knows has no '/'");
+  protocol::Buffer bytes;
+  encode_config(config, as_text ? pipeline_text(config) : "", token, bytes);
+  return bytes;
+}
+
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
   std::mutex hdf5;
-  ScanSource source(o.input, o.group, hdf5);
+  DatasetSource source(o.input, o.group, hdf5);
   if (source.header_xml().empty() && source.readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  protocol::Buffer opening = preamble(o, source.header_xml());
+  return send_scan(o, preamble(o, source.header_xml()), source, hdf5, out, err);
+}
+
+int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5, std::ostream& out,
+              std::ostream& err) {
   Patience patience;
   if (o.timeout_s) {
     patience.sending = std::chrono::duration<double>(*o.timeout_s);

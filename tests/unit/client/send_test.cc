@@ -277,7 +277,7 @@ TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
     s.drain();
   });
   std::mutex hdf5;
-  ScanSource source(options_.input, "dataset", hdf5);
+  DatasetSource source(options_.input, "dataset", hdf5);
   Patience patience;
   EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
   patience.sending = std::chrono::milliseconds(200);

@@ -193,8 +193,10 @@ class RawClient {
 /// A server on a free port, with the shipped pipelines, for as long as this lives.
 class TestServer {
  public:
-  explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin())
-      : server_(adapted(std::move(options)), library(), registry), thread_([this] { server_.run(); }) {}
+  explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
+                      Disk disk = {})
+      : server_(adapted(std::move(options)), library(), registry, std::move(disk)),
+        thread_([this] { server_.run(); }) {}
   ~TestServer() { stop(); }
 
   std::uint16_t port() const { return server_.port(); }
