@@ -120,6 +120,15 @@ OptionInfo folders(std::string name, Member<std::vector<std::string>> member, st
   return info;
 }
 
+/// `option` with its `mark` set by whoever gives it a value.
+OptionInfo marking(OptionInfo option, Member<bool> mark) {
+  option.set = [mark, set = std::move(option.set)](ServerOptions& options, const Node& node) {
+    set(options, node);
+    mark(options) = true;
+  };
+  return option;
+}
+
 const OptionInfo* find_option(std::string_view name) {
   for (const OptionInfo& info : server_option_table()) {
     if (name == info.name || name == info.flag()) return &info;
@@ -187,6 +196,19 @@ const std::vector<OptionInfo>& server_option_table() {
           "clients over TLS must show a certificate signed by one of these"),
       yes_or_no(
           "tls.only", [](S & o) -> auto& { return o.tls.only; }, "serve TLS only, without the plain port"),
+      yes_or_no(
+          "admin.enabled", [](S & o) -> auto& { return o.admin.enabled; },
+          "serve health, metrics and sessions over HTTP"),
+      marking(
+          text(
+              "admin.bind", [](S & o) -> auto& { return o.admin.bind; }, false,
+              "address for them; everybody who reaches it may read them"),
+          [](S & o) -> auto& { return o.admin.asked_for; }),
+      marking(
+          integer(
+              "admin.port", [](S & o) -> auto& { return o.admin.port; }, 0, 65535,
+              "TCP port for them; 0 takes any free one; if the default is taken, the server starts without"),
+          [](S & o) -> auto& { return o.admin.asked_for; }),
       folders(
           "pipelines", [](S & o) -> auto& { return o.pipelines; },
           "folder of pipeline files (*.yaml); a later one wins over an earlier one"),
@@ -200,6 +222,10 @@ const std::vector<OptionInfo>& server_option_table() {
       choice(
           "log_level", S{}.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"},
           [](S& options, const std::string& value) { options.log_level = value; }, "least severe message to log"),
+      choice(
+          "log_format", S{}.log_format, {"text", "json"},
+          [](S& options, const std::string& value) { options.log_format = value; },
+          "lines of the log: for people, or JSON objects for programs"),
       integer(
           "max_sessions", [](S & o) -> auto& { return o.max_sessions; }, 1, 100000,
           "sessions at a time; further ones are refused"),

@@ -23,6 +23,14 @@ struct TlsOptions {
   bool only = false;        ///< no plain port
 };
 
+/// A port for those who watch over the server: HTTP, without authentication.
+struct AdminOptions {
+  bool enabled = true;
+  std::string bind = "127.0.0.1";
+  std::int64_t port = 9004;
+  bool asked_for = false;  ///< bind or port was given: then it must work
+};
+
 /// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
@@ -30,10 +38,12 @@ struct ServerOptions {
   std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
   bool insecure = false;           ///< a plain port that everybody can reach may have neither `allow` nor a token
   TlsOptions tls;
+  AdminOptions admin;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
+  std::string log_format = "text";
   std::int64_t max_sessions = 64;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;
@@ -73,6 +83,10 @@ const std::vector<OptionInfo>& server_option_table();
 /// The defaults, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
 /// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
 ServerOptions read_server_options_file(const std::filesystem::path& file);
+
+/// An options file in which every option is commented out, with its help, range and default: the reference, and a
+/// beginning for one's own file.
+std::string server_options_template();
 
 /// Sets one option from a command line's text; `name` is the table's name or the flag. ConfigError.
 void set_option(ServerOptions& options, std::string_view name, const std::string& text);

@@ -29,6 +29,8 @@ class Catalogue {
   protocol::Result<Plan> by_name(std::string_view name) const;
   /// The pipeline that a client sent. Error "bad-config" says file:line:column.
   protocol::Result<Plan> from_text(std::string_view text) const;
+  /// Whether this is a pipeline of the server's own, not one that a client sent.
+  bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.
   std::string describe() const;
 

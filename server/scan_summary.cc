@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace echotrain::server {
 
@@ -31,6 +32,35 @@ std::string ScanSummary::text() const {
   if (operators_made + operators_reused > 0)
     out += fmt::format(" operators_made={} operators_reused={}", operators_made, operators_reused);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
+}
+
+nlohmann::ordered_json ScanSummary::facts() const {
+  nlohmann::ordered_json facts{{"outcome", outcome},
+                               {"peer", peer},
+                               {"pipeline", pipeline},
+                               {"backend", backend},
+                               {"readouts", readouts},
+                               {"waveforms", waveforms},
+                               {"images_in", images_in},
+                               {"bytes_in", bytes_in},
+                               {"images", images},
+                               {"bytes_out", bytes_out},
+                               {"skipped", skipped},
+                               {"plans_made", plans_made},
+                               {"plans_reused", plans_reused},
+                               {"plan_ms", plan_ms},
+                               {"operators_made", operators_made},
+                               {"operators_reused", operators_reused},
+                               {"gridded_on_arrival", frames_in_parts},
+                               {"duration_s", duration_s},
+                               {"peak_bytes", peak_bytes}};
+  if (!latencies_ms.empty()) {
+    std::vector<float> sorted = latencies_ms;
+    std::sort(sorted.begin(), sorted.end());
+    facts["latency_median_ms"] = sorted[sorted.size() / 2];
+    facts["latency_max_ms"] = sorted.back();
+  }
+  return facts;
 }
 
 }  // namespace echotrain::server

@@ -5,11 +5,14 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "config/server_options.h"
+#include "server/admin.h"
 #include "server/listener.h"
 #include "server/signal.h"
+#include "server/supervision.h"
 
 namespace echotrain::server {
 
@@ -25,16 +28,20 @@ class Server {
 
   std::uint16_t port() const { return listener_.endpoint().port(); }
   std::string address() const { return listener_.address(); }  ///< "127.0.0.1:9002"
+  std::string admin_address() const;                           ///< empty when there is no admin port
+  std::uint16_t admin_port() const { return admin_ ? admin_->endpoint().port() : 0; }
 
   /// SIGTERM and SIGINT call stop(); a second one ends the process at once.
   void stop_on_signals();
-  /// Serves until stop() has been called and the last session has ended.
-  void run();
+  /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
+  enum class End { asked, broken };
+  End run();
   /// Accepts no more; running scans may finish for shutdown_timeout_s and are then ended with fatal `shutdown`.
   void stop();
 
  private:
   void emptied();
+  void open_admin_port();
   void on_signal();
 
   const Environment environment_;
@@ -42,7 +49,9 @@ class Server {
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_;
   asio::steady_timer patience_;
-  bool stopping_ = false;  // on control_
+  bool stopping_ = false;         // on control_
+  Supervision supervision_;       // on control_
+  std::unique_ptr<Admin> admin_;  // null: there is none
   Listener listener_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace echotrain::server {
@@ -35,22 +36,24 @@ Session::Session(tcp::socket socket, std::uint64_t id, const Environment& enviro
       environment_(environment),
       options_(environment.options),
       log_(id),
+      status_(environment.board->add(id, address_of(socket_), environment.memory)),
       ended_callback_(std::move(ended)),
       changed_(executor_),
       watch_timer_(executor_),
       buffer_(environment.limits),
       dialogue_(environment.catalogue, environment.limits),
-      pending_memory_(environment.memory) {
-  summary_.peer = address_of(socket_);
+      pending_memory_(status_->queues) {
+  summary_.peer = status_->peer;
 }
 
 void Session::start() {
-  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker(), environment_.memory);
+  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker(), status_->queues);
   spawn(live(), &Session::live_ended);
 }
 
 void Session::refuse(protocol::Error reason) {
   error_ = std::move(reason);
+  status_->state = SessionState::refused;
   start();
 }
 
@@ -122,6 +125,7 @@ asio::awaitable<void> Session::settle() {
   if (!worker_) co_return;
   confirm_worker();
   if (gone_) worker_->cancel();
+  status_->state = SessionState::finishing;
   worker_->finish(closed_ && !error_ ? End::complete : End::truncated);
   while (!worker_->done()) co_await changed_.wait();
   if (worker_->failure()) fail(*worker_->failure());
@@ -131,6 +135,7 @@ asio::awaitable<void> Session::settle() {
 asio::awaitable<void> Session::say_goodbye() {
   if (gone_) co_return;
   parting_ = true;
+  if (status_->state != SessionState::refused) status_->state = SessionState::closing;
   if (broken_off_ && !error_) error_ = dialogue_.config_error();
   if (error_) {
     log_.warn("fatal {}: {}", error_->code, protocol::printable(error_->message));
@@ -222,8 +227,9 @@ void Session::summarize() {
   summary_.bytes_out = outbox_->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - began_).count();
   summary_.outcome = gone_ ? "peer gone" : error_ ? error_->code : broken_off_ ? "incomplete" : "complete";
+  environment_.metrics->add_session(*status_, summary_, error_ && !gone_ ? error_->code : "");
   if (worker_)
-    log_.info("{}", summary_.text());
+    log_.event(LogLevel::info, summary_.text(), {"summary", summary_.facts()});
   else
     log_.debug("ended without a scan: {} peer={}", summary_.outcome, summary_.peer);
 }

@@ -15,8 +15,11 @@
 #include "server/dialogue.h"
 #include "server/log.h"
 #include "server/memory.h"
+#include "server/metrics.h"
 #include "server/outbox.h"
+#include "server/readiness.h"
 #include "server/scan_summary.h"
+#include "server/session_status.h"
 #include "server/signal.h"
 #include "server/worker.h"
 
@@ -30,6 +33,9 @@ struct Environment {
   protocol::Limits limits;
   Catalogue catalogue;
   std::shared_ptr<Memory> memory;
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
+  std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
 };
 
 /// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
@@ -84,6 +90,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const Environment& environment_;
   const config::ServerOptions& options_;
   const SessionLog log_;
+  const std::shared_ptr<SessionStatus> status_;
   std::function<void()> ended_callback_;
   const Clock::time_point began_ = Clock::now();
   Signal changed_;  // any of the state below, the outbox or the worker

@@ -45,6 +45,9 @@ asio::awaitable<void> Session::receive() {
       break;
     }
     summary_.bytes_in += n;
+    environment_.metrics->add_bytes_in(n);
+    status_->bytes_in += n;
+    status_->last_activity = Clock::now();
     if (ending()) {
       drained_bytes_ += n;
       break;
@@ -169,8 +172,11 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
     while (!replaced->done()) co_await changed_.wait();
   }
   if (ending()) co_return;
-  worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, environment_.memory, outbox_,
-                                     log_, waker());
+  const bool own = environment_.catalogue.offers(request.plan);
+  ScanMeter meter = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
+  status_->state = SessionState::scanning;
+  worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, environment_.memory,
+                                     status_->queues, outbox_, log_, std::move(meter), environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
 }
@@ -205,13 +211,17 @@ asio::awaitable<void> Session::write() {
       written_ = n;
       return failed ? 0 : kWriteChunk;
     };
-    co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
+    const std::size_t sent =
+        co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());
       break;
     }
     outbox_->sent(messages);
+    environment_.metrics->add_bytes_out(sent);
+    status_->bytes_out += sent;
+    status_->last_activity = Clock::now();
     changed_.notify();  // the reader may have waited for room
   }
 }

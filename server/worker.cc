@@ -18,16 +18,18 @@ constexpr std::size_t kMostLatencies = 1 << 16;
 }  // namespace
 
 Worker::Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
-               std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox, SessionLog log,
-               std::function<void()> wake)
+               std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
+               SessionLog log, ScanMeter meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake)
     : request_(std::move(request)),
       options_(options),
       limits_(limits),
       memory_(std::move(memory)),
       outbox_(std::move(outbox)),
       log_(log),
+      meter_(std::move(meter)),
+      readiness_(std::move(readiness)),
       wake_(std::move(wake)),
-      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, memory_),
+      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, std::move(queues)),
       check_(request_.header),
       thread_([this] { run(); }) {}
 
@@ -56,6 +58,9 @@ void Worker::run() {
     failure_ = {"bad-data", error.what()};
   } catch (const OverBudget& error) {
     failure_ = {"budget", error.what()};
+  } catch (const numerics::DeviceLost& error) {
+    failure_ = {"resources", fmt::format("{}; this server can use its GPU no more and ends", error.what())};
+    readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {
@@ -71,6 +76,7 @@ void Worker::run() {
 void Worker::work() {
   const numerics::Backend backend = choose_backend(request_.plan->spec(), options_.backend);
   numbers_.backend = numerics::to_string(backend);
+  meter_.set_backend(numbers_.backend);
   numerics::ContextOptions context_options;
   context_options.memory_budget =
       std::min(static_cast<std::uint64_t>(options_.session_memory_mib) << 20, memory_->bound());
@@ -92,6 +98,7 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
+      meter_.progress(numbers_);
       count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
@@ -99,10 +106,13 @@ void Worker::work() {
     pipeline.wait();
   } catch (...) {
     // Images that were finished before the error are still sent.
+    meter_.progress(numbers_);
     numbers_.peak_bytes = compute.peak_bytes();
     count_work(pipeline.counts().work);
     try {
       pipeline.wait();
+    } catch (const numerics::DeviceLost&) {  // whatever came first came from this
+      throw;
     } catch (const std::exception&) {  // the first error is the one to tell
     }
     throw;
@@ -142,6 +152,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
   {
     const std::scoped_lock lock(mutex_);
     last_arrival_ = batch.back().arrival;
+    last_taken_ = steady_clock::now();
   }
   pipeline.push(std::move(batch));
 }
@@ -185,9 +196,15 @@ void Worker::say(Level level, const std::string& text) {
 void Worker::send(protocol::Image&& image) {
   {
     const std::scoped_lock lock(mutex_);
-    if (last_arrival_ != steady_clock::time_point{} && numbers_.latencies_ms.size() < kMostLatencies)
-      numbers_.latencies_ms.push_back(
-          std::chrono::duration<float, std::milli>(steady_clock::now() - last_arrival_).count());
+    if (last_arrival_ == steady_clock::time_point{}) {
+      meter_.image();
+    } else {
+      const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
+      const steady_clock::time_point now = steady_clock::now();
+      meter_.image({seconds(now - last_arrival_), seconds(last_taken_ - last_arrival_), seconds(now - last_taken_)});
+      if (numbers_.latencies_ms.size() < kMostLatencies)
+        numbers_.latencies_ms.push_back(static_cast<float>(1e3 * seconds(now - last_arrival_)));
+    }
   }
   try {
     outbox_->image(std::move(image));

@@ -187,15 +187,21 @@ class RawClient {
 class TestServer {
  public:
   explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin())
-      : server_(adapted(std::move(options)), library(), registry), thread_([this] { server_.run(); }) {}
+      : server_(adapted(std::move(options)), library(), registry), thread_([this] { end_ = server_.run(); }) {}
   ~TestServer() { stop(); }
 
   std::uint16_t port() const { return server_.port(); }
+  std::uint16_t admin_port() const { return server_.admin_port(); }
   /// Asks the server to stop, as SIGTERM does.
   void ask_to_stop() { server_.stop(); }
   void stop() {
     server_.stop();
     if (thread_.joinable()) thread_.join();
+  }
+  /// Waits until the server has ended by itself, or because it was asked to; how.
+  Server::End wait_for_end() {
+    thread_.join();
+    return end_;
   }
   /// Sends all, half-closes if wanted, returns all that comes back.
   Conversation exchange(const std::string& bytes, bool half_close = false) {
@@ -218,6 +224,7 @@ class TestServer {
   static config::ServerOptions adapted(config::ServerOptions options) {
     set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off");
     options.port = 0;
+    if (!options.admin.asked_for) options.admin.port = 0;
     options.backend = config::BackendChoice::cpu;
     return options;
   }
@@ -226,6 +233,7 @@ class TestServer {
   }
 
   Server server_;
+  Server::End end_ = Server::End::asked;
   std::thread thread_;
 };
 
