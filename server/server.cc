@@ -76,6 +76,7 @@ void Server::open_admin_port() {
 std::string Server::admin_address() const { return admin_ ? admin_->address() : ""; }
 
 void Server::stop_on_signals() {
+  std::signal(SIGHUP, SIG_IGN);  // "reload" must not end the server
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   signals_.async_wait([this](const error_code& error, int) {

@@ -31,7 +31,7 @@ class Server {
   std::string admin_address() const;                           ///< empty when there is no admin port
   std::uint16_t admin_port() const { return admin_ ? admin_->endpoint().port() : 0; }
 
-  /// SIGTERM and SIGINT call stop(); a second one ends the process at once.
+  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP does nothing.
   void stop_on_signals();
   /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
   enum class End { asked, broken };
