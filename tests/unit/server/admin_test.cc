@@ -136,7 +136,7 @@ TEST(Admin, RefusesWhatIsNoRequest) {
   for (const std::string& bytes :
        {std::string("\r\n\r\n\r\n"), std::string("hello\r\n\r\n"), std::string("GET\r\n\r\n"),
         std::string("GET /livez\r\n\r\n"), std::string("GET /livez HTTP/9.9\r\n\r\n"),
-        std::string("GET /liv\0ez HTTP/1.1\r\n\r\n", 25), std::string("GET /livez HTTP/1.1\r\nno colon\r\n\r\n"),
+        std::string("GET /liv\0ez HTTP/1.1\r\n\r\n", 24), std::string("GET /livez HTTP/1.1\r\nno colon\r\n\r\n"),
         std::string("GET /livez HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
         std::string("GET /livez HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
         std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(600, '\x7f'),  // TLS

@@ -148,7 +148,7 @@ class Exposition {
   std::string family(const std::string& name) const {
     for (const char* ending : {"_bucket", "_sum", "_count"})
       if (name.ends_with(ending)) {
-        const std::string base = name.substr(0, name.size() - std::strlen(ending));
+        std::string base = name.substr(0, name.size() - std::strlen(ending));
         if (const auto type = types_.find(base); type != types_.end() && type->second == "histogram") return base;
       }
     return name;

@@ -152,7 +152,7 @@ TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
   const auto page = admin.get("/readyz");
-  EXPECT_EQ(page->status, 503);
+  ASSERT_EQ(page->status, 503);
   EXPECT_THAT(page->body, HasSubstr("broken: a GPU is lost: CUDA: copying memory failed"));
   EXPECT_TRUE(eventually([&] {
     try {
