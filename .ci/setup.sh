@@ -5,10 +5,10 @@ set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
+build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libssl-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libpng-dev libpugixml-dev
   libqhull-dev prometheus-cpp-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3)
-test_packages=(ismrmrd-tools python3-venv netcat-openbsd)
+test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest)

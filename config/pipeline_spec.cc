@@ -159,27 +159,7 @@ void refuse_xml(std::string_view text, const std::string& name) {
                                       what));
 }
 
-}  // namespace
-
-std::string_view to_string(BackendChoice choice) { return name_in(kBackends, choice); }
-
-BackendChoice parse_backend(std::string_view text) {
-  for (const auto& [value, name] : kBackends) {
-    if (text == name) return value;
-  }
-  throw std::invalid_argument(fmt::format("{} is not one of auto, cpu, cuda", in_quotes(text)));
-}
-
-std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); }
-
-std::vector<std::string> until_flags() {
-  return {"last_in_encode_step1", "last_in_encode_step2", "last_in_average", "last_in_slice",   "last_in_contrast",
-          "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
-}
-
-PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
-  refuse_xml(text, name);
-  const Node root = read_yaml(text, name);
+PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
@@ -217,6 +197,52 @@ PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
   for (const Node& item : pipeline.as_sequence()) spec.gadgets.push_back(read_gadget(item));
   if (spec.gadgets.empty()) throw ConfigError(pipeline.mark(), "the pipeline is empty; name at least one gadget");
   return spec;
+}
+
+}  // namespace
+
+std::string_view to_string(BackendChoice choice) { return name_in(kBackends, choice); }
+
+BackendChoice parse_backend(std::string_view text) {
+  for (const auto& [value, name] : kBackends) {
+    if (text == name) return value;
+  }
+  throw std::invalid_argument(fmt::format("{} is not one of auto, cpu, cuda", in_quotes(text)));
+}
+
+std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); }
+
+std::vector<std::string> until_flags() {
+  return {"last_in_encode_step1", "last_in_encode_step2", "last_in_average", "last_in_slice",   "last_in_contrast",
+          "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
+}
+
+PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
+  refuse_xml(text, name);
+  return read_spec(read_yaml(text, name));
+}
+
+ClientConfig read_client_config(std::string_view text, const std::string& name) {
+  refuse_xml(text, name);
+  const Node root = read_yaml(text, name);
+  ClientConfig config;
+  if (root.kind() != Node::Kind::map || (entry_of(root, "token") == nullptr && entry_of(root, "use") == nullptr)) {
+    config.pipeline = read_spec(root);
+    return config;
+  }
+  std::vector<Node::Entry> rest;
+  for (const Node::Entry& entry : root.as_map())
+    if (entry.key != "token") rest.push_back(entry);
+  if (entry_of(root, "token") != nullptr) config.token = root.get("token").as_string();
+  const Node others = Node::map(root.mark(), std::move(rest));
+  if (entry_of(others, "use") != nullptr) {
+    others.only(std::vector<std::string>{"use"});
+    config.use = others.get("use").as_string();
+    if (config.use.empty()) throw ConfigError(others.get("use").mark(), "name a pipeline after 'use:'");
+  } else if (!others.as_map().empty()) {
+    config.pipeline = read_spec(others);
+  }
+  return config;
 }
 
 PipelineSpec read_pipeline_file(const std::filesystem::path& file) {

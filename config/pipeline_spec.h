@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,15 @@ struct PipelineSpec {
 /// Text that is XML (a Gadgetron configuration) is refused as such, saying what to send instead.
 PipelineSpec read_pipeline(std::string_view text, const std::string& name);
 PipelineSpec read_pipeline_file(const std::filesystem::path& file);
+
+/// What a client sends as its config: a pipeline, or the name of one the server has, and a token where one is wanted.
+struct ClientConfig {
+  std::string token;                     ///< key `token`; empty when there is none
+  std::string use;                       ///< key `use`: a pipeline's name; empty: `pipeline`, or the server's default
+  std::optional<PipelineSpec> pipeline;  ///< all other keys
+};
+/// ConfigError as read_pipeline(), never with the token in it.
+ClientConfig read_client_config(std::string_view text, const std::string& name);
 
 /// The pipelines that may be asked for by name: every *.yaml of some folders. Fixed once loaded; names and aliases are
 /// looked up as strings and never become paths.

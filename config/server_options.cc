@@ -183,7 +183,10 @@ const std::vector<OptionInfo>& server_option_table() {
           "network that may use the plain port, as 10.1.0.0/16 or fd00::/8; none: all may"),
       yes_or_no(
           "insecure", [](S & o) -> auto& { return o.insecure; },
-          "serve a plain port beyond this machine without allow"),
+          "open the plain port to everybody who can reach this machine"),
+      path(
+          "token_file", [](S & o) -> auto& { return o.token_file; }, "FILE",
+          "file of tokens, one per line; clients without a certificate must send one in their config text"),
       integer(
           "tls.port", [](S & o) -> auto& { return o.tls.port; }, 0, 65535, "TCP port for TLS; 0 takes any free one"),
       path(
@@ -226,6 +229,23 @@ const std::vector<OptionInfo>& server_option_table() {
           "log_format", S{}.log_format, {"text", "json"},
           [](S& options, const std::string& value) { options.log_format = value; },
           "lines of the log: for people, or JSON objects for programs"),
+      list(
+          "devices", [](S & o) -> auto& { return o.devices; }, "device",
+          "GPU to use, by its number from 0; none: all that are there"),
+      integer(
+          "device_scans", [](S & o) -> auto& { return o.device_scans; }, 1, 10000,
+          "scans at a time on one GPU; further ones wait"),
+      integer(
+          "device_memory_mib", [](S & o) -> auto& { return o.device_memory_mib; }, 0, 1 << 24,
+          "memory that one scan may use on its GPU; 0 takes session_memory_mib"),
+      integer(
+          "cpu_scans", [](S & o) -> auto& { return o.cpu_scans; }, 0, 10000,
+          "scans at a time on the CPU; further ones wait; 0 sets no limit"),
+      integer(
+          "max_waiting", [](S & o) -> auto& { return o.max_waiting; }, 0, 100000,
+          "scans that may wait for a GPU or the CPU; further ones are refused"),
+      seconds(
+          "wait_timeout_s", [](S & o) -> auto& { return o.wait_timeout_s; }, "longest wait for a GPU or the CPU"),
       integer(
           "max_sessions", [](S & o) -> auto& { return o.max_sessions; }, 1, 100000,
           "sessions at a time; further ones are refused"),

@@ -36,7 +36,8 @@ struct ServerOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9002;
   std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
-  bool insecure = false;           ///< a plain port that everybody can reach may have neither `allow` nor a token
+  bool insecure = false;           ///< a plain port that everybody can reach may be without `allow`
+  std::string token_file;          ///< clients without a certificate must send a token of this file
   TlsOptions tls;
   AdminOptions admin;
   std::vector<std::string> pipelines;
@@ -44,6 +45,12 @@ struct ServerOptions {
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::string log_format = "text";
+  std::vector<std::string> devices;  ///< numbers of GPUs; empty: all
+  std::int64_t device_scans = 8;
+  std::int64_t device_memory_mib = 0;
+  std::int64_t cpu_scans = 0;
+  std::int64_t max_waiting = 32;
+  double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;

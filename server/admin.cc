@@ -12,12 +12,14 @@
 #include <utility>
 
 #include "server/admin_pages.h"
+#include "server/listener.h"
 #include "server/log.h"
 
 namespace echotrain::server {
 
 using asio::redirect_error;
 using asio::use_awaitable;
+using asio::ip::tcp;
 namespace beast = boost::beast;
 namespace http = beast::http;
 
@@ -25,11 +27,6 @@ namespace {
 
 constexpr std::size_t kMostDrained = 64 << 10;
 constexpr std::chrono::milliseconds kPauseAfterError{100};
-
-std::string text_of(const tcp::endpoint& endpoint) {
-  const std::string address = endpoint.address().to_string();
-  return fmt::format(fmt::runtime(endpoint.address().is_v6() ? "[{}]:{}" : "{}:{}"), address, endpoint.port());
-}
 
 tcp::endpoint endpoint_of(const config::AdminOptions& options) {
   error_code error;

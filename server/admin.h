@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/session.h"
+#include "server/environment.h"
 #include "server/signal.h"
 
 namespace echotrain::server {
@@ -34,21 +34,21 @@ class Admin {
   /// Closes everything. From any thread, as are the others.
   void stop();
 
-  const tcp::endpoint& endpoint() const { return endpoint_; }
+  const asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
   std::string address() const;  ///< "127.0.0.1:9004"
 
  private:
   struct Connection;
   asio::awaitable<void> accept();
   asio::awaitable<void> serve(std::shared_ptr<Connection> connection);
-  void admit(tcp::socket socket);
+  void admit(asio::ip::tcp::socket socket);
 
   const Environment& environment_;
   const AdminLimits limits_;
   // Everything happens on it: there is little to do.
   const asio::strand<asio::io_context::executor_type> strand_;
-  tcp::acceptor acceptor_;
-  tcp::endpoint endpoint_;
+  asio::ip::tcp::acceptor acceptor_;
+  asio::ip::tcp::endpoint endpoint_;
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
 };
 

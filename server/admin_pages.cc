@@ -39,7 +39,7 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
     page = ready_page(*environment.readiness);
   } else if (path == "/metrics") {
     page.content_type = Metrics::kContentType;
-    page.body = environment.metrics->text(*environment.board, *environment.memory, *environment.readiness);
+    page.body = environment.metrics->text(environment);
   } else if (path == "/sessions") {
     page.content_type = "application/json";
     page.body = sessions_json(*environment.board);

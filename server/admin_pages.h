@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/session.h"
+#include "server/environment.h"
 
 namespace echotrain::server {
 

@@ -27,8 +27,9 @@ class Catalogue {
   /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
   /// and suggests the nearest.
   protocol::Result<Plan> by_name(std::string_view name) const;
-  /// The pipeline that a client sent. Error "bad-config" says file:line:column.
-  protocol::Result<Plan> from_text(std::string_view text) const;
+  /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
+  /// given, takes the token of the text.
+  protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
   /// Whether this is a pipeline of the server's own, not one that a client sent.
   bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.

@@ -29,6 +29,13 @@ Step fatal(std::string code, std::string message) {
   return step;
 }
 
+// Also for those whose token is wrong: it is not said which it was.
+Error unauthorized() {
+  return {"unauthorized",
+          "this server serves only clients that know a token; send as the config a text of two lines, 'token: ...' and "
+          "'use: PIPELINE' (echotrain send --token-file)"};
+}
+
 std::string_view name_of(const protocol::Message& message) {
   if (std::holds_alternative<protocol::Acquisition>(message)) return "an acquisition";
   if (std::holds_alternative<protocol::Image>(message)) return "an image";
@@ -49,8 +56,12 @@ Step Dialogue::handle(const protocol::Message& message) {
   if (state_ == State::flush) return {};
   return std::visit(
       Overloaded{
-          [&](const protocol::ConfigFile& config) -> Step { return on_config(catalogue_.by_name(config.name)); },
-          [&](const protocol::ConfigText& config) -> Step { return on_config(catalogue_.from_text(config.text)); },
+          [&](const protocol::ConfigFile& config) -> Step { return on_config(catalogue_.by_name(config.name), ""); },
+          [&](const protocol::ConfigText& config) -> Step {
+            std::string token;
+            const Result<Catalogue::Plan> plan = catalogue_.from_text(config.text, &token);
+            return on_config(plan, token);
+          },
           [&](const protocol::HeaderText& header) -> Step { return on_header(header.xml); },
           [&](const protocol::Close&) -> Step {
             state_ = State::flush;
@@ -85,11 +96,11 @@ std::optional<Error> Dialogue::config_error() const {
   return std::nullopt;
 }
 
-Step Dialogue::on_config(Result<Catalogue::Plan> plan) {
+Step Dialogue::on_config(const Result<Catalogue::Plan>& plan, const std::string& token) {
   if (config_came_) return fatal("duplicate-config", "a second config came; one connection carries one measurement");
   if (state_ != State::config) return fatal("out-of-order", "a config came after the header");
   config_came_ = true;
-  plan_ = std::move(plan);
+  plan_ = tokens_ == nullptr || tokens_->contain(token) ? plan : unauthorized();
   state_ = State::header;
   Step step;
   step.remark = *plan_ ? fmt::format("config: pipeline '{}'", (**plan_)->spec().name)
@@ -102,7 +113,7 @@ Step Dialogue::on_header(const std::string& xml) {
   if (!plan_ && !catalogue_.has_default())
     return fatal("out-of-order",
                  "a header came before any config; name a pipeline first, or start the server with --default-pipeline");
-  const Result<Catalogue::Plan> plan = plan_ ? *plan_ : catalogue_.by_name("");
+  const Result<Catalogue::Plan> plan = plan_ ? *plan_ : tokens_ != nullptr ? unauthorized() : catalogue_.by_name("");
   if (!plan) return fatal(plan.error().code, plan.error().message);
   Result<protocol::Header> header = protocol::parse_header(xml, limits_);
   if (!header) return fatal(header.error().code, header.error().message);

@@ -8,6 +8,7 @@
 #include "protocol/messages.h"
 #include "protocol/result.h"
 #include "server/catalogue.h"
+#include "server/tokens.h"
 #include "server/worker.h"
 
 namespace echotrain::server {
@@ -28,6 +29,9 @@ class Dialogue {
  public:
   Dialogue(const Catalogue& catalogue, const protocol::Limits& limits) : catalogue_(catalogue), limits_(limits) {}
 
+  /// From now on the client must send one of these tokens in a config text. `tokens` must outlive this.
+  void require(const Tokens& tokens) { tokens_ = &tokens; }
+
   Step handle(const protocol::Message& message);
 
   enum class State { config, header, data, flush };
@@ -39,7 +43,7 @@ class Dialogue {
   std::optional<protocol::Error> config_error() const;
 
  private:
-  Step on_config(protocol::Result<Catalogue::Plan> plan);
+  Step on_config(const protocol::Result<Catalogue::Plan>& plan, const std::string& token);
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
   Step start(Catalogue::Plan plan);
@@ -47,6 +51,7 @@ class Dialogue {
 
   const Catalogue& catalogue_;
   const protocol::Limits& limits_;
+  const Tokens* tokens_ = nullptr;
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Plan>> plan_;
   std::optional<protocol::Header> header_;

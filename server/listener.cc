@@ -22,20 +22,21 @@ namespace {
 // Connections over the session limit that are told so at one time; more are simply closed.
 constexpr std::int64_t kMostRefusals = 32;
 
-tcp::endpoint resolve(asio::io_context& context, const config::ServerOptions& options) {
-  const auto port = static_cast<std::uint16_t>(options.port);
+asio::ip::address resolve(asio::io_context& context, const std::string& bind) {
   error_code error;
-  const asio::ip::address address = asio::ip::make_address(options.bind, error);
-  if (!error) return {address, port};
+  const asio::ip::address address = asio::ip::make_address(bind, error);
+  if (!error) return address;
   tcp::resolver resolver(context);
-  const auto found = resolver.resolve(tcp::v4(), options.bind, "", error);
+  const auto found = resolver.resolve(tcp::v4(), bind, "", error);
   if (error || found.empty())
     throw std::runtime_error(
         fmt::format("cannot listen on '{}': it is no address of this machine ({}); try --bind 127.0.0.1, "
                     "or --bind 0.0.0.0 for every interface",
-                    options.bind, error.message()));
-  return {found.begin()->endpoint().address(), port};
+                    bind, error.message()));
+  return found.begin()->endpoint().address();
 }
+
+}  // namespace
 
 std::string text_of(const tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
@@ -43,43 +44,63 @@ std::string text_of(const tcp::endpoint& endpoint) {
                                     : fmt::format("{}:{}", address, endpoint.port());
 }
 
-}  // namespace
-
 Listener::Listener(asio::io_context& context, const Environment& environment, std::function<void()> emptied)
     : context_(context),
       environment_(environment),
       emptied_(std::move(emptied)),
-      acceptor_(asio::make_strand(context)),
-      endpoint_(resolve(context, environment.options)) {
+      allow_(environment.options.allow),
+      strand_(asio::make_strand(context)) {
+  const config::ServerOptions& options = environment.options;
+  const asio::ip::address address = resolve(context, options.bind);
+  if (!options.tls.only) {
+    if (!address.is_loopback() && allow_.empty() && !options.insecure)
+      throw std::invalid_argument(fmt::format(
+          "--bind {} opens the plain port to everybody who can reach this machine; name the networks that may use it "
+          "(--allow 10.1.0.0/16), or serve TLS only (--tls-only with --tls-certificate and --tls-key), or say "
+          "--insecure",
+          options.bind));
+    open_door({address, static_cast<std::uint16_t>(options.port)}, false);
+  }
+  if (environment.certificates) open_door({address, static_cast<std::uint16_t>(options.tls.port)}, true);
+}
+
+void Listener::open_door(tcp::endpoint endpoint, bool tls) {
+  Door& door = doors_.emplace_back(Door{tcp::acceptor(strand_), endpoint, tls});
   try {
-    acceptor_.open(endpoint_.protocol());
-    acceptor_.set_option(tcp::acceptor::reuse_address(true));
-    if (endpoint_.address().is_v6()) acceptor_.set_option(asio::ip::v6_only(false));
-    acceptor_.bind(endpoint_);
-    acceptor_.listen();
-    endpoint_ = acceptor_.local_endpoint();
+    door.acceptor.open(endpoint.protocol());
+    door.acceptor.set_option(tcp::acceptor::reuse_address(true));
+    if (endpoint.address().is_v6()) door.acceptor.set_option(asio::ip::v6_only(false));
+    door.acceptor.bind(endpoint);
+    door.acceptor.listen();
+    door.endpoint = door.acceptor.local_endpoint();
   } catch (const boost::system::system_error& error) {
     throw std::runtime_error(
         fmt::format("cannot listen on {}: {}; stop the program that uses this port, or choose another "
-                    "address and port with --bind and --port (0 takes any free port)",
-                    text_of(endpoint_), error.code().message()));
+                    "address and port with --bind and {} (0 takes any free port)",
+                    text_of(endpoint), error.code().message(), tls ? "--tls-port" : "--port"));
   }
 }
 
-std::string Listener::address() const { return text_of(endpoint_); }
+std::optional<tcp::endpoint> Listener::endpoint_of(bool tls) const {
+  for (const Door& door : doors_)
+    if (door.tls == tls) return door.endpoint;
+  return std::nullopt;
+}
 
-void Listener::start() { asio::co_spawn(acceptor_.get_executor(), accept(), asio::detached); }
+void Listener::start() {
+  for (Door& door : doors_) asio::co_spawn(strand_, accept(door), asio::detached);
+}
 
-asio::awaitable<void> Listener::accept() {
-  asio::steady_timer pause(acceptor_.get_executor());
-  while (acceptor_.is_open()) {
+asio::awaitable<void> Listener::accept(Door& door) {
+  asio::steady_timer pause(strand_);
+  while (door.acceptor.is_open()) {
     tcp::socket socket(asio::make_strand(context_));
     error_code error;
-    co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
+    co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
     std::string problem;
     if (!error) {
       try {
-        add(std::move(socket));
+        add(std::move(socket), door.tls);
       } catch (const std::exception& thrown) {
         problem = thrown.what();
       }
@@ -95,20 +116,33 @@ asio::awaitable<void> Listener::accept() {
   }
 }
 
-void Listener::add(tcp::socket socket) {
+void Listener::add(tcp::socket socket, bool tls) {
   const std::int64_t limit = environment_.options.max_sessions;
+  error_code unknown;
+  const tcp::endpoint peer = socket.remote_endpoint(unknown);
+  // The kernel's buffers are left to grow by themselves: a size asked for would be capped below what they can reach.
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
   std::shared_ptr<Session> session;
   std::optional<protocol::Error> refusal;
   {
     const std::scoped_lock lock(mutex_);
     if (stopping_)
       refusal = {"shutdown", "the server is shutting down; send the measurement again later"};
+    else if (!tls && !allow_.contains(peer.address()))
+      refusal = {"not-allowed", fmt::format("the address {} is in none of the networks that this port serves (option "
+                                            "allow of the server)",
+                                            peer.address().to_string())};
     else if (served_ >= limit)
       refusal = {"busy", fmt::format("the server already runs {} sessions, its limit; try again later", limit)};
     if (refusal && refused_ >= kMostRefusals) return;
     const std::uint64_t id = ++last_id_;
-    session = std::make_shared<Session>(std::move(socket), id, environment_,
-                                        [this, id, refused = refusal.has_value()] { remove(id, refused); });
+    const asio::any_io_executor strand = socket.get_executor();
+    std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
+                                               : make_plain_transport(std::move(socket));
+    session =
+        std::make_shared<Session>(std::move(transport), strand, unknown ? "unknown" : text_of(peer), id, environment_,
+                                  [this, id, refused = refusal.has_value()] { remove(id, refused); });
     sessions_[id] = session;
     ++(refusal ? refused_ : served_);
   }
@@ -133,9 +167,9 @@ void Listener::remove(std::uint64_t id, bool refused) {
 }
 
 void Listener::stop() {
-  asio::post(acceptor_.get_executor(), [this] {
+  asio::post(strand_, [this] {
     error_code ignored;
-    acceptor_.close(ignored);
+    for (Door& door : doors_) door.acceptor.close(ignored);
     bool empty = false;
     {
       const std::scoped_lock lock(mutex_);

@@ -1,5 +1,6 @@
 // echotrain-server: the command line.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "server/log.h"
 #include "server/queries.h"
 #include "server/server.h"
+#include "server/stdio.h"
 
 namespace fs = std::filesystem;
 using namespace echotrain;
@@ -27,8 +29,10 @@ constexpr int kDeviceLost = 3;
 
 constexpr const char* kExamples = R"(Examples:
   echotrain-server                                     serve on 127.0.0.1:9002
-  echotrain-server --bind 0.0.0.0 --backend cuda       serve every interface, on the GPU only
+  echotrain-server --bind 0.0.0.0 --allow 10.1.0.0/16  serve a network
+  echotrain-server --bind 0.0.0.0 --tls-only --tls-certificate cert.pem --tls-key key.pem   serve everybody, over TLS
   echotrain-server --pipelines ~/pipelines             serve the pipelines of a folder of your own
+  echotrain-server --stdio < scan.mrd > images.mrd     one measurement through pipes, without a network
   echotrain-server --check my_pipeline.yaml            check a pipeline file, print its chain
   echotrain-server --explain gridding                  what a gadget does and its parameters
   echotrain-server --print-options >my_options.yaml    an options file to begin with, for --options
@@ -37,7 +41,7 @@ constexpr const char* kExamples = R"(Examples:
 /// What to do besides serving, from the command line.
 struct Request {
   std::string options_file, check_file, explain;
-  bool list_pipelines = false, list_gadgets = false, print_options = false;
+  bool list_pipelines = false, list_gadgets = false, print_options = false, stdio = false;
 };
 
 /// The pipelines that come with the program, in the source tree or where they are installed, then the folders given.
@@ -97,11 +101,16 @@ int serve(const config::ServerOptions& options, const Request& request) {
   if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
+  if (request.stdio) {
+    const server::Environment environment = server::make_environment(options, std::move(library), Registry::builtin());
+    return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
+  }
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
   static auto* const server = new server::Server(options, std::move(library));
-  server->stop_on_signals();
-  fmt::print("listening on {}\n", server->address());
+  server->heed_signals();
+  if (!options.tls.only) fmt::print("listening on {}\n", server->address());
+  if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
   std::fflush(stdout);
   return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
@@ -118,6 +127,7 @@ int run(int argc, char** argv) {
       ->type_name("FILE.yaml");
   app.add_option("--explain", request.explain, "print what a gadget does and its parameters, and exit")
       ->type_name("GADGET");
+  app.add_flag("--stdio", request.stdio, "serve one measurement from standard input to standard output, and exit");
   app.add_flag("--list-pipelines", request.list_pipelines, "print the pipelines and exit");
   app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
   app.add_flag("--print-options", request.print_options, "print an options file with every option explained and exit");

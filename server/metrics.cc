@@ -79,9 +79,9 @@ ScanMeter Metrics::scan(std::string_view pipeline, std::shared_ptr<SessionStatus
   return {*counts_, pipeline, std::move(status)};
 }
 
-std::string Metrics::text(const SessionBoard& board, const Memory& memory, const Readiness& readiness) const {
+std::string Metrics::text(const Environment& environment) const {
   std::vector<prometheus::MetricFamily> families = counts_->registry.Collect();
-  std::vector<prometheus::MetricFamily> present = present_values(board, memory, readiness, counts_->began);
+  std::vector<prometheus::MetricFamily> present = present_values(environment, counts_->began);
   families.insert(families.end(), std::make_move_iterator(present.begin()), std::make_move_iterator(present.end()));
   return prometheus::TextSerializer().Serialize(families);
 }

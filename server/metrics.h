@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "server/readiness.h"
 #include "server/scan_summary.h"
 #include "server/session_status.h"
 
@@ -26,6 +25,7 @@ struct ImageSeconds {
 };
 
 class ScanMeter;
+struct Environment;
 
 /// The counters of one server. No label takes what a client wrote: pipelines go by the names the server gave them, and
 /// texts that clients send are all `inline`; kinds and codes are the server's own words. Thread-safe.
@@ -46,7 +46,7 @@ class Metrics {
   static constexpr std::string_view kInline = "inline";
 
   /// All metrics in Prometheus' text format 0.0.4: the counters, and what is there at this moment.
-  std::string text(const SessionBoard& board, const Memory& memory, const Readiness& readiness) const;
+  std::string text(const Environment& environment) const;
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
  private:

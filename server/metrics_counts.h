@@ -27,8 +27,7 @@ struct Metrics::Counts {
 };
 
 /// What is there at this moment, asked of those who have it.
-std::vector<prometheus::MetricFamily> present_values(const SessionBoard& board, const Memory& memory,
-                                                     const Readiness& readiness,
+std::vector<prometheus::MetricFamily> present_values(const Environment& environment,
                                                      std::chrono::system_clock::time_point began);
 
 }  // namespace echotrain::server

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <system_error>
@@ -13,6 +14,7 @@
 #include "gadgets/numerics/device_memory.h"
 #include "gadgets/operator_cache.h"
 #include "gadgets/plan_cache.h"
+#include "server/environment.h"
 #include "server/metrics_counts.h"
 #include "server/queries.h"
 
@@ -65,6 +67,17 @@ void add_sessions(Families& families, const SessionBoard& board) {
     families.gauge("echotrain_sessions", "Sessions that there are, by state.",
                    {{"state", std::string(to_string(state))}}, counts[state]);
   families.gauge("echotrain_queue_bytes", "Bytes in the sessions' queues, received and to be sent.", {}, queued);
+}
+
+void add_places(Families& families, const ComputePool& compute) {
+  for (const Place& place : compute.places()) {
+    const Labels labels{{"backend", numerics::to_string(place.backend)}, {"device", std::to_string(place.device)}};
+    families.gauge("echotrain_place_scans", "Scans that hold a place on a GPU or the CPU.", labels,
+                   static_cast<double>(place.scans));
+    const bool bounded = place.capacity < std::numeric_limits<std::int64_t>::max();
+    families.gauge("echotrain_place_capacity_scans", "Scans that may hold a place there at a time.", labels,
+                   bounded ? static_cast<double>(place.capacity) : std::numeric_limits<double>::infinity());
+  }
 }
 
 void add_cache(Families& families, const char* cache, const CacheCounts& counts) {
@@ -122,8 +135,7 @@ void add_process(Families& families) {
 
 }  // namespace
 
-std::vector<prometheus::MetricFamily> present_values(const SessionBoard& board, const Memory& memory,
-                                                     const Readiness& readiness,
+std::vector<prometheus::MetricFamily> present_values(const Environment& environment,
                                                      std::chrono::system_clock::time_point began) {
   Families families;
   families.gauge("echotrain_build_info", "Always 1; the label says which version runs.",
@@ -131,12 +143,13 @@ std::vector<prometheus::MetricFamily> present_values(const SessionBoard& board, 
   families.gauge("echotrain_start_time_seconds", "When the server was started, in seconds since 1970.", {},
                  std::chrono::duration<double>(began.time_since_epoch()).count());
   families.gauge("echotrain_ready", "1 while the server takes new scans.", {},
-                 readiness.state() == Readiness::State::ready ? 1 : 0);
-  add_sessions(families, board);
+                 environment.readiness->state() == Readiness::State::ready ? 1 : 0);
+  add_sessions(families, *environment.board);
+  add_places(families, *environment.compute);
   families.gauge("echotrain_memory_bytes", "Memory that all sessions hold: queues and arrays, without the GPU's.", {},
-                 static_cast<double>(memory.used()));
+                 static_cast<double>(environment.memory->used()));
   families.gauge("echotrain_memory_bound_bytes", "Memory that all sessions together may hold (memory_mib).", {},
-                 static_cast<double>(memory.bound()));
+                 static_cast<double>(environment.memory->bound()));
   add_cache(families, "plan", PlanCache::shared().counts());
   add_cache(families, "operator", OperatorCache::shared().counts());
   add_devices(families);

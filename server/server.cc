@@ -5,12 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "gadgets/numerics/context.h"
 
 namespace echotrain::server {
 
@@ -19,37 +16,20 @@ namespace {
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
 
-void require(config::BackendChoice choice) {
-  if (choice == config::BackendChoice::automatic) return;
-  const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
-  std::string reason;
-  if (!numerics::available(backend, &reason))
-    throw std::runtime_error(fmt::format("--backend {} cannot run here: {}; --backend auto takes what works",
-                                         numerics::to_string(backend), reason));
-}
-
-// A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
-std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
-  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
-  if (options.memory_mib < 4 * options.queue_mib)
-    throw std::invalid_argument(
-        fmt::format("memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib = {} MiB); "
-                    "raise memory_mib or lower queue_mib",
-                    options.memory_mib, 4 * options.queue_mib));
-  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
+std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
+  return endpoint ? server::text_of(*endpoint) : std::string();
 }
 
 }  // namespace
 
-Server::Server(config::ServerOptions options, config::PipelineLibrary library, const Registry& registry)
-    : environment_{options, protocol::Limits{}, Catalogue(std::move(library), options.default_pipeline, registry),
-                   make_memory(options)},
+Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry)
+    : environment_(make_environment(options, std::move(library), registry)),
       control_(asio::make_strand(context_)),
       signals_(control_),
+      hangup_(control_),
       patience_(control_),
       supervision_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
-  require(environment_.options.backend);
   open_admin_port();
   environment_.readiness->on_broken([this] {
     write_log(LogLevel::error,
@@ -75,21 +55,52 @@ void Server::open_admin_port() {
 
 std::string Server::admin_address() const { return admin_ ? admin_->address() : ""; }
 
-void Server::stop_on_signals() {
-  std::signal(SIGHUP, SIG_IGN);  // "reload" must not end the server
+std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::address() const { return text_of(listener_.plain_endpoint()); }
+std::uint16_t Server::tls_port() const { return listener_.tls_endpoint().value_or(tcp::endpoint()).port(); }
+std::string Server::tls_address() const { return text_of(listener_.tls_endpoint()); }
+
+void Server::heed_signals() {
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
-  signals_.async_wait([this](const error_code& error, int) {
-    if (!error) on_signal();
+  hangup_.add(SIGHUP);
+  await_stop_signal();
+  await_hangup();
+}
+
+void Server::await_stop_signal() {
+  signals_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
+    stop();
+    signals_.async_wait([](const error_code& error, int) {
+      if (!error) std::_Exit(EXIT_FAILURE);
+    });
   });
 }
 
-void Server::on_signal() {
-  write_log(LogLevel::info, "asked to stop: running scans may finish; a second signal ends at once");
-  stop();
-  signals_.async_wait([](const error_code& error, int) {
-    if (!error) std::_Exit(EXIT_FAILURE);
+void Server::await_hangup() {
+  hangup_.async_wait([this](const error_code& cancelled, int) {
+    if (cancelled) return;
+    reload_secrets();
+    await_hangup();
   });
+}
+
+void Server::reload_secrets() {
+  if (!environment_.certificates && !environment_.tokens)
+    write_log(LogLevel::info, "asked to read certificates and tokens again, but this server has none");
+  const auto reload = [](const char* what, auto& files) {
+    if (!files) return;
+    try {
+      files->reload();
+      write_log(LogLevel::info, fmt::format("the {} were read again", what));
+    } catch (const std::exception& error) {
+      write_log(LogLevel::error, fmt::format("the {} stay as they were: {}", what, error.what()));
+    }
+  };
+  reload("TLS certificates", environment_.certificates);
+  reload("tokens", environment_.tokens);
 }
 
 Server::End Server::run() {
@@ -126,6 +137,7 @@ void Server::emptied() {
     signals_.cancel();
     supervision_.end();
     if (admin_) admin_->stop();
+    hangup_.cancel();
   });
 }
 

@@ -19,20 +19,24 @@ namespace echotrain::server {
 /// Construct, run() in one thread, stop() from any other.
 class Server {
  public:
-  /// Checks all pipelines and the backend, and binds the socket: clients may connect from here on. Throws
-  /// config::ConfigError (a pipeline file), std::invalid_argument (an option), std::runtime_error (backend, socket),
-  /// each saying what to do.
-  /// Pipelines may name the gadgets of `registry`, which outlives the server.
-  Server(config::ServerOptions options, config::PipelineLibrary library,
+  /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
+  /// Listener.
+  Server(const config::ServerOptions& options, config::PipelineLibrary library,
          const Registry& registry = Registry::builtin());
 
-  std::uint16_t port() const { return listener_.endpoint().port(); }
-  std::string address() const { return listener_.address(); }  ///< "127.0.0.1:9002"
-  std::string admin_address() const;                           ///< empty when there is no admin port
+  /// Of the plain port; empty (0) when there is none.
+  std::uint16_t port() const;
+  std::string address() const;  ///< "127.0.0.1:9002"
+  std::uint16_t tls_port() const;
+  std::string tls_address() const;
+  std::string admin_address() const;  ///< empty when there is no admin port
   std::uint16_t admin_port() const { return admin_ ? admin_->endpoint().port() : 0; }
 
-  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP does nothing.
-  void stop_on_signals();
+  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets().
+  void heed_signals();
+  /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
+  /// read before in use.
+  void reload_secrets();
   /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
   enum class End { asked, broken };
   End run();
@@ -42,12 +46,13 @@ class Server {
  private:
   void emptied();
   void open_admin_port();
-  void on_signal();
+  void await_stop_signal();
+  void await_hangup();
 
   const Environment environment_;
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
-  asio::signal_set signals_;
+  asio::signal_set signals_, hangup_;
   asio::steady_timer patience_;
   bool stopping_ = false;         // on control_
   Supervision supervision_;       // on control_

@@ -22,21 +22,16 @@ std::chrono::steady_clock::duration seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));
 }
 
-std::string address_of(const tcp::socket& socket) {
-  error_code error;
-  const tcp::endpoint peer = socket.remote_endpoint(error);
-  return error ? "unknown" : fmt::format("{}:{}", peer.address().to_string(), peer.port());
-}
-
 }  // namespace
 
-Session::Session(tcp::socket socket, std::uint64_t id, const Environment& environment, std::function<void()> ended)
-    : socket_(std::move(socket)),
-      executor_(socket_.get_executor()),
+Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
+                 const Environment& environment, std::function<void()> ended)
+    : transport_(std::move(transport)),
+      executor_(std::move(strand)),
       environment_(environment),
       options_(environment.options),
       log_(id),
-      status_(environment.board->add(id, address_of(socket_), environment.memory)),
+      status_(environment.board->add(id, std::move(peer), environment.memory)),
       ended_callback_(std::move(ended)),
       changed_(executor_),
       watch_timer_(executor_),
@@ -90,15 +85,8 @@ void Session::spawn(asio::awaitable<void> coroutine, void (Session::*ended)()) {
   });
 }
 
-void Session::configure_socket() {
-  // The kernel's buffers are left to grow by themselves: a size asked for would be capped below what they can reach.
-  error_code ignored;
-  socket_.set_option(tcp::no_delay(true), ignored);
-}
-
 asio::awaitable<void> Session::live() {
-  configure_socket();
-  log_.debug("connected: {}", summary_.peer);
+  log_.debug("connected: {} ({})", summary_.peer, transport_->name());
   spawn(read(), &Session::reader_ended);
   spawn(write(), &Session::writer_ended);
   spawn(watch(), &Session::watch_ended);
@@ -108,8 +96,7 @@ asio::awaitable<void> Session::live() {
   }
   co_await settle();
   co_await say_goodbye();
-  error_code ignored;
-  socket_.close(ignored);
+  transport_->close();
   watch_timer_.cancel();
   while (!reader_done_ || !writer_done_ || !watch_done_) co_await changed_.wait();
   summarize();
@@ -122,17 +109,22 @@ void Session::live_ended() {
 
 // Lets the pipeline finish what came before the end.
 asio::awaitable<void> Session::settle() {
-  if (!worker_) co_return;
+  if (!worker_) {
+    place_.reset();
+    co_return;
+  }
   confirm_worker();
   if (gone_) worker_->cancel();
   status_->state = SessionState::finishing;
   worker_->finish(closed_ && !error_ ? End::complete : End::truncated);
   while (!worker_->done()) co_await changed_.wait();
+  place_.reset();
   if (worker_->failure()) fail(*worker_->failure());
 }
 
 // The last messages, half-close, drain.
 asio::awaitable<void> Session::say_goodbye() {
+  while (!opened_ && !gone_) co_await changed_.wait();
   if (gone_) co_return;
   parting_ = true;
   if (status_->state != SessionState::refused) status_->state = SessionState::closing;
@@ -149,8 +141,7 @@ asio::awaitable<void> Session::say_goodbye() {
   outbox_->close();
   while (!writer_done_ && !gone_) co_await changed_.wait();
   if (gone_) co_return;
-  error_code error;
-  socket_.shutdown(tcp::socket::shutdown_send, error);
+  co_await transport_->finish_writing();
   drain_until_ = Clock::now() + seconds(options_.drain_timeout_s);
   while (!reader_done_ && !drain_over_ && !gone_) co_await changed_.wait();
 }
@@ -160,11 +151,11 @@ asio::awaitable<void> Session::watch() {
   const double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
                                     options_.send_timeout_s, options_.drain_timeout_s});
   const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.25));
-  while (socket_.is_open()) {
+  while (transport_->is_open()) {
     error_code cancelled;
     watch_timer_.expires_after(tick);
     co_await watch_timer_.async_wait(redirect_error(use_awaitable, cancelled));
-    if (socket_.is_open()) watch_clocks(Clock::now());
+    if (transport_->is_open()) watch_clocks(Clock::now());
   }
 }
 
@@ -177,11 +168,20 @@ bool Session::stalled(Period& period, Clock::time_point now, double timeout_s, s
 }
 
 void Session::watch_clocks(Clock::time_point now) {
+  if (!opened_) {
+    if (now > began_ + seconds(options_.connect_timeout_s))
+      lose(fmt::format("no {} handshake with {} within {} s", transport_->name(), summary_.peer,
+                       options_.connect_timeout_s));
+    return;
+  }
   if (trial_until_ && now > *trial_until_) confirm_worker();
   // While the scan runs and we take its data, a client need not read: what it will get waits in the outbox.
   if (write_ && !held_back_ && !ending()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
     lose(fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
+  } else if (place_until_ && now > *place_until_) {
+    fail({"busy",
+          fmt::format("no place for this scan became free within {} s; send it again later", options_.wait_timeout_s)});
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     changed_.notify();
@@ -214,9 +214,7 @@ void Session::lose(const std::string& why) {
   log_.warn("{}", why);
   outbox_->discard();
   if (worker_) worker_->cancel();
-  error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-  socket_.close(ignored);
+  transport_->reset();
   watch_timer_.cancel();
   changed_.notify();
 }

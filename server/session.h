@@ -1,8 +1,6 @@
 // One connection from accept to close.
 #pragma once
 
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/strand.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,47 +8,36 @@
 #include <string>
 #include <vector>
 
-#include "config/server_options.h"
 #include "protocol/stream_file.h"
 #include "server/dialogue.h"
+#include "server/environment.h"
 #include "server/log.h"
-#include "server/memory.h"
-#include "server/metrics.h"
 #include "server/outbox.h"
-#include "server/readiness.h"
 #include "server/scan_summary.h"
 #include "server/session_status.h"
 #include "server/signal.h"
+#include "server/transport.h"
 #include "server/worker.h"
 
 namespace echotrain::server {
-
-using asio::ip::tcp;
-
-/// What all sessions share. Outlives them.
-struct Environment {
-  config::ServerOptions options;
-  protocol::Limits limits;
-  Catalogue catalogue;
-  std::shared_ptr<Memory> memory;
-  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
-  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
-  std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
-};
 
 /// Coroutines on one strand: a reader, a writer, a watchdog, and the life of the session, which starts them and ends
 /// them. The pipeline runs on the Worker's thread.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  /// `socket` belongs to a strand. `ended` is called on it when nothing is left to do.
-  Session(tcp::socket socket, std::uint64_t id, const Environment& environment, std::function<void()> ended);
+  /// `transport` belongs to `strand`; `peer` is its address for the log. `ended` is called on the strand when nothing
+  /// is left to do.
+  Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
+          const Environment& environment, std::function<void()> ended);
 
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.
   void refuse(protocol::Error reason);
   /// From any thread: ends the session with fatal `shutdown` if it runs no scan, or if `now`.
   void shut_down(bool now);
-  tcp::socket::executor_type executor() { return executor_; }
+  const asio::any_io_executor& executor() const { return executor_; }
+  /// How it ended: "complete", or what the summary calls the reason. For use once it has ended.
+  const std::string& outcome() const { return summary_.outcome; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -66,7 +53,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void writer_ended() { writer_done_ = true; }
   void watch_ended() { watch_done_ = true; }
   void live_ended();
-  void configure_socket();
   void fail(protocol::Error reason);
   void lose(const std::string& why);
   void summarize();
@@ -74,19 +60,21 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // session_io.cc: bytes in and out.
   asio::awaitable<void> read();
+  asio::awaitable<void> open();
   asio::awaitable<void> receive();
   asio::awaitable<void> drain();
   asio::awaitable<void> consume();
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   asio::awaitable<void> start_scan(ScanRequest request);
+  asio::awaitable<void> wait_for_place(numerics::Backend backend);
   void confirm_worker();
   void check_memory();
   void flush(std::vector<protocol::Acquisition>& batch);
   void read_failed(const error_code& error);
   asio::awaitable<void> write();
 
-  tcp::socket socket_;
-  const tcp::socket::executor_type executor_;  // the strand
+  const std::unique_ptr<Transport> transport_;
+  const asio::any_io_executor executor_;  // the strand
   const Environment& environment_;
   const config::ServerOptions& options_;
   const SessionLog log_;
@@ -99,7 +87,8 @@ class Session : public std::enable_shared_from_this<Session> {
   protocol::MessageBuffer buffer_;
   Dialogue dialogue_;
   std::shared_ptr<Outbox> outbox_;
-  Memory::Share pending_memory_;  // of the partly received message
+  Memory::Share pending_memory_;                // of the partly received message
+  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
   std::unique_ptr<Worker> worker_;
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
@@ -129,7 +118,9 @@ class Session : public std::enable_shared_from_this<Session> {
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
   Period message_{began_};
   std::optional<Period> write_;
-  std::uint64_t written_ = 0;  // of the write under way
+  std::uint64_t written_ = 0;                     // of the write under way
+  bool opened_ = false;                           // bytes may be exchanged
+  std::optional<Clock::time_point> place_until_;  // while waiting for one
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

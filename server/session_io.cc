@@ -2,27 +2,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/write.hpp>
 #include <utility>
 
 #include "server/session.h"
 
 namespace echotrain::server {
 
-using asio::redirect_error;
-using asio::use_awaitable;
-
 namespace {
 constexpr int kMostPeerTexts = 100;        // in the log, per session
 constexpr std::size_t kMostMessages = 16;  // per write
-constexpr std::size_t kWriteChunk = 1 << 20;
 constexpr std::size_t kDrainBytes = 256 << 10;
 constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await receive();
-  co_await drain();
+  co_await open();
+  if (opened_) co_await receive();
+  if (opened_) co_await drain();
+}
+
+asio::awaitable<void> Session::open() {
+  error_code error;
+  std::string why;
+  co_await transport_->open(error, why);
+  opened_ = !error;
+  if (environment_.tokens && !transport_->authenticated()) dialogue_.require(*environment_.tokens);
+  if (error && !gone_) {
+    transport_->close();  // in order, so that what TLS had to say arrives
+    lose(fmt::format("the {} handshake with {} failed: {}", transport_->name(), summary_.peer,
+                     why.empty() ? error.message() : why));
+  }
+  changed_.notify();
 }
 
 asio::awaitable<void> Session::receive() {
@@ -37,8 +47,7 @@ asio::awaitable<void> Session::receive() {
     const std::span<std::byte> room = buffer_.prepare();
     error_code error;
     reading_ = true;
-    const std::size_t n =
-        co_await socket_.async_read_some(asio::buffer(room.data(), room.size()), redirect_error(use_awaitable, error));
+    const std::size_t n = co_await transport_->read_some(asio::buffer(room.data(), room.size()), error);
     reading_ = false;
     if (error) {
       read_failed(error);
@@ -67,8 +76,7 @@ asio::awaitable<void> Session::drain() {
   }
   while (!eof_ && !gone_ && drained_bytes_ <= most) {
     error_code error;
-    const std::size_t n = co_await socket_.async_read_some(asio::buffer(scratch.data(), scratch.size()),
-                                                           redirect_error(use_awaitable, error));
+    const std::size_t n = co_await transport_->read_some(asio::buffer(scratch.data(), scratch.size()), error);
     if (error) {
       read_failed(error);
       break;
@@ -171,14 +179,49 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
     replaced->cancel();
     while (!replaced->done()) co_await changed_.wait();
   }
+  numerics::Backend backend{};
+  try {
+    backend = choose_backend(request.plan->spec(), options_.backend);
+  } catch (const numerics::ResourceError& error) {
+    fail({"resources", error.what()});
+  }
+  if (!ending()) co_await wait_for_place(backend);
   if (ending()) co_return;
   const bool own = environment_.catalogue.offers(request.plan);
   ScanMeter meter = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
   status_->state = SessionState::scanning;
-  worker_ = std::make_unique<Worker>(std::move(request), options_, environment_.limits, environment_.memory,
-                                     status_->queues, outbox_, log_, std::move(meter), environment_.readiness, waker());
+  worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{backend, place_->device()}, options_,
+                                     environment_.limits, environment_.memory, status_->queues, outbox_, log_,
+                                     std::move(meter), environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
+}
+
+// Nothing is read meanwhile, so what the client sends waits on its side.
+asio::awaitable<void> Session::wait_for_place(numerics::Backend backend) {
+  if (place_ && place_->backend() == backend) co_return;  // of the scan that this one replaces
+  place_.reset();
+  const char* name = numerics::to_string(backend);
+  place_ = environment_.compute->ask(backend, waker());
+  if (!place_) {
+    fail({"busy", fmt::format("no place for a scan on the {} is free, and as many scans as may (max_waiting = {}) wait "
+                              "for one; try again later",
+                              name, options_.max_waiting)});
+    co_return;
+  }
+  if (place_->granted()) co_return;
+  const Clock::time_point began = Clock::now();
+  place_until_ =
+      began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
+  held_back_ = true;
+  status_->state = SessionState::waiting;
+  const std::string text =
+      fmt::format("waiting for a place on the {}; {} scans wait before this one", name, place_->position());
+  log_.info("{}", text);
+  outbox_->text(protocol::Level::info, text);
+  while (!ending() && !place_->granted()) co_await changed_.wait();
+  place_until_.reset();
+  if (!ending()) log_.info("waited {:.2f} s", std::chrono::duration<double>(Clock::now() - began).count());
 }
 
 void Session::confirm_worker() {
@@ -191,7 +234,8 @@ void Session::confirm_worker() {
 asio::awaitable<void> Session::write() {
   std::vector<Outgoing> messages;
   std::vector<asio::const_buffer> buffers;
-  while (!gone_) {
+  while (!opened_ && !reader_done_ && !gone_) co_await changed_.wait();
+  while (!gone_ && opened_) {
     messages.clear();
     outbox_->take(messages, kMostMessages);
     if (messages.empty()) {
@@ -207,20 +251,15 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    const auto progress = [this](const error_code& failed, std::size_t n) -> std::size_t {
-      written_ = n;
-      return failed ? 0 : kWriteChunk;
-    };
-    const std::size_t sent =
-        co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
+    co_await transport_->write(buffers, written_, error);
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());
       break;
     }
     outbox_->sent(messages);
-    environment_.metrics->add_bytes_out(sent);
-    status_->bytes_out += sent;
+    environment_.metrics->add_bytes_out(asio::buffer_size(buffers));
+    status_->bytes_out += asio::buffer_size(buffers);
     status_->last_activity = Clock::now();
     changed_.notify();  // the reader may have waited for room
   }

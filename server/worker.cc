@@ -17,10 +17,12 @@ constexpr std::size_t kMostLatencies = 1 << 16;
 
 }  // namespace
 
-Worker::Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
-               std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
-               SessionLog log, ScanMeter meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake)
+Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
+               const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
+               std::shared_ptr<Outbox> outbox, SessionLog log, ScanMeter meter, std::shared_ptr<Readiness> readiness,
+               std::function<void()> wake)
     : request_(std::move(request)),
+      place_(place),
       options_(options),
       limits_(limits),
       memory_(std::move(memory)),
@@ -74,14 +76,17 @@ void Worker::run() {
 }
 
 void Worker::work() {
-  const numerics::Backend backend = choose_backend(request_.plan->spec(), options_.backend);
-  numbers_.backend = numerics::to_string(backend);
+  numbers_.backend = numerics::to_string(place_.backend);
   meter_.set_backend(numbers_.backend);
+  const bool on_device = place_.backend == numerics::Backend::cuda;
+  const std::int64_t budget_mib =
+      on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
   numerics::ContextOptions context_options;
-  context_options.memory_budget =
-      std::min(static_cast<std::uint64_t>(options_.session_memory_mib) << 20, memory_->bound());
+  context_options.device = place_.device;
+  context_options.memory_budget = static_cast<std::uint64_t>(budget_mib) << 20;
+  if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
   Memory::Share arrays(memory_);
-  numerics::Context compute(backend, context_options);
+  numerics::Context compute(place_.backend, context_options);
   Pipeline pipeline(request_.plan, compute,
                     {[this](protocol::Image&& image) { send(std::move(image)); },
                      [this](Level level, const std::string& text) { say(level, text); }});

@@ -33,13 +33,19 @@ struct ScanRequest {
   protocol::Header header;
 };
 
+/// Where it is to do it.
+struct ScanPlace {
+  numerics::Backend backend = numerics::Backend::cpu;
+  int device = 0;
+};
+
 /// Runs one scan on a thread of its own, from construction on. What goes wrong there is caught once and kept as
 /// failure(). All members may be called from one other thread (the session's strand).
 class Worker {
  public:
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
   /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
-  Worker(ScanRequest request, const config::ServerOptions& options, const protocol::Limits& limits,
+  Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
          std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
          ScanMeter meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
@@ -73,6 +79,7 @@ class Worker {
   void count_work(const echotrain::Session::Numbers& work);
 
   const ScanRequest request_;
+  const ScanPlace place_;
   const config::ServerOptions& options_;
   const protocol::Limits& limits_;
   const std::shared_ptr<Memory> memory_;

@@ -49,8 +49,7 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
       ->required()
       ->type_name("NAME|FILE.yaml");
   app->add_option("-o,--output", o.output, "file for the images")->required()->type_name("OUT.h5");
-  app->add_option("-a,--address", o.address, "host of the server")->capture_default_str();
-  app->add_option("-p,--port", o.port, "port of the server")->check(CLI::Range(1, 65535))->capture_default_str();
+  add_remote_options(*app, o.server);
   app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
   app->add_option("--rate", o.rate, "readouts per second; 0 is as fast as possible")
       ->check(CLI::Range(0.0, 1e9))
@@ -67,6 +66,7 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   app->footer(
       "Examples:\n"
       "  echotrain send scan.h5 -c radial_2d -o images.h5\n"
+      "  echotrain send scan.h5 -c radial_2d -a recon.example -p 9003 --tls --ca ca.pem -o images.h5\n"
       "  echotrain send scan.h5 -c my_pipeline.yaml -a scanner -p 9002 -o images.h5 --rate 200 --progress\n"
       "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt");
   app->callback([&action, &o, streams] {

@@ -13,6 +13,8 @@
 #include <memory>
 #include <system_error>
 
+#include "clients/cpp/tls_layer.h"
+
 namespace echotrain::client {
 namespace {
 
@@ -38,8 +40,25 @@ int try_connect(int socket, const addrinfo& address, std::chrono::duration<doubl
 
 }  // namespace
 
-Connection::Connection(const std::string& host, std::uint16_t port, std::chrono::duration<double> timeout)
-    : timeout_(timeout) {
+Connection::Connection(const ServerAddress& server, std::chrono::duration<double> timeout) : timeout_(timeout) {
+  connect(server);
+  if (!server.tls) return;
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  try {
+    tls_ = std::make_unique<TlsLayer>(socket_, server.host, *server.tls, [&](short events) {
+      ready(socket_, events, std::chrono::milliseconds(100));
+      if (std::chrono::steady_clock::now() > until)
+        throw ConnectionError(fmt::format("'{}' did not answer in TLS within {:g} s; is this its TLS port?",
+                                          server.host, timeout_.count()));
+    });
+  } catch (...) {
+    ::close(socket_);
+    throw;
+  }
+}
+
+void Connection::connect(const ServerAddress& server) {
+  const auto& [host, port, tls] = server;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -54,7 +73,7 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
       error = errno;
       continue;
     }
-    error = try_connect(socket_, *address, timeout);
+    error = try_connect(socket_, *address, timeout_);
     if (error == 0) {
       const int on = 1;  // a readout must not wait for the next one
       ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -73,6 +92,7 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
 }
 
 Connection::~Connection() {
+  tls_.reset();
   if (socket_ >= 0) ::close(socket_);
 }
 
@@ -80,23 +100,40 @@ bool Connection::write(std::span<const std::byte> bytes, const std::atomic<bool>
   auto last_progress = std::chrono::steady_clock::now();
   while (!bytes.empty()) {
     if (stop) return false;
-    const ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    short wait_for = POLLOUT;
+    ssize_t n = 0;
+    if (tls_) {
+      const TlsLayer::Moved moved = tls_->write(bytes);
+      n = static_cast<ssize_t>(moved.bytes);
+      wait_for = moved.events;
+    } else {
+      n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+        throw ConnectionError("the connection broke while sending: " + text_of(errno));
+    }
     if (n > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(n));
       last_progress = std::chrono::steady_clock::now();
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      ready(socket_, POLLOUT, std::chrono::milliseconds(100));
-      if (std::chrono::steady_clock::now() - last_progress > timeout_) {
-        throw ConnectionError(fmt::format("the server took no data for {:g} s (--timeout)", timeout_.count()));
-      }
-    } else if (errno != EINTR) {
-      throw ConnectionError("the connection broke while sending: " + text_of(errno));
+      continue;
     }
+    // While TLS waits to read before it can write, the reading thread may take what comes: look again soon.
+    ready(socket_, wait_for, std::chrono::milliseconds(wait_for == POLLIN ? 10 : 100));
+    if (std::chrono::steady_clock::now() - last_progress > timeout_)
+      throw ConnectionError(fmt::format("the server took no data for {:g} s (--timeout)", timeout_.count()));
   }
   return true;
 }
 
 std::optional<std::size_t> Connection::read(std::span<std::byte> room, std::chrono::milliseconds wait) {
+  if (tls_) {
+    TlsLayer::Moved moved = tls_->read(room);  // first: TLS may hold bytes that the socket no longer has
+    if (moved.bytes == 0 && !moved.ended) {
+      if (!ready(socket_, moved.events, wait)) return std::nullopt;
+      moved = tls_->read(room);
+    }
+    if (moved.bytes == 0 && !moved.ended) return std::nullopt;
+    return moved.bytes;
+  }
   if (!ready(socket_, POLLIN, wait)) return std::nullopt;
   const ssize_t n = ::recv(socket_, room.data(), room.size(), 0);
   if (n >= 0) return static_cast<std::size_t>(n);

@@ -1,9 +1,12 @@
-// A TCP connection to a server, with timeouts.
+// A TCP connection to a server, plain or under TLS, with timeouts.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -17,11 +20,27 @@ class ConnectionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// How the server is to prove who it is, and we who we are. All files are PEM.
+struct TlsSettings {
+  std::filesystem::path ca;           ///< certificates to trust; empty: those that the system trusts
+  std::filesystem::path certificate;  ///< our own; empty: none
+  std::filesystem::path key;          ///< of the certificate
+};
+
+/// Where the server is.
+struct ServerAddress {
+  std::string host = "127.0.0.1";
+  std::uint16_t port = 0;
+  std::optional<TlsSettings> tls;  ///< empty: plain
+};
+
+class TlsLayer;
+
 /// One thread may read while another one writes.
 class Connection {
  public:
-  /// Tries every address of `host` in turn.
-  Connection(const std::string& host, std::uint16_t port, std::chrono::duration<double> timeout);
+  /// Tries every address of the host in turn. Under TLS the server's certificate must be trusted and be for `host`.
+  Connection(const ServerAddress& server, std::chrono::duration<double> timeout);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -33,8 +52,11 @@ class Connection {
   std::optional<std::size_t> read(std::span<std::byte> room, std::chrono::milliseconds wait);
 
  private:
+  void connect(const ServerAddress& server);
+
   int socket_ = -1;
   std::chrono::duration<double> timeout_;
+  std::unique_ptr<TlsLayer> tls_;  // null: plain
 };
 
 }  // namespace echotrain::client

@@ -16,11 +16,11 @@ constexpr std::chrono::milliseconds kLook(100);
 
 }  // namespace
 
-Exchange::Exchange(const std::string& address, std::uint16_t port, Patience patience, protocol::Buffer preamble,
-                   ScanSource& source, double rate)
+Exchange::Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source,
+                   double rate)
     : source_(source),
       patience_(patience),
-      connection_(address, port, patience.sending),
+      connection_(server, patience.sending),
       last_progress_(Clock::now().time_since_epoch().count()) {
   sender_ = std::thread([this, rate, preamble = std::move(preamble)] {
     send_begin_ = Clock::now();

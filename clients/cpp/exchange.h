@@ -35,8 +35,7 @@ class Exchange {
  public:
   /// Connects (ConnectionError) and starts. `preamble`: configuration and header messages. `rate`: readouts/s, 0 for no
   /// limit. The source must outlive this.
-  Exchange(const std::string& address, std::uint16_t port, Patience patience, protocol::Buffer preamble,
-           ScanSource& source, double rate);
+  Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source, double rate);
   ~Exchange();
 
   /// The next event; nothing when none came within `wait` or when the exchange is over.

@@ -27,13 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
   protocol::Buffer bytes;
-  if (o.config_text || is_pipeline_file(o.config)) {
-    protocol::encode(protocol::ConfigText{pipeline_text(o.config)}, bytes);
-  } else if (o.config.find('/') != std::string::npos) {
+  const bool as_text = o.config_text || is_pipeline_file(o.config);
+  if (!as_text && o.config.find('/') != std::string::npos)
     throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
-  } else {
-    protocol::encode(protocol::ConfigFile{o.config}, bytes);
-  }
+  encode_config(o.config, as_text ? pipeline_text(o.config) : "", o.server.token(), bytes);
   // A file without a header can only hold images; FIRE clients send this text for one.
   protocol::encode(protocol::HeaderText{xml.empty() ? "Dummy XML header" : xml}, bytes);
   return bytes;
@@ -181,7 +178,7 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
     patience.sending = std::chrono::duration<double>(*o.timeout_s);
     patience.after_close = patience.sending;
   }
-  Exchange exchange(o.address, static_cast<std::uint16_t>(o.port), patience, std::move(opening), source, o.rate);
+  Exchange exchange(o.server.server_address(), patience, std::move(opening), source, o.rate);
   // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
   Collector got(o, source.header_xml(), hdf5, err);
   Progress progress(o.progress, source.readouts(), err);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "protocol/message_id.h"
+#include "clients/cpp/remote_options.h"
 
 namespace echotrain::client {
 
@@ -14,8 +14,7 @@ struct SendOptions {
   std::filesystem::path input, output;
   std::string config;        ///< a name known to the server, or a .yaml file here, which is sent as text
   bool config_text = false;  ///< send the pipeline as text in any case
-  std::string address = "127.0.0.1";
-  int port = protocol::kDefaultPort;
+  RemoteOptions server;
   std::string group = "dataset";
   double rate = 0;  ///< readouts/s; 0: as fast as the server takes them
   /// To connect, and without any progress. When not given: 60 s, and no limit once everything has been sent, as a

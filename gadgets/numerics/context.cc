@@ -60,6 +60,13 @@ bool available(Backend backend, std::string* reason) {
   return probe.usable;
 }
 
+int device_count() {
+#if ECHOTRAIN_HAS_CUDA
+  if (cuda_probe().usable) return cuda::device_count();
+#endif
+  return 0;
+}
+
 std::string describe(Backend backend) {
   if (backend == Backend::cpu)
     return fmt::format("CPU, {} thread{} ({})", ThreadPool::shared().size(),

@@ -19,6 +19,8 @@ const char* to_string(Backend backend);
 /// Whether `backend` can run here; if not, `reason` (when given) says why in one sentence: not built in, no driver, no
 /// device, device too old. Tried once per process.
 bool available(Backend backend, std::string* reason = nullptr);
+/// CUDA devices that this process may use: ContextOptions::device is below this. 0 when CUDA is not available().
+int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
 std::string describe(Backend backend);
 

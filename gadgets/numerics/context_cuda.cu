@@ -291,9 +291,14 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> make_device(const ContextOptions& options) {
+int device_count() {
   int count = 0;
   check(cudaGetDeviceCount(&count), "counting devices");
+  return count;
+}
+
+std::shared_ptr<Device> make_device(const ContextOptions& options) {
+  const int count = device_count();
   if (options.device < 0 || options.device >= count)
     throw ResourceError("no CUDA device " + std::to_string(options.device) + ": this machine has " +
                         std::to_string(count));

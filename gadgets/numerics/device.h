@@ -63,6 +63,7 @@ std::shared_ptr<Device> make_device(const ContextOptions& options);
 }
 namespace cuda {
 std::shared_ptr<Device> make_device(const ContextOptions& options);
+int device_count();
 bool probe(std::string& reason);  ///< whether a usable device is there, and why not
 std::string describe();
 void note_use(int device);  ///< device_memory() reports it from now on

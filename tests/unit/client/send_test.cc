@@ -108,7 +108,7 @@ class Send : public ::testing::Test {
     options_.timeout_s = 10;
   }
   int run_send(std::uint16_t port) {
-    options_.port = port;
+    options_.server.port = port;
     return send(options_, out_, err_);
   }
   std::size_t images_kept() { return protocol::DatasetReader(options_.output).images("image_1"); }
@@ -251,7 +251,7 @@ TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
   Patience patience;
   EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
   patience.sending = std::chrono::milliseconds(200);
-  Exchange exchange("127.0.0.1", server.port, patience, {}, source, 0);
+  Exchange exchange({"127.0.0.1", server.port, {}}, patience, {}, source, 0);
   std::size_t images = 0;
   while (!exchange.over()) images += exchange.next(std::chrono::milliseconds(20)) ? 1 : 0;
   EXPECT_EQ(exchange.failure(), "");

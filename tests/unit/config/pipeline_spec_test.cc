@@ -232,5 +232,42 @@ TEST(ShippedPipelines, LoadAndAnswerToStockNames) {
   }
 }
 
+TEST(ClientConfig, IsAPipelineOrTheNameOfOneWithATokenOrWithout) {
+  const std::string pipeline = "echotrain: 1\nname: a\ndescription: b\npipeline: [passthrough]\n";
+  for (const std::string token : {"", "token: 'it''s'\n"}) {
+    const ClientConfig whole = read_client_config(token + pipeline, "config");
+    ASSERT_TRUE(whole.pipeline);
+    EXPECT_EQ(whole.pipeline->name, "a");
+    EXPECT_EQ(whole.use, "");
+    const ClientConfig named = read_client_config(token + "use: radial_2d\n", "config");
+    EXPECT_FALSE(named.pipeline);
+    EXPECT_EQ(named.use, "radial_2d");
+    EXPECT_EQ(named.token, token.empty() ? "" : "it's");
+  }
+  const ClientConfig alone = read_client_config("token: abc\n", "config");
+  EXPECT_EQ(alone.token, "abc");
+  EXPECT_EQ(alone.use, "");
+  EXPECT_FALSE(alone.pipeline);
+}
+
+TEST(ClientConfig, SaysWhatIsWrongWithoutTheToken) {
+  const auto error = [](const std::string& text) -> std::string {
+    try {
+      read_client_config(text, "config");
+    } catch (const ConfigError& thrown) {
+      return thrown.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error("token: secret\nuse: a\nbackend: cpu\n"), testing::HasSubstr("3:1: unknown key 'backend'"));
+  EXPECT_THAT(error("use:\n"), testing::HasSubstr("1:"));
+  EXPECT_THAT(error("use: ''\n"), testing::HasSubstr("name a pipeline"));
+  for (const char* text : {"token: secret\nname: a\n", "token: secret\npipeline: 3\n", "token: [secret]\nuse: a\n",
+                           "token: {secret: 1}\nuse: a\n", "token: secret\ntoken: secret\n"}) {
+    EXPECT_NE(error(text), "no error") << text;
+    EXPECT_EQ(error(text).find("secret"), std::string::npos) << error(text);
+  }
+}
+
 }  // namespace
 }  // namespace echotrain::config

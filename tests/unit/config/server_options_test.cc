@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 29U);
+  EXPECT_EQ(names.size(), 36U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -43,6 +43,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--port", "1"},
                                                                {"--allow", "10.0.0.0/8"},
                                                                {"--insecure", "true"},
+                                                               {"--token-file", "t"},
                                                                {"--tls-port", "14"},
                                                                {"--tls-certificate", "c.pem"},
                                                                {"tls.key", "k.pem"},
@@ -57,6 +58,13 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--log-format", "json"},
+                                                               {"--devices", "1"},
+                                                               {"--devices", "0"},
+                                                               {"--device-scans", "21"},
+                                                               {"--device-memory-mib", "22"},
+                                                               {"--cpu-scans", "23"},
+                                                               {"--max-waiting", "24"},
+                                                               {"--wait-timeout-s", "25"},
                                                                {"--max-sessions", "2"},
                                                                {"--memory-mib", "13"},
                                                                {"--session-memory-mib", "3"},
@@ -74,6 +82,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.port, 1);
   EXPECT_THAT(o.allow, ElementsAre("10.0.0.0/8"));
   EXPECT_TRUE(o.insecure);
+  EXPECT_EQ(o.token_file, "t");
   EXPECT_EQ(o.tls.port, 14);
   EXPECT_EQ(o.tls.certificate, "c.pem");
   EXPECT_EQ(o.tls.key, "k.pem");
@@ -87,6 +96,12 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_FALSE(o.admin.enabled);
   EXPECT_EQ(o.admin.bind, "::");
   EXPECT_EQ(o.admin.port, 15);
+  EXPECT_THAT(o.devices, ElementsAre("1", "0"));
+  EXPECT_EQ(o.device_scans, 21);
+  EXPECT_EQ(o.device_memory_mib, 22);
+  EXPECT_EQ(o.cpu_scans, 23);
+  EXPECT_EQ(o.max_waiting, 24);
+  EXPECT_EQ(o.wait_timeout_s, 25);
   EXPECT_EQ(o.max_sessions, 2);
   EXPECT_EQ(o.memory_mib, 13);
   EXPECT_EQ(o.session_memory_mib, 3);

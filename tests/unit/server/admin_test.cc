@@ -18,9 +18,8 @@ using testing::StartsWith;
 class AdminAlone {
  public:
   explicit AdminAlone(const AdminLimits& limits = {})
-      : environment_{options(), protocol::Limits{},
-                     Catalogue(config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"})),
-                     std::make_shared<Memory>(1 << 20)},
+      : environment_(make_environment(options(), config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
+                                      Registry::builtin())),
         admin_(context_, environment_, limits) {
     admin_.start();
     thread_ = std::thread([this] { context_.run(); });

@@ -179,15 +179,14 @@ TEST(Metrics, PlansThatAreFoundAreHits) {
 
 // What one thread counts, another one may look at.
 TEST(Metrics, AreCountedAndReadAtTheSameTime) {
-  Metrics metrics;
-  const auto board = std::make_shared<SessionBoard>();
-  const auto memory = std::make_shared<Memory>(1 << 20);
-  const Readiness readiness;
+  const Environment environment =
+      make_environment({}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin());
+  Metrics& metrics = *environment.metrics;
   constexpr int kThreads = 4, kRounds = 500;
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
-      const auto status = board->add(static_cast<std::uint64_t>(t), "peer", memory);
+      const auto status = environment.board->add(static_cast<std::uint64_t>(t), "peer", environment.memory);
       ScanMeter meter = metrics.scan(t % 2 == 0 ? "even" : "odd", status);
       meter.set_backend("cpu");
       ScanSummary so_far;
@@ -201,9 +200,9 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
       so_far.outcome = "complete";
       metrics.add_session(*status, so_far, "");
     });
-  for (int i = 0; i < 50; ++i) Exposition(metrics.text(*board, *memory, readiness));
+  for (int i = 0; i < 50; ++i) Exposition(metrics.text(environment));
   for (std::thread& thread : threads) thread.join();
-  const Exposition counted(metrics.text(*board, *memory, readiness));
+  const Exposition counted(metrics.text(environment));
   EXPECT_EQ(counted["echotrain_readouts_total{pipeline=\"even\"}"], kThreads / 2 * kRounds * 3);
   EXPECT_EQ(counted["echotrain_skipped_total{kind=\"a\"}"], kThreads * kRounds / 2);
   EXPECT_EQ(counted["echotrain_received_bytes_total"], kThreads * kRounds * 10);

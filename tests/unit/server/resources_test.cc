@@ -357,6 +357,7 @@ TEST(Start, UnknownDefaultPipelineIsRefused) {
 TEST(Start, DualStackServesBoth) {
   config::ServerOptions options;
   options.bind = "::";
+  options.allow = {"127.0.0.0/8", "::1"};
   try {
     TestServer server(options);
     EXPECT_TRUE(server.works());  // by IPv4

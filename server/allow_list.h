@@ -1,0 +1,27 @@
+// Who may use the plain port.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/network_v4.hpp>
+#include <boost/asio/ip/network_v6.hpp>
+#include <string>
+#include <utility>  // Boost 1.74's Asio headers use std::exchange without including it.
+#include <vector>
+
+namespace echotrain::server {
+
+class AllowList {
+ public:
+  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. std::invalid_argument names the one that is neither.
+  explicit AllowList(const std::vector<std::string>& networks);
+  /// Whether an address is in one of the networks; always when there are none. An IPv4 address that comes over IPv6
+  /// ("::ffff:10.1.2.3") counts as IPv4.
+  bool contains(boost::asio::ip::address address) const;
+  bool empty() const { return v4_.empty() && v6_.empty(); }
+
+ private:
+  std::vector<boost::asio::ip::network_v4> v4_;
+  std::vector<boost::asio::ip::network_v6> v6_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,40 @@
+// What all sessions of a server share.
+#pragma once
+
+#include <memory>
+
+#include "config/pipeline_spec.h"
+#include "config/server_options.h"
+#include "protocol/limits.h"
+#include "server/catalogue.h"
+#include "server/certificates.h"
+#include "server/compute_pool.h"
+#include "server/memory.h"
+#include "server/metrics.h"
+#include "server/readiness.h"
+#include "server/session_status.h"
+#include "server/tokens.h"
+
+namespace echotrain::server {
+
+/// Outlives the sessions.
+struct Environment {
+  config::ServerOptions options;
+  protocol::Limits limits;
+  Catalogue catalogue;
+  std::shared_ptr<Memory> memory;
+  std::shared_ptr<ComputePool> compute;
+  std::shared_ptr<Certificates> certificates;  ///< null: no TLS
+  std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
+  std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
+};
+
+/// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens), each saying what to
+/// do. Pipelines may name the gadgets of `registry`, which outlives the environment.
+Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
+                             const Registry& registry);
+
+}  // namespace echotrain::server

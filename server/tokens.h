@@ -1,0 +1,32 @@
+// Secrets of which a client must know one, where the operator wants that.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echotrain::server {
+
+/// A file of tokens, one per line; empty lines and lines that begin with # are skipped. Thread-safe.
+class Tokens {
+ public:
+  /// std::runtime_error when the file cannot be read, has no token, or has one of fewer than 16 characters.
+  explicit Tokens(std::string file);
+  /// Reads the file again; what fails leaves the tokens as they were.
+  void reload();
+  /// In a time that does not depend on what is equal.
+  bool contain(std::string_view token) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+  static Digest digest_of(std::string_view text);
+
+  const std::string file_;
+  mutable std::mutex mutex_;
+  std::vector<Digest> digests_;  // so that no dump of this process shows a token
+};
+
+}  // namespace echotrain::server
