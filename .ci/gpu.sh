@@ -40,6 +40,9 @@ for part in $parts; do
           >"$out/$program.log" 2>&1 || status=1
         grep -E 'cuda' "$out/$program.log" | cut -c1-160
       done
+      "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
+        --benchmark_out="$out/bench_stream.json" >"$out/bench_stream.log" 2>&1 || status=1
+      sed -n '/^backend cuda/,$p' "$out/bench_stream.log"
       for program in seed_gregerson seed_stone; do
         if [ -x "$bundle/bin/$program" ]; then
           "$bundle/bin/$program" >"$out/$program.log" 2>&1 || status=1

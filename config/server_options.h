@@ -42,6 +42,7 @@ struct ServerOptions {
   AdminOptions admin;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
+  std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::string log_format = "text";

@@ -1,4 +1,5 @@
 // The list of all gadgets.
+#include "gadgets/cartesian_images.h"
 #include "gadgets/cartesian_kspace.h"
 #include "gadgets/coil_combine.h"
 #include "gadgets/coil_maps.h"
@@ -28,6 +29,13 @@ std::unique_ptr<AnyGadget> fused_gridding(const std::vector<config::Node>& param
   return std::make_unique<GriddedImages>(gridding_parameters().read(parameters[0]), combines);
 }
 
+/// Cartesian lines to images, and the root sum of squares if the parameters of three are given.
+std::unique_ptr<AnyGadget> fused_cartesian(const std::vector<config::Node>& parameters) {
+  const bool combines = parameters.size() > 2;
+  if (combines && CoilCombine::parameters().read(parameters[2]).method != "rss") return nullptr;
+  return std::make_unique<CartesianImages>(fft_direction(fft_parameters().read(parameters[1])), combines);
+}
+
 }  // namespace
 
 const Registry& Registry::builtin() {
@@ -50,6 +58,8 @@ const Registry& Registry::builtin() {
     r.add<Passthrough>();
     r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, fused_gridding});
     r.fuse({{"gridding", "fft", "deapodization"}, fused_gridding});
+    r.fuse({{"cartesian_kspace", "fft", "coil_combine"}, fused_cartesian, /*cpu_only=*/true});
+    r.fuse({{"cartesian_kspace", "fft"}, fused_cartesian, /*cpu_only=*/true});
     return r;
   }();
   return registry;

@@ -103,6 +103,7 @@ std::string ImageOutput::attributes(const Frame& frame) const {
   meta.set("echotrain_backend", numerics::to_string(session_->compute.backend()));
   meta.set("echotrain_frame", static_cast<long>(frame.id));
   meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
+  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
   for (const auto& [name, value] : frame.notes) meta.set(name.c_str(), value.c_str());
   std::ostringstream text;
   ISMRMRD::serialize(meta, text);
@@ -152,6 +153,10 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   for (std::size_t i = 0; i < 8; ++i) {
     head.user_int[i] = from.user_int[i];
     head.user_float[i] = from.user_float[i];
+  }
+  if (frame.arrival.received != Instant{}) {
+    out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
+    session_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   out.message.pixels = pixels(images);
   out.message.attributes = attributes(frame);

@@ -47,11 +47,15 @@ Metrics::Counts::Counts()
       skipped(counter(registry, "echotrain_skipped_total",
                       "Readouts and other messages that were left out of a reconstruction, by kind of reason.")),
       total(histogram(registry, "echotrain_image_latency_seconds",
-                      "From the receipt of an image's last readout until the image is queued for sending.")),
+                      "From the receipt of an image's last readout until the image's last byte is sent.")),
       queue(histogram(registry, "echotrain_image_queue_seconds",
-                      "The part of the latency before the pipeline took the last readout.")),
+                      "The first part of the latency: until the pipeline takes the last readout.")),
       compute(histogram(registry, "echotrain_image_compute_seconds",
-                        "The part of the latency after the pipeline took the last readout.")),
+                        "The second part of the latency: until the image is computed.")),
+      copy(histogram(registry, "echotrain_image_copy_seconds",
+                     "The third part of the latency: until the image is converted and in host memory.")),
+      send(histogram(registry, "echotrain_image_send_seconds",
+                     "The last part of the latency: until the image's last byte is given to the network.")),
       bytes_in(counter(registry, "echotrain_received_bytes_total", "Bytes received from clients.").Add({})),
       bytes_out(counter(registry, "echotrain_sent_bytes_total", "Bytes sent to clients.").Add({})) {
   // Rates need a beginning at 0.
@@ -75,8 +79,8 @@ void Metrics::add_session(const SessionStatus& status, const ScanSummary& summar
   if (!error_code.empty()) counts_->errors.Add({{"code", std::string(error_code)}}).Increment();
 }
 
-ScanMeter Metrics::scan(std::string_view pipeline, std::shared_ptr<SessionStatus> status) {
-  return {*counts_, pipeline, std::move(status)};
+std::shared_ptr<ScanMeter> Metrics::scan(std::string_view pipeline, std::shared_ptr<SessionStatus> status) {
+  return std::shared_ptr<ScanMeter>(new ScanMeter(*counts_, pipeline, std::move(status)));
 }
 
 std::string Metrics::text(const Environment& environment) const {
@@ -96,6 +100,8 @@ ScanMeter::ScanMeter(Metrics::Counts& counts, std::string_view pipeline, std::sh
   total_ = &counts.total.Add(labels, kSeconds);
   queue_ = &counts.queue.Add(labels, kSeconds);
   compute_ = &counts.compute.Add(labels, kSeconds);
+  copy_ = &counts.copy.Add(labels, kSeconds);
+  send_ = &counts.send.Add(labels, kSeconds);
   status_->set_pipeline(pipeline_, "");
 }
 
@@ -118,11 +124,15 @@ void ScanMeter::image() {
   ++status_->images;
 }
 
-void ScanMeter::image(const ImageSeconds& took) {
-  image();
-  total_->Observe(took.total);
-  queue_->Observe(took.queue);
-  compute_->Observe(took.compute);
+void ScanMeter::sent(const ImageLatency& latency) {
+  const auto observe = [](prometheus::Histogram* histogram, float ms) {
+    histogram->Observe(1e-3 * static_cast<double>(ms));
+  };
+  observe(total_, latency.until_sent());
+  observe(queue_, latency.queue);
+  observe(compute_, latency.compute);
+  observe(copy_, latency.copy);
+  observe(send_, latency.send);
 }
 
 }  // namespace echotrain::server

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/latency.h"
 #include "server/scan_summary.h"
 #include "server/session_status.h"
 
@@ -16,13 +17,6 @@ class Histogram;
 }  // namespace prometheus
 
 namespace echotrain::server {
-
-/// How long one image took [s].
-struct ImageSeconds {
-  double total = 0;    ///< its last readout received -> it is queued for sending
-  double queue = 0;    ///< its last readout received -> the pipeline takes it
-  double compute = 0;  ///< from there on -> it is queued for sending
-};
 
 class ScanMeter;
 struct Environment;
@@ -42,7 +36,7 @@ class Metrics {
   void add_session(const SessionStatus& status, const ScanSummary& summary, std::string_view error_code);
 
   /// For one scan with this pipeline: a name of the server's, or kInline.
-  ScanMeter scan(std::string_view pipeline, std::shared_ptr<SessionStatus> status);
+  std::shared_ptr<ScanMeter> scan(std::string_view pipeline, std::shared_ptr<SessionStatus> status);
   static constexpr std::string_view kInline = "inline";
 
   /// All metrics in Prometheus' text format 0.0.4: the counters, and what is there at this moment.
@@ -55,14 +49,15 @@ class Metrics {
   const std::unique_ptr<Counts> counts_;
 };
 
-/// Counts one scan as it goes on. Outlived by its Metrics. progress() belongs to one thread, image() may come from any.
+/// Counts one scan as it goes on. Outlived by its Metrics. progress() belongs to one thread, the others to any.
 class ScanMeter {
  public:
   /// Adds what `so_far` has more than the last one had: readouts, waveforms, images from the client, skipped messages.
   void progress(const ScanSummary& so_far);
-  void image(const ImageSeconds& took);
-  /// An image that was not made from readouts.
+  /// An image was made.
   void image();
+  /// An image that was made from readouts has been sent.
+  void sent(const ImageLatency& latency);
   void set_backend(std::string_view backend) { status_->set_pipeline(pipeline_, backend); }
 
  private:
@@ -73,7 +68,7 @@ class ScanMeter {
   std::string pipeline_;
   std::shared_ptr<SessionStatus> status_;
   prometheus::Counter *readouts_, *waveforms_, *images_in_, *images_;
-  prometheus::Histogram *total_, *queue_, *compute_;
+  prometheus::Histogram *total_, *queue_, *compute_, *copy_, *send_;
   std::uint64_t counted_readouts_ = 0, counted_waveforms_ = 0, counted_images_in_ = 0;
   std::map<std::string, std::uint64_t> counted_skipped_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -54,6 +55,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_ended() { watch_done_ = true; }
   void live_ended();
   void fail(protocol::Error reason);
+  void fail(const std::exception_ptr& thrown);
+  void fail_internally(const std::exception& error);
   void lose(const std::string& why);
   void summarize();
   std::function<void()> waker();
@@ -89,6 +92,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Outbox> outbox_;
   Memory::Share pending_memory_;                // of the partly received message
   std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
+  std::shared_ptr<ScanMeter> meter_;            // of the worker's scan
   std::unique_ptr<Worker> worker_;
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
@@ -121,6 +125,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t written_ = 0;                     // of the write under way
   bool opened_ = false;                           // bytes may be exchanged
   std::optional<Clock::time_point> place_until_;  // while waiting for one
+  std::uint64_t readouts_ = 0;
+  std::size_t batch_readouts_ = 0;  // of the last read
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

@@ -16,9 +16,15 @@ constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await open();
-  if (opened_) co_await receive();
-  if (opened_) co_await drain();
+  std::exception_ptr thrown;
+  try {
+    co_await open();
+    if (opened_) co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) fail(thrown);
+  if (opened_) co_await drain();  // or the client would not hear why
 }
 
 asio::awaitable<void> Session::open() {
@@ -102,6 +108,8 @@ asio::awaitable<void> Session::consume() {
   const bool was_inside = buffer_.pending_bytes() > 0;
   bool whole = false;
   std::vector<protocol::Acquisition> batch;
+  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  const std::uint64_t before = readouts_;
   while (!ending()) {
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
@@ -115,12 +123,14 @@ asio::awaitable<void> Session::consume() {
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
       dialogue_.data_came();
       acquisition->arrival = now;
+      acquisition->number = ++readouts_;
       batch.push_back(std::move(*acquisition));
     } else {
       co_await act_on(std::move(**next), batch);
     }
   }
   flush(batch);
+  batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   if (whole) idle_since_ = now;
   if (whole || !was_inside) message_ = {now, buffer_.pending_bytes()};
   if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
@@ -188,11 +198,11 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
   if (!ending()) co_await wait_for_place(backend);
   if (ending()) co_return;
   const bool own = environment_.catalogue.offers(request.plan);
-  ScanMeter meter = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
+  meter_ = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
   status_->state = SessionState::scanning;
   worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{backend, place_->device()}, options_,
-                                     environment_.limits, environment_.memory, status_->queues, outbox_, log_,
-                                     std::move(meter), environment_.readiness, waker());
+                                     environment_.limits, environment_.memory, status_->queues, outbox_, log_, meter_,
+                                     environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
 }
@@ -251,13 +261,21 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    co_await transport_->write(buffers, written_, error);
+    co_await transport_->write(
+        buffers,
+        [this, &messages](std::uint64_t n) {
+          written_ = n;
+          note_written(messages, n);
+        },
+        error);
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());
       break;
     }
     outbox_->sent(messages);
+    for (const Outgoing& message : messages)
+      if (const auto latency = latency_of(message.times, message.written)) meter_->sent(*latency);
     environment_.metrics->add_bytes_out(asio::buffer_size(buffers));
     status_->bytes_out += asio::buffer_size(buffers);
     status_->last_activity = Clock::now();

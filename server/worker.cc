@@ -6,21 +6,16 @@
 #include <new>
 #include <utility>
 
+#include "protocol/asset_folder.h"
+
 namespace echotrain::server {
 
 using protocol::Level;
-using std::chrono::steady_clock;
-
-namespace {
-
-constexpr std::size_t kMostLatencies = 1 << 16;
-
-}  // namespace
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
-               std::shared_ptr<Outbox> outbox, SessionLog log, ScanMeter meter, std::shared_ptr<Readiness> readiness,
-               std::function<void()> wake)
+               std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
+               std::shared_ptr<Readiness> readiness, std::function<void()> wake)
     : request_(std::move(request)),
       place_(place),
       options_(options),
@@ -77,7 +72,7 @@ void Worker::run() {
 
 void Worker::work() {
   numbers_.backend = numerics::to_string(place_.backend);
-  meter_.set_backend(numbers_.backend);
+  meter_->set_backend(numbers_.backend);
   const bool on_device = place_.backend == numerics::Backend::cuda;
   const std::int64_t budget_mib =
       on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
@@ -88,8 +83,9 @@ void Worker::work() {
   Memory::Share arrays(memory_);
   numerics::Context compute(place_.backend, context_options);
   Pipeline pipeline(request_.plan, compute,
-                    {[this](protocol::Image&& image) { send(std::move(image)); },
-                     [this](Level level, const std::string& text) { say(level, text); }});
+                    {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
+                     [this](Level level, const std::string& text) { say(level, text); }},
+                    [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
   const auto count_arrays = [&] {
     if (compute.cuda()) return;  // not in this machine's memory
     const bool more = compute.bytes_in_use() > arrays.bytes();
@@ -103,7 +99,7 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
-      meter_.progress(numbers_);
+      meter_->progress(numbers_);
       count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
@@ -111,7 +107,7 @@ void Worker::work() {
     pipeline.wait();
   } catch (...) {
     // Images that were finished before the error are still sent.
-    meter_.progress(numbers_);
+    meter_->progress(numbers_);
     numbers_.peak_bytes = compute.peak_bytes();
     count_work(pipeline.counts().work);
     try {
@@ -154,11 +150,6 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
   }
   batch.resize(kept);
   if (batch.empty()) return;
-  {
-    const std::scoped_lock lock(mutex_);
-    last_arrival_ = batch.back().arrival;
-    last_taken_ = steady_clock::now();
-  }
   pipeline.push(std::move(batch));
 }
 
@@ -198,21 +189,10 @@ void Worker::say(Level level, const std::string& text) {
     held_texts_.emplace_back(level, text);
 }
 
-void Worker::send(protocol::Image&& image) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (last_arrival_ == steady_clock::time_point{}) {
-      meter_.image();
-    } else {
-      const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
-      const steady_clock::time_point now = steady_clock::now();
-      meter_.image({seconds(now - last_arrival_), seconds(last_taken_ - last_arrival_), seconds(now - last_taken_)});
-      if (numbers_.latencies_ms.size() < kMostLatencies)
-        numbers_.latencies_ms.push_back(static_cast<float>(1e3 * seconds(now - last_arrival_)));
-    }
-  }
+void Worker::send(protocol::Image&& image, const ImageTimes& times) {
+  meter_->image();
   try {
-    outbox_->image(std::move(image));
+    outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told
     const std::scoped_lock lock(mutex_);
     if (!send_error_) send_error_ = std::current_exception();
@@ -235,7 +215,6 @@ void Worker::report(ScanSummary& summary) const {
   summary.waveforms = numbers_.waveforms;
   summary.images_in = numbers_.images_in;
   summary.skipped = numbers_.skipped;
-  summary.latencies_ms = numbers_.latencies_ms;
   summary.plans_made = numbers_.plans_made;
   summary.plans_reused = numbers_.plans_reused;
   summary.operators_made = numbers_.operators_made;

@@ -47,7 +47,7 @@ class Worker {
   /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
          std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
-         ScanMeter meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
+         std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stands: the client may hear what it says. Until then its texts are held, and they are lost when this
@@ -75,7 +75,7 @@ class Worker {
   void tolerate_version(std::uint16_t version);
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
-  void send(protocol::Image&& image);
+  void send(protocol::Image&& image, const ImageTimes& times);
   void count_work(const echotrain::Session::Numbers& work);
 
   const ScanRequest request_;
@@ -85,7 +85,7 @@ class Worker {
   const std::shared_ptr<Memory> memory_;
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;
-  ScanMeter meter_;
+  const std::shared_ptr<ScanMeter> meter_;
   const std::shared_ptr<Readiness> readiness_;
   const std::function<void()> wake_;
   Inbox inbox_;
@@ -99,7 +99,6 @@ class Worker {
 
   std::mutex mutex_;  // images may come from another thread
   std::exception_ptr send_error_;
-  std::chrono::steady_clock::time_point last_arrival_{}, last_taken_{};
   ScanSummary numbers_;
 
   std::atomic<bool> cancelled_ = false;

@@ -62,13 +62,17 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   add_truth(app, o.truth);
   app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
   app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->add_flag(
+      "--latency", o.latency,
+      "print a histogram of the times from the last readout to the image, and the server's own parts of them");
   app->add_flag("--config-text", o.config_text, "send the pipeline's text instead of its name");
   app->footer(
       "Examples:\n"
       "  echotrain send scan.h5 -c radial_2d -o images.h5\n"
       "  echotrain send scan.h5 -c radial_2d -a recon.example -p 9003 --tls --ca ca.pem -o images.h5\n"
       "  echotrain send scan.h5 -c my_pipeline.yaml -a scanner -p 9002 -o images.h5 --rate 200 --progress\n"
-      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt");
+      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt\n"
+      "  echotrain send scan.h5 -c radial_realtime -o images.h5 --rate 333 --latency");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       refuse_overwriting(o.input, o.output);
@@ -90,6 +94,8 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
+  app->add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
+      ->type_name("DIR");
   app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
       ->type_name("GADGET FILE.h5");
   app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();

@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 36U);
+  EXPECT_EQ(names.size(), 37U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -55,6 +55,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
                                                                {"--default-pipeline", "p"},
+                                                               {"--assets", "f"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--log-format", "json"},
@@ -90,6 +91,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_TRUE(o.tls.only);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
   EXPECT_EQ(o.default_pipeline, "p");
+  EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
   EXPECT_EQ(o.log_format, "json");

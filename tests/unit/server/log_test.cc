@@ -66,7 +66,7 @@ TEST_F(Log, SummaryIsNumbersInJson) {
   summary.bytes_in = (5ULL << 32) + 1;
   summary.images = 8;
   summary.skipped = {{"samples", 2}, {"nan", 1}};
-  summary.latencies_ms = {3, 1, 2};
+  summary.latencies = {{.queue = 1, .send = 2}, {.compute = 1}, {.copy = 2}};  // 3, 1 and 2 ms
   summary.duration_s = 1.25;
   testing::internal::CaptureStderr();
   set_up_log("info", LogFormat::json);
@@ -85,8 +85,10 @@ TEST_F(Log, SummaryIsNumbersInJson) {
   EXPECT_EQ(line.at("images"), 8);
   EXPECT_EQ(line.at("skipped").at("samples"), 2);
   EXPECT_EQ(line.at("duration_s"), 1.25);
-  EXPECT_EQ(line.at("latency_median_ms"), 2);
-  EXPECT_EQ(line.at("latency_max_ms"), 3);
+  EXPECT_EQ(line.at("after_last_readout_ms").at("median"), 2);
+  EXPECT_EQ(line.at("after_last_readout_ms").at("max"), 3);
+  EXPECT_EQ(line.at("send_ms").at("max"), 2);
+  EXPECT_EQ(line.at("copy_ms").at("median"), 0);
   EXPECT_EQ(line.at("message"), summary.text());
   EXPECT_THAT(captured.substr(end), testing::HasSubstr("[session 9] summary: complete peer=127.0.0.1:5"));
 }

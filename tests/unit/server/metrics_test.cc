@@ -49,19 +49,19 @@ TEST(Metrics, CountWhatCameAndWent) {
   EXPECT_EQ(metrics["echotrain_images_total{pipeline=\"cartesian_2d\"}"], 3);
   EXPECT_EQ(metrics["echotrain_received_bytes_total"], scan.size());
   EXPECT_EQ(metrics["echotrain_sent_bytes_total"], bytes_of(all));
-  for (const char* name :
-       {"echotrain_image_latency_seconds", "echotrain_image_queue_seconds", "echotrain_image_compute_seconds"}) {
+  for (const char* part : {"latency", "queue", "compute", "copy", "send"}) {
+    const std::string name = "echotrain_image_" + std::string(part) + "_seconds";
     const std::string labels = "{pipeline=\"cartesian_2d\"}";
-    EXPECT_EQ(metrics[name + std::string("_count") + labels], 3) << name;
-    EXPECT_GT(metrics[name + std::string("_sum") + labels], 0) << name;
-    EXPECT_LT(metrics[name + std::string("_sum") + labels], 60) << name;
-    EXPECT_EQ(metrics[name + std::string("_bucket{pipeline=\"cartesian_2d\",le=\"+Inf\"}")], 3) << name;
+    EXPECT_EQ(metrics[name + "_count" + labels], 3) << name;
+    EXPECT_GT(metrics[name + "_sum" + labels], 0) << name;
+    EXPECT_LT(metrics[name + "_sum" + labels], 60) << name;
+    EXPECT_EQ(metrics[name + "_bucket{pipeline=\"cartesian_2d\",le=\"+Inf\"}"], 3) << name;
     EXPECT_EQ(metrics.types().at(name), "histogram");
   }
   const auto sum = [&](const std::string& part) {
     return metrics["echotrain_image_" + part + "_seconds_sum{pipeline=\"cartesian_2d\"}"];
   };
-  EXPECT_NEAR(sum("queue") + sum("compute"), sum("latency"), 1e-9);
+  EXPECT_NEAR(sum("queue") + sum("compute") + sum("copy") + sum("send"), sum("latency"), 1e-6);
   EXPECT_EQ(metrics["echotrain_sessions{state=\"scanning\"}"], 0);
   EXPECT_EQ(metrics["echotrain_queue_bytes"], 0);
   EXPECT_EQ(metrics["echotrain_memory_bytes"], 0);
@@ -187,14 +187,15 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
   for (int t = 0; t < kThreads; ++t)
     threads.emplace_back([&, t] {
       const auto status = environment.board->add(static_cast<std::uint64_t>(t), "peer", environment.memory);
-      ScanMeter meter = metrics.scan(t % 2 == 0 ? "even" : "odd", status);
-      meter.set_backend("cpu");
+      const std::shared_ptr<ScanMeter> meter = metrics.scan(t % 2 == 0 ? "even" : "odd", status);
+      meter->set_backend("cpu");
       ScanSummary so_far;
       for (int i = 0; i < kRounds; ++i) {
         so_far.readouts += 3;
         ++so_far.skipped[i % 2 == 0 ? "a" : "b"];
-        meter.progress(so_far);
-        meter.image({0.0015, 0.0005, 0.001});
+        meter->progress(so_far);
+        meter->image();
+        meter->sent({.queue = 0.5f, .compute = 0.75f, .copy = 0.125f, .send = 0.125f});  // 1.5 ms
         metrics.add_bytes_in(10);
       }
       so_far.outcome = "complete";
@@ -213,7 +214,8 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
   EXPECT_EQ(bucket("0.001"), 0);
   EXPECT_EQ(bucket("0.002"), kThreads / 2 * kRounds);
   EXPECT_EQ(bucket("10"), kThreads / 2 * kRounds);
-  EXPECT_NEAR(counted["echotrain_image_queue_seconds_sum{pipeline=\"odd\"}"], kThreads / 2 * kRounds * 0.0005, 1e-6);
+  EXPECT_EQ(counted["echotrain_images_total{pipeline=\"odd\"}"], kThreads / 2 * kRounds);
+  EXPECT_NEAR(counted["echotrain_image_queue_seconds_sum{pipeline=\"odd\"}"], kThreads / 2 * kRounds * 0.5e-3, 1e-9);
   EXPECT_EQ(counted["echotrain_sessions{state=\"connecting\"}"], 0);  // all are gone
 }
 
