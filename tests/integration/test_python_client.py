@@ -453,7 +453,20 @@ def test_several_threads_at_a_time(client):
 
 def command(*arguments, **variables):
     return subprocess.run([sys.executable, "-m", "echotrain", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120, env={**environment(), **variables})  # fmt: skip
+                          timeout=200, env={**environment(), **variables})  # fmt: skip
+
+
+@pytest.fixture
+def call(capsys):
+    """The same in this process, which is faster."""
+    from echotrain.__main__ import main
+
+    def run(*arguments):
+        code = main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -462,14 +475,15 @@ def radial(tmp_path_factory):
     return simulate(folder / "scan.h5", "golden_radial", "--matrix", 32, "--coils", 2, "--frames", 3, "--readouts", 50)
 
 
-def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path):
+def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     pipeline = tmp_path / "mine.yaml"
     pipeline.write_text(settled("radial_2d"))
     expected = pixels(echotrain.reconstruct(radial, pipeline=pipeline, host=server.host, port=server.port))
     outputs = [tmp_path / name for name in ("o.h5", "o.npy", "o.nii.gz", "pictures")]
     for output in outputs:
-        done = command("recon", radial, "-p", pipeline, "-o", output, *address)
+        run = command if output is outputs[0] else call
+        done = run("recon", radial, "-p", pipeline, "-o", output, *address)
         assert done.returncode == 0 and "3 images" in done.stdout, done.stderr
         assert "150/150 readouts, 3 images" in done.stderr
     np.testing.assert_array_equal(pixels(echotrain.read_images(outputs[0])), expected)
@@ -478,14 +492,14 @@ def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path):
     assert outputs[2].stat().st_size > 1000
 
 
-def test_recon_of_arrays(server, client, tmp_path):
+def test_recon_of_arrays(server, client, tmp_path, call):
     k, weights = spiral()
     kspace = noise(3, *weights.shape)
     for name, array in (("kspace", kspace), ("k", k * 32), ("w", weights)):
         np.save(tmp_path / f"{name}.npy", array)
-    done = command("recon", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
-                   "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-p", "spiral_2d", "-q",
-                   "-o", tmp_path / "o.h5", "--host", server.host, "--port", server.port)  # fmt: skip
+    done = call("recon", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
+                "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-p", "spiral_2d", "-q",
+                "-o", tmp_path / "o.h5", "--host", server.host, "--port", server.port)  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (expected,) = client.reconstruct(kspace, k, "spiral_2d", density=weights, matrix=32, fov=64)
     (image,) = echotrain.read_images(tmp_path / "o.h5")
@@ -493,7 +507,7 @@ def test_recon_of_arrays(server, client, tmp_path):
     assert image.field_of_view.tolist() == [64, 64, 2]
 
 
-def test_mistakes_are_told(server, radial, tmp_path):
+def test_mistakes_are_told(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     before = radial.read_bytes()
     for arguments, said in (
@@ -504,26 +518,26 @@ def test_mistakes_are_told(server, radial, tmp_path):
         (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--matrix", "8"), "matrix: for k-space arrays"),
         (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--token-file", tmp_path / "t"), "--token-file"),
     ):
-        done = command(*arguments, *address)
-        assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+        done = call(*arguments, *address)
+        assert done.returncode == 1 and said in done.stderr, done.stderr
     assert radial.read_bytes() == before and not (tmp_path / "o.h5").exists()
 
 
-def test_info(server, radial, tmp_path):
-    told = command("info", radial)
+def test_info(server, radial, tmp_path, call):
+    told = call("info", radial)
     assert told.returncode == 0, told.stderr
     for fact in ("150 readouts", "32 x 32 x 1 voxels", "goldenangle", "2 coils, 64 samples", "repetition: 0 to 2"):
         assert fact in told.stdout, told.stdout
     asked = command("info", "--host", server.host, "--port", server.port)
     assert asked.returncode == 0 and "radial_2d" in asked.stdout and "Echotrain" in asked.stdout, asked.stderr
     echotrain.write_cfl(tmp_path / "a", np.zeros((1, 64, 5)))
-    assert "1 x 64 x 5" in command("info", tmp_path / "a").stdout
+    assert "1 x 64 x 5" in call("info", tmp_path / "a").stdout
 
 
 def test_view_without_matplotlib_says_how_to_get_it(server, radial):
     code = "import sys; sys.modules['matplotlib'] = None; from echotrain.__main__ import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True, text=True,
-                          timeout=60, env=environment())  # fmt: skip
+                          timeout=200, env=environment())  # fmt: skip
     assert done.returncode == 1 and "pip install 'echotrain[view]'" in done.stderr, done.stderr
 
 

@@ -211,10 +211,11 @@ def _info(given: argparse.Namespace) -> int:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     given = _parser().parse_args(arguments)
-    warnings.simplefilter("always", ServerWarning)
-    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
     try:
-        return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ServerWarning)
+            warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+            return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
     except (EchotrainError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
