@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench]. Debian 12 and Ubuntu 24.04, by apt; the Python
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz]. Debian 12 and Ubuntu 24.04, by apt; the Python
 # packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
@@ -11,6 +11,7 @@ build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libssl-
 test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
+fuzz_packages=(clang libclang-rt-dev llvm)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -65,6 +66,7 @@ for part in "${@:-build}"; do
       ;;
     lint) install_packages "${lint_packages[@]}" ;;
     bench) install_packages "${bench_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench" ;;
+    fuzz) install_packages "${fuzz_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz" ;;
   esac
 done

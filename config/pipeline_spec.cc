@@ -194,7 +194,12 @@ PipelineSpec read_spec(const Node& root) {
   const Node unit = root.get("trajectory_unit");
   if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
   const Node pipeline = root.get("pipeline");
-  for (const Node& item : pipeline.as_sequence()) spec.gadgets.push_back(read_gadget(item));
+  for (const Node& item : pipeline.as_sequence()) {
+    if (spec.gadgets.size() == kMostGadgets) {
+      throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
+    }
+    spec.gadgets.push_back(read_gadget(item));
+  }
   if (spec.gadgets.empty()) throw ConfigError(pipeline.mark(), "the pipeline is empty; name at least one gadget");
   return spec;
 }
@@ -295,13 +300,18 @@ PipelineLibrary::PipelineLibrary(const std::vector<std::filesystem::path>& folde
 }
 
 const PipelineSpec* PipelineLibrary::find(std::string_view name) const {
-  for (const PipelineSpec& spec : specs_) {
-    if (spec.name == name || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end()) {
-      return &spec;
+  const auto exactly = [this](std::string_view wanted) -> const PipelineSpec* {
+    for (const PipelineSpec& spec : specs_) {
+      if (spec.name == wanted || std::find(spec.aliases.begin(), spec.aliases.end(), wanted) != spec.aliases.end()) {
+        return &spec;
+      }
     }
-  }
+    return nullptr;
+  };
+  if (const PipelineSpec* spec = exactly(name)) return spec;
+  // One ending and no more: names come from the network and may be as long as a text.
   for (const std::string_view ending : {".yaml", ".xml"}) {
-    if (name.ends_with(ending)) return find(name.substr(0, name.size() - ending.size()));
+    if (name.ends_with(ending)) return exactly(name.substr(0, name.size() - ending.size()));
   }
   return nullptr;
 }

@@ -42,6 +42,9 @@ struct GadgetSpec {
   Mark mark;
 };
 
+/// Gadgets of one pipeline: each calls the next, so their number is what a thread's stack must hold.
+inline constexpr std::size_t kMostGadgets = 64;
+
 struct PipelineSpec {
   std::string name;
   std::string description;

@@ -196,6 +196,9 @@ const std::vector<OptionInfo>& server_option_table() {
       text(
           "default_pipeline", [](S & o) -> auto& { return o.default_pipeline; }, true,
           "pipeline for clients that ask for none"),
+      path(
+          "assets", [](S & o) -> auto& { return o.assets; }, "DIR",
+          "folder of files that pipelines may name: coil maps, reference images (ISMRMRD HDF5)"),
       choice(
           "backend", std::string(to_string(S{}.backend)), {"auto", "cpu", "cuda"},
           [](S& options, const std::string& value) { options.backend = parse_backend(value); },

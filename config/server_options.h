@@ -33,6 +33,7 @@ struct ServerOptions {
   TlsOptions tls;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
+  std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::vector<std::string> devices;  ///< numbers of GPUs; empty: all

@@ -25,6 +25,10 @@ std::uint64_t rounding_slack(std::uint64_t total_bits) {
   return width <= kFloatBits ? 0 : (std::uint64_t{1} << (width - kFloatBits)) / 8 + 1;
 }
 
+// What libzfp reads of 16 numbers before it minds their bits: whether there is anything, the way back, exponent and
+// precision. Of fewer it subtracts, and then reads on without a bound.
+constexpr unsigned kZfpHeadBits = 1 + 1 + 8 + 5;
+
 struct ZfpDeleter {
   void operator()(zfp_field* field) const { zfp_field_free(field); }
   void operator()(zfp_stream* stream) const { zfp_stream_close(stream); }
@@ -98,6 +102,10 @@ Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uin
       field->nx != 2 * samples || field->ny != channels) {
     return refuse(fmt::format("COMPRESSION1 block is {}D, {} x {}; the readout is 2D float, {} x {}",
                               zfp_field_dimensionality(field.get()), field->nx, field->ny, 2 * samples, channels));
+  }
+  if (stream->maxbits < kZfpHeadBits) {
+    return refuse(fmt::format("COMPRESSION1 block has {} bits for 16 numbers; at least {} are needed", stream->maxbits,
+                              kZfpHeadBits));
   }
   const std::uint64_t blocks = zfp_field_blocks(field.get());
   if (blocks * stream->minbits > block.size() * 8) {

@@ -81,11 +81,15 @@ Payload copy_list(const hvl_t& list, std::uint64_t announced, const std::string&
 }
 
 // The string of a dataset at `index`, whether strings have a fixed or a variable length there; empty if there is none.
-std::string read_string(Handle dataset, std::size_t index) {
+std::string read_string(Handle dataset, std::size_t index, const std::string& what) {
   Handle type(H5Dget_type(dataset.get()), H5Tclose);
   if (H5Tget_class(type.get()) != H5T_STRING) return {};
   const bool variable = H5Tis_variable_str(type.get()) > 0;
-  std::string text(variable ? 0 : H5Tget_size(type.get()), '\0');
+  const std::size_t width = variable ? 0 : H5Tget_size(type.get());
+  if (width > Limits{}.header_bytes)  // a file may claim any width
+    throw DatasetError(
+        fmt::format("{} is a text of {} bytes; at most {} are read", what, width, Limits{}.header_bytes));
+  std::string text(width, '\0');
   char* pointer = nullptr;
   const Records strings(std::move(dataset), std::move(type));
   void* const to = variable ? static_cast<void*>(&pointer) : text.data();
@@ -159,7 +163,7 @@ std::vector<std::string> DatasetReader::groups(const std::filesystem::path& file
 std::string DatasetReader::header_xml() const {
   const Lock lock;
   Handle xml = open_dataset(impl_->group.get(), "xml");
-  return xml ? read_string(std::move(xml), 0) : std::string();
+  return xml ? read_string(std::move(xml), 0, impl_->name + ": 'xml'") : std::string();
 }
 
 std::size_t DatasetReader::acquisitions() const { return impl_->acquisitions.count(); }
@@ -258,7 +262,8 @@ Image DatasetReader::image(const std::string& series, std::size_t index) const {
     throw DatasetError(fmt::format("{}: header of image {} in '{}' cannot be read", impl_->name, index, series));
   }
   if (Handle attributes = open_dataset(group.get(), "attributes")) {
-    image.attributes = read_string(std::move(attributes), index);
+    image.attributes =
+        read_string(std::move(attributes), index, fmt::format("{}: attributes in '{}'", impl_->name, series));
   }
   image.head.attribute_string_len = static_cast<std::uint32_t>(image.attributes.size());
   image.pixels = impl_->pixels(open_dataset(group.get(), "data"), index, image.head);

@@ -21,6 +21,8 @@ struct Limits {
   std::uint32_t matrix_size = 4096;               ///< per axis of an encoding space [voxels]
   std::uint64_t matrix_voxels = 1ull << 30;       ///< product of an encoding space's axes
   std::uint32_t xml_depth = 64;                   ///< nesting of XML elements
+  std::uint64_t xml_items = 1 << 17;              ///< tags and attributes of an XML text: each costs a parser far more
+                                                  ///< memory than it has bytes
 };
 
 }  // namespace echotrain::protocol

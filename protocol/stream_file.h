@@ -12,11 +12,12 @@ namespace echotrain::protocol {
 
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
 /// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
-/// steady stream allocates nothing per readout. Used by the socket reader and by stream files alike. Messages may be
+/// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket reader and by stream files alike. Messages may be
 /// let go on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
-  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = 1 << 20);
+  static constexpr std::size_t kSlabBytes = 1 << 20;
+  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = kSlabBytes);
 
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();

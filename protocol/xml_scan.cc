@@ -5,8 +5,9 @@
 namespace echotrain::protocol {
 namespace {
 
-// The end of the tag that starts at text[0] == '<': the position of its '>', not counting those inside quotes.
-std::size_t end_of_tag(std::string_view text) {
+// The end of the tag that starts at text[0] == '<': the position of its '>', not counting those inside quotes. Adds the
+// tag's attributes to `items`.
+std::size_t end_of_tag(std::string_view text, std::uint64_t& items) {
   char quote = 0;
   for (std::size_t i = 1; i < text.size(); ++i) {
     const char c = text[i];
@@ -14,6 +15,8 @@ std::size_t end_of_tag(std::string_view text) {
       if (c == quote) quote = 0;
     } else if (c == '"' || c == '\'') {
       quote = c;
+    } else if (c == '=') {
+      ++items;
     } else if (c == '>') {
       return i;
     }
@@ -30,8 +33,9 @@ constexpr Section kSections[] = {{"<!--", "-->"}, {"<![CDATA[", "]]>"}, {"<?", "
 
 }  // namespace
 
-std::optional<std::string> xml_danger(std::string_view xml, std::uint32_t max_depth) {
+std::optional<std::string> xml_danger(std::string_view xml, const Limits& limits) {
   std::uint32_t depth = 0;
+  std::uint64_t items = 0;
   while (true) {
     const std::size_t start = xml.find('<');
     if (start == std::string_view::npos) return std::nullopt;
@@ -46,13 +50,14 @@ std::optional<std::string> xml_danger(std::string_view xml, std::uint32_t max_de
     }
     if (!section) {
       if (xml.starts_with("<!")) return "a document type or entity declaration is not allowed";
-      end = end_of_tag(xml);
+      end = end_of_tag(xml, items);
     }
     if (end == std::string_view::npos) return "the XML ends inside markup";
+    if (++items > limits.xml_items) return fmt::format("there are more than {} tags and attributes", limits.xml_items);
     if (!section && xml[1] == '/') {
       if (depth > 0) --depth;
     } else if (!section && xml[end - 1] != '/') {
-      if (++depth > max_depth) return fmt::format("elements are nested more than {} deep", max_depth);
+      if (++depth > limits.xml_depth) return fmt::format("elements are nested more than {} deep", limits.xml_depth);
     }
     xml.remove_prefix(end + 1);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <system_error>
 #include <utility>
 
 namespace echotrain::server {
@@ -69,14 +70,7 @@ std::function<void()> Session::waker() {
 // Runs a coroutine on the strand; it keeps the session alive. An exception in it ends this session only.
 void Session::spawn(asio::awaitable<void> coroutine, void (Session::*ended)()) {
   asio::co_spawn(executor_, std::move(coroutine), [self = shared_from_this(), ended](std::exception_ptr thrown) {
-    try {
-      if (thrown) std::rethrow_exception(thrown);
-    } catch (const std::bad_alloc&) {
-      self->fail({"resources", "the server is out of memory"});
-    } catch (const std::exception& error) {
-      self->log_.error("internal error: {}", protocol::printable(error.what()));
-      self->fail({"internal", "internal error, see the server's log"});
-    }
+    if (thrown) self->fail(thrown);
     ((*self).*ended)();
     self->changed_.notify();
   });
@@ -99,8 +93,15 @@ asio::awaitable<void> Session::live() {
   summarize();
 }
 
+// Also when live() was cut short by an exception: nothing of the session must go on without it.
 void Session::live_ended() {
+  gone_ = true;
+  outbox_->discard();
+  transport_->close();
+  watch_timer_.cancel();
+  trial_until_.reset();
   worker_.reset();
+  place_.reset();
   if (ended_callback_) std::exchange(ended_callback_, nullptr)();
 }
 
@@ -203,6 +204,25 @@ void Session::fail(protocol::Error reason) {
   changed_.notify();
 }
 
+void Session::fail(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    fail({"resources", "the server is out of memory"});
+  } catch (const std::system_error& error) {
+    // Of what can throw this here, one thing depends on the machine: starting the worker's thread.
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail_internally(error);
+    fail({"resources", "the server cannot start another thread"});
+  } catch (const std::exception& error) {
+    fail_internally(error);
+  }
+}
+
+void Session::fail_internally(const std::exception& error) {
+  log_.error("internal error: {}", protocol::printable(error.what()));
+  fail({"internal", "internal error, see the server's log"});
+}
+
 // The peer cannot be reached any more: frees everything and resets the connection.
 void Session::lose(const std::string& why) {
   if (std::exchange(gone_, true)) return;
@@ -217,6 +237,7 @@ void Session::lose(const std::string& why) {
 void Session::summarize() {
   if (worker_) worker_->report(summary_);
   summary_.images = outbox_->images();
+  summary_.latencies = outbox_->latencies();
   summary_.bytes_out = outbox_->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - began_).count();
   summary_.outcome = gone_ ? "peer gone" : error_ ? error_->code : broken_off_ ? "incomplete" : "complete";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -53,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_ended() { watch_done_ = true; }
   void live_ended();
   void fail(protocol::Error reason);
+  void fail(const std::exception_ptr& thrown);
+  void fail_internally(const std::exception& error);
   void lose(const std::string& why);
   void summarize();
   std::function<void()> waker();
@@ -119,6 +122,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t written_ = 0;                     // of the write under way
   bool opened_ = false;                           // bytes may be exchanged
   std::optional<Clock::time_point> place_until_;  // while waiting for one
+  std::uint64_t readouts_ = 0;
+  std::size_t batch_readouts_ = 0;  // of the last read
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

@@ -16,9 +16,15 @@ constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await open();
-  if (opened_) co_await receive();
-  if (opened_) co_await drain();
+  std::exception_ptr thrown;
+  try {
+    co_await open();
+    if (opened_) co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) fail(thrown);
+  if (opened_) co_await drain();  // or the client would not hear why
 }
 
 asio::awaitable<void> Session::open() {
@@ -99,6 +105,8 @@ asio::awaitable<void> Session::consume() {
   const bool was_inside = buffer_.pending_bytes() > 0;
   bool whole = false;
   std::vector<protocol::Acquisition> batch;
+  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  const std::uint64_t before = readouts_;
   while (!ending()) {
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
@@ -112,12 +120,14 @@ asio::awaitable<void> Session::consume() {
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
       dialogue_.data_came();
       acquisition->arrival = now;
+      acquisition->number = ++readouts_;
       batch.push_back(std::move(*acquisition));
     } else {
       co_await act_on(std::move(**next), batch);
     }
   }
   flush(batch);
+  batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   if (whole) idle_since_ = now;
   if (whole || !was_inside) message_ = {now, buffer_.pending_bytes()};
   if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
@@ -243,7 +253,13 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    co_await transport_->write(buffers, written_, error);
+    co_await transport_->write(
+        buffers,
+        [this, &messages](std::uint64_t n) {
+          written_ = n;
+          note_written(messages, n);
+        },
+        error);
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());

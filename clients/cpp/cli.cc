@@ -37,7 +37,8 @@ void refuse_overwriting(const std::filesystem::path& input, const std::filesyste
 void add_truth(CLI::App* app, std::optional<std::string>& truth) {
   app->add_option_function<std::string>(
          "--truth", [&truth](const std::string& file) { truth = file; },
-         "compare every image with the array 'truth' (of contrast c > 0: 'truth_c') of FILE, or of the input")
+         "compare every image with the array 'truth' (of contrast or cardiac phase c > 0: 'truth_c') of FILE, or of "
+         "the input")
       ->type_name("FILE")
       ->expected(0, 1);
 }
@@ -62,13 +63,17 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   add_truth(app, o.truth);
   app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
   app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->add_flag(
+      "--latency", o.latency,
+      "print a histogram of the times from the last readout to the image, and the server's own parts of them");
   app->add_flag("--config-text", o.config_text, "send the pipeline's text instead of its name");
   app->footer(
       "Examples:\n"
       "  echotrain send scan.h5 -c radial_2d -o images.h5\n"
       "  echotrain send scan.h5 -c radial_2d -a recon.example -p 9003 --tls --ca ca.pem -o images.h5\n"
       "  echotrain send scan.h5 -c my_pipeline.yaml -a scanner -p 9002 -o images.h5 --rate 200 --progress\n"
-      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt");
+      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt\n"
+      "  echotrain send scan.h5 -c radial_realtime -o images.h5 --rate 333 --latency");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       refuse_overwriting(o.input, o.output);
@@ -90,6 +95,8 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
+  app->add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
+      ->type_name("DIR");
   app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
       ->type_name("GADGET FILE.h5");
   app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
@@ -153,8 +160,24 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   app->add_flag("--noise-scan", o.noise_scan, "noise readouts first; the coils' noise is correlated");
   app->add_option("--seed", o.seed, "of the noise; same seed, same file")->capture_default_str();
   app->add_option("--fov", o.fov_mm, "field of view [mm]")->check(CLI::Range(1.0, 1e4))->capture_default_str();
-  app->add_option("--tr-ms", o.tr_ms, "time between readouts [ms]")
-      ->check(CLI::Range(0.001, 1e5))
+  app->add_option("--tr-ms", o.tr_ms,
+                  "time between readouts [ms] (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
+      ->check(CLI::Range(0.001, 1e5));
+  app->add_option("--motion", o.motion,
+                  "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
+      ->capture_default_str();
+  app->add_option("--gating", o.gating,
+                  "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
+                  "retrospective (readouts run on)")
+      ->capture_default_str();
+  app->add_option("--phases", o.phases, "of a heart: images per beat")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--heart-rate", o.heart_rate, "beats per minute (a mouse: 500)")
+      ->check(CLI::Range(1.0, 2000.0))
+      ->capture_default_str();
+  app->add_option("--jitter", o.jitter, "standard deviation of the time between beats, as a share of it")
+      ->check(CLI::Range(0.0, 0.3))
       ->capture_default_str();
   app->add_option("--blob-sigma", o.blob_sigma, "of the blob [pixels]")
       ->check(CLI::Range(0.1, 1e3))
@@ -167,6 +190,8 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
       "  echotrain simulate -o scan.h5 --trajectory golden_radial --readouts 55 --frames 16 --noise 1\n"
       "  echotrain simulate -o scan.h5 --trajectory cartesian --matrix 192 --oversampling 2 --noise 1 --noise-scan\n"
       "  echotrain simulate -o scan.h5 --trajectory spiral --phantom blob --coils 1 --readouts 16\n"
+      "  echotrain simulate -o scan.h5 --trajectory cartesian --motion cardiac --matrix 256 --readouts 192 --phases 13 "
+      "--heart-rate 500 --tr-ms 7.9\n"
       "  echotrain simulate -o scan.h5 --trajectory kooshball --phantom ellipsoids_3d --contrasts 3 --coils 1 "
       "--readouts 1078 --samples 264");
   app->callback([&action, &o, streams] {
@@ -199,15 +224,22 @@ void add_compare(CLI::App& parent, Streams streams, Action& action, CompareOptio
 }
 
 void add_export(CLI::App& parent, Streams streams, Action& action, ExportOptions& o) {
-  CLI::App* app = parent.add_subcommand("export", "write images as PNG pictures");
+  CLI::App* app = parent.add_subcommand("export", "write images as PNG pictures, GIF animations or NIfTI volumes");
   app->add_option("input", o.input, "ISMRMRD file with images")->required()->type_name("IN.h5");
-  app->add_option("--png", o.png, "folder to write to")->required()->type_name("DIR");
+  app->add_option("--png", o.png, "folder for pictures, one per image")->type_name("DIR");
+  app->add_option("--gif", o.gif, "folder for animations, one per series")->type_name("DIR");
+  app->add_option("--nifti", o.nifti, "folder for NIfTI-1 volumes, one per series")->type_name("DIR");
+  app->add_option("--fps", o.fps, "pictures per second of animations; a GIF counts hundredths of a second")
+      ->check(CLI::Range(0.1, 100.0))
+      ->capture_default_str();
   app->add_option("-g,--group", o.group, "group of the file")->capture_default_str();
   app->add_option("--series", o.series, "one image series (default: all)");
   app->add_option("--window", o.window, "values shown as black and white")->expected(2)->type_name("LOW HIGH");
   app->footer(
-      "Examples:\n  echotrain export images.h5 --png pictures\n  echotrain export images.h5 --png pictures --window 0 "
-      "1.2");
+      "Examples:\n"
+      "  echotrain export images.h5 --png pictures\n"
+      "  echotrain export cine.h5 --gif pictures --fps 15 --window 0 1.2\n"
+      "  echotrain export volumes.h5 --nifti volumes");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       export_images(o, streams.out);

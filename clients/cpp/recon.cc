@@ -18,6 +18,7 @@
 #include "clients/cpp/save_after.h"
 #include "gadgets/pipeline.h"
 #include "protocol/acquisition_check.h"
+#include "protocol/asset_folder.h"
 #include "protocol/dataset.h"
 #include "protocol/header.h"
 
@@ -209,11 +210,12 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   Inbox inbox;
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
-  sink.image = [&inbox](protocol::Image&& image) { inbox.put(std::move(image)); };
+  sink.image = [&inbox](protocol::Image&& image, const ImageTimes&) { inbox.put(std::move(image)); };
   sink.text = [&err](protocol::Level level, const std::string& text) {
     err << level_name(level) << ": " << text << '\n';
   };
-  Pipeline pipeline(plan, context, std::move(sink));
+  const protocol::AssetFolder assets(o.assets);
+  Pipeline pipeline(plan, context, std::move(sink), [&](const std::string& name) { return assets.images(name); });
   Savers savers(o, pipeline);
   pipeline.start(*header);
   // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.

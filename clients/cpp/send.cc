@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "clients/cpp/errors.h"
 #include "clients/cpp/exchange.h"
 #include "clients/cpp/image_report.h"
+#include "clients/cpp/latency_report.h"
 #include "clients/cpp/pipeline_files.h"
 #include "protocol/codec.h"
 #include "protocol/dataset.h"
@@ -91,9 +91,11 @@ class Collector {
     }
     ++images;
     if (received.latency) latencies.push_back(received.latency->count());
-    for (const auto& [name, value] : meta_values(received.image.attributes)) {
+    const auto meta = meta_values(received.image.attributes);
+    for (const auto& [name, value] : meta) {
       if (name == "echotrain_backend") backend = value;
     }
+    latency.add(received.latency ? std::optional(1e3 * received.latency->count()) : std::nullopt, meta);
     try {
       report_.add(received.image);
     } catch (const std::exception& error) {
@@ -117,6 +119,7 @@ class Collector {
 
   std::size_t images = 0;
   std::vector<double> latencies;
+  LatencyReport latency;
   std::string backend, server_error, report_failure;
 
  private:
@@ -138,12 +141,6 @@ class Collector {
   std::unique_ptr<protocol::DatasetWriter> file_;  // after the truth, which may be missing: opening empties the file
   Clock::time_point flushed_ = Clock::now();
 };
-
-// Nearest rank, as latencies are few.
-double quantile(const std::vector<double>& sorted, double q) {
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
-  return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
-}
 
 std::string summary(const Collector& got, const Exchange& exchange) {
   const double seconds = std::max(exchange.sending_time().count(), 1e-9);
@@ -196,7 +193,7 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
   progress.show(exchange, got.images, true);
   got.finish();
 
-  const std::string text = summary(got, exchange);
+  const std::string text = summary(got, exchange) + (o.latency ? got.latency.text() : "");
   out << text;
   if (!o.summary.empty()) {
     std::ofstream file(o.summary);

@@ -24,6 +24,7 @@ struct SendOptions {
   std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input
   std::filesystem::path summary;     ///< empty: on `out` only
   bool progress = false;
+  bool latency = false;  ///< print a histogram of the images' latencies
 };
 
 /// Sends and receives at the same time. Every image that arrives is in the output file, whatever happens afterwards.

@@ -25,6 +25,14 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
+TEST(PipelineSpec, HasABoundOfGadgets) {
+  std::string text = kHead + "pipeline:\n";
+  for (std::size_t i = 0; i < kMostGadgets; ++i) text += "  - noise_adjust\n";
+  EXPECT_EQ(read_pipeline(text, "p.yaml").gadgets.size(), kMostGadgets);
+  EXPECT_THAT(error_of(text + "  - noise_adjust\n"),
+              AllOf(StartsWith("p.yaml:69:5: "), HasSubstr("at most 64 gadgets")));
+}
+
 TEST(PipelineSpec, ReadsEveryKey) {
   const PipelineSpec spec = read_pipeline(R"(echotrain: 1
 name: spiral_2d
@@ -195,6 +203,14 @@ TEST_F(Library, FindsByNameAndAlias) {
   for (const char* name : {"", "default", ".xml", "one/a.yaml", "../one/a", "cartesian", "SPIRAL_2D"}) {
     EXPECT_EQ(library.find(name), nullptr) << name;
   }
+}
+
+TEST_F(Library, ANameOfManyEndingsIsLookedUpAtOnce) {
+  write("one/a.yaml", "cartesian_2d", "");
+  std::string name = "cartesian_2d";
+  for (int i = 0; i < 1 << 18; ++i) name += ".xml";  // as long as a client's text may be
+  EXPECT_EQ(load().find(name), nullptr);
+  EXPECT_EQ(load().find("cartesian_2d.yaml.xml"), nullptr);
 }
 
 TEST_F(Library, ALaterFolderReplaces) {

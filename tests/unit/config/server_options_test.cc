@@ -33,7 +33,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 32U);
+  EXPECT_EQ(names.size(), 33U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -51,6 +51,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
                                                                {"--default-pipeline", "p"},
+                                                               {"--assets", "f"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--devices", "1"},
@@ -85,6 +86,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_TRUE(o.tls.only);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
   EXPECT_EQ(o.default_pipeline, "p");
+  EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
   EXPECT_THAT(o.devices, ElementsAre("1", "0"));

@@ -197,5 +197,28 @@ TEST(Compression, ZfpThatAsksForMoreBitsThanItHasIsRefused) {
   EXPECT_FALSE(expand_zfp(first(block, block.size() / 2), 32, 64));
 }
 
+// libzfp subtracts the bits of a block's head from those that the block may have: with fewer it would read past its
+// input without a bound.
+TEST(Compression, ZfpBlocksWithoutRoomForTheirHeadAreRefused) {
+  for (const unsigned bits : {1u, 8u, 14u}) {
+    std::vector<float> values(16);
+    zfp_field* field = zfp_field_2d(values.data(), zfp_type_float, 4, 4);
+    zfp_stream* stream = zfp_stream_open(nullptr);
+    ASSERT_TRUE(zfp_stream_set_params(stream, bits, bits, ZFP_MAX_PREC, ZFP_MIN_EXP));
+    Buffer block(64);
+    bitstream* words = stream_open(block.data(), block.size());
+    zfp_stream_set_bit_stream(stream, words);
+    const std::size_t head = zfp_write_header(stream, field, ZFP_HEADER_FULL) / 8;
+    zfp_stream_flush(stream);
+    stream_close(words);
+    zfp_stream_close(stream);
+    zfp_field_free(field);
+    std::fill(block.begin() + static_cast<std::ptrdiff_t>(head), block.end(), std::byte{0xff});
+    const auto expanded = expand_zfp(first(block, head + 5), 2, 4);
+    ASSERT_FALSE(expanded) << bits;
+    EXPECT_NE(expanded.error().message.find("at least 15 are needed"), std::string::npos) << expanded.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace echotrain::protocol::test

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <ismrmrd/dataset.h>
 #include <unistd.h>
 
@@ -348,6 +349,29 @@ TEST_F(DatasetTest, MeasuredScansPass) {
     ASSERT_EQ(ours.data.bytes.size(), theirs.getDataSize());
     EXPECT_EQ(std::memcmp(ours.data.bytes.data(), theirs.getDataPtr(), theirs.getDataSize()), 0);
     EXPECT_EQ(std::memcmp(ours.trajectory.bytes.data(), theirs.getTrajPtr(), theirs.getTrajSize()), 0);
+  }
+}
+
+TEST_F(DatasetTest, TextThatClaimsAHugeWidthIsRefused) {
+  const hid_t file = H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t group = H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, std::size_t{3} << 30);
+  const hid_t space = H5Screate(H5S_SCALAR);
+  const hid_t xml = H5Dcreate2(group, "xml", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(xml, 0);
+  H5Dclose(xml);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Gclose(group);
+  H5Fclose(file);
+  ASSERT_LT(std::filesystem::file_size(file_), 10'000u);
+  const DatasetReader reader(file_);
+  try {
+    (void)reader.header_xml();
+    FAIL() << "a text of 3 GiB was read";
+  } catch (const DatasetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'xml' is a text of 3221225472 bytes"));
   }
 }
 

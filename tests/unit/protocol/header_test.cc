@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "protocol/xml_scan.h"
+
 namespace echotrain::protocol::test {
 namespace {
 
@@ -248,6 +250,22 @@ TEST(HeaderXml, DepthCountsElementsOnly) {
   EXPECT_TRUE(parse_header(good_xml(), shallow));
   shallow.xml_depth = 4;
   expect_refused(parse_header(good_xml(), shallow), "more than 4 deep");
+}
+
+TEST(HeaderXml, TagsAndAttributesAreCountedBeforeTheyAreParsed) {
+  // A parser's tree is many times larger than "<a/>" and ' a=""'.
+  std::string many;
+  for (int i = 0; i < 1 << 17; ++i) many += "<a/>";
+  expect_refused(parse_header("<ismrmrdHeader>" + many + "</ismrmrdHeader>", Limits{}), "more than 131072 tags");
+  many = "<ismrmrdHeader";
+  for (int i = 0; i < 1 << 17; ++i) many += " a=''";
+  expect_refused(parse_header(many + "/>", Limits{}), "more than 131072 tags");
+  Limits few;
+  few.xml_items = 2;
+  EXPECT_FALSE(xml_danger("<a b='='/><c>=</c>", Limits{}));
+  EXPECT_FALSE(xml_danger("<a b='='/>=", few));
+  EXPECT_TRUE(xml_danger("<a b='='/><c/>", few));
+  EXPECT_TRUE(xml_danger("<a></a><b/>", few));
 }
 
 TEST(HeaderXml, TextThatIsNoHeader) {

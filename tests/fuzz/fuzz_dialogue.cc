@@ -1,0 +1,75 @@
+// The state machine of a session under any sequence of messages.
+#include "protocol/stream_file.h"
+#include "server/dialogue.h"
+#include "server/tokens.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/scan_session.h"
+#include "tests/fuzz/stream_mutator.h"
+
+extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
+  echotrain::fuzz::set_up_process();
+  echotrain::fuzz::shipped_pipelines();
+  return 0;
+}
+
+namespace {
+
+constexpr std::string_view kToken = "0123456789abcdef";  // as in config.dict
+
+echotrain::server::Tokens one_token() {
+  echotrain::fuzz::ScratchFile file;
+  file.fill(std::as_bytes(std::span(kToken)));
+  return echotrain::server::Tokens(file.path());
+}
+
+bool has_token(const echotrain::protocol::Message& message) {
+  const auto* config = std::get_if<echotrain::protocol::ConfigText>(&message);
+  if (config == nullptr) return false;
+  try {
+    return echotrain::config::read_client_config(config->text, "fuzz").token == kToken;
+  } catch (const echotrain::config::ConfigError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace echotrain;
+  using State = server::Dialogue::State;
+  const protocol::Limits limits = fuzz::small_limits();
+  protocol::MessageBuffer buffer(limits);
+  server::Dialogue dialogue(fuzz::shipped_pipelines(), limits);
+  static const server::Tokens tokens = one_token();
+  const bool guarded = size % 2 == 1;
+  if (guarded) dialogue.require(tokens);
+  auto bytes = fuzz::as_bytes(data, size);
+  bool started = false;
+  bool knows_token = false;
+  while (!bytes.empty()) {
+    const auto room = buffer.prepare();
+    const std::size_t n = std::min(room.size(), bytes.size());
+    std::copy_n(bytes.begin(), n, room.begin());
+    buffer.commit(n);
+    bytes = bytes.subspan(n);
+    while (true) {
+      const auto message = buffer.next();
+      if (!message) return 0;
+      if (!*message) break;
+      knows_token = knows_token || has_token(**message);
+      const State before = dialogue.state();
+      const server::Step step = dialogue.handle(**message);
+      const int outcomes = (step.fatal ? 1 : 0) + (step.start ? 1 : 0) + (step.closed ? 1 : 0);
+      fuzz::require(outcomes <= 1, "a message has more than one outcome");
+      fuzz::require(dialogue.state() >= before, "a session goes back");
+      fuzz::require(before != State::flush || (outcomes == 0 && !step.data), "something happens after CLOSE");
+      if (step.start) fuzz::require(step.start->plan != nullptr, "a scan without a pipeline");
+      if (step.start) started = true;
+      fuzz::require(!started || !guarded || knows_token, "a scan without the token");
+      fuzz::require(!step.data || started, "data for no pipeline");
+      fuzz::require(!dialogue.config_error() || dialogue.state() == State::header, "a config error too late");
+      if (step.fatal) return 0;
+    }
+  }
+  return 0;
+}

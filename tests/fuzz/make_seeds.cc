@@ -1,0 +1,218 @@
+// make_seeds FOLDER [FILE.h5...]: writes FOLDER/<target>/* from ISMRMRD files (parts of them as streams, their headers,
+// the attributes of their images, the files themselves when small), from the shipped pipelines, from the table of the
+// server's options, and from blocks compressed here.
+#include <fmt/format.h>
+#include <zfp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <span>
+
+#include "config/server_options.h"
+#include "protocol/codec.h"
+#include "protocol/dataset.h"
+
+namespace echotrain::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+using protocol::Buffer;
+
+constexpr std::size_t kMostBytes = 24 << 10;      // of a seed that is a stream
+constexpr std::size_t kLargestReadout = 8 << 10;  // that goes into a seed
+constexpr std::size_t kMostFileBytes = 64 << 10;  // of an HDF5 file that is a seed itself
+
+class Seeds {
+ public:
+  explicit Seeds(fs::path folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& target, const std::string& name, std::span<const std::byte> bytes) const {
+    fs::create_directories(folder_ / target);
+    std::ofstream file(folder_ / target / name, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+  void add(const std::string& target, const std::string& name, const std::string& text) const {
+    add(target, name, std::as_bytes(std::span(text)));
+  }
+
+ private:
+  fs::path folder_;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::vector<fs::path> pipeline_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(fs::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"))
+    files.push_back(entry.path());
+  return files;
+}
+
+// A scan as a client would send it, as far as it fits a seed. Every pipeline gets its own.
+void add_scan(const Seeds& seeds, const protocol::DatasetReader& reader, const std::string& name) {
+  const std::string xml = reader.header_xml();
+  if (!xml.empty()) seeds.add("header", name + ".xml", xml);
+  Buffer data;
+  std::size_t readouts = 0;
+  while (readouts < reader.acquisitions() && data.size() < kMostBytes) {
+    const protocol::Acquisition readout = reader.acquisition(readouts++);
+    if (readout.data.bytes.size() > kLargestReadout) break;
+    encode(readout, data);
+  }
+  if (reader.waveforms() > 0) encode(reader.waveform(0), data);
+  if (readouts == 0) return;
+  const bool whole = readouts == reader.acquisitions();  // only of such are images made
+  for (const fs::path& pipeline : whole ? pipeline_files() : std::vector<fs::path>()) {
+    const std::string by_name = pipeline.stem().string();
+    for (const protocol::Message& config : {protocol::Message(protocol::ConfigFile{by_name}),
+                                            protocol::Message(protocol::ConfigText{read_file(pipeline)})}) {
+      Buffer stream;
+      std::visit([&](const auto& content) { encode(content, stream); }, config);
+      encode(protocol::HeaderText{xml}, stream);
+      stream.insert(stream.end(), data.begin(), data.end());
+      encode(protocol::Close{}, stream);
+      seeds.add("session", fmt::format("{}_{}_{}", name, by_name, config.index()), stream);
+    }
+  }
+  Buffer stream;
+  encode(protocol::Query{1, "gadgetron::info"}, stream);
+  encode(protocol::ConfigFile{"passthrough"}, stream);
+  encode(protocol::HeaderText{xml}, stream);
+  encode(protocol::Text{R"({"parameters": {"config": "cartesian_2d", "customconfig": ""}})"}, stream);
+  stream.insert(stream.end(), data.begin(),
+                data.begin() + static_cast<std::ptrdiff_t>(std::min(data.size(), kMostBytes / 8)));
+  seeds.add("dialogue", name, stream);
+  encode(protocol::Close{}, stream);
+  for (const char* target : {"codec", "stream"}) seeds.add(target, name, stream);
+}
+
+void add_images(const Seeds& seeds, const protocol::DatasetReader& reader, const std::string& name) {
+  for (const std::string& series : reader.image_series()) {
+    const protocol::Image image = reader.image(series, 0);
+    if (image.pixels.bytes.size() > kMostBytes) continue;
+    seeds.add("attributes", fmt::format("{}_{}", name, series), image.attributes);
+    Buffer stream;
+    encode(protocol::ConfigFile{"passthrough"}, stream);
+    encode(protocol::HeaderText{"Dummy XML header"}, stream);
+    encode(image, stream);
+    encode(protocol::Close{}, stream);
+    for (const char* target : {"codec", "stream", "session"})
+      seeds.add(target, fmt::format("{}_{}", name, series), stream);
+  }
+}
+
+template <class T>
+void append(Buffer& out, T value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+// The target's head, then a block of ZFP with `set` saying how well it keeps the numbers.
+template <class Set>
+Buffer zfp_block(std::uint16_t samples, std::uint8_t channels, Set set) {
+  std::vector<float> values(std::size_t{2} * samples * channels);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.1f * static_cast<float>(i));
+  zfp_field* field = zfp_field_2d(values.data(), zfp_type_float, std::size_t{2} * samples, channels);
+  zfp_stream* stream = zfp_stream_open(nullptr);
+  set(stream);
+  std::vector<std::uint64_t> block(zfp_stream_maximum_size(stream, field) / 8 + 2);
+  bitstream* bits = stream_open(block.data(), block.size() * 8);
+  zfp_stream_set_bit_stream(stream, bits);
+  zfp_write_header(stream, field, ZFP_HEADER_FULL);
+  const std::size_t size = zfp_compress(stream, field);
+  Buffer out;
+  append(out, std::uint8_t{0});
+  append(out, samples);
+  append(out, channels);
+  const auto bytes = std::as_bytes(std::span(block)).first(size);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+  stream_close(bits);
+  zfp_stream_close(stream);
+  zfp_field_free(field);
+  return out;
+}
+
+Buffer packed_block(std::uint16_t samples, std::uint8_t channels, std::uint8_t bits) {
+  const std::uint64_t elements = std::uint64_t{2} * samples * channels;
+  Buffer out;
+  append(out, std::uint8_t{1});
+  append(out, samples);
+  append(out, channels);
+  append(out, elements);
+  append(out, 1000.0f);
+  append(out, bits);
+  for (std::uint64_t i = 0; i < (elements * bits + 7) / 8; ++i) append(out, static_cast<std::uint8_t>(37 * i));
+  return out;
+}
+
+void add_blocks(const Seeds& seeds) {
+  seeds.add("compression", "zfp_accuracy", zfp_block(64, 2, [](zfp_stream* s) { zfp_stream_set_accuracy(s, 1e-3); }));
+  seeds.add("compression", "zfp_precision", zfp_block(33, 3, [](zfp_stream* s) { zfp_stream_set_precision(s, 12); }));
+  seeds.add("compression", "zfp_rate",
+            zfp_block(16, 5, [](zfp_stream* s) { zfp_stream_set_rate(s, 8, zfp_type_float, 2, 0); }));
+  seeds.add("compression", "zfp_lossless", zfp_block(20, 1, [](zfp_stream* s) { zfp_stream_set_reversible(s); }));
+  for (const int bits : {1, 7, 16, 31})
+    seeds.add("compression", fmt::format("packed_{}", bits), packed_block(40, 2, static_cast<std::uint8_t>(bits)));
+}
+
+void add_configuration(const Seeds& seeds) {
+  for (const fs::path& file : pipeline_files()) {
+    const std::string text = read_file(file);
+    seeds.add("yaml", file.stem().string(), text);
+    const std::string frame = "\nframe: auto";
+    for (const std::string rule : {"{until: last_in_slice}", "{readouts: 8}", "{readouts: 8, stride: 4}"}) {
+      std::string other = text;
+      if (const auto at = other.find(frame); at != std::string::npos)
+        other.replace(at, frame.size(), "\nframe: " + rule);
+      seeds.add("yaml", fmt::format("{}_{}", file.stem().string(), rule.size()), other);
+    }
+  }
+  for (const auto& option : config::server_option_table()) {
+    const std::string value = option.default_text.empty() ? "[a, b]" : option.default_text;
+    seeds.add("options", option.name, fmt::format("# {}\n{}: {}\n", option.help, option.name, value));
+  }
+}
+
+// What a target that makes a file of numbers begins with.
+void add_numbers(const Seeds& seeds) {
+  for (int i = 1; i <= 8; ++i) {
+    Buffer bytes;
+    for (int k = 0; k < 60 * i; ++k) append(bytes, static_cast<std::uint8_t>(k % (3 * i)));
+    seeds.add("dataset", fmt::format("{}", i), bytes);
+  }
+}
+
+void add_file(const Seeds& seeds, const fs::path& path) {
+  const std::string name = path.parent_path().filename().string() + "_" + path.stem().string();
+  if (fs::file_size(path) <= kMostFileBytes) seeds.add("hdf5", name + ".h5", read_file(path));
+  const protocol::DatasetReader reader(path);
+  add_scan(seeds, reader, name);
+  add_images(seeds, reader, name);
+}
+
+}  // namespace
+}  // namespace echotrain::fuzz
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: make_seeds FOLDER [FILE.h5...]\n");
+    return 2;
+  }
+  const echotrain::fuzz::Seeds seeds(argv[1]);
+  echotrain::fuzz::add_blocks(seeds);
+  echotrain::fuzz::add_configuration(seeds);
+  echotrain::fuzz::add_numbers(seeds);
+  for (int i = 2; i < argc; ++i) {
+    try {
+      echotrain::fuzz::add_file(seeds, argv[i]);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s gives no seeds: %s\n", argv[i], error.what());
+    }
+  }
+  return 0;
+}

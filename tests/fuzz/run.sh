@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# tests/fuzz/run.sh [SECONDS] [NAME...]: builds the fuzz targets with Clang into build-fuzz/ and runs each for SECONDS (10),
+# as many at a time as there are cores. Prints what each one did; fails when one finds something, and says how to see it
+# again. Inputs that reached something new stay in build-fuzz/corpus. Needs build/bin/echotrain, which simulates scans. The
+# target hdf5 runs only when it is named: it finds faults of the HDF5 library (docs/reliability.md).
+set -euo pipefail
+# shellcheck source=.ci/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../../.ci/common.sh"
+
+folder=$root/build-fuzz
+here=$root/tests/fuzz
+
+can_fuzz() {
+  command -v clang++ >/dev/null &&
+    printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null
+}
+
+# The words that each target's inputs are made of.
+dictionaries() {
+  case $1 in
+    codec | stream) echo codec ;;
+    dialogue | session) echo codec config xml ;;
+    header | attributes) echo xml ;;
+    yaml | options) echo config ;;
+  esac
+}
+
+# What a target may need at most: one allocation [MiB], so that a length that is only claimed is never believed, and one
+# input [bytes].
+allocation() { case $1 in codec | stream) echo 80 ;; compression) echo 32 ;; *) echo 300 ;; esac; }
+input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
+
+# run_one NAME SECONDS: into NAME.log; its status goes to NAME.status.
+run_one() {
+  local name=$1 seconds=$2 status=0 extra=()
+  mkdir -p "$folder/corpus/$name" "$folder/findings" "$folder/seeds/$name" "$folder/logs"
+  if [ -n "$(dictionaries "$name")" ]; then
+    for words in $(dictionaries "$name"); do cat "$here/$words.dict"; done >"$folder/logs/$name.dict"
+    extra=("-dict=$folder/logs/$name.dict")
+  fi
+  "$folder/bin/fuzz_$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=3000 -print_final_stats=1 \
+    -malloc_limit_mb="$(allocation "$name")" -max_len="$(input_bytes "$name")" "${extra[@]}" \
+    -artifact_prefix="$folder/findings/$name-" "$folder/corpus/$name" "$folder/seeds/$name" \
+    >"$folder/logs/$name.log" 2>&1 || status=$?
+  echo "$status" >"$folder/logs/$name.status"
+}
+
+# One line of the table, from a log: the last line with coverage, and the count of executions.
+report() {
+  local name=$1 log=$folder/logs/$1.log status
+  status=$(cat "$folder/logs/$name.status")
+  local line runs
+  line=$(grep -E 'cov: [0-9]+ ft: [0-9]+ corp: ' "$log" | tail -n 1 || true)
+  runs=$(sed -nE 's/^stat::number_of_executed_units: +([0-9]+)/\1/p' "$log" | tail -n 1)
+  printf '%-12s %12s %8s %8s %8s  %s\n' "$name" "${runs:-?}" "$(sed -nE 's/.* cov: ([0-9]+) .*/\1/p' <<<"$line")" \
+    "$(sed -nE 's/.* ft: ([0-9]+) .*/\1/p' <<<"$line")" "$(sed -nE 's|.* corp: ([0-9]+)/.*|\1|p' <<<"$line")" \
+    "$([ "$status" -eq 0 ] && echo held || echo FINDING)"
+}
+
+explain() {
+  local name=$1 input
+  printf '\n%s: the end of build-fuzz/logs/%s.log\n' "$name" "$name"
+  grep -vE '^#[0-9]+' "$folder/logs/$name.log" | tail -n 40
+  input=$(sed -nE 's/.*Test unit written to (.*)/\1/p' "$folder/logs/$name.log" | tail -n 1)
+  if [ -n "$input" ]; then printf 'again: %s %s\n' "build-fuzz/bin/fuzz_$name" "${input#"$root/"}"; fi
+}
+
+if [ "${1:-}" = --one ]; then
+  run_one "$2" "$3"
+  exit 0
+fi
+
+seconds=10
+if [[ ${1:-} =~ ^[0-9]+$ ]]; then
+  seconds=$1
+  shift
+fi
+all=()
+for source in "$here"/fuzz_*.cc; do
+  name=$(basename "$source" .cc)
+  all+=("${name#fuzz_}")
+done
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+  for name in "${all[@]}"; do if [ "$name" != hdf5 ]; then names+=("$name"); fi; done
+fi
+for name in "${names[@]}"; do
+  case " ${all[*]} " in *" $name "*) ;; *) die "there is no fuzz target '$name'; there are: ${all[*]}" ;; esac
+done
+if ! can_fuzz; then
+  say "SKIPPED: the fuzzers need clang++ with libFuzzer (Debian and Ubuntu: clang libclang-rt-dev)"
+  exit 0
+fi
+[ -x "$build/bin/echotrain" ] || die "build/bin/echotrain is not built; run ./run build, or ./run fuzz"
+
+arguments=()
+while read -r line; do arguments+=("$line"); done < <(use_ccache)
+quietly "$folder/configure.log" "CMake's configure step" cmake -S "$root" --preset fuzz "${arguments[@]}"
+compile "$folder" --target make_seeds "${names[@]/#/fuzz_}"
+quietly "$folder/seeds.log" "making the seeds" "$here/seeds.sh" "$folder/seeds" "$build/bin/echotrain" "$folder/bin/make_seeds"
+
+TMPDIR=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo /tmp)" echotrain-fuzz-XXXXXX)
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
+say "fuzzing ${#names[@]} targets for $seconds s each, with ASan and UBSan"
+printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} "$0" --one {} "$seconds"
+printf '%-12s %12s %8s %8s %8s\n' target executions cov ft corpus
+failed=()
+for name in "${names[@]}"; do
+  report "$name"
+  if [ "$(cat "$folder/logs/$name.status")" -ne 0 ]; then failed+=("$name"); fi
+done
+for name in "${failed[@]}"; do explain "$name"; done
+if [ ${#failed[@]} -gt 0 ]; then die "the fuzzers found something: ${failed[*]}"; fi
