@@ -30,7 +30,7 @@ def spiral(turns=12, samples=400, arms=8, matrix=32):
     return np.stack([k.real, k.imag], -1), np.full((arms, samples), np.pi / 4 / (arms * samples))
 
 
-# --- arrays ------------------------------------------------------------------------------------------------------------
+# --- arrays ----------------------------------------------------------------------------------------------------------
 
 
 def test_arrays_in_images_out(client):
@@ -72,15 +72,21 @@ def test_a_trajectory_and_its_weights(client, unit):
     """sum w d exp(2 pi i k.r) in float64; the gridding kernel is good to 1e-3."""
     k, weights = spiral()
     kspace = noise(3, *weights.shape)
-    scale = {"cycles_per_pixel": 1, "cycles_per_fov": 32, "radians_per_pixel": 2 * np.pi, "cycles_per_m": 1000 / 2}[unit]
+    scale = {"cycles_per_pixel": 1, "cycles_per_fov": 32, "radians_per_pixel": 2 * np.pi, "cycles_per_m": 1000 / 2}[
+        unit
+    ]
     pipeline = settled("spiral_2d")
-    images = list(client.reconstruct(kspace, k * scale, pipeline, density=weights, matrix=32, fov=64, trajectory_unit=unit))
+    images = list(
+        client.reconstruct(kspace, k * scale, pipeline, density=weights, matrix=32, fov=64, trajectory_unit=unit)
+    )
     data = (kspace * weights).reshape(3, -1).T
     truth = reference.rss(reference.direct_sum_2d(k.reshape(-1, 2), data, (32, 32)))
     assert len(images) == 1 and reference.nrmse(images[0].data[0, 0], truth) <= 3e-3
 
 
-@pytest.mark.parametrize(("trajectory", "pipeline"), [("stack_of_stars", "stack_of_stars"), ("kooshball", "kooshball_3d")])
+@pytest.mark.parametrize(
+    ("trajectory", "pipeline"), [("stack_of_stars", "stack_of_stars"), ("kooshball", "kooshball_3d")]
+)
 def test_3d_arrays_are_what_a_file_is(client, tmp_path, trajectory, pipeline):
     scan = simulate(tmp_path / "scan.h5", trajectory, "--matrix", 16, "--coils", 2)
     text = settled(pipeline)
@@ -115,7 +121,7 @@ def known(image):
     return {name: value for name, value in image.meta.items() if not name.endswith("_ms")}
 
 
-# --- files -------------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("trajectory", "pipeline"), [("cartesian", "cartesian_2d"), ("golden_radial", "radial_2d"),
@@ -167,12 +173,11 @@ def test_npy_and_cfl_files(client, tmp_path):
 
 def test_types_of_the_package_ismrmrd(client, tmp_path):
     ismrmrd = pytest.importorskip("ismrmrd")
-    import ismrmrd.xsd
-
+    xsd = pytest.importorskip("ismrmrd.xsd")
     scan = simulate(tmp_path / "scan.h5", "cartesian", "--matrix", 16, "--coils", 2, "--frames", 2)
     expected = list(client.reconstruct(scan, pipeline="cartesian_2d"))
     file = ismrmrd.Dataset(str(scan), "dataset", False)
-    header = ismrmrd.xsd.CreateFromDocument(file.read_xml_header())
+    header = xsd.CreateFromDocument(file.read_xml_header())
     readouts = (file.read_acquisition(i) for i in range(file.number_of_acquisitions()))
     images = [image.to_ismrmrd() for image in client.reconstruct(readouts, pipeline="cartesian_2d", header=header)]
     assert [image.repetition for image in images] == [0, 1]
@@ -181,7 +186,7 @@ def test_types_of_the_package_ismrmrd(client, tmp_path):
         assert image.meta["echotrain_backend"] == "cpu"
 
 
-# --- while the scan runs -----------------------------------------------------------------------------------------------
+# --- while the scan runs ---------------------------------------------------------------------------------------------
 
 
 def cartesian_scan(frames=1, matrix=16, seed=1):
@@ -288,7 +293,7 @@ def test_large_scans_of_a_slow_reader(client):
     assert [int(image.data[0, 0, 0, 0]) for image in (first, *rest)] == list(range(200))
 
 
-# --- pipelines ---------------------------------------------------------------------------------------------------------
+# --- pipelines -------------------------------------------------------------------------------------------------------
 
 
 def test_own_pipelines(client, tmp_path):
@@ -302,7 +307,9 @@ def test_own_pipelines(client, tmp_path):
                      {"coil_combine": {"method": "none"}}, {"image": {"component": "complex"}}],
     }  # fmt: skip
     path = tmp_path / "mine.yaml"
-    path.write_text(variant("cartesian_2d", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex")))
+    path.write_text(
+        variant("cartesian_2d", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex"))
+    )
     truth = reference.centred_fft(kspace, 16)
     for pipeline in (mapping, json.dumps(mapping), path, str(path), path.read_text()):
         (image,) = client.reconstruct(kspace, pipeline=pipeline)
@@ -317,7 +324,7 @@ def test_faults_of_own_pipelines_are_told_with_their_place(client):
     assert caught.value.code == "bad-config"
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------------
+# --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
 def test_errors_of_the_server(client):
@@ -354,7 +361,7 @@ def test_queries(client):
     assert client.query("nonsense") == "Unknown query"
 
 
-# --- asyncio -----------------------------------------------------------------------------------------------------------
+# --- asyncio ---------------------------------------------------------------------------------------------------------
 
 
 def test_asyncio(server, client):
@@ -448,7 +455,7 @@ def test_several_threads_at_a_time(client):
         np.testing.assert_array_equal(result, pixels(expected))
 
 
-# --- the command line --------------------------------------------------------------------------------------------------
+# --- the command line ------------------------------------------------------------------------------------------------
 
 
 def command(*arguments, **variables):
@@ -535,9 +542,11 @@ def test_info(server, radial, tmp_path, call):
 
 
 def test_view_without_matplotlib_says_how_to_get_it(server, radial):
-    code = "import sys; sys.modules['matplotlib'] = None; from echotrain.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True, text=True,
-                          timeout=200, env=environment())  # fmt: skip
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; import echotrain.__main__ as m; sys.exit(m.main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True,
+                          text=True, timeout=200, env=environment())  # fmt: skip
     assert done.returncode == 1 and "pip install 'echotrain[view]'" in done.stderr, done.stderr
 
 
