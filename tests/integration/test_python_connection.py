@@ -29,7 +29,7 @@ async def reconstruct_async(port, **options):
         return [image async for image in client.reconstruct(KSPACE, pipeline="cartesian_2d")]
 
 
-# --- TLS ---------------------------------------------------------------------------------------------------------------
+# --- TLS -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,16 @@ def test_a_certificate_of_our_own(tmp_path, pair, authority):  # noqa: F811
 
 
 def test_settings_that_contradict_each_other():
-    for options, said in (({"ca": "a.pem"}, "tls=True"), ({"tls": True, "key": "a.pem"}, "cert"), ({"port": 0}, "port")):
+    for options, said in (
+        ({"ca": "a.pem"}, "tls=True"),
+        ({"tls": True, "key": "a.pem"}, "cert"),
+        ({"port": 0}, "port"),
+    ):
         with pytest.raises(ValueError, match=said):
             echotrain.Client("127.0.0.1", **options)
 
 
-# --- tokens ------------------------------------------------------------------------------------------------------------
+# --- tokens ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -134,7 +138,7 @@ def test_a_token_goes_with_every_kind_of_pipeline(guarded, tmp_path, monkeypatch
     assert "quoted" not in repr(client) + repr(client.server)
 
 
-# --- no server, or a strange one ---------------------------------------------------------------------------------------
+# --- no server, or a strange one -------------------------------------------------------------------------------------
 
 
 def test_nobody_is_there():

@@ -8,8 +8,8 @@
 
     images = echotrain.reconstruct("scan.h5", pipeline="radial_2d", progress=True)
 
-Conventions: k-space [coil, line, sample] (ArrayReadouts has the rest), trajectories [line, sample, dimension] in cycles/pixel
-in the order x, y, z, images [channel, z, y, x], sizes in headers (x, y, z). docs/python.md shows more.
+Conventions: k-space [coil, line, sample] (ArrayReadouts has the rest), trajectories [line, sample, dimension] in
+cycles/pixel in the order x, y, z, images [channel, z, y, x], sizes in headers (x, y, z). docs/python.md shows more.
 """
 
 from .aio import AsyncClient

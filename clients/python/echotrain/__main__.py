@@ -43,7 +43,9 @@ def _add_server(parser: argparse.ArgumentParser, default_host: Optional[str]) ->
     server.add_argument("--ca", metavar="FILE.pem", help="certificates to trust (default: those of this system)")
     server.add_argument("--cert", metavar="FILE.pem", help="our own certificate, for servers that want one")
     server.add_argument("--key", metavar="FILE.pem", help="its private key")
-    server.add_argument("--token-file", metavar="FILE", help="file with the token (or ECHOTRAIN_TOKEN in the environment)")
+    server.add_argument(
+        "--token-file", metavar="FILE", help="file with the token (or ECHOTRAIN_TOKEN in the environment)"
+    )
     server.add_argument("--timeout", type=float, default=60.0, help="seconds to connect and to send (default: 60)")
 
 
@@ -54,15 +56,21 @@ def _add_scan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, help="readouts per second (default: as fast as possible)")
     usual = "; ".join(" ".join(axes) for axes in DEFAULT_AXES.values())
     arrays = parser.add_argument_group("k-space arrays")
-    arrays.add_argument("--trajectory", metavar="FILE", help=".npy [line, sample, dimension], or BART's for a BART scan")
+    arrays.add_argument(
+        "--trajectory", metavar="FILE", help=".npy [line, sample, dimension], or BART's for a BART scan"
+    )
     arrays.add_argument("--density", metavar="FILE", help=".npy [line, sample] of weights")
     arrays.add_argument("--noise", metavar="FILE", help=".npy [coil, sample] of noise")
     arrays.add_argument("--matrix", type=_sizes, metavar="N|X,Y[,Z]", help="size of the image")
-    arrays.add_argument("--fov", type=_sizes, metavar="MM|X,Y[,Z]", help="its field of view in mm (default: 1 mm voxels)")
+    arrays.add_argument(
+        "--fov", type=_sizes, metavar="MM|X,Y[,Z]", help="its field of view in mm (default: 1 mm voxels)"
+    )
     arrays.add_argument("--axes", help=f"names of the array's axes (usually: {usual})")
     arrays.add_argument("--trajectory-unit", choices=UNITS, help="default: cycles_per_pixel; BART's: cycles_per_fov")
     arrays.add_argument("--trajectory-type", help="radial, goldenangle, spiral, other (default) or cartesian")
-    arrays.add_argument("--header", metavar="FILE.xml", help="ISMRMRD header in place of --matrix and --fov, or of the file's")
+    arrays.add_argument(
+        "--header", metavar="FILE.xml", help="ISMRMRD header in place of --matrix and --fov, or of the file's"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
 
     recon = commands.add_parser("recon", help="send a scan and write the images that come back")
     _add_scan(recon)
-    recon.add_argument("-o", "--output", required=True, help="OUT.h5, OUT.npy, OUT.nii[.gz], or a folder for PNG pictures")
+    recon.add_argument(
+        "-o", "--output", required=True, help="OUT.h5, OUT.npy, OUT.nii[.gz], or a folder for PNG pictures"
+    )
     recon.add_argument("-q", "--quiet", action="store_true", help="no progress")
     _add_server(recon, "127.0.0.1")
 
@@ -86,7 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("--snapshot", metavar="FILE.png", help="write what the window shows at the end, and do not wait")
     _add_server(view, "127.0.0.1")
 
-    info = commands.add_parser("info", help="what an ISMRMRD file or a BART pair holds, or what a server says of itself")
+    info = commands.add_parser(
+        "info", help="what an ISMRMRD file or a BART pair holds, or what a server says of itself"
+    )
     info.add_argument("file", nargs="?", help="a file; without one, the server is asked")
     info.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
     _add_server(info, None)
@@ -149,8 +161,8 @@ def _view(given: argparse.Namespace) -> int:
     pyplot = require_matplotlib()
     if not given.snapshot and not can_show(pyplot):
         raise EchotrainError(
-            f"matplotlib has no windows here (its backend is {pyplot.get_backend()}); set MPLBACKEND, connect with a display, "
-            "or give --snapshot FILE.png"
+            f"matplotlib has no windows here (its backend is {pyplot.get_backend()}); set MPLBACKEND, connect with a "
+            "display, or give --snapshot FILE.png"
         )
     viewer = Viewer(f"Echotrain: {given.scan}")
     with _client(given) as client:
@@ -211,10 +223,11 @@ def _info(given: argparse.Namespace) -> int:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     given = _parser().parse_args(arguments)
-    warnings.simplefilter("always", ServerWarning)
-    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
     try:
-        return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ServerWarning)
+            warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+            return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
     except (EchotrainError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -22,8 +22,8 @@ class AsyncClient:
             async for image in client.reconstruct("scan.h5", pipeline="radial_2d"):
                 ...
 
-    Readouts may come from an async generator too. To leave a scan early, wrap the generator in contextlib.aclosing (Python
-    3.10), or leave the client's `async with`.
+    Readouts may come from an async generator too. To leave a scan early, wrap the generator in contextlib.aclosing
+    (Python 3.10), or leave the client's `async with`.
     """
 
     def __init__(

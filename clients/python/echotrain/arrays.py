@@ -38,16 +38,16 @@ class ArrayReadouts:
 
     A line is a Cartesian line, a spoke or an interleave. A 3D trajectory that is no stack has no partitions.
 
-    trajectory: [line, sample, dimension], dimension 2 or 3 in the order x, y, z, for all frames; or with the sizes of k-space's
-    further axes (coil left out) before it. Complex [line, sample] is kx + i ky. None: Cartesian, k = 0 at line and
-    sample floor(n/2). Its unit is `trajectory_unit`, one of UNITS; it is sent in cycles/pixel.
+    trajectory: [line, sample, dimension], dimension 2 or 3 in the order x, y, z, for all frames; or with the sizes of
+    k-space's further axes (coil left out) before it. Complex [line, sample] is kx + i ky. None: Cartesian, k = 0 at
+    line and sample floor(n/2). Its unit is `trajectory_unit`, one of UNITS; it is sent in cycles/pixel.
 
-    density: weights of the samples, [line, sample] or the trajectory's shape without dimension; sent as a third component,
-    for 2D pipelines whose density compensation is `from_data`.
+    density: weights of the samples, [line, sample] or the trajectory's shape without dimension; sent as a third
+    component, for 2D pipelines whose density compensation is `from_data`.
 
-    matrix, fov: of the image, as n or (x, y) or (x, y, z); fov in mm, by default voxels of 1 mm. A Cartesian array has a matrix
-    already; one larger than `matrix` is oversampled, and its field of view is larger in proportion. With `header`, both
-    come from there.
+    matrix, fov: of the image, as n or (x, y) or (x, y, z); fov in mm, by default voxels of 1 mm. A Cartesian array
+    has a matrix already; one larger than `matrix` is oversampled, and its field of view is larger in proportion. With
+    `header`, both come from there.
 
     noise: [coil, sample], a measurement of noise only, sent first; sample times are taken to be the same.
     """
@@ -68,9 +68,16 @@ class ArrayReadouts:
     ) -> None:
         self._kspace, self._counters = _arranged(np.asarray(kspace), axes)
         self._partitions, self._lines, coils, samples = self._kspace.shape[-4:]
-        for what, n in (("partitions", self._partitions), ("lines", self._lines), ("coils", coils), ("samples", samples)):
+        for what, n in (
+            ("partitions", self._partitions),
+            ("lines", self._lines),
+            ("coils", coils),
+            ("samples", samples),
+        ):
             if not 1 <= n <= 0xFFFF:
-                raise ScanError(f"k-space has {n} {what}; 1 to 65535 are possible. Are its axes {axes or 'the usual ones'}?")
+                raise ScanError(
+                    f"k-space has {n} {what}; 1 to 65535 are possible. Are its axes {axes or 'the usual ones'}?"
+                )
         self._trajectory = self._leading(_positions(trajectory), 3, "the trajectory")
         self._density: Optional[Array] = None
         if density is not None:
@@ -204,7 +211,7 @@ def _arranged(kspace: Array, axes: Optional[AxisNames]) -> Tuple[Array, List[str
     """k-space as [counters..., partition, line, coil, sample], and the counters' names. A view."""
     if not np.iscomplexobj(kspace):
         raise ScanError(
-            f"k-space must be complex, not {kspace.dtype}; [..., 2] real values become complex by a.view(complex)[..., 0]"
+            f"k-space must be complex, not {kspace.dtype}; real values [..., 2] become it by a.view(complex)[..., 0]"
         )
     if axes is None:
         if kspace.ndim not in DEFAULT_AXES:
@@ -213,7 +220,9 @@ def _arranged(kspace: Array, axes: Optional[AxisNames]) -> Tuple[Array, List[str
     else:
         names = tuple(axes.replace(",", " ").split() if isinstance(axes, str) else axes)
     if len(names) != kspace.ndim or len(set(names)) != len(names) or not set(names) <= set(AXES):
-        raise ScanError(f"axes {names} do not name the {kspace.ndim} axes of k-space, each once, with: {', '.join(AXES)}")
+        raise ScanError(
+            f"axes {names} do not name the {kspace.ndim} axes of k-space, each once, with: {', '.join(AXES)}"
+        )
     if "line" not in names or "sample" not in names:
         raise ScanError(f"axes {names}: 'line' and 'sample' must be among them")
     counters = [name for name in names if name not in ("coil", "partition", "line", "sample")]

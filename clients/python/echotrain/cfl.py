@@ -69,9 +69,9 @@ def _padded(values: Array) -> Array:
 def from_bart(kspace: Array, trajectory: Optional[Array] = None) -> Tuple[Array, Optional[Array], Dict[str, Any]]:
     """k-space and trajectory as ArrayReadouts takes them, and its options.
 
-    kspace: [x, y, z, coil, ...], or with a trajectory [1, sample, line, coil, ...]; dimensions 5, 10, 11, 13, 14 are contrast,
-    repetition, phase, slice and average. trajectory: [3, sample, line, ...] in 1/FOV; where its third component is 0
-    throughout, it is 2D. BART's images of non-Cartesian data differ by a scale.
+    kspace: [x, y, z, coil, ...], or with a trajectory [1, sample, line, coil, ...]; dimensions 5, 10, 11, 13, 14 are
+    contrast, repetition, phase, slice and average. trajectory: [3, sample, line, ...] in 1/FOV; where its third
+    component is 0 throughout, it is 2D. BART's images of non-Cartesian data differ by a scale.
     """
     kspace = _padded(kspace)
     names = ["sample", "line", "partition", "coil"] if trajectory is None else ["", "sample", "line", "coil"]

@@ -117,11 +117,12 @@ class _Running:
 class Client:
     """Where to send scans. Every reconstruct() has a connection of its own; several may run at a time.
 
-    tls: connect with TLS (True, or an ssl.SSLContext); `ca` names certificates to trust (default: the system's), `cert` and
-    `key` our own, for servers that want one.
+    tls: connect with TLS (True, or an ssl.SSLContext); `ca` names certificates to trust (default: the system's),
+    `cert` and `key` our own, for servers that want one.
     token: for servers that want one (default: ECHOTRAIN_TOKEN in the environment).
-    timeout: seconds to connect, and for the server to take what is sent. reply_timeout: seconds without anything from the server
-    once everything has been sent; None waits for as long as it reconstructs.
+    timeout: seconds to connect, and for the server to take what is sent.
+    reply_timeout: seconds without anything from the server once everything has been sent; None waits for as long as
+    it reconstructs.
     """
 
     def __init__(
@@ -178,7 +179,8 @@ class Client:
 
         source, trajectory and what describes them: see make_scan(). Wrong arguments are refused at once, before
         anything is sent.
-        pipeline: a name that the server knows; a mapping, YAML text or a .yaml file's path of your own; None: the server's default.
+        pipeline: a name that the server knows; a mapping, YAML text or a .yaml file's path of your own; None: the
+        server's default.
         rate: readouts per second (None: as fast as the server takes them).
         on_text: called with (level, text) for what the server says; without it its warnings become ServerWarning.
         progress: True shows it on stderr; or a function, called with a Progress now and then.

@@ -82,11 +82,15 @@ async def connect(server: Server) -> Tuple[asyncio.StreamReader, asyncio.StreamW
             "ca=FILE.pem names certificates to trust"
         ) from None
     except ssl.SSLError as error:
-        raise ConnectionFailed(f"no TLS with {server.address}: {error.reason or error}; is this its TLS port?") from None
+        raise ConnectionFailed(
+            f"no TLS with {server.address}: {error.reason or error}; is this its TLS port?"
+        ) from None
     except socket.gaierror as error:
         raise ConnectionFailed(f"cannot find host '{server.host}': {error.strerror}") from None
     except OSError as error:
-        hint = "is this its TLS port?" if context and isinstance(error, ConnectionResetError) else "is the server running?"
+        hint = (
+            "is this its TLS port?" if context and isinstance(error, ConnectionResetError) else "is the server running?"
+        )
         reason = os.strerror(error.errno) if error.errno else error
         raise ConnectionFailed(f"cannot connect to {server.address}: {reason}; {hint}") from None
     # A host that has vanished is noticed even while nothing is sent.

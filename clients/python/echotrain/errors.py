@@ -26,8 +26,8 @@ class ProtocolError(EchotrainError):
 class ServerError(EchotrainError):
     """The server refused or gave up the measurement, and said why.
 
-    `code` is one of docs/protocol.md's ("bad-data", "unknown-config", "unauthorized", ...; empty if the server gave none),
-    `text` what it said.
+    `code` is one of docs/protocol.md's ("bad-data", "unknown-config", "unauthorized", ...; empty if the server gave
+    none), `text` what it said.
     """
 
     def __init__(self, code: str, text: str) -> None:

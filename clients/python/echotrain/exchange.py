@@ -45,7 +45,7 @@ class Exchange:
         self._tasks = [asyncio.ensure_future(part) for part in (self._send(), self._receive(), self._watch())]
 
     async def next(self) -> Optional[Event]:
-        """The next thing the server sent; None after its CLOSE. What went wrong is raised after all that came before it."""
+        """The next thing the server sent; None after its CLOSE. What went wrong is raised after what came before it."""
         while not self._events:
             if self._over:
                 if self._server_error is not None:
@@ -185,7 +185,9 @@ class Exchange:
             if self._event_bytes > _EVENT_BYTES:
                 continue  # it is the caller who is slow
             if self._sent_all and self._server.reply_timeout and idle > self._server.reply_timeout:
-                self._finish(ServerTimeout(f"nothing came from {self._server.address} for {idle:.3g} s (reply_timeout)"))
+                self._finish(
+                    ServerTimeout(f"nothing came from {self._server.address} for {idle:.3g} s (reply_timeout)")
+                )
             elif self._in_flight and idle > self._server.timeout:
                 self._finish(ServerTimeout(f"{self._server.address} took nothing for {idle:.3g} s (timeout)"))
 

@@ -1,5 +1,5 @@
-"""Readouts on their way to the socket: taken from any iterable in a thread of its own, so that one that waits for a scanner
-(or reads a file) keeps nobody from receiving images."""
+"""Readouts on their way to the socket: taken from any iterable in a thread of its own, so that one that waits for a
+scanner (or reads a file) keeps nobody from receiving images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ISMRMRD HDF5 files, in libismrmrd's layout: GROUP/xml, GROUP/data, GROUP/waveforms, GROUP/<series>/{data,header,attributes}."""
+"""ISMRMRD HDF5 files, in libismrmrd's layout: GROUP/xml, GROUP/data, GROUP/waveforms,
+GROUP/<series>/{data,header,attributes}."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _ROWS = 64  # readouts read at a time
 
 
 class Hdf5Scan:
-    """A file's header and, one after another, what it holds: readouts with the waveforms between them, or else images."""
+    """A file's header and, one after another, what it holds: readouts and the waveforms between them, or images."""
 
     def __init__(self, path: PathLike, group: str = "dataset") -> None:
         self.path, self.group = os.fspath(path), group.strip("/")
@@ -93,7 +94,9 @@ class Hdf5Scan:
                 shape = (int(head["channels"]), int(head["number_of_samples"]))
                 values = np.asarray(rows["data"][at], np.uint32)
                 if values.size != shape[0] * shape[1]:
-                    raise ScanError(f"{self.path}: waveform {begin + at} has {values.size} values, not those of {shape}")
+                    raise ScanError(
+                        f"{self.path}: waveform {begin + at} has {values.size} values, not those of {shape}"
+                    )
                 yield Waveform.from_head(heads[at : at + 1].reshape(()), values.reshape(shape))
 
 
@@ -165,19 +168,25 @@ class ImageFile:
             # libismrmrd's names of the parts of complex pixels.
             part = {"complex64": "<f4", "complex128": "<f8"}.get(pixels.dtype.name)
             kind = np.dtype([("real", part), ("imag", part)]) if part else pixels.dtype
-            made.create_dataset("data", (0, *pixels.shape), kind, maxshape=(None, *pixels.shape), chunks=(1, *pixels.shape))
+            made.create_dataset(
+                "data", (0, *pixels.shape), kind, maxshape=(None, *pixels.shape), chunks=(1, *pixels.shape)
+            )
             made.create_dataset("header", (0,), IMAGE_TYPE, maxshape=(None,), chunks=(64,))
             made.create_dataset("attributes", (0,), text, maxshape=(None,), chunks=(64,))
         series = self._group[name]
         at = len(series["header"])
         if series["data"].shape[1:] != pixels.shape:
-            raise ScanError(f"series {image.series} holds images {series['data'].shape[1:]}, this one is {pixels.shape}")
+            raise ScanError(
+                f"series {image.series} holds images {series['data'].shape[1:]}, this one is {pixels.shape}"
+            )
         for part in ("data", "header", "attributes"):
             series[part].resize(at + 1, axis=0)
         head = image.head.copy()
         head["attribute_string_len"] = len(image.attributes.encode("utf-8"))
         stored = np.ascontiguousarray(pixels)
-        series["data"][at] = stored.view(series["data"].dtype).reshape(pixels.shape) if series["data"].dtype.names else stored
+        series["data"][at] = (
+            stored.view(series["data"].dtype).reshape(pixels.shape) if series["data"].dtype.names else stored
+        )
         series["header"][at] = head[()]
         series["attributes"][at] = image.attributes
         self._file.flush()

@@ -128,7 +128,7 @@ def header_xml(header: HeaderLike) -> str:
 
 
 def parse_xml(text: str, what: str) -> ElementTree.Element:
-    """The root element, with namespaces taken off. Document types are refused: they can make text grow without bound."""
+    """The root element, without namespaces. Document types are refused: they can make text grow without bound."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise ScanError(f"{what} holds a document type, which is not read")
     try:

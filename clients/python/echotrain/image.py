@@ -24,13 +24,13 @@ IMAGE_TYPES = {0: "magnitude", 1: "magnitude", 2: "phase", 3: "real", 4: "imagin
 class Image:
     """`data` is [channel, z, y, x]; `head` a numpy record with libismrmrd's fields; `meta` the attributes.
 
-    Geometry is ISMRMRD's: `position` is where the centre voxel (index floor(n/2) on each axis, docs/conventions.md) lies,
-    in mm, in patient coordinates x to the left, y to the back, z to the head (LPS); `read_dir`, `phase_dir` and `slice_dir`
-    are the directions of x, y and z.
+    Geometry is ISMRMRD's: `position` is where the centre voxel (index floor(n/2) on each axis, docs/conventions.md)
+    lies, in mm, in patient coordinates x to the left, y to the back, z to the head (LPS); `read_dir`, `phase_dir` and
+    `slice_dir` are the directions of x, y and z.
     """
 
     def __init__(self, data: Any, head: Optional[Array] = None, attributes: str = "", **fields: Any) -> None:
-        """`data`: up to four axes, the last being x. `fields`: any field of the head (slice=3, position=(0, 0, 5), ...)."""
+        """`data`: up to four axes, the last being x. `fields`: any field of the head (slice=3, ...)."""
         values = np.asarray(data)
         if not 1 <= values.ndim <= 4:
             raise ScanError(f"an image is [channel, z, y, x], not of shape {values.shape}")
@@ -150,7 +150,7 @@ class Image:
 
     @property
     def meta(self) -> Meta:
-        """The attributes: name -> text, or a list of texts where a name has several values. Empty where they are no XML."""
+        """The attributes: name -> text, or a list where a name has several values. Empty where they are no XML."""
         if self._meta is None:
             self._meta = _read_meta(self.attributes)
         return self._meta
@@ -174,7 +174,7 @@ class Image:
     def picture(self, window: Optional[pictures.Window] = None) -> Array:
         """Grey levels uint8 [y, x]: magnitude of complex pixels, several channels or planes as a mosaic.
 
-        `window` are the values that become black and white (default: 0 and the 99.5th percentile; -pi and pi for phase).
+        `window`: the values that become black and white (default: 0 and the 99.5th percentile; for phase -pi and pi).
         """
         return pictures.picture(self.data, self.image_type, window)
 
@@ -206,7 +206,9 @@ class Image:
 
     def _repr_html_(self) -> str:
         data = base64.b64encode(self.png()).decode("ascii")
-        rows = "".join(f"<tr><td>{html.escape(k)}</td><td>{html.escape(str(v))}</td></tr>" for k, v in self.meta.items())
+        rows = "".join(
+            f"<tr><td>{html.escape(k)}</td><td>{html.escape(str(v))}</td></tr>" for k, v in self.meta.items()
+        )
         return (
             f'<div><img style="min-width: 256px; image-rendering: pixelated" src="data:image/png;base64,{data}"/>'
             f"<details><summary>{html.escape(self._facts())}</summary><table>{rows}</table></details></div>"

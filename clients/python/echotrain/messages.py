@@ -13,9 +13,9 @@ from .layout import ACQUISITION_TYPE, COUNTERS, WAVEFORM_TYPE, Array
 class Acquisition:
     """One readout.
 
-    `data` is complex64 [coil, sample], `trajectory` float32 [sample, dimension] (None: Cartesian, or made by the server)
-    in cycles/pixel unless the pipeline says otherwise; in a 2D encoding a third dimension is the density weight. `head`
-    is a numpy record with libismrmrd's fields, counters in `head["idx"]`.
+    `data` is complex64 [coil, sample], `trajectory` float32 [sample, dimension] (None: Cartesian, or made by the
+    server) in cycles/pixel unless the pipeline says otherwise; in a 2D encoding a third dimension is the density
+    weight. `head` is a numpy record with libismrmrd's fields, counters in `head["idx"]`.
     """
 
     def __init__(self, data: Any, trajectory: Any = None, *, flags: int = 0, **fields: Any) -> None:
@@ -107,4 +107,6 @@ class Waveform:
         return result
 
     def __repr__(self) -> str:
-        return f"<Waveform {int(self.head['waveform_id'])}: {self.data.shape[0]} channels, {self.data.shape[1]} samples>"
+        return (
+            f"<Waveform {int(self.head['waveform_id'])}: {self.data.shape[0]} channels, {self.data.shape[1]} samples>"
+        )

@@ -1,4 +1,4 @@
-"""NIfTI-1 files, written from the format's definition (nifti.nimh.nih.gov/nifti-1): 348 bytes of header, then voxels."""
+"""NIfTI-1 files, from the format's definition (nifti.nimh.nih.gov/nifti-1): 348 bytes of header, then voxels."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ assert _HEADER.itemsize == 348
 def volume(images: Iterable[Image]) -> Tuple[Array, Array]:
     """Voxels [x, y, z, t, channel] in one space, and their affine (voxel -> mm, RAS).
 
-    Images of one slice each that lie at different positions along their slice direction become z, in that order; images at the
-    same position become t, in the order given. StackError where they are not parallel, of one size, or evenly spaced.
+    Images of one slice each that lie at different positions along their slice direction become z, in that order;
+    images at the same position become t, in the order given. StackError where they are not parallel, of one size, or
+    evenly spaced.
     """
     all_images = list(images)
     if not all_images:
@@ -69,7 +70,9 @@ def volume(images: Iterable[Image]) -> Tuple[Array, Array]:
             image.affine[:3, :3], first.affine[:3, :3], atol=1e-4
         )
         if not same:
-            raise StackError(f"image {number} differs from image 0 in size, voxel size or orientation; write it separately")
+            raise StackError(
+                f"image {number} differs from image 0 in size, voxel size or orientation; write it separately"
+            )
     normal = first.affine[:3, 2] / np.linalg.norm(first.affine[:3, 2])
     places: Dict[float, List[Image]] = {}
     for image in all_images:
@@ -132,7 +135,7 @@ def nifti_bytes(images: Iterable[Image]) -> bytes:
 
 
 def save_nifti(images: Iterable[Image], path: Union[str, os.PathLike[str]]) -> None:
-    """Images as one NIfTI-1 file (.nii, .nii.gz); see volume() for how they are arranged. Complex pixels stay complex."""
+    """Images as one NIfTI-1 file (.nii, .nii.gz), arranged as volume() says. Complex pixels stay complex."""
     target = pathlib.Path(path)
     if not target.name.endswith((".nii", ".nii.gz")):
         raise EchotrainError(f"'{target}' is no name of a NIfTI file; end it with .nii or .nii.gz")

@@ -15,8 +15,8 @@ from .stack import stack
 
 
 class Output:
-    """OUT.h5, OUT.npy, OUT.nii, OUT.nii.gz, or a folder of PNG files. What is there is replaced when the first image comes,
-    not before."""
+    """OUT.h5, OUT.npy, OUT.nii, OUT.nii.gz, or a folder of PNG files. What is there is replaced when the first image
+    comes, not before."""
 
     def __init__(self, path: str, xml: str) -> None:
         self._path, self._xml = pathlib.Path(path), xml
@@ -24,7 +24,9 @@ class Output:
         endings = {".h5": "h5", ".hdf5": "h5", ".npy": "npy", ".nii": "nii", ".nii.gz": "nii"}
         self._kind = next((kind for ending, kind in endings.items() if name.endswith(ending)), "png")
         if self._kind == "png" and self._path.suffix and not self._path.is_dir():
-            raise EchotrainError(f"-o {path}: end it with .h5, .npy, .nii or .nii.gz; a folder of pictures has no ending")
+            raise EchotrainError(
+                f"-o {path}: end it with .h5, .npy, .nii or .nii.gz; a folder of pictures has no ending"
+            )
         self._file: Optional[ImageFile] = None
         self._kept: List[Image] = []
         self._counts: Dict[int, int] = {}

@@ -20,8 +20,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]*")
 def pipeline_text(pipeline: Pipeline) -> Optional[str]:
     """The YAML text of an own pipeline, or None for one that the server has.
 
-    A mapping becomes JSON, which is YAML. A path, or a string that ends with .yaml or .yml and is a file here, is read. A string
-    of several lines, or with a ':', is the text itself.
+    A mapping becomes JSON, which is YAML. A path, or a string that ends with .yaml or .yml and is a file here, is
+    read. A string of several lines, or with a ':', is the text itself.
     """
     if pipeline is None:
         return None

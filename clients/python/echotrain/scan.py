@@ -24,8 +24,8 @@ Items = Union[Iterable[Any], AsyncIterable[Any]]
 class Scan:
     """A header's XML and the items to send: readouts, waveforms and images, of this package or of ismrmrd.
 
-    `items` may be a generator that yields readouts as they are measured; every item is sent as soon as it is there. `readouts`
-    is how many there will be, where that is known.
+    `items` may be a generator that yields readouts as they are measured; every item is sent as soon as it is there.
+    `readouts` is how many there will be, where that is known.
     """
 
     def __init__(self, header: HeaderLike, items: Items, readouts: Optional[int] = None) -> None:
@@ -74,7 +74,8 @@ def make_scan(
     - a path of an ISMRMRD HDF5 file (`group` is its group; `header` replaces its header);
     - a complex array, or a path of a .npy file with one: see ArrayReadouts for axes and for all other arguments;
     - a path of a BART pair (NAME, NAME.cfl, NAME.hdr), `trajectory` then being one too, or none: see from_bart;
-    - an iterable (or async iterable) of Acquisition, Waveform and Image, of this package or of ismrmrd, with a `header`;
+    - an iterable (or async iterable) of Acquisition, Waveform and Image, of this package or of ismrmrd, with a
+      `header`;
     - a Scan.
     """
     options = {
@@ -100,7 +101,9 @@ def make_scan(
         if is_file and is_cfl(source):
             is_bart = trajectory is None or (_is_path(trajectory) and is_cfl(trajectory))
             if not is_bart:
-                raise ScanError("the trajectory of a .cfl file is one too; for others, pass echotrain.read_cfl(...) as array")
+                raise ScanError(
+                    "the trajectory of a .cfl file is one too; for others, pass echotrain.read_cfl(...) as array"
+                )
             kspace, points, implied = from_bart(kspace, points)
             given = {**implied, **given}
         readouts = ArrayReadouts(kspace, points, header=header, **given)

@@ -49,7 +49,8 @@ def make(pixels, position=(0, 0, 0), size=(2.0, 3.0, 5.0), **fields):
 
 @pytest.mark.parametrize("shape", [(1, 5, 6), (4, 5, 6), (3, 4, 7)])
 def test_the_affine_finds_voxels_in_the_patient(shape):
-    """Voxel floor(n/2) lies at the position, and a step along x, y or z is one voxel along its direction; LPS -> RAS."""
+    """Voxel floor(n/2) lies at the position, and a step along x, y or z is one voxel along its direction; LPS ->
+    RAS."""
     image = make(np.zeros(shape, np.float32), position=(10, -20, 30))
     to_lps = np.diag([-1, -1, 1])
     centre = np.array([n // 2 for n in shape[::-1]])
@@ -186,7 +187,9 @@ def test_nifti_of_slices_and_times():
     for repetition in range(2):
         for index in (2, 0, 1):
             values[repetition, index] = np.random.default_rng([repetition, index]).random((4, 5)).astype(np.float32)
-            images.append(make(values[repetition, index], position=6 * index * normal, slice=index, repetition=repetition))
+            images.append(
+                make(values[repetition, index], position=6 * index * normal, slice=index, repetition=repetition)
+            )
     content = nifti.nifti_bytes(images)
     head = fields(content)
     assert head["dim"][:5] == (4, 5, 4, 3, 2)

@@ -62,7 +62,9 @@ def test_axes(shape, axes):
     """Every sample finds its place: k-space holds its own indices."""
     defaults = {2: "line sample", 3: "coil line sample", 4: "repetition coil line sample",
                 5: "repetition coil partition line sample"}  # fmt: skip
-    names = (defaults[len(shape)] if axes is None else axes.replace(",", " ") if isinstance(axes, str) else " ".join(axes)).split()
+    names = (
+        defaults[len(shape)] if axes is None else axes.replace(",", " ") if isinstance(axes, str) else " ".join(axes)
+    ).split()
     kspace = np.arange(np.prod(shape)).reshape(shape) + 0j
     place = {"line": "kspace_encode_step_1", "partition": "kspace_encode_step_2"}
     readouts, _ = sent(kspace, axes=axes)
@@ -70,7 +72,11 @@ def test_axes(shape, axes):
     for readout in readouts:
         for coil in range(readout.data.shape[0]):
             index = [
-                slice(None) if name == "sample" else coil if name == "coil" else readout.head["idx"][place.get(name, name)]
+                slice(None)
+                if name == "sample"
+                else coil
+                if name == "coil"
+                else readout.head["idx"][place.get(name, name)]
                 for name in names
             ]
             found[tuple(index)] = readout.data[coil]
@@ -273,8 +279,9 @@ def test_ismrmrd_files(tmp_path):
     path, header = tmp_path / "scan.h5", echotrain.Header((8, 4, 1), (8, 4, 1)).xml()
     file = ismrmrd.Dataset(str(path), "dataset", True)
     file.write_xml_header(header.encode())
-    readouts = [ismrmrd.Acquisition.from_array(noise(2, 8, seed=i), np.full((8, 2), 0.1 * i, np.float32) if i else None,
-                                               acquisition_time_stamp=10 * i, scan_counter=i) for i in range(3)]  # fmt: skip
+    positions = [None, np.full((8, 2), 0.1, np.float32), np.full((8, 2), 0.2, np.float32)]
+    readouts = [ismrmrd.Acquisition.from_array(noise(2, 8, seed=i), k, acquisition_time_stamp=10 * i, scan_counter=i)
+                for i, k in enumerate(positions)]  # fmt: skip
     waves = [ismrmrd.Waveform.from_array(np.full((1, 4), i, np.uint32), time_stamp=t, waveform_id=i)
              for i, t in enumerate((5, 10, 99))]  # fmt: skip
     for readout in readouts:
@@ -317,7 +324,7 @@ def test_image_files(tmp_path):
     assert theirs.read_image("image_2", 1).slice == 1
 
 
-# --- pipelines ---------------------------------------------------------------------------------------------------------
+# --- pipelines -------------------------------------------------------------------------------------------------------
 
 
 def test_names_and_texts_of_pipelines(tmp_path):
