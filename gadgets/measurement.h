@@ -50,9 +50,20 @@ class FieldsOfView {
   std::vector<std::array<float, 3>> recon_;  // per encoding
 };
 
-/// Vectors in the patient's coordinates, as headers have them (header structs are packed: no references into them).
+/// Vectors in the patient's coordinates, copied out of headers, whose floats lie at any even address.
 using Vector = std::array<double, 3>;
-inline Vector vector_of(const float (&from)[3]) { return {from[0], from[1], from[2]}; }
+inline Vector position_of(const protocol::AcquisitionHeader& head) {
+  return {head.position[0], head.position[1], head.position[2]};
+}
+inline Vector read_direction(const protocol::AcquisitionHeader& head) {
+  return {head.read_dir[0], head.read_dir[1], head.read_dir[2]};
+}
+inline Vector phase_direction(const protocol::AcquisitionHeader& head) {
+  return {head.phase_dir[0], head.phase_dir[1], head.phase_dir[2]};
+}
+inline Vector slice_direction(const protocol::AcquisitionHeader& head) {
+  return {head.slice_dir[0], head.slice_dir[1], head.slice_dir[2]};
+}
 inline double dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 inline Vector cross(const Vector& a, const Vector& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};

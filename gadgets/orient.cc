@@ -26,10 +26,6 @@ std::pair<Vector, Vector> wanted_directions(const Vector& normal) {
   return {{0, 1, 0}, {0, 0, -1}};                       // sagittal
 }
 
-void store(const Vector& from, float (&to)[3]) {
-  for (std::size_t a = 0; a < 3; ++a) to[a] = static_cast<float>(from[a]);
-}
-
 }  // namespace
 
 void Orient::start(const protocol::Header& header, Session& session) {
@@ -40,8 +36,7 @@ void Orient::start(const protocol::Header& header, Session& session) {
 void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const protocol::AcquisitionHeader& head = images.frame->reference;
   // Of the image's axes x, y, z: direction, extent, voxel size.
-  const std::array<Vector, 3> directions{vector_of(head.read_dir), vector_of(head.phase_dir),
-                                         vector_of(head.slice_dir)};
+  const std::array<Vector, 3> directions{read_direction(head), phase_direction(head), slice_direction(head)};
   if (!right_angles(directions)) {
     session_->warn("the scan's readouts have no directions (read_dir, phase_dir, slice_dir); images are not turned");
     emit(std::move(images));
@@ -65,7 +60,7 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 
   const auto frame = std::make_shared<Frame>(*images.frame);
   frame->fov_mm.emplace();
-  Vector position = vector_of(head.position);
+  Vector position = position_of(head);
   numerics::Rearrangement how;
   numerics::Shape to{shape[0]};
   for (std::size_t z = 0; z < 3; ++z) {  // axes of shapes are z, y, x
@@ -81,10 +76,13 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     const double moved = static_cast<double>(n - 1 - 2 * (n / 2)) * fov[from[a]] / static_cast<double>(n);
     for (std::size_t i = 0; i < 3; ++i) position[i] += moved * directions[from[a]][i];
   }
-  store(turned[0], frame->reference.read_dir);
-  store(turned[1], frame->reference.phase_dir);
-  store(turned[2], frame->reference.slice_dir);
-  store(position, frame->reference.position);
+  protocol::AcquisitionHeader& reference = frame->reference;
+  for (std::size_t i = 0; i < 3; ++i) {
+    reference.read_dir[i] = static_cast<float>(turned[0][i]);
+    reference.phase_dir[i] = static_cast<float>(turned[1][i]);
+    reference.slice_dir[i] = static_cast<float>(turned[2][i]);
+    reference.position[i] = static_cast<float>(position[i]);
+  }
 
   CoilImages out;
   out.frame = frame;

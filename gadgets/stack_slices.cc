@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 
 namespace echotrain {
 namespace {
@@ -14,10 +13,10 @@ constexpr double kParallel = 0.9999;  // cosine of the largest angle between sli
 constexpr double kEvenly = 0.01;      // largest deviation of a distance from the mean, as a share of it
 constexpr double kSamePlaceMm = 1e-4;
 
-Vector normal_of(const CoilImages& slice) { return vector_of(slice.frame->reference.slice_dir); }
+Vector normal_of(const CoilImages& slice) { return slice_direction(slice.frame->reference); }
 
 double along(const Vector& direction, const CoilImages& slice) {
-  return dot(direction, vector_of(slice.frame->reference.position));
+  return dot(direction, position_of(slice.frame->reference));
 }
 
 long number_in(const std::map<std::string, std::string>& notes, const std::string& name) {
@@ -98,7 +97,7 @@ CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, doub
   const auto frame = std::make_shared<Frame>(*first.frame);
   const auto n = static_cast<std::int64_t>(slices.size());
   const protocol::AcquisitionHeader& middle = slices[slices.size() / 2]->frame->reference;
-  std::copy(std::begin(middle.position), std::end(middle.position), std::begin(frame->reference.position));
+  for (std::size_t a = 0; a < 3; ++a) frame->reference.position[a] = middle.position[a];
   frame->key.slice = 0;
   frame->reference.idx.slice = 0;
   frame->fov_mm = fields_of_view_.of(*first.frame);

@@ -49,7 +49,8 @@ double Heart::phase(double ms) {
 std::vector<protocol::Waveform> Heart::ecg(double until_ms) {
   NoiseSource random(seed_ + 1, kNoise, 1, false);
   std::vector<protocol::Waveform> messages;
-  for (double begin = 0; begin < until_ms; begin += kSamples) {
+  for (int number = 0; number * kSamples < until_ms; ++number) {
+    const double begin = number * kSamples;
     constexpr std::size_t channels = kLeads.size() + 1;
     std::vector<std::uint32_t> values(channels * kSamples);
     for (int s = 0; s < kSamples; ++s) {

@@ -14,18 +14,21 @@ struct Pose {
   Vec position{0, 0, 0}, x{1, 0, 0}, y{0, 1, 0}, z{0, 0, 1};
 };
 
-void store(const Vec& from, float (&to)[3]) {
-  for (std::size_t a = 0; a < 3; ++a) to[a] = static_cast<float>(from[a]);
+/// Floats of headers lie at any even address: they are written and read one by one.
+void lay(protocol::AcquisitionHeader& head, const Pose& pose) {
+  for (std::size_t a = 0; a < 3; ++a) {
+    head.position[a] = static_cast<float>(pose.position[a]);
+    head.read_dir[a] = static_cast<float>(pose.x[a]);
+    head.phase_dir[a] = static_cast<float>(pose.y[a]);
+    head.slice_dir[a] = static_cast<float>(pose.z[a]);
+  }
 }
 
 Acquisition line(std::vector<cfloat> data, int y, int z = 0, const Pose& pose = {}) {
   Acquisition out = readout(1, std::move(data));
   out.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(y);
   out.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(z);
-  store(pose.position, out.head.position);
-  store(pose.x, out.head.read_dir);
-  store(pose.y, out.head.phase_dir);
-  store(pose.z, out.head.slice_dir);
+  lay(out.head, pose);
   return out;
 }
 
@@ -57,13 +60,24 @@ std::string meta(const protocol::Image& image, const std::string& name) {
   return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
 }
 
-Vec vec(const float (&from)[3]) { return {from[0], from[1], from[2]}; }
+/// Where the header of an image says that its voxel floor(n/2) lies and its axes run.
+Pose pose_of(const protocol::ImageHeader& head) {
+  Pose out;
+  for (std::size_t a = 0; a < 3; ++a) {
+    out.position[a] = head.position[a];
+    out.x[a] = head.read_dir[a];
+    out.y[a] = head.phase_dir[a];
+    out.z[a] = head.slice_dir[a];
+  }
+  return out;
+}
 
 /// Where voxel (i, j, k) of an image lies: by its header alone, voxel floor(n/2) being at the position.
 Vec place(const protocol::ImageHeader& head, int i, int j, int k) {
-  const Vec axes[3] = {vec(head.read_dir), vec(head.phase_dir), vec(head.slice_dir)};
+  const Pose pose = pose_of(head);
+  const Vec axes[3] = {pose.x, pose.y, pose.z};
   const int index[3] = {i, j, k};
-  Vec out = vec(head.position);
+  Vec out = pose.position;
   for (int a = 0; a < 3; ++a) {
     const int n = head.matrix_size[a];
     for (std::size_t d = 0; d < 3; ++d) out[d] += axes[a][d] * (index[a] - n / 2) * head.field_of_view[a] / n;
@@ -145,7 +159,8 @@ TEST_P(OrientTest, EveryVoxelKeepsItsPlaceAndViewersShowItUpright) {
         ASSERT_EQ(after.images.size(), 1u);
         const auto& image = after.images[0];
         EXPECT_EQ(displaced(before.images.at(0), image), 0);  // voxels are moved, never changed
-        const Vec x = vec(image.head.read_dir), y = vec(image.head.phase_dir), z = vec(image.head.slice_dir);
+        const Pose turned = pose_of(image.head);
+        const Vec &x = turned.x, &y = turned.y, &z = turned.z;
         double right = 0, down = 0, hand = 0;
         for (std::size_t a = 0; a < 3; ++a) {
           right += x[a] * plane.right[a];
@@ -247,7 +262,7 @@ TEST_P(StackSlicesTest, WhatIsIncompleteOrCannotBeStackedIsSaid) {
   EXPECT_NEAR(+uneven.images.at(0).head.field_of_view[2], 25.5, 1e-4);
 
   auto turned = multi_slice({0, 1, 2}, 1);
-  for (std::size_t i = 4; i < 8; ++i) store({0, 0, 1}, turned.scan[i].head.slice_dir);
+  for (std::size_t i = 4; i < 8; ++i) lay(turned.scan[i].head, {});
   const auto single = run(chain("  - stack_slices\n"), turned.measurement, turned.scan, here());
   EXPECT_EQ(single.images.size(), 3u);
   EXPECT_EQ(single.warned("not parallel"), 1);
