@@ -35,11 +35,14 @@ for part in $parts; do
       done
       ;;
     bench)
-      for program in bench_nufft bench_solver; do
+      for program in bench_nufft bench_solver bench_fft; do
         "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json --benchmark_out="$out/$program.json" \
           >"$out/$program.log" 2>&1 || status=1
         grep -E 'cuda' "$out/$program.log" | cut -c1-160
       done
+      "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
+        --benchmark_out="$out/bench_stream.json" >"$out/bench_stream.log" 2>&1 || status=1
+      sed -n '/^backend cuda/,$p' "$out/bench_stream.log"
       for program in seed_gregerson seed_stone; do
         if [ -x "$bundle/bin/$program" ]; then
           "$bundle/bin/$program" >"$out/$program.log" 2>&1 || status=1

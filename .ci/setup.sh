@@ -12,7 +12,7 @@ test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
-python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 install_packages() {

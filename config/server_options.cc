@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace echotrain::config {
 
@@ -92,6 +93,24 @@ OptionInfo choice(std::string name, std::string default_text, std::vector<std::s
                 });
 }
 
+template <typename E>
+OptionInfo choice_of(std::string name, std::vector<std::pair<std::string, E>> choices, Member<E> member,
+                     std::string help) {
+  std::vector<std::string> names;
+  std::string default_text;
+  for (const auto& [text, value] : choices) {
+    names.push_back(text);
+    if (value == default_of(member)) default_text = text;
+  }
+  return choice(
+      std::move(name), std::move(default_text), std::move(names),
+      [choices = std::move(choices), member](ServerOptions& options, const std::string& given) {
+        for (const auto& [text, value] : choices)
+          if (text == given) member(options) = value;
+      },
+      std::move(help));
+}
+
 /// One value or a sequence of values, none of them empty. `what` is one of them: "folder".
 OptionInfo list(std::string name, Member<std::vector<std::string>> member, const std::string& what, std::string help) {
   OptionInfo info = option(std::move(name), std::move(help), "", what + "s",
@@ -164,6 +183,7 @@ std::string OptionInfo::flag() const {
 
 const std::vector<OptionInfo>& server_option_table() {
   using S = ServerOptions;
+  using Capture = CaptureOptions;
   static const std::vector<OptionInfo> table{
       text(
           "bind", [](S & o) -> auto& { return o.bind; }, false, "address to listen on; 0.0.0.0 for every interface"),
@@ -190,12 +210,48 @@ const std::vector<OptionInfo>& server_option_table() {
           "clients over TLS must show a certificate signed by one of these"),
       yes_or_no(
           "tls.only", [](S & o) -> auto& { return o.tls.only; }, "serve TLS only, without the plain port"),
+      path(
+          "capture.directory", [](S & o) -> auto& { return o.capture.directory; }, "FOLDER",
+          "folder for each session's incoming bytes, which hold patients' data; empty: none are kept"),
+      choice_of<Capture::Policy>(
+          "capture.policy", {{"always", Capture::Policy::always}, {"on_error", Capture::Policy::on_error}},
+          [](S & o) -> auto& { return o.capture.policy; },
+          "captures to keep; on_error removes that of a scan that ended well"),
+      choice_of<Capture::Sync>(
+          "capture.sync",
+          {{"none", Capture::Sync::none}, {"end", Capture::Sync::end}, {"periodic", Capture::Sync::periodic}},
+          [](S & o) -> auto& { return o.capture.sync; },
+          "when to force captures to the disk: never, at a session's end, or also every sync_s before it"),
+      seconds(
+          "capture.sync_s", [](S & o) -> auto& { return o.capture.sync_s; },
+          "period of sync: periodic; a machine that loses power loses at most about that much of a capture"),
+      choice_of<Capture::WhenFull>(
+          "capture.when_full",
+          {{"stop_capture", Capture::WhenFull::stop_capture}, {"end_session", Capture::WhenFull::end_session}},
+          [](S & o) -> auto& { return o.capture.when_full; },
+          "on a full disk or a failed write: go on without, and warn the client, or end the session"),
+      choice_of<Capture::WhenSlow>(
+          "capture.when_slow", {{"wait", Capture::WhenSlow::wait}, {"stop_capture", Capture::WhenSlow::stop_capture}},
+          [](S & o) -> auto& { return o.capture.when_slow; },
+          "on a disk slower than the data: hold the client back, or go on without"),
+      integer(
+          "capture.queue_mib", [](S & o) -> auto& { return o.capture.queue_mib; }, 1, 1 << 20,
+          "bound of a session's bytes that wait for the disk"),
+      integer(
+          "capture.keep_days", [](S & o) -> auto& { return o.capture.keep_days; }, 0, 36500,
+          "days after which captures are removed; 0 keeps them"),
+      integer(
+          "capture.keep_gib", [](S & o) -> auto& { return o.capture.keep_gib; }, 0, 1 << 20,
+          "size of all captures from which on the oldest are removed; 0 keeps them"),
       folders(
           "pipelines", [](S & o) -> auto& { return o.pipelines; },
           "folder of pipeline files (*.yaml); a later one wins over an earlier one"),
       text(
           "default_pipeline", [](S & o) -> auto& { return o.default_pipeline; }, true,
           "pipeline for clients that ask for none"),
+      path(
+          "assets", [](S & o) -> auto& { return o.assets; }, "DIR",
+          "folder of files that pipelines may name: coil maps, reference images (ISMRMRD HDF5)"),
       choice(
           "backend", std::string(to_string(S{}.backend)), {"auto", "cpu", "cuda"},
           [](S& options, const std::string& value) { options.backend = parse_backend(value); },
@@ -241,7 +297,7 @@ const std::vector<OptionInfo>& server_option_table() {
           "message_timeout_s", [](S & o) -> auto& { return o.message_timeout_s; }, "longest pause inside a message"),
       seconds(
           "send_timeout_s", [](S & o) -> auto& { return o.send_timeout_s; },
-          "longest wait for a client that does not read"),
+          "longest wait for a client that does not read, and at a scan's end for the disk"),
       seconds(
           "drain_timeout_s", [](S & o) -> auto& { return o.drain_timeout_s; },
           "after an error, how long to go on reading what a client sends"),

@@ -23,6 +23,23 @@ struct TlsOptions {
   bool only = false;        ///< no plain port
 };
 
+/// Each session's incoming bytes in a file of their own (docs/capture.md).
+struct CaptureOptions {
+  enum class Policy { always, on_error };   ///< which captures are kept; on_error: of scans that did not end well
+  enum class Sync { none, end, periodic };  ///< when what is written is forced to the disk
+  enum class WhenFull { stop_capture, end_session };
+  enum class WhenSlow { wait, stop_capture };
+  std::string directory;  ///< empty: nothing is captured
+  Policy policy = Policy::always;
+  Sync sync = Sync::periodic;
+  double sync_s = 1;
+  WhenFull when_full = WhenFull::stop_capture;
+  WhenSlow when_slow = WhenSlow::wait;
+  std::int64_t queue_mib = 256;
+  std::int64_t keep_days = 0;  ///< 0: for ever
+  std::int64_t keep_gib = 0;   ///< 0: no bound
+};
+
 /// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
@@ -31,8 +48,10 @@ struct ServerOptions {
   bool insecure = false;           ///< a plain port that everybody can reach may be without `allow`
   std::string token_file;          ///< clients without a certificate must send a token of this file
   TlsOptions tls;
+  CaptureOptions capture;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
+  std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::vector<std::string> devices;  ///< numbers of GPUs; empty: all

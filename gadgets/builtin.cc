@@ -1,4 +1,7 @@
 // The list of all gadgets.
+#include "gadgets/average.h"
+#include "gadgets/cardiac_binning.h"
+#include "gadgets/cartesian_images.h"
 #include "gadgets/cartesian_kspace.h"
 #include "gadgets/coil_combine.h"
 #include "gadgets/coil_maps.h"
@@ -10,11 +13,15 @@
 #include "gadgets/gridding.h"
 #include "gadgets/image.h"
 #include "gadgets/noise_adjust.h"
+#include "gadgets/orient.h"
 #include "gadgets/partition_fft.h"
 #include "gadgets/passthrough.h"
 #include "gadgets/pcg.h"
 #include "gadgets/radial_trajectory.h"
 #include "gadgets/registry.h"
+#include "gadgets/resize.h"
+#include "gadgets/scale.h"
+#include "gadgets/stack_slices.h"
 
 namespace echotrain {
 
@@ -28,12 +35,20 @@ std::unique_ptr<AnyGadget> fused_gridding(const std::vector<config::Node>& param
   return std::make_unique<GriddedImages>(gridding_parameters().read(parameters[0]), combines);
 }
 
+/// Cartesian lines to images, and the root sum of squares if the parameters of three are given.
+std::unique_ptr<AnyGadget> fused_cartesian(const std::vector<config::Node>& parameters) {
+  const bool combines = parameters.size() > 2;
+  if (combines && CoilCombine::parameters().read(parameters[2]).method != "rss") return nullptr;
+  return std::make_unique<CartesianImages>(fft_direction(fft_parameters().read(parameters[1])), combines);
+}
+
 }  // namespace
 
 const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
     r.add<NoiseAdjust>();
+    r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
@@ -46,10 +61,17 @@ const Registry& Registry::builtin() {
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
     r.add<CoilCombine>();
+    r.add<StackSlices>();
+    r.add<Average>();
+    r.add<Resize>();
+    r.add<Orient>();
+    r.add<Scale>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
     r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, fused_gridding});
     r.fuse({{"gridding", "fft", "deapodization"}, fused_gridding});
+    r.fuse({{"cartesian_kspace", "fft", "coil_combine"}, fused_cartesian, /*cpu_only=*/true});
+    r.fuse({{"cartesian_kspace", "fft"}, fused_cartesian, /*cpu_only=*/true});
     return r;
   }();
   return registry;

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "gadgets/cartesian_lines.h"
 #include "gadgets/gadget.h"
-#include "gadgets/measurement.h"
 
 namespace echotrain {
 
@@ -26,22 +26,16 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   void process(Readouts&& readouts, const Emit<KSpace>& emit) override;
 
  private:
-  struct Space {
-    ImageGeometry geometry;
-    std::array<std::int64_t, 3> matrix{};                           // encoded x, y, z
-    std::int64_t offset_y = 0, offset_z = 0;                        // row = step + offset
-    std::int64_t first_y = 0, last_y = 0, first_z = 0, last_z = 0;  // rows the header announces
-  };
   struct Buffer {
     Array<cfloat> data;              // [coil, z * y, x]
     std::vector<std::int32_t> hits;  // per line: how often it came
   };
 
-  void add(Buffer& buffer, const Space& space, const Readouts& readouts);
-  KSpace complete(Buffer buffer, const Space& space, const Readouts& readouts);
+  void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
+  KSpace complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
 
   Session* session_ = nullptr;
-  std::vector<Space> spaces_;
+  std::vector<CartesianSpace> spaces_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

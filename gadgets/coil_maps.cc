@@ -16,16 +16,40 @@ namespace echotrain {
 
 Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
   return Parameters<Options>()
-      .choice("method", &Options::method, {"adaptive", "espirit"},
+      .choice("method", &Options::method, {"adaptive", "espirit", "given"},
               "adaptive: local correlation of the coils' low-resolution images (Walsh). espirit: from the middle of "
-              "k-space (Uecker), slower and sharper")
+              "k-space (Uecker), slower and sharper. given: from `file`, or sent by the client as an image of role "
+              "coil_maps")
       .integer("calibration", &Options::calibration, 8, 256,
                "extent of the middle of k-space that is used, per axis [samples]; it must be sampled fully enough")
       .integer("block", &Options::block, 1, 31, "adaptive only; extent of the neighbourhood [voxels]")
       .number("threshold", &Options::threshold, 0, 1,
               "adaptive only; voxels with less signal than this part of the largest have no sensitivity")
       .flag("keep", &Options::keep,
-            "true: the maps of a slice's first frame serve all its later ones; false: each frame makes its own");
+            "true: the maps of a slice's first frame serve all its later ones; false: each frame makes its own")
+      .text("file", &Options::file,
+            "given only; a file of the server's assets: an ISMRMRD file whose images hold the maps as channels, one "
+            "image per slice. Empty: the client sends them");
+}
+
+CoilMapsFromData::CoilMapsFromData(Options options) : options_(std::move(options)) {
+  if (!options_.file.empty() && options_.method != "given")
+    throw std::invalid_argument("file names coil maps, but method is not 'given'");
+  if (!options_.file.empty() && !SideImages::is_file_name(options_.file))
+    throw std::invalid_argument("file is the name of a file of the server's assets, not a path");
+}
+
+void CoilMapsFromData::start(const protocol::Header& /*header*/, Session& session) {
+  session_ = &session;
+  if (options_.method == "given") session.side_images.want("coil_maps", options_.file);
+}
+
+Array<cfloat> CoilMapsFromData::given_maps(const NormalEquations& equations) const {
+  const Array<cfloat>& maps = session_->side_images.find("coil_maps", equations.frame->key.slice);
+  if (!(maps.shape() == equations.right.shape()))
+    throw ClientError(fmt::format("coil_maps: the maps given are {} [coil, z, y, x], but this scan needs {}",
+                                  maps.shape().text(), equations.right.shape().text()));
+  return maps;
 }
 
 void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEquations>& emit) {
@@ -39,7 +63,9 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   key.slice = equations.frame->key.slice;
   Array<cfloat>& kept = kept_[key];
   Array<cfloat> joined = session_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
-  if (!options_.keep || !kept || !(kept.shape() == shape)) {
+  if (options_.method == "given") {
+    kept = given_maps(equations);
+  } else if (!options_.keep || !kept || !(kept.shape() == shape)) {
     if (!(session_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
       session_->warn("coil_maps: a frame holds no signal; its image is zero");
       equations.right = std::move(joined);
@@ -49,7 +75,8 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
     kept = maps_of(equations.right);
   }
   equations.maps = kept;
-  numerics::combine(session_->compute, equations.maps.view(), equations.right.view(), joined.view());
+  numerics::combine(session_->compute, equations.maps.view(), equations.right.view(), joined.view(),
+                    /*divide=*/false);
   equations.right = std::move(joined);
   emit(std::move(equations));
 }

@@ -1,4 +1,4 @@
-// Coil sensitivities from the data of a frame themselves.
+// Coil sensitivities from the data of a frame themselves, or as given.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,19 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
     std::int64_t block = 7;
     double threshold = 0;
     bool keep = true;
+    std::string file;
   };
   static constexpr std::string_view kName = "coil_maps";
   static constexpr std::string_view kSummary =
       "Works out coil sensitivities and joins the coils' equations into those of one image.";
   static Parameters<Options> parameters();
 
-  explicit CoilMapsFromData(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& /*header*/, Session& session) override { session_ = &session; }
+  explicit CoilMapsFromData(Options options);
+  void start(const protocol::Header& header, Session& session) override;
   void process(NormalEquations&& equations, const Emit<NormalEquations>& emit) override;
 
  private:
+  Array<cfloat> given_maps(const NormalEquations& equations) const;
   Array<cfloat> maps_of(const Array<cfloat>& images) const;
   Array<cfloat> maps_of_checked(const Array<cfloat>& images) const;
 

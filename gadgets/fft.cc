@@ -3,11 +3,10 @@
 #include "gadgets/numerics/fft.h"
 
 namespace echotrain {
-namespace {
-numerics::Direction direction(const FftOptions& options) {
+
+numerics::Direction fft_direction(const FftOptions& options) {
   return options.direction == "forward" ? numerics::Direction::forward : numerics::Direction::inverse;
 }
-}  // namespace
 
 Parameters<FftOptions> fft_parameters() {
   return Parameters<FftOptions>().choice(
@@ -29,10 +28,10 @@ void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
   if (flat) {
     numerics::centered_fft(session_->compute, kspace.data.view().reshaped({coils, from[2], from[3]}),
                            out.data.view().reshaped({coils, kspace.image[1], kspace.image[2]}),
-                           {kspace.padded[1], kspace.padded[2]}, 2, direction(options_), scale);
+                           {kspace.padded[1], kspace.padded[2]}, 2, fft_direction(options_), scale);
   } else {
     numerics::centered_fft(session_->compute, kspace.data.view(), out.data.view(), kspace.padded, 3,
-                           direction(options_), scale);
+                           fft_direction(options_), scale);
   }
   emit(std::move(out));
 }
@@ -41,7 +40,7 @@ void GriddedFft::start(const protocol::Header& /*header*/, Session& session) { s
 
 void GriddedFft::process(Grid&& grid, const Emit<OversampledImages>& emit) {
   numerics::fft(session_->compute, grid.data.view(), static_cast<int>(grid.plan->grid_shape().rank()),
-                direction(options_));
+                fft_direction(options_));
   emit({grid.frame, grid.data, grid.plan});
 }
 

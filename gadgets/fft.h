@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gadgets/gadget.h"
+#include "gadgets/numerics/fft.h"
 
 namespace echotrain {
 
@@ -14,6 +15,7 @@ inline constexpr std::string_view kFftName = "fft";
 inline constexpr std::string_view kFftSummary =
     "Fourier transform: Cartesian k-space to coil images, or a gridded frame to oversampled images.";
 Parameters<FftOptions> fft_parameters();
+numerics::Direction fft_direction(const FftOptions& options);
 
 /// image[r] = (1/N) sum_k d[k] exp(+2 pi i k.r), N = points of the encoded k-space; zero-filled and cut to the recon
 /// space.

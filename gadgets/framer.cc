@@ -51,6 +51,11 @@ std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size
 /// The counter may wrap, so "later" is a signed distance.
 bool later_repetition(std::uint16_t a, std::uint16_t b) { return static_cast<std::int16_t>(a - b) > 0; }
 
+void note_arrival(Frame& frame, const Acquisition& last) {
+  frame.arrival.received = last.arrival;
+  frame.arrival.readout = last.number;
+}
+
 const char* kind_name(ReadoutKind kind) {
   switch (kind) {
     case ReadoutKind::calibration:
@@ -78,6 +83,7 @@ void Framer::start(const protocol::Header& header, Session& session) {
 }
 
 void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& emit) {
+  taken_ = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < acquisitions.size();) {
     const ReadoutKind kind = protocol::readout_kind(acquisitions[i].head);
     if (kind != ReadoutKind::imaging) {
@@ -187,6 +193,7 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
   if (frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line))))
     ++frame.announced;
   ++frame.frame->readouts;
+  note_arrival(*frame.frame, acquisition);
   frame.waiting.push_back(std::move(acquisition));
 
   if (automatic) {
@@ -203,6 +210,7 @@ void Framer::add_counted(Acquisition&& acquisition, const EmitReadouts& emit) {
   Open& frame = open(key, acquisition.head);
   frame.frame->key.repetition = repetition;
   if (frame.frame->readouts == 0) frame.frame->expected_readouts = rule_.readouts;
+  note_arrival(*frame.frame, acquisition);
   frame.waiting.push_back(std::move(acquisition));
   if (++frame.frame->readouts == rule_.readouts) close(key, emit);
 }
@@ -226,6 +234,8 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   frame->key.repetition = window.readouts.back().idx.repetition;
   frame->reference = window.readouts.front();
   frame->readouts = frame->expected_readouts = rule_.readouts;
+  note_arrival(*frame, acquisition);
+  frame->arrival.taken = taken_;
   frame->window = window.number;
   frame->window_begin = std::exchange(window.left, window.left + rule_.stride);
   window.readouts.give(rule_.stride, [&](Readouts&& readouts) {
@@ -261,6 +271,7 @@ void Framer::close(const FrameKey& key, const EmitReadouts& emit) {
   const auto it = open_.find(key);
   Open frame = std::move(it->second);
   open_.erase(it);
+  frame.frame->arrival.taken = taken_;
   // The same counters again mean a repeated frame if this one was whole, and late readouts if it was not.
   if (rule_.kind == config::FrameRule::Kind::automatic && !complete(frame)) {
     closed_incomplete_.push_back({key, line_of(frame.frame->reference)});
@@ -270,6 +281,7 @@ void Framer::close(const FrameKey& key, const EmitReadouts& emit) {
 }
 
 void Framer::finish(End how, const EmitReadouts& emit) {
+  taken_ = std::chrono::steady_clock::now();
   std::size_t partial_windows = 0;
   std::int64_t left_over = 0;
   for (const auto& [key, window] : windows_) {

@@ -87,6 +87,7 @@ class Framer {
     std::int64_t left = 0;        // readouts that have left
   };
   std::map<FrameKey, Window> windows_;
+  Instant taken_{};  // the batch being pushed
   std::uint64_t next_id_ = 0;
   std::uint64_t late_ = 0;
 };

@@ -29,6 +29,7 @@
 #include "gadgets/items.h"
 #include "gadgets/numerics/context.h"
 #include "gadgets/parameters.h"
+#include "gadgets/side_images.h"
 #include "protocol/codec.h"
 #include "protocol/header.h"
 
@@ -48,8 +49,11 @@ enum class End { complete, truncated };
 class Session {
  public:
   using Notify = std::function<void(protocol::Level, const std::string&)>;
-  Session(numerics::Context& context, config::TrajectoryUnit unit, Notify notify)
-      : compute(context), trajectory_unit(unit), notify_(std::move(notify)) {}
+  Session(numerics::Context& context, config::TrajectoryUnit unit, Notify notify, ReadAsset read_asset = nullptr)
+      : compute(context),
+        trajectory_unit(unit),
+        side_images(context, std::move(read_asset)),
+        notify_(std::move(notify)) {}
 
   numerics::Context& compute;
   const config::TrajectoryUnit trajectory_unit;
@@ -62,6 +66,8 @@ class Session {
   /// Trajectories that this scan probably has: those of scans with such a header. Set by the gadget that knows them,
   /// for those after it to prepare plans by.
   std::vector<std::shared_ptr<const SamplePositions>> likely_positions;
+  /// Coil maps and references. A gadget says at start() what it wants.
+  SideImages side_images;
   /// Numbers for the log.
   struct Numbers {
     std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that found theirs

@@ -6,8 +6,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "gadgets/numerics/layout.h"
-
 namespace echotrain {
 namespace {
 
@@ -54,8 +52,9 @@ protocol::Payload to_host(numerics::Context& compute, Array<T> values) {
 
 Parameters<ImageOutput::Options> ImageOutput::parameters() {
   return Parameters<Options>()
-      .choice("component", &Options::component, {"complex", "magnitude", "phase", "real", "imag"},
-              "what of the complex image is sent")
+      .choice("component", &Options::component,
+              {"complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
+              "what of the complex image is sent; magnitude_and_phase: two images, the phase in a series of its own")
       .choice("type", &Options::type, {"float", "uint16"}, "pixel type; uint16 rounds and clamps to 0..65535")
       .number("scale", &Options::scale, 1e-12, 1e12, "factor applied before conversion (not to phase)");
 }
@@ -68,17 +67,12 @@ ImageOutput::ImageOutput(Options options) : options_(std::move(options)) {
 
 void ImageOutput::start(const protocol::Header& header, Session& session) {
   session_ = &session;
-  for (const auto& encoding : header.encodings) {
-    std::array<float, 3> fov{};
-    std::transform(encoding.recon.fov_mm.begin(), encoding.recon.fov_mm.end(), fov.begin(),
-                   [](double v) { return static_cast<float>(v); });
-    fov_mm_.push_back(fov);
-  }
+  fields_of_view_ = FieldsOfView(header);
+  encodings_ = static_cast<std::uint16_t>(header.encodings.size());
 }
 
-protocol::Payload ImageOutput::pixels(const CoilImages& images) {
+protocol::Payload ImageOutput::pixels(const CoilImages& images, Component what) {
   numerics::Context& compute = session_->compute;
-  const Component what = component_of(options_.component);
   const auto scale = static_cast<float>(options_.scale);
   const auto& shape = images.data.shape();
   if (options_.type == "uint16") {
@@ -103,6 +97,7 @@ std::string ImageOutput::attributes(const Frame& frame) const {
   meta.set("echotrain_backend", numerics::to_string(session_->compute.backend()));
   meta.set("echotrain_frame", static_cast<long>(frame.id));
   meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
+  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
   for (const auto& [name, value] : frame.notes) meta.set(name.c_str(), value.c_str());
   std::ostringstream text;
   ISMRMRD::serialize(meta, text);
@@ -113,6 +108,15 @@ std::string ImageOutput::attributes(const Frame& frame) const {
 }
 
 void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
+  if (options_.component == "magnitude_and_phase") {
+    give(images, Component::magnitude, emit);
+    give(images, Component::phase, emit);
+  } else {
+    give(images, component_of(options_.component), emit);
+  }
+}
+
+void ImageOutput::give(const CoilImages& images, Component what, const Emit<Image>& emit) {
   const Frame& frame = *images.frame;
   const protocol::AcquisitionHeader& from = frame.reference;
   const auto& shape = images.data.shape();  // [coil, z, y, x]
@@ -122,9 +126,10 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   protocol::ImageHeader head{};
   head.version = 1;
   head.measurement_uid = from.measurement_uid;
+  const std::array<float, 3> fov = fields_of_view_.of(frame);
   for (std::size_t a = 0; a < 3; ++a) {
     head.matrix_size[a] = static_cast<std::uint16_t>(shape[3 - a]);
-    head.field_of_view[a] = fov_mm_.at(frame.key.encoding)[a];
+    head.field_of_view[a] = fov[a];
     head.position[a] = from.position[a];
     head.read_dir[a] = from.read_dir[a];
     head.phase_dir[a] = from.phase_dir[a];
@@ -140,20 +145,24 @@ void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
   head.repetition = frame.key.repetition;
   head.set = frame.key.set;
   head.acquisition_time_stamp = from.acquisition_time_stamp;
-  const Component what = component_of(options_.component);
   head.image_type = image_type(what);
   head.data_type = options_.type == "uint16"    ? ISMRMRD::ISMRMRD_USHORT
                    : what == Component::complex ? ISMRMRD::ISMRMRD_CXFLOAT
                                                 : ISMRMRD::ISMRMRD_FLOAT;
   // One series has one size: encodings may differ in theirs, so each is a series of its own.
-  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1);
+  const bool second = options_.component == "magnitude_and_phase" && what == Component::phase;
+  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + (second ? encodings_ : 0));
   head.image_series_index = series;
   head.image_index = image_index_[series] = index_after(image_index_[series]);
   for (std::size_t i = 0; i < 8; ++i) {
     head.user_int[i] = from.user_int[i];
     head.user_float[i] = from.user_float[i];
   }
-  out.message.pixels = pixels(images);
+  if (frame.arrival.received != Instant{}) {
+    out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
+    session_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
+  }
+  out.message.pixels = pixels(images, what);
   out.message.attributes = attributes(frame);
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;

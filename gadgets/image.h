@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "gadgets/gadget.h"
+#include "gadgets/measurement.h"
+#include "gadgets/numerics/layout.h"
 
 namespace echotrain {
 
 /// Converts to the wanted component and type, copies to host memory (on CUDA asynchronously: nothing waits here), and
 /// fills in geometry, counters and time stamps from the frame's reference readout and the header's recon space.
+/// Images of an encoding are the series encoding + 1; with component magnitude_and_phase, its phase images are a series
+/// of their own, numbered after those of all encodings.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {
@@ -34,12 +38,14 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   }
 
  private:
-  protocol::Payload pixels(const CoilImages& images);
+  void give(const CoilImages& images, numerics::Component what, const Emit<Image>& emit);
+  protocol::Payload pixels(const CoilImages& images, numerics::Component what);
   std::string attributes(const Frame& frame) const;
 
   Options options_;
   Session* session_ = nullptr;
-  std::vector<std::array<float, 3>> fov_mm_;            // per encoding: recon space x, y, z
+  std::uint16_t encodings_ = 0;
+  FieldsOfView fields_of_view_;
   std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image
 };
 

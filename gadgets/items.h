@@ -2,9 +2,12 @@
 // load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,6 +33,15 @@ struct FrameKey {
   auto operator<=>(const FrameKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
+using Instant = std::chrono::steady_clock::time_point;
+
+/// When a frame's data came; zeros where the readouts come from a file.
+struct Arrival {
+  Instant received{};         ///< the last byte of its last readout was read
+  Instant taken{};            ///< the pipeline took the batch that completed the frame, or heard of the scan's end
+  std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
+};
+
 /// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
 struct Frame {
   std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
@@ -42,6 +54,9 @@ struct Frame {
   std::int64_t window_begin = 0;       ///< how many readouts have left that window
   /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
   std::int64_t stack = 1;
+  Arrival arrival;
+  /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
+  std::optional<std::array<float, 3>> fov_mm;
   /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
   std::map<std::string, std::string> notes;
 };
@@ -130,10 +145,18 @@ struct CoilImages {
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
 };
 
+/// What an image's latency is made of; zeros for an image that came from the client.
+struct ImageTimes {
+  Arrival arrival;
+  Instant computed{};  ///< all that is left is to convert its pixels and to copy them to the host
+  Instant copied{};    ///< the pixels are complete
+};
+
 /// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
 struct Image {
   std::shared_ptr<Frame> frame;  ///< empty for images that came from the client
   protocol::Image message;
+  std::shared_ptr<ImageTimes> times;  ///< filled in as the stream gets there; may be empty
 };
 
 /// A physiological waveform, passed by those who do not take it.

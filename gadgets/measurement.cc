@@ -41,6 +41,19 @@ ImageGeometry image_geometry(const protocol::Encoding& encoding) {
   return out;
 }
 
+FieldsOfView::FieldsOfView(const protocol::Header& header) {
+  for (const auto& encoding : header.encodings) {
+    std::array<float, 3> fov{};
+    std::transform(encoding.recon.fov_mm.begin(), encoding.recon.fov_mm.end(), fov.begin(),
+                   [](double v) { return static_cast<float>(v); });
+    recon_.push_back(fov);
+  }
+}
+
+std::array<float, 3> FieldsOfView::of(const Frame& frame) const {
+  return frame.fov_mm ? *frame.fov_mm : recon_.at(frame.key.encoding);
+}
+
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
                         Session& session) {
   if (!limit) return 0;

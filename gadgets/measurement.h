@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/pipeline_spec.h"
+#include "gadgets/items.h"
 #include "gadgets/numerics/array.h"
 #include "protocol/header.h"
 
@@ -35,6 +37,26 @@ struct ImageGeometry {
 
 /// ClientError when the recon space cannot be cut from the encoded one with voxels of its size.
 ImageGeometry image_geometry(const protocol::Encoding& encoding);
+
+/// Fields of view of images.
+class FieldsOfView {
+ public:
+  FieldsOfView() = default;
+  explicit FieldsOfView(const protocol::Header& header);
+  /// x, y, z [mm]: what a gadget has made of it, else the recon space of the frame's encoding.
+  std::array<float, 3> of(const Frame& frame) const;
+
+ private:
+  std::vector<std::array<float, 3>> recon_;  // per encoding
+};
+
+/// Vectors in the patient's coordinates, as headers have them (header structs are packed: no references into them).
+using Vector = std::array<double, 3>;
+inline Vector vector_of(const float (&from)[3]) { return {from[0], from[1], from[2]}; }
+inline double dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+inline Vector cross(const Vector& a, const Vector& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
 
 /// What to add to an encoding step to get its row among `n`: k-space centre belongs at floor(n/2). ClientError, naming
 /// the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.

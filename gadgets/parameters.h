@@ -16,7 +16,7 @@ namespace echotrain {
 struct ParameterInfo {
   std::string name;
   std::string help;
-  std::string type;      ///< "integer", "number", "true or false", "one of"
+  std::string type;      ///< "integer", "number", "true or false", "one of", "text"
   std::string fallback;  ///< its default, as text
   std::string range;     ///< "2 .. 8", "rss, none", or empty
 };
@@ -56,6 +56,12 @@ class Parameters {
         [member, choices = std::move(choices)](O& o, const config::Node& node) {
           o.*member = node.as_choice(choices);
         });
+    return std::move(*this);
+  }
+
+  Parameters text(std::string name, std::string O::*member, std::string help) && {
+    add({std::move(name), std::move(help), "text", O{}.*member, ""},
+        [=](O& o, const config::Node& node) { o.*member = node.as_string(); });
     return std::move(*this);
   }
 

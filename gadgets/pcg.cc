@@ -57,9 +57,13 @@ Parameters<PcgSolver::Options> PcgSolver::parameters() {
       .choice("preconditioner", &Options::preconditioner, {"none", "jacobi", "circulant"},
               "circulant pays where F^H F is far from the identity: undersampled or unweighted data")
       .flag("warm_start", &Options::warm_start, "starts from the image of the repetition before")
-      .choice("reference", &Options::reference, {"all_contrasts", "first_contrast"},
+      .choice("reference", &Options::reference, {"all_contrasts", "first_contrast", "given"},
               "anatomical only; the images that say where the edges are: of all contrasts together, for which images "
-              "wait, or of the first that comes")
+              "wait; of the first that comes; or given: from `reference_file`, or sent by the client as an image of "
+              "role reference")
+      .text("reference_file", &Options::reference_file,
+            "given only; a file of the server's assets: an ISMRMRD file with an image per slice. Empty: the client "
+            "sends it")
       .number("edge_strength", &Options::edge_strength, 0.01, 1000,
               "anatomical only; a difference of so many times the median one halves the prior's weight there");
 }
@@ -67,10 +71,17 @@ Parameters<PcgSolver::Options> PcgSolver::parameters() {
 PcgSolver::PcgSolver(Options options) : options_(std::move(options)) {
   if (options_.prior == "none" && options_.noise_level > 0)
     throw std::invalid_argument("noise_level chooses the weight of a prior, but prior is none");
+  const bool named = !options_.reference_file.empty();
+  if (named && (options_.prior != "anatomical" || options_.reference != "given"))
+    throw std::invalid_argument("reference_file names a reference, but prior is not anatomical or reference not given");
+  if (named && !SideImages::is_file_name(options_.reference_file))
+    throw std::invalid_argument("reference_file is the name of a file of the server's assets, not a path");
 }
 
 void PcgSolver::start(const protocol::Header& header, Session& session) {
   session_ = &session;
+  if (options_.prior == "anatomical" && options_.reference == "given")
+    session.side_images.want("reference", options_.reference_file);
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     std::vector<double> voxel;
@@ -87,6 +98,12 @@ void PcgSolver::start(const protocol::Header& header, Session& session) {
 void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   if (options_.noise_level > 0 && equations.right.shape()[0] > 1)
     throw ClientError("pcg: noise_level needs the equations of one image, not of each coil; put coil_maps before pcg");
+  if (options_.prior == "anatomical" && options_.reference == "given") {
+    const RegularizerPtr edges = given_edges(equations);
+    Array<cfloat> image = solve(equations, edges.get(), zeros_like(equations.right));
+    emit({equations.frame, std::move(image)});
+    return;
+  }
   if (options_.prior == "anatomical") {
     solve_anatomically(std::move(equations), emit);
     return;
@@ -247,6 +264,32 @@ PcgSolver::RegularizerPtr PcgSolver::edges_of(const std::vector<Draft>& drafts) 
     compute.copy<cfloat>(draft.image.view(), numerics::View<cfloat>(all.data() + at * voxels, each));
     at += each[0];
   }
+  return edges_in(all);
+}
+
+/// The edges of a reference that was given for this slice.
+PcgSolver::RegularizerPtr PcgSolver::given_edges(const NormalEquations& equations) {
+  FrameKey key;
+  key.encoding = equations.frame->key.encoding;
+  key.slice = equations.frame->key.slice;
+  RegularizerPtr& edges = given_[key];
+  if (edges) return edges;
+  const Array<cfloat>& reference = session_->side_images.find("reference", key.slice);
+  const auto &has = reference.shape(), &needs = equations.right.shape();
+  if (has[1] != needs[1] || has[2] != needs[2] || has[3] != needs[3])
+    throw ClientError(
+        fmt::format("pcg: the reference given has {} x {} x {} voxels [z, y, x], but this scan's images "
+                    "have {} x {} x {}",
+                    has[1], has[2], has[3], needs[1], needs[2], needs[3]));
+  edges = edges_in(reference);
+  return edges;
+}
+
+/// The prior from the magnitude of images [image, z, y, x] of the same anatomy.
+PcgSolver::RegularizerPtr PcgSolver::edges_in(const Array<cfloat>& all) {
+  numerics::Context& compute = session_->compute;
+  const auto& shape = all.shape();
+  const std::int64_t voxels = shape[1] * shape[2] * shape[3];
   Array<cfloat> power = compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]});
   numerics::root_sum_of_squares(compute, all.view(), power.view());
   Array<float> reference = compute.allocate<float>({shape[1], shape[2], shape[3]});

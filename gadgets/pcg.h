@@ -28,6 +28,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::string preconditioner = "none";
     bool warm_start = false;
     std::string reference = "all_contrasts";
+    std::string reference_file;
     double edge_strength = 4;
   };
   static constexpr std::string_view kName = "pcg";
@@ -66,6 +67,8 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   void close(Group& group, const Emit<CoilImages>& emit);
   void close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit);
   RegularizerPtr edges_of(const std::vector<Draft>& drafts);
+  RegularizerPtr edges_in(const Array<cfloat>& images);
+  RegularizerPtr given_edges(const NormalEquations& equations);
   const numerics::Regularizer* plain_prior(std::uint16_t encoding);
   double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);
   [[noreturn]] static void refuse_numbers();
@@ -79,6 +82,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::vector<std::size_t> contrasts_;           // per encoding; 0: the header does not say
   std::map<std::uint16_t, RegularizerPtr> plain_;
   std::map<FrameKey, Group> groups_;
+  std::map<FrameKey, RegularizerPtr> given_;    // edges of given references, by slice and encoding
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
   std::vector<Eigenvalue> eigenvalues_;         // most recent last, bounded
 };

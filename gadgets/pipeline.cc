@@ -9,6 +9,7 @@
 #include <set>
 
 #include "gadgets/framer.h"
+#include "protocol/meta.h"
 
 namespace echotrain {
 namespace {
@@ -106,7 +107,9 @@ std::string PipelinePlan::describe() const {
   std::string out;
   for (std::size_t i = 0; i < forms_.size(); ++i)
     out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
-  for (const Fused& fused : fused_) out += fmt::format("as one: {}\n", fmt::join(fused.fusion->names, ", "));
+  for (const Fused& fused : fused_)
+    out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
+                       fmt::join(fused.fusion->names, ", "));
   return out;
 }
 
@@ -123,22 +126,27 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
-  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s)
+  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read_asset)
       : plan(std::move(p)),
         compute(c),
         sink(std::make_shared<PipelineSink>(std::move(s))),
-        session(c, plan->spec().trajectory_unit,
-                [this](protocol::Level level, const std::string& text) {
-                  if (said.insert(text).second) sink->text(level, text);
-                }),
+        session(
+            c, plan->spec().trajectory_unit,
+            [this](protocol::Level level, const std::string& text) {
+              if (said.insert(text).second) sink->text(level, text);
+            },
+            std::move(read_asset)),
         framer(plan->spec().frame) {}
 
   void leave(Item&& item) {
     auto* image = std::get_if<Image>(&item);
     if (image == nullptr) return;  // a waveform that no gadget took
     ++counts.images_out;
-    auto held = std::make_shared<protocol::Image>(std::move(image->message));
-    compute.on_complete([to = sink, held] { to->image(std::move(*held)); });
+    auto held = std::make_shared<Image>(std::move(*image));
+    compute.on_complete([to = sink, held] {
+      if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
+    });
   }
 
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
@@ -151,10 +159,10 @@ struct Pipeline::Impl {
     const auto& specs = plan->spec_.gadgets;
     auto fused = plan->fused_.begin();
     for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (fuse && fused != plan->fused_.end() && fused->first == i) {
+      if (fused != plan->fused_.end() && fused->first < i) ++fused;
+      if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
         gadgets.push_back(fused->fusion->make(fused->parameters));
         i += fused->count - 1;
-        ++fused;
       } else {
         gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
       }
@@ -187,8 +195,9 @@ struct Pipeline::Impl {
   PipelineCounts counts;
 };
 
-Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink)
-    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink))) {
+Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+                   ReadAsset read_asset)
+    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
   impl_->make(true);
 }
 
@@ -220,10 +229,11 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
 void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
-    impl_->enter(Image{nullptr, std::move(image)});
-  else
-    impl_->session.warn(
-        fmt::format("pipeline '{}' does not take images; the images sent are left out", impl_->plan->spec().name));
+    impl_->enter(Image{nullptr, std::move(image), nullptr});
+  else if (!impl_->session.side_images.take(image))
+    impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
+                                    impl_->plan->spec().name,
+                                    protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {

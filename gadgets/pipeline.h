@@ -48,7 +48,7 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 struct PipelineSink {
   /// An image whose pixels are complete. May be called on another thread than the pipeline's, and after finish() has
   /// returned only if Pipeline::wait() has not. Must not block for long and must not throw.
-  std::function<void(protocol::Image&&)> image;
+  std::function<void(protocol::Image&&, const ImageTimes&)> image;
   /// A line for the client; called on the pipeline's thread.
   std::function<void(protocol::Level, const std::string&)> text;
 };
@@ -62,7 +62,9 @@ struct PipelineCounts {
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
 class Pipeline {
  public:
-  Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink);
+  /// `read_asset` gives the files that pipelines may name; without it there are none.
+  Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+           ReadAsset read_asset = nullptr);
   ~Pipeline();
 
   /// Checks the measurement against every gadget; before any data.

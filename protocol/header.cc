@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <exception>
+#include <new>
 #include <pugixml.hpp>
 #include <sstream>
 
@@ -211,13 +212,15 @@ class Reader {
   std::optional<Error> error_;
 };
 
-// What libismrmrd thinks of it, so that whoever reads the same header with the library succeeds too.
+// What libismrmrd thinks of it, so that whoever reads the same header with the library succeeds too. It must be XML.
 std::optional<Error> check_with_library(const std::string& xml) {
   try {
     ISMRMRD::IsmrmrdHeader ignored;
     ISMRMRD::deserialize(xml.c_str(), ignored);
     return std::nullopt;
   } catch (const std::exception& e) {
+    // The library does not tell apart what is no XML from what it has no memory for.
+    if (std::string_view(e.what()).starts_with("Unable to load")) throw std::bad_alloc();
     return Error{"bad-header", fmt::format("libismrmrd cannot read the header: {}", quotable(e.what(), 200))};
   }
 }
@@ -242,6 +245,7 @@ Result<Header> parse_header(std::string_view xml, const Limits& limits) {
   if (auto danger = xml_danger(xml, limits)) return Error{"bad-header", *std::move(danger)};
   pugi::xml_document document;
   const auto parsed = document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8);
+  if (parsed.status == pugi::status_out_of_memory) throw std::bad_alloc();
   if (!parsed) {
     return Error{"bad-header", fmt::format("the header is not XML: {} at byte {}; it begins with '{}'",
                                            parsed.description(), parsed.offset, quotable(xml.substr(0, 40)))};

@@ -16,9 +16,21 @@ struct MessageBuffer::Slab {
 
 // Slabs that are free to be used again. Those in use hold the pool alive, and the last message that lets a slab go, on
 // whatever thread, gives it back.
+namespace {
+
+constexpr std::size_t kSmallestSlab = 64;
+constexpr std::size_t kSlabsKept = 16;
+constexpr std::size_t kSharedBytes = 64 << 20;  // as much as a server's queue holds by default
+
+}  // namespace
+
 class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
  public:
   explicit Pool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  static const std::shared_ptr<Pool>& shared() {
+    static const auto pool = std::make_shared<Pool>(kSharedBytes);
+    return pool;
+  }
 
   std::shared_ptr<Slab> get(std::size_t bytes) {
     std::unique_ptr<Slab> slab = take(bytes);
@@ -54,17 +66,11 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
   std::size_t free_bytes_ = 0;
 };
 
-namespace {
-
-constexpr std::size_t kSmallestSlab = 64;
-constexpr std::size_t kSlabsKept = 16;
-
-}  // namespace
-
 MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
     : limits_(limits),
       slab_bytes_(std::max(slab_bytes, kSmallestSlab)),
-      pool_(std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
+      // Buffers of the usual size share theirs: a connection finds warm what one before it has left.
+      pool_(slab_bytes_ == kSlabBytes ? Pool::shared() : std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
 
 std::span<const std::byte> MessageBuffer::pending() const {
   return slab_ ? std::span<const std::byte>(slab_->bytes.get() + begin_, end_ - begin_) : std::span<const std::byte>();
@@ -104,6 +110,8 @@ std::span<std::byte> MessageBuffer::prepare() {
 }
 
 void MessageBuffer::commit(std::size_t n) { end_ += n; }
+
+Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes.get() + end_ - n, n}}; }
 
 Result<std::optional<Message>> MessageBuffer::next() {
   const auto bytes = pending();

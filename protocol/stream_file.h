@@ -12,16 +12,19 @@ namespace echotrain::protocol {
 
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
 /// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
-/// steady stream allocates nothing per readout. Used by the socket reader and by stream files alike. Messages may be
+/// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket reader and by stream files alike. Messages may be
 /// let go on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
-  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = 1 << 20);
+  static constexpr std::size_t kSlabBytes = 1 << 20;
+  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = kSlabBytes);
 
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();
   /// Says that `n` bytes of prepare()'s room were filled.
   void commit(std::size_t n);
+  /// The last `n` bytes committed, where they lie. Ask before anything else is called.
+  Payload received(std::size_t n) const;
   /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (then again and again).
   Result<std::optional<Message>> next();
   /// Id of the message that is partly here (0 when at a message boundary or when its id is not complete).

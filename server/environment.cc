@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -24,11 +25,13 @@ void require(config::BackendChoice choice) {
 // A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
 std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
   if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
-  if (options.memory_mib < 4 * options.queue_mib)
-    throw std::invalid_argument(
-        fmt::format("memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib = {} MiB); "
-                    "raise memory_mib or lower queue_mib",
-                    options.memory_mib, 4 * options.queue_mib));
+  const bool captures = !options.capture.directory.empty();
+  const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
+  if (options.memory_mib < queues)
+    throw std::invalid_argument(fmt::format(
+        "memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
+        "raise memory_mib or lower queue_mib{}",
+        options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
   return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
 }
 
@@ -40,18 +43,27 @@ std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& option
   return nullptr;
 }
 
+std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options,
+                                            const std::shared_ptr<Memory>& memory, Disk disk) {
+  if (options.directory.empty()) return nullptr;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at the process's bound is an error of write(), not the end of the process
+  return std::make_shared<CaptureStore>(options, memory, std::move(disk));
+}
+
 }  // namespace
 
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
-                             const Registry& registry) {
+                             const Registry& registry, Disk disk) {
   require(options.backend);
+  const std::shared_ptr<Memory> memory = make_memory(options);
   return {options,
           protocol::Limits{},
           Catalogue(std::move(library), options.default_pipeline, registry),
-          make_memory(options),
+          memory,
           make_compute_pool(options),
           make_certificates(options.tls),
-          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file)};
+          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
+          make_captures(options.capture, memory, std::move(disk))};
 }
 
 }  // namespace echotrain::server

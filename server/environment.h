@@ -6,6 +6,7 @@
 #include "config/pipeline_spec.h"
 #include "config/server_options.h"
 #include "protocol/limits.h"
+#include "server/capture.h"
 #include "server/catalogue.h"
 #include "server/certificates.h"
 #include "server/compute_pool.h"
@@ -23,12 +24,14 @@ struct Environment {
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
+  std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
 };
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
-/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens), each saying what to
-/// do. Pipelines may name the gadgets of `registry`, which outlives the environment.
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
+/// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
+/// `disk` is how captures are written.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
-                             const Registry& registry);
+                             const Registry& registry, Disk disk = {});
 
 }  // namespace echotrain::server

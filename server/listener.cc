@@ -94,18 +94,17 @@ void Listener::start() {
 asio::awaitable<void> Listener::accept(Door& door) {
   asio::steady_timer pause(strand_);
   while (door.acceptor.is_open()) {
-    tcp::socket socket(asio::make_strand(context_));
     error_code error;
-    co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
     std::string problem;
-    if (!error) {
-      try {
+    try {
+      tcp::socket socket(asio::make_strand(context_));
+      co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
+      if (!error)
         add(std::move(socket), door.tls);
-      } catch (const std::exception& thrown) {
-        problem = thrown.what();
-      }
-    } else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted) {
-      problem = error.message();
+      else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted)
+        problem = error.message();
+    } catch (const std::exception& thrown) {
+      problem = thrown.what();
     }
     if (!problem.empty()) {
       // Most likely out of descriptors or memory: sessions that end give some back.
@@ -123,6 +122,7 @@ void Listener::add(tcp::socket socket, bool tls) {
   // The kernel's buffers are left to grow by themselves: a size asked for would be capped below what they can reach.
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  std::uint64_t id = 0;
   std::shared_ptr<Session> session;
   std::optional<protocol::Error> refusal;
   {
@@ -136,7 +136,7 @@ void Listener::add(tcp::socket socket, bool tls) {
     else if (served_ >= limit)
       refusal = {"busy", fmt::format("the server already runs {} sessions, its limit; try again later", limit)};
     if (refusal && refused_ >= kMostRefusals) return;
-    const std::uint64_t id = ++last_id_;
+    id = ++last_id_;
     const asio::any_io_executor strand = socket.get_executor();
     std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
                                                : make_plain_transport(std::move(socket));
@@ -146,23 +146,36 @@ void Listener::add(tcp::socket socket, bool tls) {
     sessions_[id] = session;
     ++(refusal ? refused_ : served_);
   }
-  // A session's members belong to its strand.
-  asio::post(session->executor(), [session, refusal] {
-    if (refusal)
-      session->refuse(*refusal);
-    else
-      session->start();
-  });
+  // A session's members belong to its strand. One that cannot be started must not keep its place.
+  const auto start = [this, id, session, refusal] {
+    try {
+      if (refusal)
+        session->refuse(*refusal);
+      else
+        session->start();
+    } catch (const std::exception&) {
+      remove(id, refusal.has_value());
+      throw;
+    }
+  };
+  try {
+    asio::post(session->executor(), start);
+  } catch (const std::exception&) {
+    remove(id, refusal.has_value());
+    throw;
+  }
 }
 
 void Listener::remove(std::uint64_t id, bool refused) {
-  bool empty = false;
+  bool idle = false, empty = false;
   {
     const std::scoped_lock lock(mutex_);
-    sessions_.erase(id);
+    if (sessions_.erase(id) == 0) return;
     --(refused ? refused_ : served_);
-    empty = stopping_ && sessions_.empty();
+    idle = sessions_.empty();
+    empty = stopping_ && idle;
   }
+  give_back_free_memory(idle);
   if (empty) emptied_();
 }
 

@@ -1,10 +1,14 @@
 #include "server/memory.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <new>
 
 namespace echotrain::server {
 
@@ -29,6 +33,42 @@ std::uint64_t machine_memory() {
     if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
   }
   return bytes;
+}
+
+namespace {
+
+constexpr std::size_t kReserveBytes = 8 << 20;
+std::atomic<void*> reserve = nullptr;
+
+void fill_reserve() {
+  if (reserve.load() != nullptr) return;
+  void* mine = std::malloc(kReserveBytes);
+  void* nothing = nullptr;
+  if (mine != nullptr && !reserve.compare_exchange_strong(nothing, mine)) std::free(mine);
+}
+
+// Called by operator new, which tries again when this returns.
+void take_reserve() {
+  void* mine = reserve.exchange(nullptr);
+  if (mine == nullptr) throw std::bad_alloc();
+  std::free(mine);
+}
+
+}  // namespace
+
+void keep_memory_in_reserve() {
+  fill_reserve();
+  std::set_new_handler(take_reserve);
+}
+
+void give_back_free_memory(bool idle) {
+  using Clock = std::chrono::steady_clock;
+  static std::atomic<Clock::rep> last = 0;
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep before = last;
+  const Clock::duration pause = idle ? std::chrono::milliseconds(200) : std::chrono::seconds(5);
+  if (now - before >= pause.count() && last.compare_exchange_strong(before, now)) ::malloc_trim(0);
+  fill_reserve();
 }
 
 }  // namespace echotrain::server

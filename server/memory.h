@@ -52,4 +52,14 @@ class Memory {
 /// Bytes of memory that this process may use: the machine's, or less where its control group (a container) has less.
 std::uint64_t machine_memory();
 
+/// Sets a few MiB aside for the time when there is no more: the first allocation that fails gets them, so that what is
+/// too big still throws std::bad_alloc, and all the small things that it takes to end that session in order
+/// (coroutines, texts, the log) do not. Filled up again by give_back_free_memory(). For the whole process.
+void keep_memory_in_reserve();
+
+/// Gives the heap's free pages back to the machine. To be called when a session has ended: the allocator keeps what
+/// sessions have freed, scattered over the arenas of all threads, so that the process would grow for hours and never
+/// shrink. Does nothing where it was done a moment ago, or some seconds ago if the server is not `idle`. Thread-safe.
+void give_back_free_memory(bool idle);
+
 }  // namespace echotrain::server

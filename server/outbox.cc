@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace echotrain::server {
@@ -15,8 +16,24 @@ Outgoing encoded(const auto& message) {
 }
 }  // namespace
 
-void Outbox::image(protocol::Image&& image) {
+void note_written(std::vector<Outgoing>& messages, std::size_t bytes) {
+  const Instant now = std::chrono::steady_clock::now();
+  for (std::size_t end = 0; Outgoing & message : messages) {
+    end += message.bytes();
+    if (end > bytes) break;
+    if (message.written == Instant{}) message.written = now;
+  }
+}
+
+void Outbox::image(protocol::Image&& image, const ImageTimes& times) {
+  if (const auto latency = latency_of(times)) {
+    std::unique_lock lock(mutex_);
+    const std::optional<float> last_send_ms = last_send_ms_;
+    lock.unlock();
+    add_latency(image.attributes, *latency, last_send_ms);
+  }
   Outgoing out;
+  out.times = times;
   protocol::encode_without_pixels(image, out.head);
   out.pixels = std::move(image.pixels);
   add(std::move(out), 1);
@@ -107,11 +124,17 @@ void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
   }
 }
 
-void Outbox::sent(const std::vector<Outgoing>& messages) {
+void Outbox::sent(std::vector<Outgoing>& messages) {
+  note_written(messages, SIZE_MAX);
   std::size_t bytes = 0;
   for (const Outgoing& message : messages) bytes += message.bytes();
   {
     const std::scoped_lock lock(mutex_);
+    for (const Outgoing& message : messages)
+      if (const auto latency = latency_of(message.times, message.written)) {
+        last_send_ms_ = latency->send;
+        if (latencies_.size() < kMostLatencies) latencies_.push_back(*latency);
+      }
     bytes_sent_ += bytes;
     count(queued_bytes_ - std::min(bytes, queued_bytes_));  // discard() may have forgotten them already
   }
@@ -126,6 +149,11 @@ bool Outbox::finished() const {
 std::uint64_t Outbox::images() const {
   const std::scoped_lock lock(mutex_);
   return images_;
+}
+
+std::vector<ImageLatency> Outbox::latencies() const {
+  const std::scoped_lock lock(mutex_);
+  return latencies_;
 }
 
 std::uint64_t Outbox::bytes_sent() const {

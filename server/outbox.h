@@ -7,12 +7,14 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "protocol/codec.h"
 #include "protocol/messages.h"
 #include "protocol/result.h"
+#include "server/latency.h"
 #include "server/memory.h"
 
 namespace echotrain::server {
@@ -21,8 +23,13 @@ namespace echotrain::server {
 struct Outgoing {
   protocol::Buffer head;
   protocol::Payload pixels;
+  ImageTimes times;   // of an image
+  Instant written{};  // its last byte was given to the kernel; see note_written()
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
 };
+
+/// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
+void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
 
 /// Filled by any thread, emptied by the session's writer. Adding never blocks: who makes images asks wait_for_room()
 /// before it makes more.
@@ -32,7 +39,8 @@ class Outbox {
   Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<Memory> memory = nullptr)
       : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
 
-  void image(protocol::Image&& image);
+  /// Gives it its latency as meta attributes, unless the client sent it.
+  void image(protocol::Image&& image, const ImageTimes& times = {});
   void response(const protocol::Response& response);
   /// A line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if this
   /// one is not sent.
@@ -52,14 +60,16 @@ class Outbox {
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);
-  void sent(const std::vector<Outgoing>& messages);
+  void sent(std::vector<Outgoing>& messages);
   /// Nothing is queued and nothing can come.
   bool finished() const;
 
   std::uint64_t images() const;
+  std::vector<ImageLatency> latencies() const;  ///< of images that were sent, the first kMostLatencies of them
   std::uint64_t bytes_sent() const;
 
   static constexpr int kMostTexts = 100;
+  static constexpr std::size_t kMostLatencies = 1 << 16;
 
  private:
   void add(Outgoing&& message, std::uint64_t images = 0);
@@ -74,6 +84,8 @@ class Outbox {
   int texts_ = 0;
   bool ended_ = false;
   std::uint64_t images_ = 0;
+  std::vector<ImageLatency> latencies_;
+  std::optional<float> last_send_ms_;
   std::uint64_t bytes_sent_ = 0;
   const std::function<void()> wake_;
 };

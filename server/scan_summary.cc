@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace echotrain::server {
 
 std::string ScanSummary::text() const {
@@ -20,16 +18,14 @@ std::string ScanSummary::text() const {
     out += fmt::format("{}{}:{}", first ? "" : ",", kind, count);
     first = false;
   }
-  if (!latencies_ms.empty()) {
-    std::vector<float> sorted = latencies_ms;
-    std::sort(sorted.begin(), sorted.end());
-    out += fmt::format(" after_last_readout_ms={:.2f}/{:.2f} (median/max)", sorted[sorted.size() / 2], sorted.back());
-  }
+  out += latency_text(latencies);
   if (plans_made + plans_reused + frames_in_parts > 0)
     out += fmt::format(" plans_made={} ({:.1f} ms) plans_reused={} gridded_on_arrival={}", plans_made, plan_ms,
                        plans_reused, frames_in_parts);
   if (operators_made + operators_reused > 0)
     out += fmt::format(" operators_made={} operators_reused={}", operators_made, operators_reused);
+  if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
+  if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
 }
 

@@ -22,8 +22,9 @@ std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
 
 }  // namespace
 
-Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry)
-    : environment_(make_environment(options, std::move(library), registry)),
+Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
+               Disk disk)
+    : environment_(make_environment(options, std::move(library), registry, std::move(disk))),
       control_(asio::make_strand(context_)),
       signals_(control_),
       hangup_(control_),
@@ -81,11 +82,24 @@ void Server::reload_secrets() {
 }
 
 void Server::run() {
+  keep_memory_in_reserve();
   listener_.start();
+  // What a session throws ends there. What is thrown outside of them (no memory left for a handler, say) costs that
+  // handler, and not the process.
+  const auto serve = [this] {
+    for (;;) {
+      try {
+        context_.run();
+        return;
+      } catch (const std::exception& error) {
+        write_log(LogLevel::error, error.what());
+      }
+    }
+  };
   const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < threads; ++i) helpers.emplace_back([this] { context_.run(); });
-  context_.run();
+  for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
+  serve();
 }
 
 void Server::stop() {

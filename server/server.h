@@ -19,7 +19,7 @@ class Server {
   /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
   /// Listener.
   Server(const config::ServerOptions& options, config::PipelineLibrary library,
-         const Registry& registry = Registry::builtin());
+         const Registry& registry = Registry::builtin(), Disk disk = {});
 
   /// Of the plain port; empty (0) when there is none.
   std::uint16_t port() const;

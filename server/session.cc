@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <system_error>
 #include <utility>
 
 namespace echotrain::server {
@@ -69,14 +70,7 @@ std::function<void()> Session::waker() {
 // Runs a coroutine on the strand; it keeps the session alive. An exception in it ends this session only.
 void Session::spawn(asio::awaitable<void> coroutine, void (Session::*ended)()) {
   asio::co_spawn(executor_, std::move(coroutine), [self = shared_from_this(), ended](std::exception_ptr thrown) {
-    try {
-      if (thrown) std::rethrow_exception(thrown);
-    } catch (const std::bad_alloc&) {
-      self->fail({"resources", "the server is out of memory"});
-    } catch (const std::exception& error) {
-      self->log_.error("internal error: {}", protocol::printable(error.what()));
-      self->fail({"internal", "internal error, see the server's log"});
-    }
+    if (thrown) self->fail(thrown);
     ((*self).*ended)();
     self->changed_.notify();
   });
@@ -89,9 +83,11 @@ asio::awaitable<void> Session::live() {
   spawn(watch(), &Session::watch_ended);
   while (!ending()) {
     co_await changed_.wait();
+    check_capture();
     if (worker_ && !trial_until_ && worker_->done() && worker_->failure()) fail(*worker_->failure());
   }
   co_await settle();
+  co_await wait_for_capture();
   co_await say_goodbye();
   transport_->close();
   watch_timer_.cancel();
@@ -99,8 +95,15 @@ asio::awaitable<void> Session::live() {
   summarize();
 }
 
+// Also when live() was cut short by an exception: nothing of the session must go on without it.
 void Session::live_ended() {
+  gone_ = true;
+  outbox_->discard();
+  transport_->close();
+  watch_timer_.cancel();
+  trial_until_.reset();
   worker_.reset();
+  place_.reset();
   if (ended_callback_) std::exchange(ended_callback_, nullptr)();
 }
 
@@ -125,10 +128,12 @@ asio::awaitable<void> Session::say_goodbye() {
   parting_ = true;
   if (broken_off_ && !error_) error_ = dialogue_.config_error();
   if (error_) {
+    error_->message += capture_note();
     log_.warn("fatal {}: {}", error_->code, protocol::printable(error_->message));
     outbox_->fatal(*error_);
   } else if (broken_off_ && (dialogue_.state() != Dialogue::State::config || buffer_.pending_bytes() > 0)) {
-    const std::string text = "incomplete: the connection ended before CLOSE; images that were not whole are left out";
+    const std::string text =
+        "incomplete: the connection ended before CLOSE; images that were not whole are left out" + capture_note();
     log_.warn("{}", text);
     // Before the header a client may be told only what is fatal.
     outbox_->text(dialogue_.state() == Dialogue::State::data ? protocol::Level::warning : protocol::Level::error, text);
@@ -180,7 +185,7 @@ void Session::watch_clocks(Clock::time_point now) {
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     changed_.notify();
-  } else if (reading_ && !ending()) {
+  } else if (reading_ && !spilling_ && !ending()) {
     const std::size_t pending = buffer_.pending_bytes();
     const bool configured = dialogue_.state() != Dialogue::State::config;
     const double idle_s = configured ? options_.idle_timeout_s : options_.connect_timeout_s;
@@ -203,6 +208,25 @@ void Session::fail(protocol::Error reason) {
   changed_.notify();
 }
 
+void Session::fail(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    fail({"resources", "the server is out of memory"});
+  } catch (const std::system_error& error) {
+    // Of what can throw this here, one thing depends on the machine: starting the worker's thread.
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail_internally(error);
+    fail({"resources", "the server cannot start another thread"});
+  } catch (const std::exception& error) {
+    fail_internally(error);
+  }
+}
+
+void Session::fail_internally(const std::exception& error) {
+  log_.error("internal error: {}", protocol::printable(error.what()));
+  fail({"internal", "internal error, see the server's log"});
+}
+
 // The peer cannot be reached any more: frees everything and resets the connection.
 void Session::lose(const std::string& why) {
   if (std::exchange(gone_, true)) return;
@@ -217,9 +241,13 @@ void Session::lose(const std::string& why) {
 void Session::summarize() {
   if (worker_) worker_->report(summary_);
   summary_.images = outbox_->images();
+  summary_.latencies = outbox_->latencies();
   summary_.bytes_out = outbox_->bytes_sent();
   summary_.duration_s = std::chrono::duration<double>(Clock::now() - began_).count();
   summary_.outcome = gone_ ? "peer gone" : error_ ? error_->code : broken_off_ ? "incomplete" : "complete";
+  const bool kept = keeps_capture();
+  if (kept) summary_.capture = capture_->name();
+  if (capture_) capture_->finish(kept);
   if (worker_)
     log_.info("{}", summary_.text());
   else

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "protocol/stream_file.h"
+#include "server/capture.h"
 #include "server/dialogue.h"
 #include "server/environment.h"
 #include "server/log.h"
@@ -28,6 +30,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// is left to do.
   Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
           const Environment& environment, std::function<void()> ended);
+
+  ~Session();
 
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.
@@ -53,6 +57,8 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_ended() { watch_done_ = true; }
   void live_ended();
   void fail(protocol::Error reason);
+  void fail(const std::exception_ptr& thrown);
+  void fail_internally(const std::exception& error);
   void lose(const std::string& why);
   void summarize();
   std::function<void()> waker();
@@ -71,6 +77,23 @@ class Session : public std::enable_shared_from_this<Session> {
   void flush(std::vector<protocol::Acquisition>& batch);
   void read_failed(const error_code& error);
   asio::awaitable<void> write();
+
+  // session_capture.cc
+  void capture(protocol::Payload bytes);
+  void check_capture();
+  asio::awaitable<void> wait_for_capture();
+  bool keeps_capture() const;
+  std::string capture_note() const;
+
+  // session_spill.cc
+  bool input_full() const;
+  bool must_wait();
+  void spill();
+  std::span<std::byte> spill_room();
+  protocol::Payload spilled(std::size_t n);
+  asio::awaitable<void> unspill();
+  void unspill_ended();
+  asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);
 
   const std::unique_ptr<Transport> transport_;
   const asio::any_io_executor executor_;  // the strand
@@ -91,6 +114,15 @@ class Session : public std::enable_shared_from_this<Session> {
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.
   std::optional<Clock::time_point> trial_until_;
+
+  std::shared_ptr<Capture> capture_;  // from the first byte on
+  bool capture_told_ = false;         // that it has stopped
+
+  // While this is set, what comes goes to the capture only, and the buffer gets it from there.
+  bool spilling_ = false;
+  std::uint64_t parsed_ = 0;                      // bytes of the capture that the buffer has got
+  std::shared_ptr<std::vector<std::byte>> slab_;  // of what is being spilled
+  std::size_t slab_used_ = 0;
 
   // How the session ends. Data stops being taken once any of these is set.
   bool closed_ = false;                   // the client's CLOSE has come
@@ -119,6 +151,8 @@ class Session : public std::enable_shared_from_this<Session> {
   std::uint64_t written_ = 0;                     // of the write under way
   bool opened_ = false;                           // bytes may be exchanged
   std::optional<Clock::time_point> place_until_;  // while waiting for one
+  std::uint64_t readouts_ = 0;
+  std::size_t batch_readouts_ = 0;  // of the last read
   std::optional<Clock::time_point> drain_until_;
   bool drain_over_ = false;
   std::uint64_t drained_bytes_ = 0;

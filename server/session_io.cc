@@ -16,9 +16,15 @@ constexpr double kTrial_s = 0.5;
 }  // namespace
 
 asio::awaitable<void> Session::read() {
-  co_await open();
-  if (opened_) co_await receive();
-  if (opened_) co_await drain();
+  std::exception_ptr thrown;
+  try {
+    co_await open();
+    if (opened_) co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) fail(thrown);
+  if (opened_) co_await drain();  // or the client would not hear why
 }
 
 asio::awaitable<void> Session::open() {
@@ -37,30 +43,40 @@ asio::awaitable<void> Session::open() {
 
 asio::awaitable<void> Session::receive() {
   while (!ending()) {
-    if ((worker_ && worker_->full()) || outbox_->flooded()) {
+    if (must_wait()) {
       held_back_ = true;
       co_await changed_.wait();
       continue;
     }
     // The client was not to blame for the time we did not read.
     if (std::exchange(held_back_, false)) idle_since_ = message_.began = Clock::now();
-    const std::span<std::byte> room = buffer_.prepare();
+    const bool spilling = spilling_;  // unspill() may end it meanwhile
+    const std::span<std::byte> room = spilling ? spill_room() : buffer_.prepare();
     error_code error;
     reading_ = true;
     const std::size_t n = co_await transport_->read_some(asio::buffer(room.data(), room.size()), error);
     reading_ = false;
     if (error) {
+      // What is spilled came before the end.
+      while (error == asio::error::eof && spilling_ && !ending()) co_await changed_.wait();
       read_failed(error);
       break;
     }
     summary_.bytes_in += n;
+    if (!spilling) buffer_.commit(n);
+    capture(spilling ? spilled(n) : buffer_.received(n));
     if (ending()) {
       drained_bytes_ += n;
       break;
     }
-    buffer_.commit(n);
-    co_await consume();
+    if (!spilling) {
+      co_await consume();
+    } else if (!spilling_) {
+      co_await consume_copy(room.first(n));
+      slab_.reset();
+    }
   }
+  while (spilling_) co_await changed_.wait();  // it works on the buffer
 }
 
 // Goes on reading so that the kernel sends no RST, which would cost the client our last messages.
@@ -79,6 +95,10 @@ asio::awaitable<void> Session::drain() {
       break;
     }
     drained_bytes_ += n;
+    if (error_ && !closed_) {
+      capture(protocol::Payload::take(std::vector<std::byte>(scratch.data(), scratch.data() + n)));
+      while (capture_ && capture_->full() && !gone_ && !drain_over_) co_await changed_.wait();
+    }
   }
 }
 
@@ -99,6 +119,8 @@ asio::awaitable<void> Session::consume() {
   const bool was_inside = buffer_.pending_bytes() > 0;
   bool whole = false;
   std::vector<protocol::Acquisition> batch;
+  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  const std::uint64_t before = readouts_;
   while (!ending()) {
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
@@ -112,12 +134,14 @@ asio::awaitable<void> Session::consume() {
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
       dialogue_.data_came();
       acquisition->arrival = now;
+      acquisition->number = ++readouts_;
       batch.push_back(std::move(*acquisition));
     } else {
       co_await act_on(std::move(**next), batch);
     }
   }
   flush(batch);
+  batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   if (whole) idle_since_ = now;
   if (whole || !was_inside) message_ = {now, buffer_.pending_bytes()};
   if (buffer_.pending_bytes() > static_cast<std::uint64_t>(options_.session_memory_mib) << 20)
@@ -243,7 +267,13 @@ asio::awaitable<void> Session::write() {
     write_ = Period{Clock::now()};
     written_ = 0;
     error_code error;
-    co_await transport_->write(buffers, written_, error);
+    co_await transport_->write(
+        buffers,
+        [this, &messages](std::uint64_t n) {
+          written_ = n;
+          note_written(messages, n);
+        },
+        error);
     write_.reset();
     if (error) {
       if (!gone_) lose("sending failed: " + error.message());

@@ -26,13 +26,13 @@ class PlainTransport : public Transport {
     co_return co_await socket_.async_read_some(room, redirect_error(use_awaitable, error));
   }
 
-  asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, std::uint64_t& written,
+  asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                               error_code& error) override {
-    const auto progress = [&written](const error_code& failed, std::size_t n) -> std::size_t {
-      written = n;
+    const auto again = [&progress](const error_code& failed, std::size_t n) -> std::size_t {
+      progress(n);
       return failed ? 0 : kWriteChunk;
     };
-    co_await asio::async_write(socket_, buffers, progress, redirect_error(use_awaitable, error));
+    co_await asio::async_write(socket_, buffers, again, redirect_error(use_awaitable, error));
   }
 
   asio::awaitable<void> finish_writing() override {

@@ -21,6 +21,7 @@ using StreamSocket = asio::generic::stream_protocol::socket;
 /// peer's orderly end is asio::error::eof.
 class Transport {
  public:
+  using Progress = std::function<void(std::uint64_t written)>;
   virtual ~Transport() = default;
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
   /// Whether it is known who the peer is: it has shown a certificate that was checked, or is our own parent process.
@@ -30,8 +31,8 @@ class Transport {
   virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
-  /// Writes everything. `written` is kept up to date meanwhile.
-  virtual asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, std::uint64_t& written,
+  /// Writes everything. `progress` hears now and then, and at the end, how many bytes have been written.
+  virtual asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                                       error_code& error) = 0;
   /// Says that no more will be written; the peer may go on sending.
   virtual asio::awaitable<void> finish_writing() = 0;

@@ -76,14 +76,16 @@ class TlsTransport : public Transport {
     co_return n;
   }
 
-  asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, std::uint64_t& written,
+  asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
                               error_code& error) override {
+    std::uint64_t written = 0;
     for (asio::const_buffer rest : buffers) {
       while (rest.size() > 0 && !error) {
         std::size_t n = 0;
         co_await retry([&] { return SSL_write_ex(ssl_.get(), rest.data(), rest.size(), &n); }, error);
         rest += n;
         written += n;
+        progress(written);
       }
     }
   }

@@ -6,16 +6,11 @@
 #include <new>
 #include <utility>
 
+#include "protocol/asset_folder.h"
+
 namespace echotrain::server {
 
 using protocol::Level;
-using std::chrono::steady_clock;
-
-namespace {
-
-constexpr std::size_t kMostLatencies = 1 << 16;
-
-}  // namespace
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox,
@@ -81,8 +76,9 @@ void Worker::work() {
   Memory::Share arrays(memory_);
   numerics::Context compute(place_.backend, context_options);
   Pipeline pipeline(request_.plan, compute,
-                    {[this](protocol::Image&& image) { send(std::move(image)); },
-                     [this](Level level, const std::string& text) { say(level, text); }});
+                    {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
+                     [this](Level level, const std::string& text) { say(level, text); }},
+                    [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
   const auto count_arrays = [&] {
     if (compute.cuda()) return;  // not in this machine's memory
     const bool more = compute.bytes_in_use() > arrays.bytes();
@@ -143,10 +139,6 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
   }
   batch.resize(kept);
   if (batch.empty()) return;
-  {
-    const std::scoped_lock lock(mutex_);
-    last_arrival_ = batch.back().arrival;
-  }
   pipeline.push(std::move(batch));
 }
 
@@ -186,15 +178,9 @@ void Worker::say(Level level, const std::string& text) {
     held_texts_.emplace_back(level, text);
 }
 
-void Worker::send(protocol::Image&& image) {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (last_arrival_ != steady_clock::time_point{} && numbers_.latencies_ms.size() < kMostLatencies)
-      numbers_.latencies_ms.push_back(
-          std::chrono::duration<float, std::milli>(steady_clock::now() - last_arrival_).count());
-  }
+void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   try {
-    outbox_->image(std::move(image));
+    outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told
     const std::scoped_lock lock(mutex_);
     if (!send_error_) send_error_ = std::current_exception();
@@ -217,7 +203,6 @@ void Worker::report(ScanSummary& summary) const {
   summary.waveforms = numbers_.waveforms;
   summary.images_in = numbers_.images_in;
   summary.skipped = numbers_.skipped;
-  summary.latencies_ms = numbers_.latencies_ms;
   summary.plans_made = numbers_.plans_made;
   summary.plans_reused = numbers_.plans_reused;
   summary.operators_made = numbers_.operators_made;

@@ -72,7 +72,7 @@ class Worker {
   void tolerate_version(std::uint16_t version);
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
-  void send(protocol::Image&& image);
+  void send(protocol::Image&& image, const ImageTimes& times);
   void count_work(const echotrain::Session::Numbers& work);
 
   const ScanRequest request_;
@@ -94,7 +94,6 @@ class Worker {
 
   std::mutex mutex_;  // images may come from another thread
   std::exception_ptr send_error_;
-  std::chrono::steady_clock::time_point last_arrival_{};
   ScanSummary numbers_;
 
   std::atomic<bool> cancelled_ = false;

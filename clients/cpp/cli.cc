@@ -1,18 +1,23 @@
 #include "clients/cpp/cli.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
 #include <ostream>
 #include <system_error>
 #include <vector>
 
 #include "clients/cpp/compare.h"
+#include "clients/cpp/convert.h"
 #include "clients/cpp/errors.h"
 #include "clients/cpp/export.h"
 #include "clients/cpp/info.h"
 #include "clients/cpp/recon.h"
+#include "clients/cpp/recon_stream.h"
+#include "clients/cpp/replay.h"
 #include "clients/cpp/send.h"
 #include "clients/cpp/simulate.h"
 
@@ -37,7 +42,8 @@ void refuse_overwriting(const std::filesystem::path& input, const std::filesyste
 void add_truth(CLI::App* app, std::optional<std::string>& truth) {
   app->add_option_function<std::string>(
          "--truth", [&truth](const std::string& file) { truth = file; },
-         "compare every image with the array 'truth' (of contrast c > 0: 'truth_c') of FILE, or of the input")
+         "compare every image with the array 'truth' (of contrast or cardiac phase c > 0: 'truth_c') of FILE, or of "
+         "the input")
       ->type_name("FILE")
       ->expected(0, 1);
 }
@@ -62,13 +68,17 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   add_truth(app, o.truth);
   app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
   app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->add_flag(
+      "--latency", o.latency,
+      "print a histogram of the times from the last readout to the image, and the server's own parts of them");
   app->add_flag("--config-text", o.config_text, "send the pipeline's text instead of its name");
   app->footer(
       "Examples:\n"
       "  echotrain send scan.h5 -c radial_2d -o images.h5\n"
       "  echotrain send scan.h5 -c radial_2d -a recon.example -p 9003 --tls --ca ca.pem -o images.h5\n"
       "  echotrain send scan.h5 -c my_pipeline.yaml -a scanner -p 9002 -o images.h5 --rate 200 --progress\n"
-      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt");
+      "  echotrain send scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures --summary summary.txt\n"
+      "  echotrain send scan.h5 -c radial_realtime -o images.h5 --rate 333 --latency");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       refuse_overwriting(o.input, o.output);
@@ -77,19 +87,88 @@ void add_send(CLI::App& parent, Streams streams, Action& action, SendOptions& o)
   });
 }
 
-void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
-  CLI::App* app = parent.add_subcommand("recon", "reconstruct a file in this process, without a server");
-  app->add_option("input", o.input, "ISMRMRD file")->required()->type_name("IN.h5");
-  app->add_option("-c,--config", o.config, "pipeline: a shipped one's name, or a .yaml file")
-      ->required()
+void add_replay(CLI::App& parent, Streams streams, Action& action, SendOptions& o) {
+  CLI::App* app = parent.add_subcommand("replay", "send a raw capture to a server again");
+  app->add_option("input", o.input, "stream file, as the server's raw captures are")->required()->type_name("IN.mrd");
+  app->add_option("-c,--config", o.config,
+                  "pipeline, in place of the one that the stream asks for: a name known to the server, or a .yaml file "
+                  "here")
       ->type_name("NAME|FILE.yaml");
   app->add_option("-o,--output", o.output, "file for the images")->required()->type_name("OUT.h5");
+  add_remote_options(*app, o.server);
+  app->add_option("--rate", o.rate, "readouts per second; 0 is as fast as possible (streams hold no times)")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app->add_option("--timeout", o.timeout_s,
+                  "seconds to wait for a connection, or for anything to happen (default: 60, and no "
+                  "limit once everything has been sent)")
+      ->check(CLI::Range(0.001, 1e6));
+  app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
+  app->add_option("--summary", o.summary, "also write the summary to FILE")->type_name("FILE");
+  app->add_flag("--progress", o.progress, "show progress on stderr");
+  app->footer(
+      "Examples:\n"
+      "  echotrain replay 20260131T120000Z-s17-8c1f03d2.mrd -o images.h5\n"
+      "  echotrain replay 20260131T120000Z-s17-8c1f03d2.mrd -c my_pipeline.yaml -o images.h5 --rate 200");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      return replay(o, streams.out, streams.err);
+    };
+  });
+}
+
+void add_convert(CLI::App& parent, Streams streams, Action& action, ConvertOptions& o) {
+  CLI::App* app = parent.add_subcommand("convert", "make an ISMRMRD HDF5 file of a stream, or a stream of such a file");
+  app->add_option("input", o.input, "HDF5 file, or stream file (a raw capture), or - for a stream on stdin")
+      ->required()
+      ->type_name("IN");
+  app->add_option("output", o.output, "the other of the two; a stream may go to - (stdout)")
+      ->required()
+      ->type_name("OUT");
+  app->add_option("-c,--config", o.config, "begin the stream with a pipeline: a name, or a .yaml file")
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-g,--group", o.group, "group of the HDF5 file")->capture_default_str();
+  app->footer(
+      "Examples:\n"
+      "  echotrain convert 20260131T120000Z-s17-8c1f03d2.mrd scan.h5\n"
+      "  echotrain convert scan.h5 scan.mrd -c radial_2d\n"
+      "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d | echotrain convert - images.h5");
+  app->callback([&action, &o, streams] {
+    action = [&o, streams] {
+      refuse_overwriting(o.input, o.output);
+      return convert(o, streams.out, streams.err);
+    };
+  });
+}
+
+// A stream on stdin is answered by one on stdout; what needs a file is refused.
+int recon_pipe(const ReconOptions& o, Streams streams) {
+  if (!(o.output.empty() || o.output == "-") || !o.save_after.empty() || o.truth || !o.png.empty())
+    throw UsageError(
+        "recon - writes a stream to stdout: leave out -o, --save-after, --truth and --png, or make a file "
+        "of the stream first (echotrain convert)");
+  return recon_stream(o, STDIN_FILENO, stdout, streams.err);
+}
+
+void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
+  CLI::App* app =
+      parent.add_subcommand("recon", "reconstruct a file, or a stream on stdin, in this process, without a server");
+  app->add_option("input", o.input, "ISMRMRD file, or - for a stream on stdin, answered by one on stdout")
+      ->required()
+      ->type_name("IN.h5|-");
+  app->add_option("-c,--config", o.config,
+                  "pipeline: a shipped one's name, or a .yaml file (a stream may name its own)")
+      ->type_name("NAME|FILE.yaml");
+  app->add_option("-o,--output", o.output, "file for the images")->type_name("OUT.h5");
   app->add_option("--backend", o.backend, "auto, cpu or cuda (the pipeline's own choice goes first)")
       ->capture_default_str();
   app->add_option("--pipelines", o.pipelines, "one more folder of pipelines")
       ->type_name("DIR")
       ->take_all()
       ->expected(1);
+  app->add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
+      ->type_name("DIR");
   app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
       ->type_name("GADGET FILE.h5");
   app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
@@ -102,9 +181,13 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       "Examples:\n"
       "  echotrain recon scan.h5 -c spiral_2d -o images.h5\n"
       "  echotrain recon scan.h5 -c my_pipeline.yaml -o images.h5 --backend cuda --save-after gridding grid.h5\n"
-      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures");
+      "  echotrain recon scan.h5 -c radial_2d -o images.h5 --truth scan.h5 --png pictures\n"
+      "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d > images.mrd");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
+      if (o.input == "-") return recon_pipe(o, streams);
+      if (o.config.empty()) throw UsageError("--config is required");
+      if (o.output.empty()) throw UsageError("--output is required");
       refuse_overwriting(o.input, o.output);
       recon(o, streams.out, streams.err);
       return 0;
@@ -153,8 +236,24 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
   app->add_flag("--noise-scan", o.noise_scan, "noise readouts first; the coils' noise is correlated");
   app->add_option("--seed", o.seed, "of the noise; same seed, same file")->capture_default_str();
   app->add_option("--fov", o.fov_mm, "field of view [mm]")->check(CLI::Range(1.0, 1e4))->capture_default_str();
-  app->add_option("--tr-ms", o.tr_ms, "time between readouts [ms]")
-      ->check(CLI::Range(0.001, 1e5))
+  app->add_option("--tr-ms", o.tr_ms,
+                  "time between readouts [ms] (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
+      ->check(CLI::Range(0.001, 1e5));
+  app->add_option("--motion", o.motion,
+                  "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
+      ->capture_default_str();
+  app->add_option("--gating", o.gating,
+                  "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
+                  "retrospective (readouts run on)")
+      ->capture_default_str();
+  app->add_option("--phases", o.phases, "of a heart: images per beat")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--heart-rate", o.heart_rate, "beats per minute (a mouse: 500)")
+      ->check(CLI::Range(1.0, 2000.0))
+      ->capture_default_str();
+  app->add_option("--jitter", o.jitter, "standard deviation of the time between beats, as a share of it")
+      ->check(CLI::Range(0.0, 0.3))
       ->capture_default_str();
   app->add_option("--blob-sigma", o.blob_sigma, "of the blob [pixels]")
       ->check(CLI::Range(0.1, 1e3))
@@ -167,6 +266,8 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
       "  echotrain simulate -o scan.h5 --trajectory golden_radial --readouts 55 --frames 16 --noise 1\n"
       "  echotrain simulate -o scan.h5 --trajectory cartesian --matrix 192 --oversampling 2 --noise 1 --noise-scan\n"
       "  echotrain simulate -o scan.h5 --trajectory spiral --phantom blob --coils 1 --readouts 16\n"
+      "  echotrain simulate -o scan.h5 --trajectory cartesian --motion cardiac --matrix 256 --readouts 192 --phases 13 "
+      "--heart-rate 500 --tr-ms 7.9\n"
       "  echotrain simulate -o scan.h5 --trajectory kooshball --phantom ellipsoids_3d --contrasts 3 --coils 1 "
       "--readouts 1078 --samples 264");
   app->callback([&action, &o, streams] {
@@ -199,15 +300,22 @@ void add_compare(CLI::App& parent, Streams streams, Action& action, CompareOptio
 }
 
 void add_export(CLI::App& parent, Streams streams, Action& action, ExportOptions& o) {
-  CLI::App* app = parent.add_subcommand("export", "write images as PNG pictures");
+  CLI::App* app = parent.add_subcommand("export", "write images as PNG pictures, GIF animations or NIfTI volumes");
   app->add_option("input", o.input, "ISMRMRD file with images")->required()->type_name("IN.h5");
-  app->add_option("--png", o.png, "folder to write to")->required()->type_name("DIR");
+  app->add_option("--png", o.png, "folder for pictures, one per image")->type_name("DIR");
+  app->add_option("--gif", o.gif, "folder for animations, one per series")->type_name("DIR");
+  app->add_option("--nifti", o.nifti, "folder for NIfTI-1 volumes, one per series")->type_name("DIR");
+  app->add_option("--fps", o.fps, "pictures per second of animations; a GIF counts hundredths of a second")
+      ->check(CLI::Range(0.1, 100.0))
+      ->capture_default_str();
   app->add_option("-g,--group", o.group, "group of the file")->capture_default_str();
   app->add_option("--series", o.series, "one image series (default: all)");
   app->add_option("--window", o.window, "values shown as black and white")->expected(2)->type_name("LOW HIGH");
   app->footer(
-      "Examples:\n  echotrain export images.h5 --png pictures\n  echotrain export images.h5 --png pictures --window 0 "
-      "1.2");
+      "Examples:\n"
+      "  echotrain export images.h5 --png pictures\n"
+      "  echotrain export cine.h5 --gif pictures --fps 15 --window 0 1.2\n"
+      "  echotrain export volumes.h5 --nifti volumes");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
       export_images(o, streams.out);
@@ -244,12 +352,16 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   const Streams streams{out, err};
   Action action;
   SendOptions send_options;
+  SendOptions replay_options;
+  ConvertOptions convert_options;
   ReconOptions recon_options;
   SimulateOptions simulate_options;
   CompareOptions compare_options;
   ExportOptions export_options;
   std::string info_file;
   add_send(app, streams, action, send_options);
+  add_replay(app, streams, action, replay_options);
+  add_convert(app, streams, action, convert_options);
   add_recon(app, streams, action, recon_options);
   add_simulate(app, streams, action, simulate_options);
   add_compare(app, streams, action, compare_options);

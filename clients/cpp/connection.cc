@@ -124,6 +124,8 @@ bool Connection::write(std::span<const std::byte> bytes, const std::atomic<bool>
   return true;
 }
 
+void Connection::finish_writing() { ::shutdown(socket_, SHUT_WR); }
+
 std::optional<std::size_t> Connection::read(std::span<std::byte> room, std::chrono::milliseconds wait) {
   if (tls_) {
     TlsLayer::Moved moved = tls_->read(room);  // first: TLS may hold bytes that the socket no longer has

@@ -48,6 +48,8 @@ class Connection {
   /// Writes all bytes. Returns false, perhaps after some of them, once `stop` is set. ConnectionError when the peer is
   /// gone or takes nothing for the timeout.
   bool write(std::span<const std::byte> bytes, const std::atomic<bool>& stop);
+  /// Nothing more will be written; the peer sees the end of the stream and may go on sending.
+  void finish_writing();
   /// Bytes read; 0 when the peer has closed; nothing when none came within `wait`.
   std::optional<std::size_t> read(std::span<std::byte> room, std::chrono::milliseconds wait);
 

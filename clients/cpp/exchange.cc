@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <exception>
 #include <span>
 #include <utility>
 
+#include "clients/cpp/pixels.h"
 #include "protocol/stream_file.h"
 
 namespace echotrain::client {
@@ -90,7 +92,10 @@ void Exchange::send_all(const protocol::Buffer& preamble, double rate) {
     if (!send_chunk(*chunk, rate, begin)) return;
   }
   protocol::Buffer close;
-  protocol::encode(protocol::Close{}, close);
+  if (source_.complete())
+    protocol::encode(protocol::Close{}, close);
+  else
+    connection_.finish_writing();
   if (!connection_.write(close, stop_)) return;
   bytes_sent_ += close.size();
   last_progress_ = Clock::now().time_since_epoch().count();
@@ -113,26 +118,38 @@ bool Exchange::send_chunk(const ScanChunk& chunk, double rate, Clock::time_point
     // Without a rate the whole chunk goes in one write.
     const bool whole = rate <= 0;
     const std::size_t to = whole ? bytes.size() : piece.end;
+    // Before the write: its answer may come before this thread runs again.
+    if (whole)
+      for (const auto& each : chunk.pieces) note_sending(each);
+    else
+      note_sending(piece);
     if (!connection_.write(bytes.subspan(from, to - from), stop_)) return false;
     bytes_sent_ += to - from;
     last_progress_ = Clock::now().time_since_epoch().count();
     from = to;
-    if (!whole) {
-      note_sent(piece);
-      continue;
-    }
-    for (const auto& each : chunk.pieces) note_sent(each);
-    return true;
+    for (const auto& each : whole ? std::span(chunk.pieces) : std::span(&piece, 1))
+      readouts_sent_ += each.readout ? 1 : 0;
+    if (whole) return true;
   }
   return true;
 }
 
-void Exchange::note_sent(const ScanChunk::Piece& piece) {
+void Exchange::note_sending(const ScanChunk::Piece& piece) {
   if (!piece.readout) return;
-  ++readouts_sent_;
-  if (!piece.makes_image) return;
   const std::lock_guard lock(mutex_);
-  last_sent_[piece.key] = Clock::now();
+  sent_.push_back(Clock::now());
+  if (piece.makes_image) last_sent_[piece.key] = sent_.back();
+}
+
+std::optional<Exchange::Clock::time_point> Exchange::sent_at(const protocol::Image& image) {
+  std::size_t number = 0;
+  for (const auto& [name, value] : meta_values(image.attributes))
+    if (name == "echotrain_last_readout") std::from_chars(value.data(), value.data() + value.size(), number);
+  const std::lock_guard lock(mutex_);
+  if (number > 0 && number <= sent_.size()) return sent_[number - 1];
+  const auto sent = last_sent_.find(counter_key(image.head));
+  if (sent == last_sent_.end()) return std::nullopt;
+  return sent->second;
 }
 
 void Exchange::receive_all() {
@@ -173,11 +190,8 @@ bool Exchange::handle(protocol::Message&& message) {
   if (auto* image = std::get_if<protocol::Image>(&message)) {
     ReceivedImage received;
     const std::size_t bytes = image->pixels.bytes.size();
-    {
-      const std::lock_guard lock(mutex_);
-      const auto sent = last_sent_.find(counter_key(image->head));
-      if (sent != last_sent_.end()) received.latency = Clock::now() - sent->second;
-    }
+    const auto now = Clock::now();
+    if (const auto sent = sent_at(*image)) received.latency = now - *sent;
     received.image = std::move(*image);
     post(std::move(received), bytes);
   } else if (auto* text = std::get_if<protocol::Text>(&message)) {

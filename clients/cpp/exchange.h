@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "clients/cpp/connection.h"
 #include "clients/cpp/scan_source.h"
@@ -18,7 +19,8 @@
 
 namespace echotrain::client {
 
-/// An image from the server, and how long after the last readout of its counters it came.
+/// An image from the server, and how long after its last readout was given to the connection it came: the readout that
+/// the server names in the meta attribute echotrain_last_readout, else the last one sent so far with its counters.
 struct ReceivedImage {
   protocol::Image image;
   std::optional<std::chrono::duration<double>> latency;
@@ -55,7 +57,8 @@ class Exchange {
   using Clock = std::chrono::steady_clock;
   void send_all(const protocol::Buffer& preamble, double rate);
   bool send_chunk(const ScanChunk& chunk, double rate, Clock::time_point begin);
-  void note_sent(const ScanChunk::Piece& piece);
+  void note_sending(const ScanChunk::Piece& piece);
+  std::optional<Clock::time_point> sent_at(const protocol::Image& image);
   void receive_all();
   bool handle(protocol::Message&& message);
   void post(Event&& event, std::size_t bytes);
@@ -75,6 +78,7 @@ class Exchange {
   std::size_t event_bytes_ = 0;
   bool receiver_done_ = false, abandoned_ = false;
   std::map<CounterKey, Clock::time_point> last_sent_;
+  std::vector<Clock::time_point> sent_;  // of each readout
   std::string send_failure_, receive_failure_;
   std::thread sender_, receiver_;
 };

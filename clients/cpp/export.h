@@ -1,4 +1,4 @@
-// `echotrain export`: the images of a file as PNG pictures.
+// `echotrain export`: the images of a file as pictures, animations and NIfTI volumes.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,21 @@ namespace echotrain::client {
 
 struct ExportOptions {
   std::filesystem::path input;
-  std::filesystem::path png;
+  std::filesystem::path png, gif, nifti;  ///< folders to write to, made when missing; at least one
   std::string group = "dataset";
   std::string series;          ///< empty: all
   std::vector<double> window;  ///< empty, or the values that become black and white
+  double fps = 15;             ///< frames per second of animations
 };
 
-/// Writes one picture per image, channel and z: SERIES_III[_cCC][_zZZZ].png. Without a window, a series is shown from 0
-/// to 99.5 percent of its magnitudes, phase images from -pi to pi; complex images are shown as magnitudes, real and
-/// imaginary ones symmetric about 0.
+/// png: one picture per image, channel and z: SERIES_III[_cCC][_zZZZ].png.
+/// gif: one animation per series and channel: SERIES[_cCC].gif. Planes z run fastest, then cardiac phases, repetitions,
+/// slices, contrasts and sets, whatever order the images came in.
+/// Without a window, a series is shown from 0 to 99.5 percent of its magnitudes, phase images from -pi to pi; complex
+/// images are shown as magnitudes, real and imaginary ones symmetric about 0.
+/// nifti: one file per series and channel: SERIES[_cCC].nii, with values as they are. Slices make a volume by their
+/// positions, images that differ in another counter the fourth axis.
+/// UsageError without any folder; std::runtime_error where images of a series do not go together.
 void export_images(const ExportOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

@@ -39,8 +39,8 @@ ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::si
 void ImageReport::add(const protocol::Image& image) {
   ++count_;
   if (truths_.empty() && folder_.empty()) return;
-  const std::size_t contrast = image.head.contrast;
-  current_ = contrast < truths_.size() ? contrast : 0;
+  const std::size_t number = image.head.contrast > 0 ? image.head.contrast : image.head.phase;
+  current_ = number < truths_.size() ? number : 0;
   const Pixels pixels = read_pixels(image);
   const std::vector<float> magnitude = combined_magnitude(pixels);
   last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);

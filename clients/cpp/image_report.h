@@ -16,9 +16,9 @@ double nrmse(const std::vector<float>& values, const std::vector<float>& referen
 
 class ImageReport {
  public:
-  /// `truths`: of each contrast the magnitude [y, x] or [z, y, x] that its images are held against without any scale
-  /// fit; further contrasts are held against the first; empty: no comparison. `png_folder`: where pictures go (made
-  /// when missing); empty for none.
+  /// `truths`: of each contrast, or else of each cardiac phase, the magnitude [y, x] or [z, y, x] that its images are
+  /// held against without any scale fit; further ones are held against the first; empty: no comparison. `png_folder`:
+  /// where pictures go (made when missing); empty for none.
   ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
   /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range

@@ -24,6 +24,12 @@ class Phantom {
   /// phantom has as its amplitude on top of the part around it, decays at a rate of its own. The outer shell and the
   /// brain fade, the ventricles hardly do, so they go from darker to brighter than what is around them.
   Phantom echo(int n) const;
+  /// A chest with a beating heart, 2D, at `phase` of the beat (0 .. 1, the trigger at 0): contraction to 0.35,
+  /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them, whose area stays the same
+  /// while the left one shrinks to 0.55 of its radius: so the outer wall moves too.
+  static Phantom beating(double matrix, double phase);
+  /// How far the heart is contracted at `phase`: 0 at rest, 1 at the end of systole; smooth.
+  static double contraction(double phase);
   /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.
   static Phantom blob(int dims, double sigma);
 

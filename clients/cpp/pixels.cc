@@ -4,7 +4,6 @@
 #include <hdf5.h>
 
 #include <cmath>
-#include <pugixml.hpp>
 #include <stdexcept>
 
 #include "protocol/codec.h"
@@ -136,18 +135,6 @@ std::vector<StoredArray> read_truths(const std::filesystem::path& file, const st
   };
   while (exists()) truths.push_back(read_array(file, group, name()));
   return truths;
-}
-
-std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes) {
-  std::vector<std::pair<std::string, std::string>> values;
-  pugi::xml_document document;
-  if (!document.load_buffer(attributes.data(), attributes.size())) return values;
-  for (const pugi::xml_node meta : document.child("ismrmrdMeta").children("meta")) {
-    for (const pugi::xml_node value : meta.children("value")) {
-      values.emplace_back(meta.child_value("name"), value.child_value());
-    }
-  }
-  return values;
 }
 
 }  // namespace echotrain::client

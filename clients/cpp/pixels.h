@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocol/messages.h"
+#include "protocol/meta.h"
 
 namespace echotrain::client {
 
@@ -40,6 +41,6 @@ StoredArray read_array(const std::filesystem::path& file, const std::string& gro
 std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group);
 
 /// Names and values of an image's meta attributes, in their order; none when they are not ismrmrdMeta XML.
-std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes);
+using protocol::meta_values;
 
 }  // namespace echotrain::client

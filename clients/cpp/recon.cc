@@ -9,44 +9,20 @@
 #include <memory>
 #include <mutex>
 #include <ostream>
-#include <set>
 #include <stdexcept>
 
 #include "clients/cpp/errors.h"
 #include "clients/cpp/image_report.h"
 #include "clients/cpp/pipeline_files.h"
+#include "clients/cpp/recon_parts.h"
 #include "clients/cpp/save_after.h"
 #include "gadgets/pipeline.h"
-#include "protocol/acquisition_check.h"
+#include "protocol/asset_folder.h"
 #include "protocol/dataset.h"
 #include "protocol/header.h"
 
 namespace echotrain::client {
 namespace {
-
-config::BackendChoice backend_choice(const std::string& text) {
-  try {
-    return config::parse_backend(text);
-  } catch (const std::invalid_argument&) {
-    throw UsageError("--backend " + text + ": use auto, cpu or cuda");
-  }
-}
-
-std::string_view level_name(protocol::Level level) {
-  switch (level) {
-    case protocol::Level::debug:
-      return "debug";
-    case protocol::Level::info:
-      return "info";
-    case protocol::Level::warning:
-      return "warning";
-    case protocol::Level::error:
-      return "error";
-    case protocol::Level::critical:
-      return "critical";
-  }
-  return "info";
-}
 
 // Images come from any thread; they are written by the one that also reads the input, because the HDF5 library must not
 // be used by two threads at once.
@@ -146,7 +122,7 @@ class Feeder {
  public:
   Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
          std::ostream& err)
-      : options_(o), reader_(reader), check_(header), err_(err) {}
+      : options_(o), reader_(reader), filter_(header, err) {}
 
   template <class AfterPush>
   void feed(Pipeline& pipeline, const AfterPush& after_push) {
@@ -154,11 +130,7 @@ class Feeder {
     const std::size_t readouts = reader_.acquisitions();
     for (std::size_t i = 0; i < readouts; ++i) {
       protocol::Acquisition readout = reader_.acquisition(i);
-      if (const auto reason = check_.check(readout)) {
-        skip(*reason);
-      } else {
-        batch.push_back(std::move(readout));
-      }
+      if (filter_.keeps(readout)) batch.push_back(std::move(readout));
       if (batch.size() == static_cast<std::size_t>(options_.batch) || (i + 1 == readouts && !batch.empty())) {
         pipeline.push(std::exchange(batch, {}));
         after_push();
@@ -173,21 +145,13 @@ class Feeder {
         }
       }
     }
-    if (skipped_ > 0) err_ << fmt::format("warning: {} of {} readouts were left out\n", skipped_, readouts);
+    filter_.report();
   }
 
  private:
-  void skip(const protocol::SkipReason& reason) {
-    ++skipped_;
-    if (warned_.insert(reason.kind).second) err_ << "warning: " << reason.message << '\n';
-  }
-
   const ReconOptions& options_;
   const protocol::DatasetReader& reader_;
-  protocol::AcquisitionCheck check_;
-  std::ostream& err_;
-  std::set<std::string> warned_;
-  std::size_t skipped_ = 0;
+  ReadoutFilter filter_;
 };
 
 }  // namespace
@@ -209,11 +173,12 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   Inbox inbox;
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
-  sink.image = [&inbox](protocol::Image&& image) { inbox.put(std::move(image)); };
+  sink.image = [&inbox](protocol::Image&& image, const ImageTimes&) { inbox.put(std::move(image)); };
   sink.text = [&err](protocol::Level level, const std::string& text) {
     err << level_name(level) << ": " << text << '\n';
   };
-  Pipeline pipeline(plan, context, std::move(sink));
+  const protocol::AssetFolder assets(o.assets);
+  Pipeline pipeline(plan, context, std::move(sink), [&](const std::string& name) { return assets.images(name); });
   Savers savers(o, pipeline);
   pipeline.start(*header);
   // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.

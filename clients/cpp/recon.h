@@ -16,6 +16,7 @@ struct ReconOptions {
   std::string group = "dataset";
   std::string backend = "auto";
   std::vector<std::string> pipelines;                           ///< more folders of pipelines
+  std::filesystem::path assets;                                 ///< folder of files that pipelines may name
   std::vector<std::pair<std::string, std::string>> save_after;  ///< gadget, file
   std::optional<std::string> truth;                             ///< file with an array `truth`; empty: the input
   std::filesystem::path png;                                    ///< empty: no pictures

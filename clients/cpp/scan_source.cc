@@ -8,7 +8,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr std::size_t kChunkBytes = 256 << 10;
 constexpr std::size_t kAheadBytes = 64 << 20;
 
 }  // namespace
@@ -21,7 +20,7 @@ CounterKey counter_key(const protocol::ImageHeader& head) {
   return {head.repetition, head.slice, head.contrast, head.phase, head.set};
 }
 
-ScanSource::ScanSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5)
+DatasetSource::DatasetSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5)
     : hdf5_(hdf5), reader_(file, group) {
   {
     const std::lock_guard lock(hdf5_);
@@ -42,7 +41,7 @@ ScanSource::ScanSource(const std::filesystem::path& file, const std::string& gro
   });
 }
 
-ScanSource::~ScanSource() {
+DatasetSource::~DatasetSource() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -51,7 +50,7 @@ ScanSource::~ScanSource() {
   thread_.join();
 }
 
-std::optional<ScanChunk> ScanSource::next() {
+std::optional<ScanChunk> DatasetSource::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !ready_.empty() || finished_; });
   if (ready_.empty()) {
@@ -65,12 +64,12 @@ std::optional<ScanChunk> ScanSource::next() {
   return chunk;
 }
 
-bool ScanSource::stopped() {
+bool DatasetSource::stopped() {
   const std::lock_guard lock(mutex_);
   return stop_;
 }
 
-void ScanSource::hand_over() {
+void DatasetSource::hand_over() {
   if (filling_.pieces.empty()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ready_bytes_ < kAheadBytes || stop_; });
@@ -80,14 +79,14 @@ void ScanSource::hand_over() {
 }
 
 template <class M>
-void ScanSource::append(const M& message, ScanChunk::Piece piece) {
+void DatasetSource::append(const M& message, ScanChunk::Piece piece) {
   protocol::encode(message, filling_.bytes);
   piece.end = filling_.bytes.size();
   filling_.pieces.push_back(piece);
-  if (filling_.bytes.size() >= kChunkBytes) hand_over();
+  if (filling_.bytes.size() >= ScanChunk::kBytes) hand_over();
 }
 
-void ScanSource::append_waveforms_until(std::uint32_t time_stamp, std::size_t& next_waveform) {
+void DatasetSource::append_waveforms_until(std::uint32_t time_stamp, std::size_t& next_waveform) {
   while (next_waveform < waveforms_) {
     protocol::Waveform waveform;
     {
@@ -100,7 +99,7 @@ void ScanSource::append_waveforms_until(std::uint32_t time_stamp, std::size_t& n
   }
 }
 
-void ScanSource::append_images() {
+void DatasetSource::append_images() {
   std::vector<std::string> names;
   {
     const std::lock_guard lock(hdf5_);
@@ -119,7 +118,7 @@ void ScanSource::append_images() {
   }
 }
 
-void ScanSource::read_ahead() {
+void DatasetSource::read_ahead() {
   std::size_t next_waveform = 0;
   for (std::size_t i = 0; i < readouts_ && !stopped(); ++i) {
     protocol::Acquisition readout;

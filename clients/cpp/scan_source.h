@@ -1,4 +1,4 @@
-// Reads a scan from a file ahead of the sender and hands it out as bytes for the wire.
+// Scans as bytes for the wire, piece by piece, and the one that is read from an ISMRMRD file ahead of the sender.
 #pragma once
 
 #include <array>
@@ -23,8 +23,12 @@ using CounterKey = std::array<std::uint16_t, 5>;
 CounterKey counter_key(const protocol::AcquisitionHeader& head);
 CounterKey counter_key(const protocol::ImageHeader& head);
 
+/// What FIRE clients send for the header of a file without one, which can only hold images.
+inline constexpr const char* kNoHeader = "Dummy XML header";
+
 /// Some encoded messages.
 struct ScanChunk {
+  static constexpr std::size_t kBytes = 256 << 10;  ///< about as many make one
   struct Piece {
     std::size_t end = 0;  ///< where this message ends in `bytes`
     bool readout = false;
@@ -35,17 +39,28 @@ struct ScanChunk {
   std::vector<Piece> pieces;
 };
 
-/// Acquisitions in file order, waveforms between them by time stamp; the images of a file that has no acquisitions.
+/// The data of a scan, without the messages that open and close it.
 class ScanSource {
  public:
-  /// `hdf5` is held while the file is read: the HDF5 library must not be used by two threads at once.
-  ScanSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5);
-  ~ScanSource();
-
-  const std::string& header_xml() const { return header_xml_; }
-  std::size_t readouts() const { return readouts_; }
+  virtual ~ScanSource() = default;
+  virtual const std::string& header_xml() const = 0;
+  virtual std::size_t readouts() const = 0;
   /// The next messages; waits for them. Nothing at the end of the scan. Throws what reading threw.
-  std::optional<ScanChunk> next();
+  virtual std::optional<ScanChunk> next() = 0;
+  /// Whether the scan has come to its end, so that CLOSE follows.
+  virtual bool complete() const { return true; }
+};
+
+/// Acquisitions in file order, waveforms between them by time stamp; the images of a file that has no acquisitions.
+class DatasetSource final : public ScanSource {
+ public:
+  /// `hdf5` is held while the file is read: the HDF5 library must not be used by two threads at once.
+  DatasetSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5);
+  ~DatasetSource() override;
+
+  const std::string& header_xml() const override { return header_xml_; }
+  std::size_t readouts() const override { return readouts_; }
+  std::optional<ScanChunk> next() override;
 
  private:
   void read_ahead();

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <fstream>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "clients/cpp/errors.h"
 #include "clients/cpp/exchange.h"
 #include "clients/cpp/image_report.h"
+#include "clients/cpp/latency_report.h"
 #include "clients/cpp/pipeline_files.h"
 #include "protocol/codec.h"
 #include "protocol/dataset.h"
@@ -26,13 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 protocol::Buffer preamble(const SendOptions& o, const std::string& xml) {
-  protocol::Buffer bytes;
-  const bool as_text = o.config_text || is_pipeline_file(o.config);
-  if (!as_text && o.config.find('/') != std::string::npos)
-    throw UsageError("-c " + o.config + ": no such .yaml file, and a name that a server knows has no '/'");
-  encode_config(o.config, as_text ? pipeline_text(o.config) : "", o.server.token(), bytes);
-  // A file without a header can only hold images; FIRE clients send this text for one.
-  protocol::encode(protocol::HeaderText{xml.empty() ? "Dummy XML header" : xml}, bytes);
+  protocol::Buffer bytes = config_message(o.config, o.config_text, o.server.token());
+  protocol::encode(protocol::HeaderText{xml.empty() ? kNoHeader : xml}, bytes);
   return bytes;
 }
 
@@ -91,9 +86,11 @@ class Collector {
     }
     ++images;
     if (received.latency) latencies.push_back(received.latency->count());
-    for (const auto& [name, value] : meta_values(received.image.attributes)) {
+    const auto meta = meta_values(received.image.attributes);
+    for (const auto& [name, value] : meta) {
       if (name == "echotrain_backend") backend = value;
     }
+    latency.add(received.latency ? std::optional(1e3 * received.latency->count()) : std::nullopt, meta);
     try {
       report_.add(received.image);
     } catch (const std::exception& error) {
@@ -117,6 +114,7 @@ class Collector {
 
   std::size_t images = 0;
   std::vector<double> latencies;
+  LatencyReport latency;
   std::string backend, server_error, report_failure;
 
  private:
@@ -139,12 +137,6 @@ class Collector {
   Clock::time_point flushed_ = Clock::now();
 };
 
-// Nearest rank, as latencies are few.
-double quantile(const std::vector<double>& sorted, double q) {
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
-  return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
-}
-
 std::string summary(const Collector& got, const Exchange& exchange) {
   const double seconds = std::max(exchange.sending_time().count(), 1e-9);
   std::string text = fmt::format("readouts sent     {} in {:.2f} s ({:.0f}/s, {:.1f} MB/s)\n", exchange.readouts_sent(),
@@ -166,13 +158,26 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 
 }  // namespace
 
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token) {
+  const bool as_text = text_wanted || is_pipeline_file(config);
+  if (!as_text && config.find('/') != std::string::npos)
+    throw UsageError("-c " + config + ": no such .yaml file, and a name that a server knows has no '/'");
+  protocol::Buffer bytes;
+  encode_config(config, as_text ? pipeline_text(config) : "", token, bytes);
+  return bytes;
+}
+
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
   std::mutex hdf5;
-  ScanSource source(o.input, o.group, hdf5);
+  DatasetSource source(o.input, o.group, hdf5);
   if (source.header_xml().empty() && source.readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  protocol::Buffer opening = preamble(o, source.header_xml());
+  return send_scan(o, preamble(o, source.header_xml()), source, hdf5, out, err);
+}
+
+int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5, std::ostream& out,
+              std::ostream& err) {
   Patience patience;
   if (o.timeout_s) {
     patience.sending = std::chrono::duration<double>(*o.timeout_s);
@@ -196,7 +201,7 @@ int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
   progress.show(exchange, got.images, true);
   got.finish();
 
-  const std::string text = summary(got, exchange);
+  const std::string text = summary(got, exchange) + (o.latency ? got.latency.text() : "");
   out << text;
   if (!o.summary.empty()) {
     std::ofstream file(o.summary);

@@ -3,10 +3,13 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "clients/cpp/remote_options.h"
+#include "clients/cpp/scan_source.h"
+#include "protocol/codec.h"
 
 namespace echotrain::client {
 
@@ -24,11 +27,21 @@ struct SendOptions {
   std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input
   std::filesystem::path summary;     ///< empty: on `out` only
   bool progress = false;
+  bool latency = false;  ///< print a histogram of the images' latencies
 };
 
 /// Sends and receives at the same time. Every image that arrives is in the output file, whatever happens afterwards.
 /// Texts of the server go to `err`, the summary to `out`. Returns 0, or 1 when the server reported an error or the scan
 /// did not end well (`err` says how). Throws when it could not begin.
 int send(const SendOptions& options, std::ostream& out, std::ostream& err);
+
+/// The message that asks for a pipeline: by its name or, for a .yaml file and where `text_wanted`, with its text.
+/// UsageError when there is no such file.
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token);
+
+/// What send() does once it has a scan: `opening` goes first, then `source`. `hdf5` is held while the output is
+/// written.
+int send_scan(const SendOptions& options, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5,
+              std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

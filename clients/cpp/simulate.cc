@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <ostream>
 
+#include "clients/cpp/cine_scanner.h"
 #include "clients/cpp/coils.h"
 #include "clients/cpp/errors.h"
 #include "clients/cpp/parallel.h"
 #include "clients/cpp/phantom.h"
+#include "clients/cpp/readout_writer.h"
 #include "clients/cpp/truth.h"
 #include "protocol/dataset.h"
 
@@ -16,14 +17,6 @@ namespace echotrain::client {
 namespace {
 
 using Samples = std::vector<std::complex<float>>;
-
-constexpr int kNoiseReadouts = 32;
-constexpr double kSliceMm = 5;
-constexpr double kTickMs = 2.5;  // unit of acquisition_time_stamp
-constexpr float kSampleTimeUs = 4;
-
-// A flag's number counts from 1.
-std::uint64_t flag_mask(ISMRMRD::ISMRMRD_AcquisitionFlags flag) { return 1ull << (flag - 1); }
 
 std::string_view trajectory_text(TrajectoryKind kind) {
   switch (kind) {
@@ -42,11 +35,28 @@ std::string_view trajectory_text(TrajectoryKind kind) {
   return "other";
 }
 
+bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
+
+void check_cardiac(const SimulateOptions& o) {
+  if (o.trajectory != "cartesian") throw UsageError("--motion cardiac is for --trajectory cartesian");
+  if (o.contrasts != 1) throw UsageError("--motion cardiac is for one contrast: leave out --contrasts");
+  if (o.gating != "prospective" && o.gating != "retrospective")
+    throw UsageError("unknown --gating '" + o.gating + "'; use prospective or retrospective");
+  const double acquired = o.phases * repetition_time_ms(o), beat = 60000 / o.heart_rate;
+  if (o.gating == "prospective" && acquired > beat)
+    throw UsageError(
+        fmt::format("{} phases of {:g} ms do not fit into a beat of {:g} ms: give fewer --phases, a smaller "
+                    "--tr-ms or a lower --heart-rate",
+                    o.phases, repetition_time_ms(o), beat));
+}
+
 void check(const SimulateOptions& o) {
-  if (o.phantom != "shepp_logan" && o.phantom != "ellipsoids_3d" && o.phantom != "blob") {
+  if (!cardiac(o) && o.phantom != "shepp_logan" && o.phantom != "ellipsoids_3d" && o.phantom != "blob") {
     throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan, ellipsoids_3d or blob");
   }
   if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
+  if (o.motion != "none" && o.motion != "cardiac") throw UsageError("unknown --motion '" + o.motion + "'; use cardiac");
+  if (cardiac(o)) check_cardiac(o);
   if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
 }
 
@@ -67,21 +77,9 @@ class Scanner {
   /// phantoms: of each contrast.
   Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
           const CoilSet& coils, protocol::DatasetWriter& file)
-      : options_(options),
-        scan_(scan),
-        phantoms_(phantoms),
-        coils_(coils),
-        file_(file),
-        noise_(options.seed, options.noise, options.coils, options.noise_scan) {}
+      : options_(options), scan_(scan), phantoms_(phantoms), coils_(coils), writer_(options, scan, file) {}
 
-  void noise_readouts() {
-    for (int i = 0; i < kNoiseReadouts; ++i) {
-      protocol::AcquisitionHeader head = header(0);
-      head.flags = flag_mask(ISMRMRD::ISMRMRD_ACQ_IS_NOISE_MEASUREMENT);
-      Samples data(static_cast<std::size_t>(options_.coils) * scan_.samples());
-      write(head, {}, std::move(data));
-    }
-  }
+  void noise_readouts() { writer_.noise_readouts(); }
 
   void frame(int frame) {
     if (clean_.empty() || scan_.changes_with_frame()) measure(frame);
@@ -92,7 +90,7 @@ class Scanner {
     }
   }
 
-  std::uint32_t written() const { return counter_; }
+  std::uint32_t written() const { return writer_.written(); }
 
  private:
   // Noise-free data of every readout of a frame.
@@ -115,72 +113,41 @@ class Scanner {
   void imaging_readout(int frame, int slice, int r, int contrast) {
     const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
     const auto [shot, partition] = scan_.steps(r);
-    protocol::AcquisitionHeader head = header(trajectory_dims);
+    // All echoes of a readout come within one repetition time.
+    protocol::AcquisitionHeader head =
+        writer_.header(trajectory_dims, writer_.written() * repetition_time_ms(options_) / options_.contrasts);
     head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
     head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot);
     head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
-    head.idx.slice = static_cast<std::uint16_t>(slice);
+    place_slice(head, options_, slice);
     head.idx.contrast = static_cast<std::uint16_t>(contrast);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
-    head.position[2] = static_cast<float>((slice - (options_.slices - 1) / 2.0) * kSliceMm);
     const bool first = r == 0, last = r == scan_.readouts() - 1;
     const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
     const bool last_of_all = last && slice == options_.slices - 1 && contrast == options_.contrasts - 1;
-    const auto raise = [&head](bool when, ISMRMRD::ISMRMRD_AcquisitionFlags flag) {
-      if (when) head.flags |= flag_mask(flag);
-    };
-    raise(first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
-    raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
-    raise(first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
-    raise(last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
-    raise(many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
-    raise(many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
-    raise(first && slice == 0 && first_contrast, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
-    raise(last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
-    raise(last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+    raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
+    raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
+    raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
+    raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
+    raise_flag(head, many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
+    raise_flag(head, many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
+    raise_flag(head, first && slice == 0 && first_contrast, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+    raise_flag(head, last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
 
     std::vector<float> trajectory;
     if (!scan_.cartesian()) {
       trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
     }
-    write(head, std::move(trajectory), clean_[static_cast<std::size_t>(r) * phantoms_.size() + contrast]);
-  }
-
-  protocol::AcquisitionHeader header(int trajectory_dims) const {
-    protocol::AcquisitionHeader head{};
-    head.version = 1;
-    head.measurement_uid = 1;
-    head.scan_counter = counter_;
-    // All echoes of a readout come within one repetition time.
-    const double milliseconds = counter_ * options_.tr_ms / options_.contrasts;
-    head.acquisition_time_stamp = static_cast<std::uint32_t>(std::floor(milliseconds / kTickMs));
-    head.number_of_samples = static_cast<std::uint16_t>(scan_.samples());
-    head.available_channels = head.active_channels = static_cast<std::uint16_t>(options_.coils);
-    for (int c = 0; c < options_.coils; ++c) head.channel_mask[c / 64] |= 1ull << (c % 64);
-    head.trajectory_dimensions = static_cast<std::uint16_t>(trajectory_dims);
-    head.sample_time_us = kSampleTimeUs;
-    head.read_dir[0] = head.phase_dir[1] = head.slice_dir[2] = 1;
-    return head;
-  }
-
-  void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data) {
-    if (options_.noise > 0) noise_.add(data);
-    protocol::Acquisition readout;
-    readout.head = head;
-    readout.trajectory = protocol::Payload::take(std::move(trajectory));
-    readout.data = protocol::Payload::take(std::move(data));
-    file_.append(readout);
-    ++counter_;
+    writer_.write(head, std::move(trajectory), clean_[static_cast<std::size_t>(r) * phantoms_.size() + contrast]);
   }
 
   const SimulateOptions& options_;
   const ScanPath& scan_;
   const std::vector<Phantom>& phantoms_;
   const CoilSet& coils_;
-  protocol::DatasetWriter& file_;
-  NoiseSource noise_;
+  ReadoutWriter writer_;
   std::vector<Samples> clean_;  // [readout, contrast]: data [coil, sample]
-  std::uint32_t counter_ = 0;
 };
 
 }  // namespace
@@ -219,14 +186,25 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
          space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
          limit("kspace_encoding_step_1", scan.shots(), scan.shots() / 2) +
          limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
-         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") + limit("repetition", o.frames, 0) +
+         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") +
+         (cardiac(o) ? limit("phase", o.gating == "prospective" ? o.phases : 1, 0) : "") +
+         limit("repetition", o.frames, 0) +
          fmt::format(
              "    </encodingLimits>\n"
              "    <trajectory>{}</trajectory>\n"
              "  </encoding>\n"
              "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
+             "{}"
              "</ismrmrdHeader>\n",
-             trajectory_text(scan.kind()), o.tr_ms);
+             trajectory_text(scan.kind()), repetition_time_ms(o),
+             cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
+                          "</waveformInformation>\n"
+                        : "");
+}
+
+double repetition_time_ms(const SimulateOptions& o) {
+  if (o.tr_ms > 0) return o.tr_ms;
+  return cardiac(o) ? 0.9 * 60000 / o.heart_rate / o.phases : 5;
 }
 
 void simulate(const SimulateOptions& o, std::ostream& out) {
@@ -244,16 +222,26 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
   }
   const Phantom phantom = o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma)
                                               : Phantom::shepp_logan(scan.dims(), o.matrix, scan.depth());
-  std::vector<Phantom> contrasts;
-  for (int c = 0; c < o.contrasts; ++c) contrasts.push_back(phantom.echo(c));
+  std::vector<Phantom> contrasts;  // or the phases of a beating heart
+  for (int c = 0; c < o.contrasts && !cardiac(o); ++c) contrasts.push_back(phantom.echo(c));
+  for (int p = 0; p < o.phases && cardiac(o); ++p)
+    contrasts.push_back(Phantom::beating(o.matrix, CineScanner::shown_phase(o, p)));
   const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
   file.header_xml(simulated_header(o, scan));
-  Scanner scanner(o, scan, contrasts, coils, file);
-  if (o.noise_scan) scanner.noise_readouts();
-  for (int f = 0; f < o.frames; ++f) scanner.frame(f);
-  for (int c = 0; c < o.contrasts && (o.truth || o.coil_truth); ++c) {
+  std::uint32_t written = 0;
+  if (cardiac(o)) {
+    CineScanner scanner(o, scan, coils, file);
+    scanner.scan();
+    written = scanner.written();
+  } else {
+    Scanner scanner(o, scan, contrasts, coils, file);
+    if (o.noise_scan) scanner.noise_readouts();
+    for (int f = 0; f < o.frames; ++f) scanner.frame(f);
+    written = scanner.written();
+  }
+  for (int c = 0; c < static_cast<int>(contrasts.size()) && (o.truth || o.coil_truth); ++c) {
     const Truth truth(contrasts[static_cast<std::size_t>(c)], coils, scan);
     const std::string suffix = c == 0 ? std::string() : fmt::format("_{}", c);
     if (o.truth) file.array("truth" + suffix, truth.shape(), truth.root_sum_of_squares().data());
@@ -269,10 +257,12 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
     }
   }
   file.flush();
+  std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
+  if (cardiac(o))
+    parts = fmt::format(", {} cardiac phases, {} gating, {:g} beats per minute", o.phases, o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
-                     o.output.string(), o.trajectory, o.phantom, o.matrix, o.coils, o.frames,
-                     scan.readouts() * o.slices, scan.samples(),
-                     o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "", scanner.written());
+                     o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
+                     o.frames, scan.readouts() * o.slices, scan.samples(), parts, written);
 }
 
 }  // namespace echotrain::client

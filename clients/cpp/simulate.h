@@ -29,9 +29,14 @@ struct SimulateOptions {
   bool noise_scan = false;  ///< noise readouts first; coils are then correlated
   std::uint64_t seed = 1;
   double fov_mm = 256;
-  double tr_ms = 5;
-  double blob_sigma = 2;    ///< [pixels]
-  bool truth = true;        ///< also writes the array `truth`; of contrast c > 0: `truth_c`
+  double tr_ms = 0;                    ///< between readouts; 0: repetition_time_ms()
+  std::string motion = "none";         ///< none or cardiac: the phantom is then Phantom::beating
+  std::string gating = "prospective";  ///< of a heart: prospective or retrospective (clients/cpp/cine_scanner.h)
+  int phases = 13;                     ///< of a heart: images of one beat
+  double heart_rate = 60;              ///< beats per minute
+  double jitter = 0.05;                ///< of the intervals between beats: standard deviation as a share of the mean
+  double blob_sigma = 2;               ///< [pixels]
+  bool truth = true;                   ///< also writes the array `truth`; of contrast or cardiac phase c > 0: `truth_c`
   bool coil_truth = false;  ///< also writes the complex array `coil_truth`; of contrast c > 0: `coil_truth_c`
 };
 
@@ -39,6 +44,9 @@ struct SimulateOptions {
 /// object values are image values; noise sigma becomes sigma / matrix in a Cartesian image without oversampling.
 /// UsageError for options that do not go together, protocol::DatasetError for a file that cannot be written.
 void simulate(const SimulateOptions& options, std::ostream& out);
+
+/// Time between readouts: as given, else 5 ms, or of a heart so that `phases` of them take 0.9 of a mean beat.
+double repetition_time_ms(const SimulateOptions& options);
 
 /// The ISMRMRD header of such a scan.
 std::string simulated_header(const SimulateOptions& options, const ScanPath& scan);

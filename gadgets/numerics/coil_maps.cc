@@ -32,7 +32,7 @@ void adaptive_maps(Context& context, View<const cfloat> images, int block, View<
   ECHOTRAIN_DISPATCH(context, adaptive_maps(context, work));
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out) {
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
   const Shape &m = maps.shape(), &i = images.shape(), &o = out.shape();
   bool good = m.rank() >= 1 && m == i && o.rank() == m.rank() && o[0] == 1;
   for (std::size_t a = 1; good && a < m.rank(); ++a) good = o[a] == m[a];
@@ -41,7 +41,7 @@ void combine(Context& context, View<const cfloat> maps, View<const cfloat> image
         fmt::format("combine: expected maps and images [coil, ...] and an image [1, ...], got {}, {} and {}", m.text(),
                     i.text(), o.text()));
   if (out.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, combine(context, maps, images, out));
+  ECHOTRAIN_DISPATCH(context, combine(context, maps, images, out, divide));
 }
 
 void principal_component(const cdouble* triangle, std::int64_t n, cfloat* vector) {

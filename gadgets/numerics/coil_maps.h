@@ -23,8 +23,10 @@ void adaptive_maps(Context& context, View<const cfloat> images, int block, View<
 
 /// out[0, v] = sum_c conj(S_c) I_c / sum_c |S_c|^2, 0 where all S_c are 0. With adaptive maps the magnitude of
 /// noise-free images is that of the root sum of squares; the phase stays. maps, images: [coil, ...]; out: [1, ...].
+/// Without `divide` the sum is as it is: sum_c S_c^H I_c, the adjoint of x -> S_c x.
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990, for white noise.
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out);
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out,
+             bool divide = true);
 
 struct EspiritOptions {
   std::int64_t calibration = 24;  ///< extent of the central region of k-space used, per axis (cut to what there is)

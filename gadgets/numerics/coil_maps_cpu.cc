@@ -411,7 +411,7 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   });
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out) {
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
   constexpr std::int64_t kRun = 256;  // voxels worked on at a time, so that their sums stay in the cache
   const std::int64_t coils = maps.shape()[0], voxels = out.size();
   context.threads().parallel_for(voxels, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
@@ -422,8 +422,10 @@ void combine(Context& context, View<const cfloat> maps, View<const cfloat> image
       for (std::int64_t c = 0; c < coils; ++c)
         add_conjugate_product(reinterpret_cast<const float*>(maps.data() + c * voxels + v),
                               reinterpret_cast<const float*>(images.data() + c * voxels + v), n, re, im, size);
-      for (std::int64_t i = 0; i < n; ++i)
-        out[v + i] = size[i] > 0 ? cfloat(re[i] / size[i], im[i] / size[i]) : cfloat{};
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float by = divide ? size[i] : 1.0f;
+        out[v + i] = by > 0 ? cfloat(re[i] / by, im[i] / by) : cfloat{};
+      }
     }
   });
 }

@@ -254,7 +254,8 @@ __global__ void eigen_kernel(Matrices w) {
   }
 }
 
-__global__ void combine_kernel(const float2* maps, const float2* images, int coils, std::int64_t voxels, float2* out) {
+__global__ void combine_kernel(const float2* maps, const float2* images, int coils, std::int64_t voxels, bool divide,
+                               float2* out) {
   ECHOTRAIN_GRID_STRIDE(v, voxels) {
     float2 sum = make_float2(0.0f, 0.0f);
     float size = 0;
@@ -263,7 +264,8 @@ __global__ void combine_kernel(const float2* maps, const float2* images, int coi
       sum = make_float2(sum.x + part.x, sum.y + part.y);
       size += s.x * s.x + s.y * s.y;
     }
-    out[v] = size > 0 ? make_float2(sum.x / size, sum.y / size) : make_float2(0.0f, 0.0f);
+    const float by = divide ? size : 1.0f;
+    out[v] = by > 0 ? make_float2(sum.x / by, sum.y / by) : make_float2(0.0f, 0.0f);
   }
 }
 
@@ -334,9 +336,9 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   check_launch("eigen_maps");
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out) {
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
   combine_kernel<<<blocks_for(out.size()), kThreads, 0, stream_of(context)>>>(
-      device_view(maps.data()), device_view(images.data()), static_cast<int>(maps.shape()[0]), out.size(),
+      device_view(maps.data()), device_view(images.data()), static_cast<int>(maps.shape()[0]), out.size(), divide,
       device_view(out.data()));
   check_launch("combine");
 }

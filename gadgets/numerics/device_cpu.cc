@@ -15,11 +15,58 @@ constexpr std::size_t kAlignment = 64;
 /// Columns of a grid are thousands of small pages apart, which takes longer to look up than to transform.
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
+/// Large blocks that contexts left behind, for those after them.
+class LeftBehind {
+ public:
+  static LeftBehind& instance() {
+    static auto* const blocks = new LeftBehind;  // never destroyed: caches that outlive main() give theirs back
+    return *blocks;
+  }
+
+  void* take(std::size_t size) {
+    std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(size);
+    if (found == blocks_.end()) return nullptr;
+    void* memory = found->second;
+    blocks_.erase(found);
+    bytes_ -= size;
+    return memory;
+  }
+  /// False: it is not kept.
+  bool put(void* memory, std::size_t size) noexcept {
+    std::lock_guard lock(mutex_);
+    if (size > kMostBytes - bytes_) return false;
+    try {
+      blocks_.emplace(size, memory);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    bytes_ += size;
+    return true;
+  }
+  void drop() noexcept {
+    std::lock_guard lock(mutex_);
+    for (auto& [size, memory] : blocks_) std::free(memory);
+    blocks_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kMostBytes = 128 << 20;  // in all, whatever contexts there are
+  std::mutex mutex_;
+  std::multimap<std::size_t, void*> blocks_;
+  std::size_t bytes_ = 0;
+};
+
 /// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
 class HostDevice final : public Device {
  public:
   explicit HostDevice(std::uint64_t budget) : Device(budget) {}
-  ~HostDevice() override { drop_kept(); }
+  ~HostDevice() override {
+    for (auto& [size, blocks] : kept_)
+      for (void* memory : blocks)
+        if (!LeftBehind::instance().put(memory, size)) std::free(memory);
+  }
 
   void* allocate(std::size_t bytes) override {
     const std::size_t size = block_size(bytes);
@@ -32,10 +79,12 @@ class HostDevice final : public Device {
         kept_bytes_ -= size;
         return memory;
       }
+      if (void* memory = LeftBehind::instance().take(size)) return memory;
     }
     void* memory = fresh(size);
     if (memory == nullptr) {
       drop_kept();
+      LeftBehind::instance().drop();
       memory = fresh(size);
     }
     if (memory == nullptr) throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");

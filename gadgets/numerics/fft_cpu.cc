@@ -1,14 +1,11 @@
-#include <fftw3.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "gadgets/numerics/fft_lines_cpu.h"
 #include "gadgets/numerics/fft_ops.h"
+#include "gadgets/numerics/fftw_plans_cpu.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
@@ -20,69 +17,6 @@ constexpr std::int64_t kLineElements = 32 * 1024;
 /// Items transformed together: their passes over the axes then find the data in the cache.
 constexpr std::int64_t kCachedElements = 256 * 1024;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
-
-std::mutex& planner_mutex() {
-  static std::mutex mutex;  // FFTW's planner is not thread-safe; its execution is
-  return mutex;
-}
-
-struct PlanKey {
-  int n, lines;
-  std::int64_t distance;
-  bool in_place;
-  int sign, misalignment;
-  auto operator<=>(const PlanKey&) const = default;
-};
-
-/// FFTW plans of a context, for contiguous lines that are `distance` apart; FFTW is much slower at columns. Planned by
-/// estimate, so that every run has the same bits.
-class Plans {
- public:
-  Plans() = default;
-  Plans(const Plans&) = delete;
-  Plans& operator=(const Plans&) = delete;
-  ~Plans() { clear(); }
-
-  /// Forgets all plans when there are many. To be called while none is in use.
-  void trim() {
-    if (plans_.size() > kMostPlans) clear();
-  }
-
-  /// `from` and `to` are equal, or both aligned to 64 bytes.
-  fftwf_plan get(std::int64_t n, std::int64_t lines, std::int64_t distance, Direction direction, cfloat* from,
-                 cfloat* to) {
-    auto *in = reinterpret_cast<fftwf_complex*>(from), *out = reinterpret_cast<fftwf_complex*>(to);
-    const PlanKey key{static_cast<int>(n),
-                      static_cast<int>(lines),
-                      distance,
-                      from == to,
-                      direction == Direction::forward ? FFTW_FORWARD : FFTW_BACKWARD,
-                      fftwf_alignment_of(reinterpret_cast<float*>(from))};
-    auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    std::lock_guard lock(planner_mutex());
-    const fftwf_iodim64 axis{n, 1, 1}, batch{lines, distance, distance};
-    fftwf_plan plan = fftwf_plan_guru64_dft(1, &axis, 1, &batch, in, out, key.sign, FFTW_ESTIMATE);
-    if (plan == nullptr) throw ResourceError("FFTW cannot plan a transform of " + std::to_string(n) + " points");
-    plans_.emplace(key, plan);
-    return plan;
-  }
-
- private:
-  static constexpr std::size_t kMostPlans = 64;
-
-  void clear() {
-    std::lock_guard lock(planner_mutex());
-    for (auto& [key, plan] : plans_) fftwf_destroy_plan(plan);
-    plans_.clear();
-  }
-
-  std::map<PlanKey, fftwf_plan> plans_;
-};
-
-void execute(fftwf_plan plan, cfloat* from, cfloat* to) {
-  fftwf_execute_dft(plan, reinterpret_cast<fftwf_complex*>(from), reinterpret_cast<fftwf_complex*>(to));
-}
 
 /// This thread's working space for a few lines, aligned to 64 bytes. Grows to the longest axis met, so a few megabytes
 /// at most, and is not charged to any session.
@@ -99,7 +33,7 @@ cfloat* scratch(std::int64_t elements) {
     size = memory ? elements : 0;
     if (!memory) throw ResourceError("out of memory for the working space of a Fourier transform");
   }
-  return memory.get();
+  return memory.get();  // NOLINT(clang-analyzer-unix.Malloc): lives as long as the thread
 }
 
 std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kLineElements / n, 1, kLines); }
@@ -107,7 +41,7 @@ std::int64_t lines_together(std::int64_t n) { return std::clamp<std::int64_t>(kL
 /// Transforms of contiguous lines in place, `lines_together` at a time; the last ones may be fewer.
 class Rows {
  public:
-  Rows(Plans& plans, std::int64_t n, std::int64_t lines, Direction direction, cfloat* data)
+  Rows(FftwPlans& plans, std::int64_t n, std::int64_t lines, Direction direction, cfloat* data)
       : n_(n), lines_(lines), together_(std::min(lines, lines_together(n))) {
     const std::int64_t rest = lines % together_;
     for (cfloat* start : {data, data + 1}) {  // lines may be odd in length, so that alignments alternate
@@ -119,20 +53,20 @@ class Rows {
   /// `data`: the first line, of these or of others in the same arrangement.
   void run(cfloat* data, std::int64_t group) const {
     cfloat* first = data + group * together_ * n_;
-    execute(((group + 1) * together_ > lines_ ? rest_ : full_)[variant(first)], first, first);
+    FftwPlans::execute(((group + 1) * together_ > lines_ ? rest_ : full_)[variant(first)], first, first);
   }
 
  private:
-  static int variant(cfloat* data) { return fftwf_alignment_of(reinterpret_cast<float*>(data)) == 0 ? 0 : 1; }
+  static int variant(cfloat* data) { return FftwPlans::aligned(data) ? 0 : 1; }
 
   std::int64_t n_, lines_, together_;
-  fftwf_plan full_[2], rest_[2] = {};
+  FftwPlans::Plan full_[2], rest_[2] = {};
 };
 
 /// Transforms of columns, whose elements are `stride` apart: copied to contiguous lines of working space and back.
 class Columns {
  public:
-  Columns(Plans& plans, std::int64_t n, std::int64_t stride, Direction direction)
+  Columns(FftwPlans& plans, std::int64_t n, std::int64_t stride, Direction direction)
       : n_(n), stride_(stride), together_(lines_together(n)), distance_((n + 7) / 8 * 8 + 8) {
     plan_ = plans.get(n, together_, distance_, direction, from(), to());
   }
@@ -143,7 +77,7 @@ class Columns {
     cfloat *lines = from(), *result = to();
     columns_to_lines(corner, stride_, n_, width, lines, distance_);
     for (std::int64_t c = width; c < together_; ++c) std::fill_n(lines + c * distance_, n_, cfloat{});
-    execute(plan_, lines, result);
+    FftwPlans::execute(plan_, lines, result);
     return result;
   }
 
@@ -152,11 +86,11 @@ class Columns {
   cfloat* to() const { return from() + together_ * distance_; }
 
   std::int64_t n_, stride_, together_, distance_;
-  fftwf_plan plan_;
+  FftwPlans::Plan plan_;
 };
 
 /// Transforms an axis of `n` elements that are `stride` apart, in `planes` planes of n * stride elements.
-void transform_axis(Context& context, Plans& plans, cfloat* data, std::int64_t planes, std::int64_t n,
+void transform_axis(Context& context, FftwPlans& plans, cfloat* data, std::int64_t planes, std::int64_t n,
                     std::int64_t stride, Direction direction) {
   if (n == 1) return;
   if (stride == 1) {
@@ -226,7 +160,7 @@ void for_rows(Context& context, std::int64_t batch, const Centred& c, const Row&
 }  // namespace
 
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction) {
-  Plans& plans = context.cache<Plans>();
+  FftwPlans& plans = context.cache<FftwPlans>();
   plans.trim();
   const std::int64_t item = volume(extents);
   const std::int64_t group = std::clamp<std::int64_t>(kCachedElements / item, 1, batch);
@@ -242,7 +176,7 @@ void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& exte
 
 void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, int dims,
                          const Factors& factors) {
-  Plans& plans = context.cache<Plans>();
+  FftwPlans& plans = context.cache<FftwPlans>();
   plans.trim();
   const Extents &p = c.padded, &n = c.n;
   const std::int64_t item = volume(p), plane = p[1] * p[2];

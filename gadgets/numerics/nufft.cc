@@ -51,6 +51,12 @@ Array<T> keep(Context& context, const std::vector<T>& values, std::uint64_t& byt
   return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
 }
 
+template <class T>
+Array<T> keep(Context& context, const Array<T>& host, std::uint64_t& bytes) {
+  bytes += static_cast<std::uint64_t>(host.size()) * sizeof(T);
+  return context.place<T>(host);
+}
+
 void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
                 std::int64_t first, std::int64_t count, cfloat* grid) {
   const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * plan.slot_points,
@@ -155,7 +161,7 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   check_problem(coordinates, image, options);
   check_tuning(tuning, default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend()),
                context.backend());
-  const HostPlan host = build_plan(context.threads(), coordinates, image, options, tuning, context.backend());
+  const HostPlan host = build_plan(context, coordinates, image, options, tuning);
   auto impl = std::make_unique<Impl>();
   impl->image = image;
   for (int a = 3 - host.tiling.dims; a < 3; ++a) impl->grid.push_back(host.tiling.grid[a]);
@@ -174,7 +180,7 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   impl->split_tiles = keep(context, host.split_tiles, impl->bytes);
   impl->deapodization = keep(context, host.deapodization, impl->bytes);
   if (options.use == NufftUse::all) {
-    const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts);
+    const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts.view());
     impl->order = keep(context, bins.order, impl->bytes);
     impl->bins = keep(context, bins.pieces, impl->bytes);
   }

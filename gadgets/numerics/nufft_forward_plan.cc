@@ -12,7 +12,7 @@ constexpr std::int64_t kPieceOfBin = 512;
 
 }  // namespace
 
-SampleBins bin_samples(ThreadPool& threads, const Tiling& t, const std::vector<std::int32_t>& starts) {
+SampleBins bin_samples(ThreadPool& threads, const Tiling& t, View<const std::int32_t> starts) {
   std::int32_t edge[3], bins[3];
   for (int a = 0; a < 3; ++a) {
     edge[a] = bin_edge(a, t.dims, t.width);
@@ -20,14 +20,13 @@ SampleBins bin_samples(ThreadPool& threads, const Tiling& t, const std::vector<s
   }
   const auto bin_of = [&](std::int64_t s) {
     std::int32_t bin = 0;
-    for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i)
-      bin = bin * bins[a] + starts[static_cast<std::size_t>(s * t.dims + i)] / edge[a];
+    for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i) bin = bin * bins[a] + starts[s * t.dims + i] / edge[a];
     return static_cast<std::size_t>(bin);
   };
 
   // A counting sort. Samples are cut into stretches; a stretch writes its part of a bin after those before it, so the
   // order within a bin is that of the samples.
-  const auto samples = static_cast<std::int64_t>(starts.size()) / t.dims;
+  const auto samples = starts.size() / t.dims;
   const auto count_of_bins = static_cast<std::size_t>(bins[0]) * bins[1] * bins[2];
   const std::int64_t stretches =
       std::clamp<std::int64_t>(samples / kGrain, 1, std::min(threads.size(), kMostStretches));

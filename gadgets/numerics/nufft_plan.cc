@@ -73,32 +73,46 @@ void for_touched_tiles(const Tiling& t, const std::int32_t* starts, const Visit&
       for (int i = 0; i < x.count; ++i) visit((z.tiles[k] * t.tiles[1] + y.tiles[j]) * t.tiles[2] + x.tiles[i]);
 }
 
-void place_samples(ThreadPool& threads, View<const double> coordinates, HostPlan& plan) {
+/// Uninitialised, on the host; on the CPU from the context, so that it need not be copied there.
+template <class T>
+Array<T> host_array(Context& context, std::int64_t size) {
+  if (!context.cuda()) return context.allocate<T>({size});
+  const std::shared_ptr<T[]> memory(new T[static_cast<std::size_t>(size)]);
+  return Array<T>(std::shared_ptr<void>(memory, memory.get()), {size});
+}
+
+void place_samples(Context& context, View<const double> coordinates, HostPlan& plan) {
   const Tiling& t = plan.tiling;
   const int dims = t.dims, width = t.width;
   const std::int64_t samples = coordinates.shape()[0];
   std::vector<FootprintWeights> windows;  // of the axes, slowest first
   for (int a = 3 - dims; a < 3; ++a)
     windows.emplace_back(KaiserBessel(width, static_cast<double>(t.grid[a]) / t.image[a]));
-  plan.starts.resize(static_cast<std::size_t>(samples * dims));
-  plan.weights.resize(static_cast<std::size_t>(samples * dims * width + kWeightPadding));
-  threads.parallel_for(samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t floats = samples * dims * width;
+  plan.starts = host_array<std::int32_t>(context, samples * dims);
+  plan.weights = host_array<float>(context, floats + kWeightPadding);
+  std::fill_n(plan.weights.data() + floats, kWeightPadding, 0.0f);
+  context.threads().parallel_for(samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
     float weights[FootprintWeights::kWidest];
     for (std::int64_t s = begin; s < end; ++s) {
       bool finite = true;
       for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
       for (int a = 0; a < dims; ++a) {
         const std::int64_t at = s * dims + a;
-        if (!finite) continue;  // nowhere: its kernel weights stay 0
+        if (!finite) {  // nowhere
+          plan.starts.data()[at] = 0;
+          std::fill_n(plan.weights.data() + at * width, width, 0.0f);
+          continue;
+        }
         const int axis = 3 - dims + a;
         const double k = coordinates[s * dims + (dims - 1 - a)];  // component 0 is x, the last axis
         const double u = (k - std::floor(k)) * t.grid[axis], edge = u - width / 2.0, start = std::ceil(edge);
         auto first = static_cast<std::int32_t>(start);
         if (first < 0) first += t.grid[axis];
         if (first >= t.grid[axis]) first -= t.grid[axis];
-        plan.starts[at] = first;
+        plan.starts.data()[at] = first;
         windows[a].evaluate(start - edge, weights);
-        std::copy_n(weights, width, plan.weights.begin() + at * width);
+        std::copy_n(weights, width, plan.weights.data() + at * width);
       }
     }
   });
@@ -161,15 +175,15 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* s
   return result;
 }
 
-HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
-                    const NufftOptions& options, const NufftTuning& tuning, Backend backend) {
+HostPlan build_plan(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
+                    const NufftTuning& tuning) {
   HostPlan plan;
   plan.tiling = make_tiling(image, options, tuning);
   const Tiling& t = plan.tiling;
-  plan.slot_points = backend == Backend::cuda ? kTilePoints : t.tile[0] * t.tile[1] * t.tile[2];
-  place_samples(threads, coordinates, plan);
+  plan.slot_points = context.cuda() ? kTilePoints : t.tile[0] * t.tile[1] * t.tile[2];
+  place_samples(context, coordinates, plan);
   if (options.use != NufftUse::accumulate) {
-    TileLists lists = list_tiles(threads, t, plan.starts.data(), plan.weights.data(), coordinates.shape()[0]);
+    TileLists lists = list_tiles(context.threads(), t, plan.starts.data(), plan.weights.data(), coordinates.shape()[0]);
     plan.list = std::move(lists.list);
     cut_pieces(lists.offsets, tuning, plan);
   }

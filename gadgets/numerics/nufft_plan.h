@@ -55,17 +55,18 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& tiling, const std::int32
 /// Bins samples into the tiles that their footprints touch. Lists are in sample order whatever the number of threads.
 struct HostPlan {
   Tiling tiling{};
-  std::vector<std::int32_t> starts;  ///< [sample, dims], slowest axis first: first grid point of the footprint
-  std::vector<float> weights;        ///< [sample, dims, width], and kWeightPadding zeros; 0 for a sample nowhere
-  std::vector<std::int32_t> list;    ///< sample numbers, tile after tile
-  std::vector<Piece> pieces;         ///< cover all tiles
+  // On the host, and on the CPU already where the plan keeps them.
+  Array<std::int32_t> starts;      ///< [sample, dims], slowest axis first: first grid point of the footprint
+  Array<float> weights;            ///< [sample, dims, width], and kWeightPadding zeros; 0 for a sample nowhere
+  std::vector<std::int32_t> list;  ///< sample numbers, tile after tile
+  std::vector<Piece> pieces;       ///< cover all tiles
   std::vector<SplitTile> split_tiles;
   std::int32_t slots = 0;
   std::int32_t slot_points = 0;      ///< grid points of a slot
   std::vector<float> deapodization;  ///< factors 1 / Phi of the axes' image points one after another
 };
-HostPlan build_plan(ThreadPool& threads, View<const double> coordinates, const Shape& image,
-                    const NufftOptions& options, const NufftTuning& tuning, Backend backend);
+HostPlan build_plan(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
+                    const NufftTuning& tuning);
 
 /// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
 /// a bin's footprints cover, edge + width - 1 points along each axis, fits the fast memory of either backend.
@@ -86,7 +87,7 @@ struct SampleBins {
   std::vector<BinPiece> pieces;
 };
 /// `starts`: [sample, dims] as in HostPlan, all within the grid.
-SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, const std::vector<std::int32_t>& starts);
+SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, View<const std::int32_t> starts);
 
 struct NufftPlan::Impl {
   Shape image, grid;

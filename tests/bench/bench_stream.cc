@@ -1,231 +1,266 @@
-// How fast readouts pass through the server: a client writes a scan that was encoded beforehand over loopback to a
-// server process running `passthrough`, and waits for its CLOSE. Beside it, in the same run, the same bytes copied over
-// a plain loopback socket between two threads with 1 MiB buffers, which is the ceiling.
-#include <arpa/inet.h>
+// What a client sees of the server: rates and times of whole scans over loopback, the client and a server process on
+// the same machine. Scans are encoded beforehand. Beside the ingest, in the same run, the same bytes over a plain
+// loopback socket, which is the ceiling.
+//
+//   bench_stream [--backend auto|cpu|cuda] [--frames N] [Google Benchmark's options]
+//
+// --frames: images of the paced scan. The table at the end has medians of the rounds; JSON has every round.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+#include <cstring>
+#include <functional>
 #include <map>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "protocol/codec.h"
+#include "tests/bench/stream_io.h"
+#include "tests/bench/stream_paced.h"
+#include "tests/bench/stream_scans.h"
 
+namespace echotrain::bench {
 namespace {
 
-using namespace echotrain::protocol;
-using Clock = std::chrono::steady_clock;
+constexpr int kRounds = 9, kLongRounds = 5;
 
-constexpr std::size_t kBuffer = 1 << 20;
-constexpr int kRounds = 5;
-
-struct Scan {
-  int samples, channels, readouts;
+struct Options {
+  std::string backend = "cpu";
+  int frames = 400;
 };
-const std::map<std::string, Scan> kScans = {{"512x16", {512, 16, 4000}}, {"128x2", {128, 2, 100000}}};
 
-[[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+// Values of all rounds by case and name, for the table.
+std::map<std::string, std::map<std::string, std::vector<double>>> results;
 
-Buffer encode_scan(const Scan& scan) {
-  Buffer out;
-  encode(ConfigFile{"passthrough"}, out);
-  encode(HeaderText{fmt::format(
-             "<?xml version=\"1.0\"?><ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><experimentalConditions>"
-             "<H1resonanceFrequency_Hz>128000000</H1resonanceFrequency_Hz></experimentalConditions><encoding>"
-             "<encodedSpace><matrixSize><x>{0}</x><y>256</y><z>1</z></matrixSize><fieldOfView_mm><x>300</x><y>300</"
-             "y><z>5</z></fieldOfView_mm>"
-             "</encodedSpace><reconSpace><matrixSize><x>{0}</x><y>256</y><z>1</z></matrixSize><fieldOfView_mm><x>300</"
-             "x><y>300</y><z>5</z>"
-             "</fieldOfView_mm></reconSpace><encodingLimits></encodingLimits><trajectory>cartesian</trajectory></"
-             "encoding></ismrmrdHeader>",
-             scan.samples)},
-         out);
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<std::complex<float>> samples(static_cast<std::size_t>(scan.samples) *
-                                           static_cast<std::size_t>(scan.channels));
-  for (auto& s : samples) s = {normal(random), normal(random)};
-  Acquisition acquisition;
-  acquisition.data = Payload::take(samples);
-  acquisition.head.version = 1;
-  acquisition.head.number_of_samples = static_cast<std::uint16_t>(scan.samples);
-  acquisition.head.active_channels = acquisition.head.available_channels = static_cast<std::uint16_t>(scan.channels);
-  acquisition.head.center_sample = static_cast<std::uint16_t>(scan.samples / 2);
-  for (int i = 0; i < scan.readouts; ++i) {
-    acquisition.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i % 256);
-    acquisition.head.scan_counter = static_cast<std::uint32_t>(i);
-    encode(acquisition, out);
+/// `prepare` runs once before the first round of a case that was asked for; `round` gives its seconds.
+void add_case(const ServerProcess& server, const std::string& name, int rounds, std::function<void()> prepare,
+              std::function<double(benchmark::State&)> round) {
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [&server, name, prepare = std::move(prepare), round = std::move(round)](benchmark::State& state) {
+        if (!results.contains(name)) prepare();
+        results[name];
+        for (auto _ : state) {
+          const double cpu = server.cpu_seconds();
+          const double seconds = round(state);
+          state.counters["server_cpu_s"] = server.cpu_seconds() - cpu;
+          state.SetIterationTime(seconds);
+          results[name]["seconds"].push_back(seconds);
+          for (const auto& [counter, value] : state.counters) results[name][counter].push_back(value);
+        }
+      })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Repetitions(rounds)
+      ->Unit(benchmark::kMillisecond);
+}
+
+double median(const std::string& name, const std::string& value = "seconds") {
+  return quantile(results[name][value], 0.5);
+}
+bool ran(const std::string& name) { return results.contains(name) && !results[name]["seconds"].empty(); }
+
+// Encoded when a case first asks for it: whole scans are large.
+const EncodedScan& encoded(const std::string& name, const ScanShape& shape) {
+  static std::map<std::string, EncodedScan> scans;
+  auto found = scans.find(name);
+  if (found == scans.end()) found = scans.emplace(name, encode_scan(shape)).first;
+  return found->second;
+}
+
+const std::map<std::string, ScanShape> kIngest = {
+    {"512x16", {.pipeline = "passthrough", .samples = 512, .channels = 16, .readouts = 4000}},
+    {"128x2",
+     {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 50000, .frames = 4}}};
+const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
+const ScanShape kRadial{.pipeline = "radial_2d", .radial = true, .channels = 8, .readouts = 402, .frames = 10};
+const ScanShape kCine{.pipeline = "cartesian_2d", .samples = 256, .channels = 1, .frames = 400};
+const ScanShape kShort{.pipeline = "cartesian_2d", .frames = 8};
+const ScanShape kRealTime{.pipeline = "radial_realtime", .radial = true, .readouts = 610};
+
+void nothing() {}
+
+void add_ingest(const ServerProcess& server) {
+  for (const auto& [name, shape] : kIngest) {
+    const auto scan = [name = name, shape = shape]() -> const EncodedScan& { return encoded("ingest" + name, shape); };
+    const auto count = [](benchmark::State& state, const EncodedScan& sent, double seconds) {
+      state.counters["readouts_per_s"] = static_cast<double>(sent.readouts()) / seconds;
+      state.counters["bytes_per_s"] = static_cast<double>(sent.bytes.size()) / seconds;
+      return seconds;
+    };
+    add_case(server, "ingest/" + name + "/plain_copy", kRounds, nothing,
+             [=](benchmark::State& state) { return count(state, scan(), plain_copy_seconds(scan().bytes)); });
+    add_case(
+        server, "ingest/" + name + "/passthrough", kRounds,
+        [=, &server] { scan_seconds(server.port(), scan().bytes, 0); },
+        [=, &server](benchmark::State& state) {
+          return count(state, scan(), scan_seconds(server.port(), scan().bytes, 0));
+        });
   }
-  encode(Close{}, out);
-  return out;
 }
 
-const Buffer& encoded(const std::string& name) {
-  static std::map<std::string, Buffer> scans;
-  Buffer& buffer = scans[name];
-  if (buffer.empty()) buffer = encode_scan(kScans.at(name));
-  return buffer;
+void add_whole_scans(const ServerProcess& server) {
+  const auto run = [&server](const std::string& name, const ScanShape& shape) {
+    return scan_seconds(server.port(), encoded(name, shape).bytes, static_cast<std::size_t>(shape.frames));
+  };
+  add_case(
+      server, "whole_scan/cartesian_256_16coils_40frames", kLongRounds, [=] { run("cartesian", kCartesian); },
+      [=](benchmark::State&) { return run("cartesian", kCartesian); });
+  // Angles go on from frame to frame, and from scan to scan: no plan fits twice.
+  add_case(
+      server, "whole_scan/golden_radial_402x512_8coils_10frames", kLongRounds, [=] { run("radial", kRadial); },
+      [&server](benchmark::State&) {
+        static EncodedScan scan = encode_scan(kRadial);
+        static int turn = 0;
+        turn_spokes(scan, turn += kRadial.readouts * kRadial.frames);
+        return scan_seconds(server.port(), scan.bytes, static_cast<std::size_t>(kRadial.frames));
+      });
+  add_case(
+      server, "whole_scan/golden_radial_402x512_8coils_10frames/seen_before", kLongRounds,
+      [=] { run("radial", kRadial); }, [=](benchmark::State&) { return run("radial", kRadial); });
 }
 
-void write_all(int fd, const Buffer& bytes) {
-  for (std::size_t at = 0; at < bytes.size();) {
-    const ssize_t n = ::send(fd, bytes.data() + at, std::min(kBuffer, bytes.size() - at), MSG_NOSIGNAL);
-    if (n <= 0) fail("send");
-    at += static_cast<std::size_t>(n);
-  }
+void add_latency(const ServerProcess& server, const Options& options) {
+  const auto paced = [&server](int frames) {
+    return paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, frames, 3.0);
+  };
+  add_case(
+      server, "latency/radial_256_16coils_55spokes_stride5_tr3ms", 1, [=] { paced(20); },
+      [=, frames = options.frames](benchmark::State& state) {
+        const PacedTimes times = paced(frames);
+        state.counters["p50_ms"] = quantile(times.client_ms, 0.5);
+        state.counters["p99_ms"] = quantile(times.client_ms, 0.99);
+        state.counters["max_ms"] = quantile(times.client_ms, 1);
+        state.counters["server_p50_ms"] = quantile(times.server_ms, 0.5);
+        state.counters["server_p99_ms"] = quantile(times.server_ms, 0.99);
+        state.counters["send_p50_ms"] = quantile(times.send_ms, 0.5);
+        state.counters["send_p99_ms"] = quantile(times.send_ms, 0.99);
+        state.counters["frames"] = frames;
+        return quantile(times.client_ms, 0.5) / 1e3;
+      });
 }
 
-int connect_to(std::uint16_t port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fail("connect");
-  const int one = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  return fd;
-}
+/// The same scan in `sessions` sessions that begin together: the seconds of each, and of all.
+struct Together {
+  std::vector<double> seconds;
+  double all = 0;
+};
 
-/// Reads until the peer closes; the number of bytes.
-std::size_t read_all(int fd) {
-  std::vector<std::byte> buffer(kBuffer);
-  std::size_t total = 0;
-  for (ssize_t n = 0; (n = ::recv(fd, buffer.data(), buffer.size(), 0)) > 0;) total += static_cast<std::size_t>(n);
-  return total;
-}
-
-double plain_copy_seconds(const Buffer& bytes) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(listener, 1) != 0)
-    fail("listen");
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length);
-  std::size_t received = 0;
-  std::thread receiver([&] {
-    const int fd = ::accept(listener, nullptr, nullptr);
-    received = read_all(fd);
-    ::close(fd);
-  });
-  const int fd = connect_to(ntohs(address.sin_port));
+Together together(std::uint16_t port, const EncodedScan& scan, int sessions) {
+  Together times;
+  times.seconds.resize(static_cast<std::size_t>(sessions));
+  std::vector<std::thread> threads;
   const auto start = Clock::now();
-  write_all(fd, bytes);
-  ::shutdown(fd, SHUT_WR);
-  receiver.join();
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  ::close(fd);
-  ::close(listener);
-  if (received != bytes.size()) throw std::runtime_error("the plain copy lost bytes");
-  return seconds;
-}
-
-/// A server process from the folder this program is in, on a free loopback port.
-class ServerProcess {
- public:
-  ServerProcess() {
-    const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "echotrain-server";
-    int out[2];
-    if (::pipe(out) != 0) fail("pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(out[1], STDOUT_FILENO);
-      ::close(out[0]);
-      ::execl(program.c_str(), program.c_str(), "--port", "0", "--backend", "cpu", "--log-level", "error", nullptr);
-      ::_exit(127);
-    }
-    ::close(out[1]);
-    FILE* lines = ::fdopen(out[0], "r");
-    char line[256];
-    while (std::fgets(line, sizeof line, lines) != nullptr) {
-      const std::string text = line;
-      if (text.starts_with("listening on ")) {
-        port_ = static_cast<std::uint16_t>(std::stoi(text.substr(text.rfind(':') + 1)));
-        return;
+  for (double& seconds : times.seconds)
+    threads.emplace_back([&, images = static_cast<std::size_t>(scan.shape.frames)] {
+      try {
+        seconds = scan_seconds(port, scan.bytes, images);
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "bench_stream: {}\n", error.what());
+        std::exit(1);
       }
-    }
-    throw std::runtime_error("echotrain-server did not start: " + program.string());
-  }
-  ~ServerProcess() {
-    ::kill(pid_, SIGTERM);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  std::uint16_t port() const { return port_; }
-
- private:
-  pid_t pid_ = -1;
-  std::uint16_t port_ = 0;
-};
-
-double passthrough_seconds(const ServerProcess& server, const Buffer& bytes) {
-  const int fd = connect_to(server.port());
-  const auto start = Clock::now();
-  write_all(fd, bytes);
-  ::shutdown(fd, SHUT_WR);
-  const std::size_t answer = read_all(fd);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  ::close(fd);
-  if (answer < 2) throw std::runtime_error("the server gave no CLOSE");
-  return seconds;
+    });
+  for (auto& thread : threads) thread.join();
+  times.all = seconds_since(start);
+  return times;
 }
 
-std::map<std::string, double> best;  // case -> seconds
+void add_sessions(const ServerProcess& server) {
+  for (const int sessions : {1, 4})
+    add_case(
+        server, fmt::format("cine/cartesian_256_1coil/{}_sessions", sessions), kLongRounds,
+        [&server] { together(server.port(), encoded("cine", kCine), 1); },
+        [&server, sessions](benchmark::State& state) {
+          const double seconds = together(server.port(), encoded("cine", kCine), sessions).all;
+          state.counters["frames_per_s"] = sessions * kCine.frames / seconds;
+          return seconds;
+        });
+  for (const int sessions : {1, 8})
+    add_case(
+        server, fmt::format("at_once/cartesian_256_16coils_8frames/{}_scans", sessions), kLongRounds,
+        [&server] { together(server.port(), encoded("short", kShort), 1); },
+        [&server, sessions](benchmark::State& state) {
+          const Together times = together(server.port(), encoded("short", kShort), sessions);
+          const auto [fastest, slowest] = std::minmax_element(times.seconds.begin(), times.seconds.end());
+          state.counters["frames_per_s"] = sessions * kShort.frames / times.all;
+          state.counters["slowest_to_fastest"] = *slowest / *fastest;
+          return times.all;
+        });
+}
 
-void run_case(benchmark::State& state, const std::string& name, const std::string& scan, double seconds) {
-  state.SetIterationTime(seconds);
-  const auto& shape = kScans.at(scan);
-  state.counters["readouts_per_s"] = shape.readouts / seconds;
-  state.counters["bytes_per_s"] = static_cast<double>(encoded(scan).size()) / seconds;
-  auto [it, fresh] = best.try_emplace(name, seconds);
-  it->second = std::min(it->second, seconds);
+void print_table(const Options& options) {
+  fmt::print("\nbackend {}, medians\n", options.backend);
+  for (const auto& [name, shape] : kIngest) {
+    const std::string mine = "ingest/" + name + "/passthrough", plain = "ingest/" + name + "/plain_copy";
+    if (!ran(mine) || !ran(plain)) continue;
+    fmt::print("{:<58} {:>9.0f} readouts/s, {:.0f} MB/s; plain copy {:.0f} MB/s; ratio {:.2f}\n", mine,
+               median(mine, "readouts_per_s"), median(mine, "bytes_per_s") / 1e6, median(plain, "bytes_per_s") / 1e6,
+               median(plain) / median(mine));
+  }
+  for (const auto& [name, values] : results) {
+    if (!ran(name)) continue;
+    if (name.starts_with("whole_scan/"))
+      fmt::print("{:<58} {:>9.3f} s, best {:.3f} s; CPU time of the server {:.3f} s\n", name, median(name),
+                 quantile(values.at("seconds"), 0), median(name, "server_cpu_s"));
+    if (name.starts_with("latency/"))
+      fmt::print(
+          "{:<58} {:>9.3f} ms, p99 {:.3f} ms, max {:.3f} ms over {:.0f} frames\n{:<58} {:>9.3f} ms, p99 {:.3f} "
+          "ms until queued for sending; then {:.3f} ms, p99 {:.3f} ms\n",
+          name, median(name, "p50_ms"), median(name, "p99_ms"), median(name, "max_ms"), median(name, "frames"),
+          "  of which in the server", median(name, "server_p50_ms"), median(name, "server_p99_ms"),
+          median(name, "send_p50_ms"), median(name, "send_p99_ms"));
+    if (name.starts_with("cine/")) fmt::print("{:<58} {:>9.0f} frames/s\n", name, median(name, "frames_per_s"));
+  }
+  const std::string one = "at_once/cartesian_256_16coils_8frames/1_scans",
+                    eight = "at_once/cartesian_256_16coils_8frames/8_scans";
+  if (ran(one) && ran(eight))
+    fmt::print("{:<58} {:>9.2f} of one scan's rate in all; slowest / fastest {:.2f}\n", eight,
+               median(eight, "frames_per_s") / median(one, "frames_per_s"), median(eight, "slowest_to_fastest"));
+}
+
+/// Takes our options out of the command line.
+Options take_options(int& argc, char** argv) {
+  Options options;
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if ((argument == "--backend" || argument == "--frames") && i + 1 < argc) {
+      if (argument == "--backend")
+        options.backend = argv[++i];
+      else
+        options.frames = std::stoi(argv[++i]);
+    } else {
+      argv[kept++] = argv[i];
+    }
+  }
+  argc = kept;
+  return options;
+}
+
+int run(int argc, char** argv) {
+  const Options options = take_options(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  const ServerProcess server(options.backend);
+  add_ingest(server);
+  add_whole_scans(server);
+  add_latency(server, options);
+  add_sessions(server);
+  benchmark::RunSpecifiedBenchmarks();
+  print_table(options);
+  return 0;
 }
 
 }  // namespace
+}  // namespace echotrain::bench
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  const ServerProcess server;
-  for (const auto& [scan, shape] : kScans) {
-    passthrough_seconds(server, encoded(scan));  // warm-up: connections, slabs, page tables
-    const auto add = [&](const std::string& name, auto seconds) {
-      benchmark::RegisterBenchmark(name.c_str(),
-                                   [name, scan = scan, seconds](benchmark::State& state) {
-                                     for (auto _ : state) run_case(state, name, scan, seconds(encoded(scan)));
-                                   })
-          ->UseManualTime()
-          ->Iterations(1)
-          ->Repetitions(kRounds)
-          ->Unit(benchmark::kMillisecond);
-    };
-    add("plain_copy/" + scan, plain_copy_seconds);
-    add("passthrough/" + scan, [&server](const Buffer& bytes) { return passthrough_seconds(server, bytes); });
+  try {
+    return echotrain::bench::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench_stream: {}\n", error.what());
+    return 1;
   }
-  benchmark::RunSpecifiedBenchmarks();
-
-  fmt::print("\nbest of {}\n{:<12}{:>14}{:>16}{:>16}{:>10}\n", kRounds, "scan", "readouts/s", "server MB/s",
-             "copy MB/s", "ratio");
-  for (const auto& [scan, shape] : kScans) {
-    const auto mine = best.find("passthrough/" + scan), plain = best.find("plain_copy/" + scan);
-    if (mine == best.end() || plain == best.end()) continue;  // filtered out
-    const double bytes = static_cast<double>(encoded(scan).size());
-    fmt::print("{:<12}{:>14.0f}{:>16.0f}{:>16.0f}{:>10.2f}\n", scan, shape.readouts / mine->second,
-               bytes / mine->second / 1e6, bytes / plain->second / 1e6, plain->second / mine->second);
-  }
-  return 0;
 }

@@ -51,13 +51,18 @@ def raw_coils(name, backend="cpu"):
 
 
 class Server:
-    """A server process of its own on a free loopback port."""
+    """A server process of its own on a free loopback port. `environment` adds to this process's."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, environment=None):
         self.log_path = folder / "server.log"
         self.log = open(self.log_path, "wb")
         command = [BIN / "echotrain-server", "--port", "0", "--log-level", "info", *arguments]
-        self.process = subprocess.Popen([str(c) for c in command], stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            [str(c) for c in command],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+        )
         found = self.wait_for(ADDRESS)
         self.host, self.port = found[1], int(found[2])
         self.address = (self.host, self.port)

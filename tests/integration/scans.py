@@ -1,6 +1,7 @@
 """ISMRMRD headers and HDF5 files: read, written and turned into messages with h5py alone."""
 
 import dataclasses
+import struct
 
 import h5py
 import numpy as np
@@ -102,6 +103,16 @@ def read_acquisitions(path, group="dataset"):
         for row, head in zip(rows["data"], heads)
     ]
     return xml.decode() if isinstance(xml, bytes) else xml, heads, trajectories, data
+
+
+def read_messages(path):
+    """The header and the readouts of an ISMRMRD file as messages."""
+    xml, heads, trajectories, data = read_acquisitions(path)
+    readouts = (
+        struct.pack("<H", wire.ACQUISITION) + head.tobytes() + points.astype("<f4").tobytes() + samples.tobytes()
+        for head, points, samples in zip(heads, trajectories, data)
+    )
+    return [wire.header(xml), *readouts]
 
 
 def read_images(path, series="image_1", group="dataset"):

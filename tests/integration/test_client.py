@@ -7,6 +7,8 @@ import subprocess
 import time
 import zlib
 
+import h5py
+import ismrmrd
 import numpy as np
 import pytest
 
@@ -198,3 +200,29 @@ def test_rate_is_held(server, scan, tmp_path):
     slow = time.monotonic() - begin
     assert slow >= 0.74
     assert slow <= 0.75 + fast + 1.0
+
+
+def test_send_latency(server, tmp_path):
+    """The histogram counts every image; the server's parts are in the images and add up to less than the client sees."""
+    scan, output = tmp_path / "scan.h5", tmp_path / "images.h5"
+    simulated = run_client("simulate", "-o", scan, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2,
+                           "--frames", 5, "--noise", 1)  # fmt: skip
+    assert simulated.returncode == 0, simulated.stderr
+    quiet = server.send(scan, "cartesian_2d", output)
+    assert quiet.returncode == 0 and "p90" not in quiet.stdout
+    result = server.send(scan, "cartesian_2d", output, "--rate", 400, "--latency")
+    assert result.returncode == 0, result.stderr
+    assert "latency of 5 images" in result.stdout, result.stdout
+    assert sum(int(n) for n in re.findall(r"^ +\S+ - \S+ +ms +(\d+)", result.stdout, re.M)) == 5, result.stdout
+    quantiles = re.search(r"p50 (\S+) ms, p90 (\S+) ms, p99 (\S+) ms, max (\S+) ms", result.stdout).groups()
+    client = [float(ms) for ms in quantiles]
+    assert 0 < client[0] <= client[1] <= client[2] <= client[3]
+    line = r"^  (queue|compute|copy|until ready to send) +([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+$"
+    parts = {name: float(p50) for name, p50 in re.findall(line, result.stdout, re.M)}
+    assert {"queue", "compute", "copy", "until ready to send"} == set(parts), result.stdout
+    assert 0 < parts["until ready to send"] <= client[0], result.stdout
+    with h5py.File(output) as file:
+        for text in file["dataset/image_1/attributes"][:]:
+            meta = ismrmrd.Meta.deserialize(text)
+            parts = [float(meta[f"echotrain_{part}_ms"]) for part in ("queue", "compute", "copy")]
+            assert min(parts) >= 0 and float(meta["echotrain_latency_ms"]) == pytest.approx(sum(parts), abs=0.003)

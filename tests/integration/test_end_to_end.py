@@ -196,7 +196,9 @@ def test_recon_equals_send_bit_for_bit(server, tmp_path, trajectory):
         assert result.returncode == 0, result.stderr
         other_heads, other_images = scans.read_images(tmp_path / "recon.h5")
         np.testing.assert_array_equal(images, other_images)
-        np.testing.assert_array_equal(heads, other_heads)
+        # The server's images say how long they took, so their attributes are longer.
+        for name in set(heads.dtype.names) - {"attribute_string_len"}:
+            np.testing.assert_array_equal(heads[name], other_heads[name])
 
 
 @pytest.mark.parametrize("trajectory", ["radial", "golden_radial", "spiral"])

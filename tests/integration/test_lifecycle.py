@@ -1,7 +1,5 @@
 """The server's life: clients that die, scans at the same time, and SIGTERM."""
 
-import os
-import pathlib
 import signal
 import socket
 import subprocess
@@ -13,6 +11,7 @@ import pytest
 import scans
 import wire
 from programs import BIN, Server, run_client
+from vitals import Vitals, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +39,7 @@ def start_slow_client(server, scan, output, rate=100):
 
 def resources(server):
     """Threads and open descriptors of the server."""
-    process = pathlib.Path("/proc") / str(server.process.pid)
-    return len(os.listdir(process / "task")), len(os.listdir(process / "fd"))
-
-
-def wait_until(condition, timeout_s=10):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.02)
+    return Vitals(server).counts()
 
 
 def test_killed_client_leaves_the_server_serving(own_server, scan, tmp_path):
@@ -125,7 +116,8 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
 def test_summary_line_per_scan(own_server, scan, tmp_path):
     assert own_server.send(scan, "cartesian_2d", tmp_path / "images.h5").returncode == 0
     line = own_server.wait_for("summary: complete.*")[0]
-    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "peak="):
+    for fact in ("pipeline=cartesian_2d", "backend=cpu", "readouts=320", "images=5", "in=", "after_last_readout_ms=", "queue_ms=", "compute_ms=", "copy_ms=",
+                 "send_ms=", "(median/p99/max)", "peak="):
         assert fact in line, line
 
 

@@ -70,7 +70,8 @@ def close():
     return struct.pack("<H", CLOSE)
 
 
-def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=None, sample_time_us=4.0, counter=0):
+def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=None, sample_time_us=4.0, counter=0,
+                step2=0):  # fmt: skip
     """data: [channel, sample]; trajectory: [sample, dimension]."""
     data = np.ascontiguousarray(data, "<c8")
     channels, samples = data.shape
@@ -81,6 +82,7 @@ def acquisition(data, trajectory=None, flags=0, step1=0, repetition=0, center=No
     head["sample_time_us"] = sample_time_us
     head["read_dir"], head["phase_dir"], head["slice_dir"] = (1, 0, 0), (0, 1, 0), (0, 0, 1)
     head["idx"]["kspace_encode_step_1"], head["idx"]["repetition"] = step1, repetition
+    head["idx"]["kspace_encode_step_2"] = step2
     points = b""
     if trajectory is not None:
         head["trajectory_dimensions"] = trajectory.shape[1]

@@ -223,7 +223,7 @@ TYPED_TEST(CoilMapsTest, CombineByDefinition) {
     auto s = Random(1).normals(coils * voxels);
     const auto i = Random(2).normals(coils * voxels);
     for (std::int64_t c = 0; c < coils; ++c) s[static_cast<std::size_t>(c * voxels + 5)] = 0;
-    std::vector<cdouble> right;
+    std::vector<cdouble> right, undivided;
     for (std::int64_t v = 0; v < voxels; ++v) {
       cdouble sum = 0;
       double size = 0;
@@ -233,12 +233,15 @@ TYPED_TEST(CoilMapsTest, CombineByDefinition) {
         size += std::norm(cdouble(s[at]));
       }
       right.push_back(size > 0 ? sum / size : 0.0);
+      undivided.push_back(sum);
     }
     auto maps = this->upload(s, {coils, 3, 37, 41}), images = this->upload(i, {coils, 3, 37, 41});
     auto out = this->context().template allocate<cfloat>({1, 3, 37, 41});
     combine(this->context(), maps.cview(), images.cview(), out.view());
     EXPECT_LT(testing::relative_error(this->download(out), right, right.size()), 2e-6);
     EXPECT_EQ(this->download(out)[5], cfloat(0));
+    combine(this->context(), maps.cview(), images.cview(), out.view(), false);
+    EXPECT_LT(testing::relative_error(this->download(out), undivided, undivided.size()), 2e-6);
   }
 }
 

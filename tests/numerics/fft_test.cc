@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "gadgets/numerics/line_images.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 
@@ -166,6 +167,124 @@ TYPED_TEST(FftTest, BadArguments) {
   EXPECT_THROW(centred(a, {8, 7}, 2), std::invalid_argument);
   EXPECT_THROW(centred(a, {8}, 2), std::invalid_argument);
   EXPECT_THROW(centred(a, {8, 8, 8, 8}, 4), std::invalid_argument);
+}
+
+struct LineCase {
+  LineGeometry geometry;
+  std::int64_t coils, samples;
+  LinePlacement placement;
+};
+
+/// Lines and images by the definition, and from lines that come `together` at a time, rows of odd number twice.
+void expect_images_from_lines(const LineCase& c, std::int64_t together) {
+  const auto& [encoded, padded, image, direction] = c.geometry;
+  const std::int64_t rows = encoded[0] * encoded[1], used = c.placement.last_sample - c.placement.first_sample;
+  std::vector<std::int32_t> order;
+  for (std::int64_t row = 0; row < rows; ++row) order.push_back(static_cast<std::int32_t>(row));
+  for (std::int64_t row = 1; row < rows; row += 2) order.push_back(static_cast<std::int32_t>(row));
+  const auto count = static_cast<std::int64_t>(order.size());
+  const auto values = Random(8).normals(count * c.coils * c.samples);
+
+  const Shape kspace{c.coils, encoded[0], encoded[1], encoded[2]};
+  std::vector<cfloat> placed(static_cast<std::size_t>(kspace.size()));
+  for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t coil = 0; coil < c.coils; ++coil)
+      for (std::int64_t s = 0; s < used; ++s)
+        placed[static_cast<std::size_t>((coil * rows + order[static_cast<std::size_t>(i)]) * encoded[2] +
+                                        c.placement.first_x + s)] +=
+            values[static_cast<std::size_t>((i * c.coils + coil) * c.samples + c.placement.first_sample + s)];
+  const Shape images{c.coils, image[0], image[1], image[2]};
+  auto right = truth(placed, kspace, images, padded, 3, true, direction);
+  for (cdouble& v : right) v *= 0.25;
+
+  Context context(Backend::cpu);
+  auto half = context.allocate<cfloat>({c.coils, rows, image[2]});
+  for (std::int64_t i = 0; i < count;) {
+    // No row may come twice in a call.
+    const std::int64_t end = std::min({count, i + together, i < rows ? rows : count});
+    const std::vector<std::uint8_t> repeated(static_cast<std::size_t>(end - i), i < rows ? 0 : 1);
+    transform_lines(context, c.geometry, {values.data() + i * c.coils * c.samples, {end - i, c.coils, c.samples}},
+                    {order.data() + i, {end - i}}, {repeated.data(), {end - i}}, c.placement, half.view());
+    i = end;
+  }
+  auto got = context.allocate<cfloat>(images);
+  images_from_lines(context, c.geometry, half.cview(), 0.25f, false, got.view());
+  const std::string what = encoded.text() + " -> " + padded.text() + " -> " + image.text();
+  EXPECT_LT(relative_error(got.data(), right, right.size()), kTolerance) << what;
+
+  const auto voxels = static_cast<std::size_t>(image.size());
+  std::vector<cdouble> combined(voxels);
+  for (std::size_t v = 0; v < voxels; ++v) {
+    double power = 0;
+    for (std::size_t coil = 0; coil < static_cast<std::size_t>(c.coils); ++coil)
+      power += std::norm(right[coil * voxels + v]);
+    combined[v] = std::sqrt(power);
+  }
+  auto magnitudes = context.allocate<cfloat>({1, image[0], image[1], image[2]});
+  images_from_lines(context, c.geometry, half.cview(), 0.25f, true, magnitudes.view());
+  EXPECT_LT(relative_error(magnitudes.data(), combined, voxels), kTolerance) << what;
+}
+
+TEST(LineImagesTest, AreTheCentredTransform) {
+  for (const Direction direction : {Direction::forward, Direction::inverse})
+    for (const std::int64_t together : {1, 5, 1000}) {
+      expect_images_from_lines({{{1, 12, 16}, {1, 12, 16}, {1, 12, 8}, direction}, 3, 16, {0, 16, 0}}, together);
+      expect_images_from_lines({{{1, 13, 9}, {1, 17, 14}, {1, 11, 14}, direction}, 2, 9, {0, 9, 0}}, together);
+      expect_images_from_lines({{{1, 20, 33}, {1, 19, 30}, {1, 18, 21}, direction}, 1, 33, {0, 33, 0}}, together);
+      // Partial echoes, with samples to discard; more columns than are worked on at a time, and not a multiple.
+      expect_images_from_lines({{{1, 9, 40}, {1, 9, 40}, {1, 9, 37}, direction}, 4, 30, {2, 29, 13}}, together);
+      expect_images_from_lines({{{1, 5, 40}, {1, 5, 44}, {1, 5, 20}, direction}, 2, 15, {0, 15, 1}}, together);
+      // Three dimensions, and one encoded plane that becomes several.
+      expect_images_from_lines({{{5, 6, 14}, {6, 7, 14}, {4, 6, 7}, direction}, 2, 14, {0, 14, 0}}, together);
+      expect_images_from_lines({{{1, 6, 8}, {3, 6, 8}, {2, 6, 8}, direction}, 2, 8, {0, 8, 0}}, together);
+    }
+  expect_images_from_lines({{{1, 192, 422}, {1, 192, 422}, {1, 192, 211}, Direction::inverse}, 8, 422, {0, 422, 0}},
+                           64);
+}
+
+TEST(LineImagesTest, BatchesDoNotShowInBits) {
+  const LineGeometry geometry{{1, 30, 90}, {1, 30, 90}, {1, 30, 45}};
+  const auto values = Random(9).normals(30 * 5 * 90);
+  std::vector<std::int32_t> rows;
+  for (int i = 0; i < 30; ++i) rows.push_back(i);
+  const std::vector<std::uint8_t> fresh(30);
+  std::vector<std::vector<cfloat>> halves;
+  for (const std::int64_t together : {1, 7, 30}) {
+    Context context(Backend::cpu);
+    auto half = context.allocate<cfloat>({5, 30, 45});
+    for (std::int64_t i = 0; i < 30; i += together) {
+      const std::int64_t n = std::min<std::int64_t>(together, 30 - i);
+      transform_lines(context, geometry, {values.data() + i * 5 * 90, {n, 5, 90}}, {rows.data() + i, {n}},
+                      {fresh.data() + i, {n}}, {0, 90, 0}, half.view());
+    }
+    halves.emplace_back(half.data(), half.data() + half.size());
+  }
+  EXPECT_EQ(halves[0], halves[1]);
+  EXPECT_EQ(halves[0], halves[2]);
+}
+
+TEST(LineImagesTest, ReadoutsWithoutARowAreLeftOutAndBadArgumentsRefused) {
+  const LineGeometry geometry{{1, 4, 8}, {1, 4, 8}, {1, 4, 8}};
+  Context context(Backend::cpu);
+  auto half = context.zeros<cfloat>({2, 4, 8});
+  const auto values = Random(10).normals(3 * 2 * 8);
+  const std::vector<std::int32_t> rows = {2, -1, 0};
+  const std::vector<std::uint8_t> fresh(3);
+  const auto add = [&](View<const cfloat> readouts, const LineGeometry& g, const LinePlacement& placement,
+                       View<cfloat> to) {
+    transform_lines(context, g, readouts, {rows.data(), {3}}, {fresh.data(), {3}}, placement, to);
+  };
+  const View<const cfloat> readouts{values.data(), {3, 2, 8}};
+  add(readouts, geometry, {0, 8, 0}, half.view());
+  for (std::int64_t coil = 0; coil < 2; ++coil)
+    for (std::int64_t row = 0; row < 4; ++row)
+      EXPECT_EQ(half.data()[(coil * 4 + row) * 8] != cfloat{}, row == 0 || row == 2) << row;
+  EXPECT_THROW(add(readouts, geometry, {0, 9, 0}, half.view()), std::invalid_argument);
+  EXPECT_THROW(add(readouts, geometry, {0, 8, 1}, half.view()), std::invalid_argument);
+  EXPECT_THROW(add({values.data(), {2, 3, 8}}, geometry, {0, 8, 0}, half.view()), std::invalid_argument);
+  EXPECT_THROW(add(readouts, {{1, 4, 8}, {1, 4, 6}, {1, 4, 8}}, {0, 8, 0}, half.view()), std::invalid_argument);
+  auto images = context.allocate<cfloat>({2, 1, 4, 8});
+  EXPECT_THROW(images_from_lines(context, geometry, half.cview(), 1, true, images.view()), std::invalid_argument);
 }
 
 }  // namespace

@@ -171,6 +171,36 @@ TEST_F(Send, SendsAScanInOrderAndKeepsWhatComesBack) {
   EXPECT_TRUE(std::filesystem::exists(options_.summary));
 }
 
+// The readout that the server names counts, not the last one with the image's counters.
+TEST_F(Send, LatencyIsCountedFromTheReadoutThatTheServerNames) {
+  options_.latency = true;
+  options_.rate = 20;  // all readouts of a frame are 0.4 s apart
+  FakeServer server([](FakeServer& s) {
+    s.read_until<protocol::Close>();
+    for (const auto& [repetition, readout] : {std::pair<std::uint16_t, int>{0, 1}, {1, 9}}) {
+      auto answer = image(repetition);
+      const std::size_t end = answer.attributes.find("</ismrmrdMeta>");
+      answer.attributes.insert(end, fmt::format("<meta><name>echotrain_last_readout</name><value>{}</value></meta>"
+                                                "<meta><name>echotrain_queue_ms</name><value>{}.125</value></meta>",
+                                                readout, readout));
+      s.write(answer);
+    }
+    s.write(protocol::Close{});
+    s.drain();
+  });
+  ASSERT_EQ(run_send(server.port), 0) << err_.str();
+  // The frames' first readouts were sent 0.75 s and 0.35 s before the end of the scan, their last ones 0.4 s and 0 s.
+  double p50 = 0, p90 = 0;
+  const std::string text = out_.str();
+  const std::size_t at = text.find("  p50 ");
+  ASSERT_NE(at, std::string::npos) << text;
+  ASSERT_EQ(std::sscanf(text.c_str() + at, "  p50 %lf ms, p90 %lf ms", &p50, &p90), 2) << text;
+  EXPECT_GE(p50, 250) << text;
+  EXPECT_GE(p90, 600) << text;
+  EXPECT_NE(text.find("latency of 2 images"), std::string::npos) << text;
+  EXPECT_NE(text.find("queue                          1.125     9.125     9.125     9.125"), std::string::npos) << text;
+}
+
 TEST_F(Send, APipelineFileIsSentAsText) {
   options_.config = (folder_ / "mine.yaml").string();
   {
@@ -247,7 +277,7 @@ TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
     s.drain();
   });
   std::mutex hdf5;
-  ScanSource source(options_.input, "dataset", hdf5);
+  DatasetSource source(options_.input, "dataset", hdf5);
   Patience patience;
   EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
   patience.sending = std::chrono::milliseconds(200);

@@ -33,7 +33,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 32U);
+  EXPECT_EQ(names.size(), 42U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -48,9 +48,19 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"tls.key", "k.pem"},
                                                                {"tls.client_ca", "ca.pem"},
                                                                {"tls.only", "true"},
+                                                               {"--capture-directory", "d"},
+                                                               {"capture.policy", "on_error"},
+                                                               {"capture.sync", "none"},
+                                                               {"capture.sync_s", "15"},
+                                                               {"capture.when_full", "end_session"},
+                                                               {"capture.when_slow", "stop_capture"},
+                                                               {"capture.queue_mib", "16"},
+                                                               {"capture.keep_days", "17"},
+                                                               {"capture.keep_gib", "18"},
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
                                                                {"--default-pipeline", "p"},
+                                                               {"--assets", "f"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--devices", "1"},
@@ -83,8 +93,18 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.tls.key, "k.pem");
   EXPECT_EQ(o.tls.client_ca, "ca.pem");
   EXPECT_TRUE(o.tls.only);
+  EXPECT_EQ(o.capture.directory, "d");
+  EXPECT_EQ(o.capture.policy, CaptureOptions::Policy::on_error);
+  EXPECT_EQ(o.capture.sync, CaptureOptions::Sync::none);
+  EXPECT_EQ(o.capture.sync_s, 15);
+  EXPECT_EQ(o.capture.when_full, CaptureOptions::WhenFull::end_session);
+  EXPECT_EQ(o.capture.when_slow, CaptureOptions::WhenSlow::stop_capture);
+  EXPECT_EQ(o.capture.queue_mib, 16);
+  EXPECT_EQ(o.capture.keep_days, 17);
+  EXPECT_EQ(o.capture.keep_gib, 18);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
   EXPECT_EQ(o.default_pipeline, "p");
+  EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
   EXPECT_THAT(o.devices, ElementsAre("1", "0"));

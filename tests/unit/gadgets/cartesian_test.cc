@@ -215,6 +215,45 @@ TEST(CartesianHeaderTest, ACentreLeftAtZeroIsWarnedAbout) {
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), encoded.image({8, 10, 1}, {8, 10, 1})), kExact);
 }
 
+// On the CPU lines are transformed as they come. A tap keeps the gadgets apart.
+TEST(CartesianFusionTest, FusedIsUnfused) {
+  std::mt19937 random(21);
+  const auto check = [&](const HeaderSpec& spec, int samples, int discard, const std::string& gadgets) {
+    std::vector<Acquisition> scan;
+    for (int average = 0; average < 3; ++average)
+      for (int z = 0; z < spec.encoded[2]; ++z)
+        for (int y = average; y < spec.encoded[1]; ++y) {  // some lines come once, some twice, some three times
+          if (y == 3) continue;                            // and one never
+          scan.push_back(readout(3, noise(3 * static_cast<std::size_t>(samples), random)));
+          scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(y);
+          scan.back().head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(z);
+          scan.back().head.idx.average = static_cast<std::uint16_t>(average);
+          scan.back().head.discard_pre = static_cast<std::uint16_t>(discard);
+          scan.back().head.center_sample = static_cast<std::uint16_t>(samples - spec.encoded[0] / 2);
+        }
+    RunOptions apart;
+    apart.tap = "cartesian_kspace";
+    int seen = 0;
+    apart.on_item = [&](const Item& item, numerics::Context&) { seen += std::holds_alternative<KSpace>(item) ? 1 : 0; };
+    const auto text = yaml("  - cartesian_kspace\n" + gadgets + "  - image: {component: complex}\n");
+    const auto fused = run(text, header(spec), scan), unfused = run(text, header(spec), scan, apart);
+    EXPECT_EQ(seen, 1);
+    ASSERT_EQ(fused.images.size(), 1u);
+    ASSERT_EQ(unfused.images.size(), 1u);
+    EXPECT_LT(nrmse(pixels<cfloat>(fused.images[0]), pixels<cfloat>(unfused.images[0])), 1e-6);
+    EXPECT_EQ(fused.images[0].attributes, unfused.images[0].attributes);
+    EXPECT_NE(fused.images[0].attributes.find("missing_lines"), std::string::npos);
+    EXPECT_NE(PipelinePlan::check(config::read_pipeline(text, "t.yaml"))->describe().find("as one on the CPU: cart"),
+              std::string::npos);
+  };
+  for (const char* gadgets : {"  - fft\n", "  - fft: {direction: forward}\n  - coil_combine\n",
+                              "  - fft\n  - coil_combine: {method: adaptive}\n"}) {
+    check({.encoded = {24, 17, 1}, .recon = {12, 17, 1}, .recon_fov = {12, 17, 1}}, 24, 0, gadgets);
+    check({.encoded = {24, 17, 1}, .recon = {30, 20, 1}}, 20, 2, gadgets);
+    check({.encoded = {16, 9, 6}, .recon = {8, 9, 5}, .recon_fov = {8, 9, 5}}, 16, 0, gadgets);
+  }
+}
+
 TEST(CartesianHeaderTest, LimitsThatDoNotFitAreRefused) {
   for (const auto& [n, limits] : {std::pair{10, limit("kspace_encoding_step_1", 0, 9, 2)},
                                   {10, limit("kspace_encoding_step_1", 0, 11, 5)},

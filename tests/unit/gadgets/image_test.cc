@@ -245,6 +245,31 @@ TEST(ImageHeaderTest, MetaAttributesParse) {
   EXPECT_EQ(meta.as_long("echotrain_frame"), 0);
 }
 
+TEST(ImageHeaderTest, NamesTheLastReadoutOfItsFrame) {
+  std::vector<Acquisition> scan;
+  for (int repetition = 0; repetition < 3; ++repetition)
+    for (Acquisition& readout : constant_frame(4, 4, 1)) {
+      readout.head.idx.repetition = static_cast<std::uint16_t>(repetition);
+      scan.push_back(readout);
+      scan.back().number = scan.size();
+      scan.back().arrival = std::chrono::steady_clock::now();
+    }
+  using Numbers = std::vector<long>;
+  for (const auto& [frame, expected] : {std::pair<std::string, Numbers>{"auto", {4, 8, 12}},
+                                        {"{readouts: 6}", {6, 12}},
+                                        {"{readouts: 4, stride: 3}", {4, 7, 10}}}) {
+    Numbers numbers;
+    const std::string gadgets = "  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n";
+    for (const auto& image :
+         run(yaml(gadgets, "frame: " + frame + "\n"), header({.encoded = {4, 4, 1}}), scan).images) {
+      ISMRMRD::MetaContainer meta;
+      ISMRMRD::deserialize(image.attributes.c_str(), meta);
+      numbers.push_back(meta.as_long("echotrain_last_readout"));
+    }
+    EXPECT_EQ(numbers, expected) << frame;
+  }
+}
+
 TEST(ImageHeaderTest, LateReadoutsAreWarnedAboutOnce) {
   std::vector<Acquisition> scan = constant_frame(4, 4, 1);
   scan.pop_back();

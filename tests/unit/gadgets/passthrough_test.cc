@@ -11,7 +11,7 @@ struct Session {
   Pipeline pipeline;
   explicit Session(const std::string& text)
       : pipeline(PipelinePlan::check(config::read_pipeline(text, "p.yaml")), compute,
-                 {[this](protocol::Image&& image) { images.push_back(std::move(image)); },
+                 {[this](protocol::Image&& image, const ImageTimes&) { images.push_back(std::move(image)); },
                   [this](protocol::Level level, const std::string& line) { texts.emplace_back(level, line); }}) {}
 };
 

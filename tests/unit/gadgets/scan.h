@@ -135,6 +135,8 @@ struct RunOptions {
   End end = End::complete;
   std::string tap;
   std::function<void(const Item&, numerics::Context&)> on_item;
+  std::vector<protocol::Image> images;  ///< sent before the readouts
+  ReadAsset read_asset;
 };
 
 inline std::string yaml(const std::string& gadgets, const std::string& keys = "") {
@@ -146,12 +148,14 @@ inline Outcome run(const std::string& text, const protocol::Header& measurement,
   Outcome out;
   numerics::Context compute(options.backend);
   Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
-                    {[&](protocol::Image&& image) { out.images.push_back(std::move(image)); },
-                     [&](protocol::Level level, const std::string& line) { out.texts.emplace_back(level, line); }});
+                    {[&](protocol::Image&& image, const ImageTimes&) { out.images.push_back(std::move(image)); },
+                     [&](protocol::Level level, const std::string& line) { out.texts.emplace_back(level, line); }},
+                    options.read_asset);
   if (!options.tap.empty()) {
     EXPECT_TRUE(pipeline.tap(options.tap, [&](const Item& item) { options.on_item(item, compute); }));
   }
   pipeline.start(measurement);
+  for (protocol::Image image : options.images) pipeline.push(std::move(image));
   protocol::AcquisitionCheck check(measurement);
   std::erase_if(scan, [&](const Acquisition& a) { return check.check(a) && ++out.skipped > 0; });
   for (auto at = scan.begin(); at != scan.end();) {

@@ -1,9 +1,13 @@
 // fhd, coil_maps and pcg: the least-squares image of a scan.
+#include <gmock/gmock.h>
+
 #include "tests/support/direct_sum.h"
 #include "tests/unit/gadgets/blob.h"
 
 namespace echotrain::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string pipeline(const std::string& fhd, const std::string& pcg, const std::string& density = "method: none",
                      const std::string& keys = "", const std::string& maps = "") {
@@ -120,6 +124,7 @@ TEST_P(SolverTest, AWarmStartNeedsFewerSteps) {
 /// A disc with a hole seen by coils around it: images, and samples of every `keep`-th spoke in float64.
 struct CoilScan {
   std::vector<double> object;  // [y, x]
+  std::vector<cfloat> maps;    // [coil, y, x]
   std::vector<Acquisition> scan;
 };
 CoilScan coil_scan(int n, int coils, int spokes, int samples, int keep) {
@@ -135,8 +140,8 @@ CoilScan coil_scan(int n, int coils, int spokes, int samples, int keep) {
     for (int y = 0; y < n; ++y)
       for (int x = 0; x < n; ++x) {
         const double dx = (x - n / 2) / static_cast<double>(n) - cx, dy = (y - n / 2) / static_cast<double>(n) - cy;
-        images.emplace_back(out.object[static_cast<std::size_t>(y * n + x)] *
-                            std::polar(std::exp(-(dx * dx + dy * dy) / 0.35), 2.0 * dx - 1.5 * dy + angle));
+        out.maps.emplace_back(std::polar(std::exp(-(dx * dx + dy * dy) / 0.35), 2.0 * dx - 1.5 * dy + angle));
+        images.push_back(static_cast<float>(out.object[static_cast<std::size_t>(y * n + x)]) * out.maps.back());
       }
   }
   const Path path = radial(spokes, samples);
@@ -309,7 +314,157 @@ TEST_P(SolverTest, TheDiscrepancyPrincipleMeetsTheNoise) {
       1);
 }
 
+/// An image message as a client sends it, or a file holds it.
+template <class T>
+protocol::Image side_image(std::vector<T> values, std::uint16_t type, int channels, int n, const std::string& role,
+                           std::uint16_t slice = 0) {
+  protocol::Image image;
+  image.head.version = 1;
+  image.head.data_type = type;
+  image.head.channels = static_cast<std::uint16_t>(channels);
+  image.head.matrix_size[0] = image.head.matrix_size[1] = static_cast<std::uint16_t>(n);
+  image.head.matrix_size[2] = 1;
+  image.head.slice = slice;
+  image.pixels = protocol::Payload::take(std::move(values));
+  image.attributes = "<ismrmrdMeta><meta><name>role</name><value>" + role + "</value></meta></ismrmrdMeta>";
+  return image;
+}
+
+// The maps that the scan was made with leave nothing to guess: better than maps from the data, from a file or sent.
+TEST_P(SolverTest, CoilMapsThatAreGiven) {
+  constexpr int kMatrix = 40;
+  const auto h = plane(kMatrix, kMatrix);
+  const CoilScan few = coil_scan(kMatrix, 6, 80, 80, 4);
+  const auto solved = [&](const std::string& maps, const RunOptions& options) {
+    const auto out =
+        run(pipeline("method: nufft", "prior: tikhonov, lambda: 1e-5, iterations: 40", "method: ramp", "", maps), h,
+            few.scan, options);
+    EXPECT_EQ(out.images.size(), 1u);
+    return pixels<cfloat>(out.images.at(0));
+  };
+  const protocol::Image maps = side_image(few.maps, 7, 6, kMatrix, "coil_maps");
+  RunOptions from_file = here(), from_client = here();
+  from_file.read_asset = [&](const std::string& name) {
+    EXPECT_EQ(name, "head.h5");
+    return std::vector{maps};
+  };
+  from_client.images = {maps};
+  const auto image = solved("method: given, file: head.h5", from_file);
+  EXPECT_EQ(solved("method: given", from_client), image);
+  std::vector<std::complex<double>> wide(few.maps.begin(), few.maps.end());
+  from_client.images = {side_image(std::move(wide), 8, 6, kMatrix, "coil_maps")};
+  EXPECT_EQ(solved("method: given", from_client), image);
+  EXPECT_LT(scaled_error(image, few.object),
+            0.9 * scaled_error(solved("method: adaptive, calibration: 16, block: 5", here()), few.object));
+}
+
+// What a reference knows of edges is all that it adds: one without edges is the smoothness prior, bright or dark. The
+// true object as the reference is the best there is.
+TEST_P(SolverTest, AReferenceThatIsGiven) {
+  constexpr int kMatrix = 32;
+  std::vector<double> object;
+  const auto scan = two_contrasts(kMatrix, 4, &object);
+  const auto h = plane(kMatrix, kMatrix);
+  const auto solved = [&](const std::string& prior, const RunOptions& options) {
+    const auto out = run(pipeline("method: nufft", prior + ", lambda: 0.03, iterations: 60"), h, scan, options);
+    EXPECT_EQ(out.images.size(), 2u);
+    return pixels<cfloat>(out.images.at(0));
+  };
+  RunOptions flat = here(), truth = here();
+  flat.images = {side_image(std::vector<float>(kMatrix * kMatrix, 7.0f), 5, 1, kMatrix, "reference")};
+  truth.read_asset = [&](const std::string&) { return std::vector{side_image(object, 6, 1, kMatrix, "")}; };
+  const auto smooth = solved("prior: smoothness", here());
+  EXPECT_LT(nrmse(solved("prior: anatomical, reference: given", flat), smooth), 1e-5);
+  std::vector<double> unused;
+  const auto clean = pixels<cfloat>(
+      run(pipeline("method: nufft", "prior: none, iterations: 60"), h, two_contrasts(kMatrix, 0, &unused), here())
+          .images.at(0));
+  const auto sharp = solved("prior: anatomical, reference: given, reference_file: t1.h5", truth);
+  EXPECT_LT(nrmse(sharp, clean), 0.8 * nrmse(smooth, clean));
+}
+
+TEST_P(SolverTest, ImagesAreGivenBySlice) {
+  constexpr int kMatrix = 24;
+  CoilScan one = coil_scan(kMatrix, 4, 60, 48, 1);
+  std::vector<cfloat> halved = one.maps;
+  for (cfloat& v : halved) v *= 0.5f;
+  std::vector<Acquisition> scan;
+  for (const std::uint16_t slice : {0, 1, 2})
+    for (Acquisition a : one.scan) {
+      a.head.idx.slice = slice;
+      scan.push_back(std::move(a));
+    }
+  const auto h = plane(kMatrix, kMatrix, limit("slice", 0, 2, 0));
+  const std::string text =
+      pipeline("method: nufft", "prior: none, iterations: 20", "method: ramp", "", "method: given");
+  RunOptions options = here();
+  options.images = {side_image(one.maps, 7, 4, kMatrix, "coil_maps", 0),
+                    side_image(halved, 7, 4, kMatrix, "coil_maps", 1),
+                    side_image(one.maps, 7, 4, kMatrix, "coil_maps", 2)};
+  const auto out = run(text, h, scan, options);
+  ASSERT_EQ(out.images.size(), 3u);
+  auto doubled = pixels<cfloat>(out.images[0]);  // half the sensitivity explains the data by twice the image
+  EXPECT_EQ(pixels<cfloat>(out.images[2]), doubled);
+  for (cfloat& v : doubled) v *= 2.0f;
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), doubled), 1e-5);
+  options.images.pop_back();
+  EXPECT_NE(client_error([&] { run(text, h, scan, options); }).find("for 2 slices, but none for slice 2"),
+            std::string::npos);
+  options.images.pop_back();
+  EXPECT_EQ(run(text, h, scan, options).images.size(), 3u);  // the only one serves all
+}
+
 ECHOTRAIN_ON_BACKENDS(SolverTest);
+
+TEST(SideImagesTest, WhatCannotBeUsedIsRefused) {
+  constexpr int kMatrix = 16;
+  const CoilScan one = coil_scan(kMatrix, 3, 30, 32, 1);
+  const auto h = plane(kMatrix, kMatrix);
+  const std::string given = pipeline("method: nufft", "iterations: 3", "method: ramp", "", "method: given");
+  const auto refusal = [&](const std::string& text, std::vector<protocol::Image> images, ReadAsset read = nullptr) {
+    RunOptions options;
+    options.images = std::move(images);
+    options.read_asset = std::move(read);
+    return client_error([&] { run(text, h, one.scan, options); });
+  };
+  EXPECT_THAT(refusal(given, {}), HasSubstr("send an IMAGE whose meta attribute role is coil_maps"));
+  EXPECT_THAT(refusal(given, {side_image(one.maps, 7, 3, kMatrix, "reference")}), HasSubstr("no image was given"));
+  EXPECT_THAT(refusal(given, {side_image(std::vector<cfloat>(2 * 16 * 16), 7, 2, 16, "coil_maps")}),
+              HasSubstr("[2, 1, 16, 16]"));
+  auto broken = one.maps;
+  broken[5] = cfloat(0, NAN);
+  EXPECT_THAT(refusal(given, {side_image(broken, 7, 3, kMatrix, "coil_maps")}), HasSubstr("not finite"));
+  const std::string from_file =
+      pipeline("method: nufft", "iterations: 3", "method: ramp", "", "method: given, file: head.h5");
+  EXPECT_THAT(refusal(from_file, {}), HasSubstr("coil_maps: files cannot be read here"));
+  EXPECT_THAT(refusal(from_file, {},
+                      [](const std::string&) -> std::vector<protocol::Image> {
+                        throw std::runtime_error("there is no such file");
+                      }),
+              HasSubstr("coil_maps: there is no such file"));
+  const std::string anatomical =
+      pipeline("method: nufft", "prior: anatomical, reference: given, iterations: 3", "method: ramp");
+  EXPECT_THAT(refusal(anatomical, {}), HasSubstr("meta attribute role is reference"));
+  EXPECT_THAT(refusal(anatomical, {side_image(std::vector<float>(64), 5, 1, 8, "reference")}),
+              HasSubstr("1 x 8 x 8 voxels [z, y, x], but this scan's images have 1 x 16 x 16"));
+  // A pipeline that wants none says so once and goes on.
+  RunOptions options;
+  options.images = {side_image(one.maps, 7, 3, kMatrix, "coil_maps")};
+  const auto out = run(pipeline("method: nufft", "iterations: 3"), h, one.scan, options);
+  EXPECT_EQ(out.images.size(), 1u);
+  EXPECT_EQ(out.warned("has no use for images of role 'coil_maps'"), 1);
+}
+
+TEST(SideImagesTest, NamesAreNeverPaths) {
+  for (const char* name : {"head.h5", "a", "A-1_b.h5"}) EXPECT_TRUE(SideImages::is_file_name(name)) << name;
+  for (const std::string& name : std::vector<std::string>{"", ".", "..", ".hidden", "a/b", "/etc/passwd", "..\\a",
+                                                          "a b", std::string("a\0b", 3), std::string(256, 'a')})
+    EXPECT_FALSE(SideImages::is_file_name(name)) << name;
+  for (const char* maps : {"method: given, file: ../head.h5", "method: adaptive, file: head.h5"})
+    EXPECT_THROW(PipelinePlan::check(config::read_pipeline(
+                     pipeline("method: nufft", "iterations: 3", "method: ramp", "", maps), "test.yaml")),
+                 config::ConfigError);
+}
 
 TEST(SolverRefusalTest, WhatCannotBeSolvedFor) {
   const Blob blob{2, {3, -2, 0}};

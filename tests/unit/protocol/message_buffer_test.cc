@@ -55,6 +55,28 @@ Buffer mixed_stream() {
   return stream;
 }
 
+TEST(MessageBuffer, ReceivedBytesLieStillWhileTheyAreHeld) {
+  const Buffer stream = mixed_stream();
+  for (const std::size_t piece : {7u, 300u, 5000u}) {
+    MessageBuffer buffer(Limits{}, 1024);
+    std::vector<Payload> held;
+    for (std::size_t at = 0; at < stream.size();) {
+      const auto room = buffer.prepare();
+      const std::size_t n = std::min({piece, room.size(), stream.size() - at});
+      std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, room.begin());
+      buffer.commit(n);
+      held.push_back(buffer.received(n));
+      EXPECT_EQ(held.back().bytes.data(), room.data());  // nothing was copied
+      at += n;
+      for (auto message = buffer.next(); message && *message; message = buffer.next()) {
+      }
+    }
+    Buffer all;
+    for (const Payload& part : held) all.insert(all.end(), part.bytes.begin(), part.bytes.end());
+    EXPECT_EQ(all, stream) << piece;
+  }
+}
+
 TEST(MessageBuffer, AnyFragmentationGivesTheSameMessages) {
   const Buffer stream = mixed_stream();
   // Python's version-0 headers are kept for readouts, so what is encoded again is what came, byte for byte.

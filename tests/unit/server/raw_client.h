@@ -59,6 +59,13 @@ struct Conversation {
       if (message.id == 1022) all.push_back(message.body);
     return all;
   }
+  /// What of the images is the same in every run: headers without the length of the attributes, and pixels.
+  std::vector<std::string> reproducible_images() const {
+    std::vector<std::string> all;
+    for (const Received& message : messages)
+      if (message.id == 1022) all.push_back(message.body.substr(0, 194) + message.pixels());
+    return all;
+  }
   /// CLOSE came once, last, and then an orderly end.
   testing::AssertionResult ended_well() const {
     if (reset) return testing::AssertionFailure() << "connection reset; texts: " << texts();
@@ -186,8 +193,10 @@ class RawClient {
 /// A server on a free port, with the shipped pipelines, for as long as this lives.
 class TestServer {
  public:
-  explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin())
-      : server_(adapted(std::move(options)), library(), registry), thread_([this] { server_.run(); }) {}
+  explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
+                      Disk disk = {})
+      : server_(adapted(std::move(options)), library(), registry, std::move(disk)),
+        thread_([this] { server_.run(); }) {}
   ~TestServer() { stop(); }
 
   std::uint16_t port() const { return server_.port(); }

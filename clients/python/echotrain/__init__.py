@@ -1,0 +1,69 @@
+"""Client of the Echotrain MRI reconstruction server: k-space in, images out, while the scan runs.
+
+    import echotrain
+
+    with echotrain.Client("host", 9002) as client:
+        for image in client.reconstruct(kspace, trajectory, pipeline="spiral_2d", matrix=128, density=weights):
+            print(image)
+
+    images = echotrain.reconstruct("scan.h5", pipeline="radial_2d", progress=True)
+
+Conventions: k-space [coil, line, sample] (ArrayReadouts has the rest), trajectories [line, sample, dimension] in cycles/pixel
+in the order x, y, z, images [channel, z, y, x], sizes in headers (x, y, z). docs/python.md shows more.
+"""
+
+from .aio import AsyncClient
+from .arrays import ArrayReadouts
+from .cfl import from_bart, read_cfl, write_cfl
+from .client import Client, reconstruct
+from .errors import (
+    ConnectionFailed,
+    EchotrainError,
+    ProtocolError,
+    ScanError,
+    ServerError,
+    ServerTimeout,
+    ServerWarning,
+)
+from .hdf5 import Hdf5Scan, ImageFile, read_images, write_images
+from .header import Header
+from .image import Image
+from .messages import Acquisition, Waveform
+from .nifti import save_nifti, to_nibabel
+from .progress import Progress
+from .scan import Scan, make_scan
+from .stack import StackError, stack
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Acquisition",
+    "ArrayReadouts",
+    "AsyncClient",
+    "Client",
+    "ConnectionFailed",
+    "EchotrainError",
+    "Hdf5Scan",
+    "Header",
+    "Image",
+    "ImageFile",
+    "Progress",
+    "ProtocolError",
+    "Scan",
+    "ScanError",
+    "ServerError",
+    "ServerTimeout",
+    "ServerWarning",
+    "StackError",
+    "Waveform",
+    "from_bart",
+    "make_scan",
+    "read_cfl",
+    "read_images",
+    "reconstruct",
+    "save_nifti",
+    "stack",
+    "to_nibabel",
+    "write_cfl",
+    "write_images",
+]

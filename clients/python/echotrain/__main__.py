@@ -1,0 +1,226 @@
+"""python -m echotrain: recon, view and info."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import sys
+import warnings
+from typing import Any, Dict, Optional, Sequence, Union
+
+from . import __version__
+from .arrays import DEFAULT_AXES, UNITS
+from .cfl import is_cfl, read_cfl
+from .client import Client
+from .errors import EchotrainError, ServerWarning
+from .hdf5 import Hdf5Scan
+from .header import Header
+from .output import Output
+from .scan import make_scan
+from .view import Viewer, can_show, require_matplotlib
+
+_EXAMPLES = """examples:
+  python -m echotrain recon scan.h5 -p radial_2d -o images.h5
+  python -m echotrain recon scan.h5 -p my_pipeline.yaml -o pictures/ --host recon.example --port 9003 --tls --ca ca.pem
+  python -m echotrain recon kspace.npy --trajectory spokes.npy --matrix 192 -p radial_2d -o images.npy
+  python -m echotrain view scan.h5 -p radial_realtime --rate 200
+  python -m echotrain info scan.h5
+  python -m echotrain info --host recon.example
+"""
+
+
+def _sizes(text: str) -> Union[float, Sequence[float]]:
+    values = [float(part) for part in text.replace("x", ",").split(",")]
+    return values[0] if len(values) == 1 else values
+
+
+def _add_server(parser: argparse.ArgumentParser, default_host: Optional[str]) -> None:
+    server = parser.add_argument_group("server")
+    server.add_argument("--host", default=default_host, help="its host (default: 127.0.0.1)")
+    server.add_argument("--port", type=int, default=9002, help="its port (default: %(default)s)")
+    server.add_argument("--tls", action="store_true", help="connect with TLS, to its TLS port")
+    server.add_argument("--ca", metavar="FILE.pem", help="certificates to trust (default: those of this system)")
+    server.add_argument("--cert", metavar="FILE.pem", help="our own certificate, for servers that want one")
+    server.add_argument("--key", metavar="FILE.pem", help="its private key")
+    server.add_argument("--token-file", metavar="FILE", help="file with the token (or ECHOTRAIN_TOKEN in the environment)")
+    server.add_argument("--timeout", type=float, default=60.0, help="seconds to connect and to send (default: 60)")
+
+
+def _add_scan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scan", help="ISMRMRD file (.h5), BART pair (.cfl) or k-space array (.npy)")
+    parser.add_argument("-p", "--pipeline", required=True, help="a name known to the server, or a .yaml file here")
+    parser.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
+    parser.add_argument("--rate", type=float, help="readouts per second (default: as fast as possible)")
+    usual = "; ".join(" ".join(axes) for axes in DEFAULT_AXES.values())
+    arrays = parser.add_argument_group("k-space arrays")
+    arrays.add_argument("--trajectory", metavar="FILE", help=".npy [line, sample, dimension], or BART's for a BART scan")
+    arrays.add_argument("--density", metavar="FILE", help=".npy [line, sample] of weights")
+    arrays.add_argument("--noise", metavar="FILE", help=".npy [coil, sample] of noise")
+    arrays.add_argument("--matrix", type=_sizes, metavar="N|X,Y[,Z]", help="size of the image")
+    arrays.add_argument("--fov", type=_sizes, metavar="MM|X,Y[,Z]", help="its field of view in mm (default: 1 mm voxels)")
+    arrays.add_argument("--axes", help=f"names of the array's axes (usually: {usual})")
+    arrays.add_argument("--trajectory-unit", choices=UNITS, help="default: cycles_per_pixel; BART's: cycles_per_fov")
+    arrays.add_argument("--trajectory-type", help="radial, goldenangle, spiral, other (default) or cartesian")
+    arrays.add_argument("--header", metavar="FILE.xml", help="ISMRMRD header in place of --matrix and --fov, or of the file's")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m echotrain",
+        description="Client of the Echotrain MRI reconstruction server.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"echotrain {__version__} (Python client)")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    recon = commands.add_parser("recon", help="send a scan and write the images that come back")
+    _add_scan(recon)
+    recon.add_argument("-o", "--output", required=True, help="OUT.h5, OUT.npy, OUT.nii[.gz], or a folder for PNG pictures")
+    recon.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _add_server(recon, "127.0.0.1")
+
+    view = commands.add_parser("view", help="send a scan and show the images while they come")
+    _add_scan(view)
+    view.add_argument("--snapshot", metavar="FILE.png", help="write what the window shows at the end, and do not wait")
+    _add_server(view, "127.0.0.1")
+
+    info = commands.add_parser("info", help="what an ISMRMRD file or a BART pair holds, or what a server says of itself")
+    info.add_argument("file", nargs="?", help="a file; without one, the server is asked")
+    info.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
+    _add_server(info, None)
+    return parser
+
+
+def _client(given: argparse.Namespace) -> Client:
+    token: Optional[str] = None
+    if given.token_file:
+        try:
+            lines = pathlib.Path(given.token_file).read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise EchotrainError(f"--token-file {given.token_file}: {error.strerror}") from None
+        token = lines[0].strip() if lines else ""
+        if not token:
+            raise EchotrainError(f"--token-file {given.token_file}: its first line is empty")
+    return Client(
+        given.host or "127.0.0.1",
+        given.port,
+        tls=given.tls,
+        ca=given.ca,
+        cert=given.cert,
+        key=given.key,
+        token=token,
+        timeout=given.timeout,
+    )
+
+
+def _scan_options(given: argparse.Namespace) -> Dict[str, Any]:
+    names = ("trajectory", "density", "noise", "matrix", "fov", "axes", "trajectory_unit", "trajectory_type", "group")
+    options = {name: getattr(given, name) for name in names}
+    if given.header:
+        try:
+            options["header"] = pathlib.Path(given.header).read_text(encoding="utf-8")
+        except OSError as error:
+            raise EchotrainError(f"--header {given.header}: {error.strerror}") from None
+    return options
+
+
+def _recon(given: argparse.Namespace) -> int:
+    if os.path.exists(given.output) and os.path.exists(given.scan) and os.path.samefile(given.output, given.scan):
+        raise EchotrainError(f"-o {given.output}: this is the scan, which would be lost")
+    options = _scan_options(given)
+    # Refuses a bad scan before the output is touched.
+    scan = make_scan(given.scan, options.pop("trajectory"), **options)
+    output = Output(given.output, scan.xml)
+    with _client(given) as client:
+        try:
+            for image in client.reconstruct(scan, pipeline=given.pipeline, rate=given.rate, progress=not given.quiet):
+                output.add(image)
+        finally:
+            output.finish()
+    if not output.images:
+        raise EchotrainError("the scan gave no image; nothing was written")
+    print(f"{output.images} images in {given.output}")
+    return 0
+
+
+def _view(given: argparse.Namespace) -> int:
+    pyplot = require_matplotlib()
+    if not given.snapshot and not can_show(pyplot):
+        raise EchotrainError(
+            f"matplotlib has no windows here (its backend is {pyplot.get_backend()}); set MPLBACKEND, connect with a display, "
+            "or give --snapshot FILE.png"
+        )
+    viewer = Viewer(f"Echotrain: {given.scan}")
+    with _client(given) as client:
+        options = _scan_options(given)
+        trajectory = options.pop("trajectory")
+        coming = client.reconstruct(
+            given.scan,
+            trajectory,
+            given.pipeline,
+            rate=given.rate,
+            progress=lambda progress: viewer.update(),
+            **options,
+        )
+        for image in coming:
+            viewer.add(image)
+            if not viewer.open:
+                print("the window was closed; the scan is ended")
+                return 0
+    viewer.update(at_once=True)
+    print(f"{viewer.images} images")
+    if given.snapshot:
+        viewer.save(given.snapshot)
+    elif viewer.images:
+        viewer.wait()
+    return 0
+
+
+def _info(given: argparse.Namespace) -> int:
+    if given.file is None:
+        with _client(given) as client:
+            version = client.query("echotrain::version")
+            print(f"server {client.server.address}: Echotrain {version}; Python client {__version__}")
+            print(client.query("echotrain::pipelines"))
+        return 0
+    if is_cfl(given.file):
+        array = read_cfl(given.file)
+        print(f"{given.file}: BART, {' x '.join(str(n) for n in array.shape)}")
+        return 0
+    scan = Hdf5Scan(given.file, given.group)
+    print(f"{given.file}, group {given.group}: {scan.readouts} readouts, {scan.waveforms} waveforms")
+    if scan.xml:
+        header = Header.parse(scan.xml)
+        for name, matrix, fov in (
+            ("encoded", header.matrix, header.fov),
+            ("image", header.recon_matrix or header.matrix, header.recon_fov or header.fov),
+        ):
+            voxels, lengths = (" x ".join(f"{size:g}" for size in sizes) for sizes in (matrix, fov))
+            print(f"  {name}: {voxels} voxels, {lengths} mm")
+        print(f"  trajectory: {header.trajectory}")
+        for name, (low, high, _) in header.limits.items():
+            print(f"  {name}: {low} to {high}")
+    if scan.readouts:
+        print(f"  first readout: {next(item for item in scan if hasattr(item, 'trajectory'))!r}"[:-1].replace("<", ""))
+    for series, count in scan.series.items():
+        print(f"  {series}: {count} images")
+    return 0
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    given = _parser().parse_args(arguments)
+    warnings.simplefilter("always", ServerWarning)
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+    try:
+        return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
+    except (EchotrainError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Where the server is, and a connection to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import socket
+import ssl
+from typing import Optional, Tuple, Union
+
+from .errors import ConnectionFailed, ServerTimeout
+
+_BUFFER_BYTES = 4 << 20
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """Address and credentials; see Client."""
+
+    host: str
+    port: int
+    tls: Union[bool, ssl.SSLContext] = False
+    ca: Optional[Path] = None
+    cert: Optional[Path] = None
+    key: Optional[Path] = None
+    token: Optional[str] = dataclasses.field(default=None, repr=False)
+    timeout: float = 60.0
+    reply_timeout: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        if not self.tls and (self.ca or self.cert or self.key):
+            raise ValueError("ca, cert and key are for TLS; add tls=True")
+        if self.key and not self.cert:
+            raise ValueError("key belongs to a certificate; give cert too")
+        if not 1 <= self.port <= 65535:
+            raise ValueError(f"port {self.port} is not one of 1 to 65535")
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def secret(self) -> str:
+        """The token given, or that of the environment."""
+        return os.environ.get("ECHOTRAIN_TOKEN", "") if self.token is None else self.token
+
+    def context(self) -> Optional[ssl.SSLContext]:
+        if isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        if not self.tls:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=None if self.ca is None else os.fspath(self.ca))
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectionFailed(f"ca={self.ca}: cannot be used as certificates to trust: {error}") from None
+        if self.ca is not None:
+            # Python 3.13 asks for extensions that authorities made with plain openssl commands do not have.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.cert:
+            try:
+                context.load_cert_chain(self.cert, self.key)
+            except (OSError, ssl.SSLError) as error:
+                raise ConnectionFailed(f"cert={self.cert}, key={self.key}: cannot be used: {error}") from None
+        return context
+
+
+async def connect(server: Server) -> Tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connected, with TLS where wanted. ConnectionFailed says what is wrong."""
+    context = server.context()
+    opening = asyncio.open_connection(server.host, server.port, ssl=context, limit=_BUFFER_BYTES)
+    try:
+        reader, writer = await asyncio.wait_for(opening, server.timeout)
+    except asyncio.TimeoutError:
+        hint = "; is this its TLS port?" if context else ""
+        raise ServerTimeout(f"{server.address} did not answer within {server.timeout:g} s{hint}") from None
+    except ssl.SSLCertVerificationError as error:
+        raise ConnectionFailed(
+            f"the certificate of {server.address} is not to be trusted: {error.verify_message}; "
+            "ca=FILE.pem names certificates to trust"
+        ) from None
+    except ssl.SSLError as error:
+        raise ConnectionFailed(f"no TLS with {server.address}: {error.reason or error}; is this its TLS port?") from None
+    except socket.gaierror as error:
+        raise ConnectionFailed(f"cannot find host '{server.host}': {error.strerror}") from None
+    except OSError as error:
+        hint = "is this its TLS port?" if context and isinstance(error, ConnectionResetError) else "is the server running?"
+        reason = os.strerror(error.errno) if error.errno else error
+        raise ConnectionFailed(f"cannot connect to {server.address}: {reason}; {hint}") from None
+    # A host that has vanished is noticed even while nothing is sent.
+    plain = writer.get_extra_info("socket")
+    if plain is not None:
+        with contextlib.suppress(OSError):
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return reader, writer
+
+
+def broken(server: Server, error: BaseException) -> ConnectionFailed:
+    """What to say of a connection that ended by `error`."""
+    if isinstance(error, ssl.SSLError):
+        return ConnectionFailed(f"{server.address} ended TLS: {(error.reason or str(error)).replace('_', ' ').lower()}")
+    if isinstance(error, asyncio.IncompleteReadError):
+        where = "inside a message" if error.partial else "without CLOSE"
+        hint = "" if server.tls else "; is this its TLS port, or was the server stopped?"
+        return ConnectionFailed(f"{server.address} ended the connection {where}{hint}")
+    return ConnectionFailed(f"the connection to {server.address} broke: {getattr(error, 'strerror', None) or error}")
+
+
+async def shut(writer: asyncio.StreamWriter, politely: bool) -> None:
+    """Ends a connection: with TLS's goodbye if `politely`, else at once."""
+    if not politely:
+        writer.transport.abort()
+        await asyncio.sleep(0)  # the loop closes the socket in its next turn
+        return
+    writer.close()
+    with contextlib.suppress(OSError, asyncio.TimeoutError, ssl.SSLError):
+        await asyncio.wait_for(writer.wait_closed(), 1)

@@ -1,0 +1,124 @@
+"""What is sent: a header, and readouts from wherever they come."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, AsyncIterable, Iterable, Optional, Union
+
+import numpy as np
+
+from .arrays import ArrayReadouts, AxisNames, Numbers
+from .cfl import from_bart, is_cfl, read_cfl
+from .errors import ScanError
+from .hdf5 import Hdf5Scan
+from .header import HeaderLike, header_xml
+from .interop import is_ismrmrd
+from .messages import Acquisition
+
+# FIRE's clients send this for files without a header, which can hold images only.
+NO_HEADER = "Dummy XML header"
+
+Items = Union[Iterable[Any], AsyncIterable[Any]]
+
+
+class Scan:
+    """A header's XML and the items to send: readouts, waveforms and images, of this package or of ismrmrd.
+
+    `items` may be a generator that yields readouts as they are measured; every item is sent as soon as it is there. `readouts`
+    is how many there will be, where that is known.
+    """
+
+    def __init__(self, header: HeaderLike, items: Items, readouts: Optional[int] = None) -> None:
+        self.xml = header_xml(header)
+        self.items = items
+        self.readouts = readouts
+
+    def __repr__(self) -> str:
+        return f"<Scan: {'?' if self.readouts is None else self.readouts} readouts>"
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, os.PathLike))
+
+
+def _array(source: Any) -> Any:
+    """An array, or the one in the .npy or .cfl file that `source` names."""
+    if not _is_path(source):
+        return source
+    if is_cfl(source):
+        return read_cfl(source)
+    try:
+        return np.load(source, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ScanError(f"{os.fspath(source)}: cannot be read as .npy or .cfl: {error}") from None
+
+
+def make_scan(
+    source: Any,
+    trajectory: Any = None,
+    *,
+    header: Optional[HeaderLike] = None,
+    density: Any = None,
+    matrix: Optional[Numbers] = None,
+    fov: Optional[Numbers] = None,
+    trajectory_type: Optional[str] = None,
+    trajectory_unit: Optional[str] = None,
+    axes: Optional[AxisNames] = None,
+    noise: Any = None,
+    group: str = "dataset",
+) -> Scan:
+    """A Scan from anything.
+
+    source:
+
+    - a path of an ISMRMRD HDF5 file (`group` is its group; `header` replaces its header);
+    - a complex array, or a path of a .npy file with one: see ArrayReadouts for axes and for all other arguments;
+    - a path of a BART pair (NAME, NAME.cfl, NAME.hdr), `trajectory` then being one too, or none: see from_bart;
+    - an iterable (or async iterable) of Acquisition, Waveform and Image, of this package or of ismrmrd, with a `header`;
+    - a Scan.
+    """
+    options = {
+        "density": density,
+        "matrix": matrix,
+        "fov": fov,
+        "trajectory_type": trajectory_type,
+        "trajectory_unit": trajectory_unit,
+        "axes": axes,
+        "noise": noise,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    is_file = _is_path(source)
+    if is_file and not is_cfl(source) and not os.fspath(source).endswith(".npy"):
+        _refuse(trajectory, given, "an ISMRMRD file has its own")
+        file = Hdf5Scan(source, group)
+        return Scan(header if header is not None else file.xml or NO_HEADER, file, file.readouts)
+    if is_file or isinstance(source, np.ndarray):
+        kspace, points = _array(source), _array(trajectory)
+        for name in ("density", "noise"):
+            if name in given:
+                given[name] = _array(given[name])
+        if is_file and is_cfl(source):
+            is_bart = trajectory is None or (_is_path(trajectory) and is_cfl(trajectory))
+            if not is_bart:
+                raise ScanError("the trajectory of a .cfl file is one too; for others, pass echotrain.read_cfl(...) as array")
+            kspace, points, implied = from_bart(kspace, points)
+            given = {**implied, **given}
+        readouts = ArrayReadouts(kspace, points, header=header, **given)
+        return Scan(readouts.xml, readouts, len(readouts))
+    _refuse(trajectory, given, "readouts have their own")
+    if isinstance(source, Scan):
+        return source if header is None else Scan(header, source.items, source.readouts)
+    if isinstance(source, Acquisition) or is_ismrmrd(source):
+        raise ScanError("one readout is no scan; pass a list or a generator of them")
+    if not isinstance(source, (Iterable, AsyncIterable)):
+        raise ScanError(f"a scan is a path, a complex array or an iterable of readouts, not {type(source).__name__}")
+    if header is None:
+        raise ScanError("readouts need a header: header=echotrain.Header(matrix=..., fov=...), or ISMRMRD XML")
+    count = len(source) if isinstance(source, (list, tuple)) else None
+    return Scan(header, source, count)
+
+
+def _refuse(trajectory: Any, given: Any, why: str) -> None:
+    names = [*(["trajectory"] if trajectory is not None else []), *given]
+    if names:
+        raise ScanError(f"{', '.join(names)}: for k-space arrays only; {why}")

@@ -1,0 +1,54 @@
+// The files of raw captures: their names, how they are made, and for how long they are kept.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "config/server_options.h"
+
+namespace echotrain::server {
+
+/// A new name: "20260131T120000Z-s17-8c1f03d2.mrd" has the time (UTC), the session's number and a random part.
+std::string capture_name(std::chrono::system_clock::time_point began, std::uint64_t session);
+/// Whether `name` is of that form.
+bool is_capture_name(std::string_view name);
+
+/// Makes the folder, for its owner only (0700), where it is missing. std::runtime_error, saying what to do, when it
+/// cannot be made or no file can be made in it.
+void prepare_capture_directory(const std::filesystem::path& directory);
+
+/// A capture that is open for writing and reading. While it is, retention (of whatever process) leaves it alone.
+class CaptureFile {
+ public:
+  /// Makes a new file, for its owner only (0600). std::system_error.
+  CaptureFile(const std::filesystem::path& directory, const std::string& name);
+  ~CaptureFile();
+  CaptureFile(const CaptureFile&) = delete;
+  CaptureFile& operator=(const CaptureFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  const std::filesystem::path& path() const { return path_; }
+  void remove() const;  ///< as far as that goes
+
+  std::atomic<bool> unsynced = true;  ///< has what may not be on the disk yet; its name, to begin with
+  bool name_synced = false;           ///< for whoever synchronises it
+
+ private:
+  const std::filesystem::path path_;
+  int descriptor_;
+};
+
+/// What retention has removed.
+struct Removed {
+  int files = 0;
+  std::uint64_t bytes = 0;
+};
+/// Removes captures that are older than keep_days, and the oldest while all together are larger than keep_gib. Never
+/// the newest one, one that is being written, or a file whose name is not a capture's.
+Removed remove_old_captures(const config::CaptureOptions& options, std::chrono::system_clock::time_point now);
+
+}  // namespace echotrain::server

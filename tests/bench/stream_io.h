@@ -1,0 +1,74 @@
+// Sockets, a server process and a client for bench_stream.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "protocol/codec.h"
+
+namespace echotrain::bench {
+
+using Clock = std::chrono::steady_clock;
+using protocol::Buffer;
+
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// A TCP connection on loopback, closed with this.
+class Connection {
+ public:
+  explicit Connection(std::uint16_t port);
+  explicit Connection(int fd) : fd_(fd) {}
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  /// std::runtime_error when the peer does not take all.
+  void write(const std::byte* bytes, std::size_t size);
+  void write(const Buffer& bytes) { write(bytes.data(), bytes.size()); }
+  void end();  ///< no more will be written
+  /// Up to `size` bytes; 0 at the end of the stream.
+  std::size_t read(std::byte* to, std::size_t size);
+
+ private:
+  int fd_;
+};
+
+/// The bytes over a plain loopback socket from one thread to another, both with 1 MiB buffers.
+double plain_copy_seconds(const Buffer& bytes);
+
+/// echotrain-server from the folder this program is in, on a free loopback port.
+class ServerProcess {
+ public:
+  explicit ServerProcess(const std::string& backend);
+  ~ServerProcess();
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+  std::uint16_t port() const { return port_; }
+  double cpu_seconds() const;  ///< that it has used so far, in all threads, user and system
+
+ private:
+  pid_t pid_ = -1;
+  std::uint16_t port_ = 0;
+};
+
+/// Reads what a server sends until its CLOSE. std::runtime_error when it ends otherwise, or says ERROR.
+class Receiver {
+ public:
+  using OnImage = std::function<void(const protocol::Image&, Clock::time_point)>;
+  void run(Connection& connection, const OnImage& on_image = {});
+
+  std::size_t images = 0;
+  Clock::time_point last_image{}, closed{};  ///< when the last byte of the last image, of CLOSE had come
+};
+
+/// Sends a whole scan while receiving; the seconds from its first byte to the last image, or to CLOSE when there is
+/// none. std::runtime_error when there are not as many images as `images`.
+double scan_seconds(std::uint16_t port, const Buffer& scan, std::size_t images);
+
+}  // namespace echotrain::bench

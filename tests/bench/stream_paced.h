@@ -1,0 +1,25 @@
+// How long after a readout its image comes, when readouts come as slowly as a scanner makes them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/bench/stream_scans.h"
+
+namespace echotrain::bench {
+
+struct PacedTimes {
+  std::vector<double> client_ms;  ///< last readout given to the socket -> last byte of its image read, per image
+  std::vector<double> server_ms;  ///< last readout received -> image queued for sending, by the server's clock
+  std::vector<double> send_ms;    ///< queued -> last byte given to the kernel, by the server's clock; one less
+};
+
+/// Sends one readout of `ring` every `repetition_time_ms`, again from its start when it is at its end, until there are
+/// `frames` images of `window` readouts, each `stride` readouts after the one before it.
+PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, int stride, int frames,
+                      double repetition_time_ms);
+
+/// The value that a fraction `q` of the values do not exceed (nearest rank).
+double quantile(std::vector<double> values, double q);
+
+}  // namespace echotrain::bench

@@ -1,0 +1,115 @@
+"""Files that pipelines name: coil maps from the server's assets folder, or sent by the client."""
+
+import numpy as np
+import pytest
+
+import scans
+import wire
+from programs import Server, run_client, variant
+
+ismrmrd = pytest.importorskip("ismrmrd")
+
+MATRIX, COILS = 32, 4
+
+
+def pipeline(file=""):
+    """cg_sense_2d with maps that are given."""
+    lines = [line for line in variant("cg_sense_2d").splitlines() if "coil_maps" not in line]
+    at = next(i for i, line in enumerate(lines) if "pcg" in line)
+    lines.insert(at, f"  - coil_maps: {{method: given{', file: ' + file if file else ''}}}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def maps():
+    x, y = np.meshgrid(*[np.linspace(-0.5, 0.5, MATRIX, endpoint=False)] * 2)
+    angles = 2 * np.pi * np.arange(COILS) / COILS
+    away = (x - 0.6 * np.cos(angles)[:, None, None]) ** 2 + (y - 0.6 * np.sin(angles)[:, None, None]) ** 2
+    return (np.exp(-away / 0.5) * np.exp(1j * angles[:, None, None])).astype("c8")[:, None]
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory, maps):
+    """A radial scan of a Gaussian seen through the maps, by a direct sum in double precision."""
+    y, x = np.mgrid[:MATRIX, :MATRIX] - MATRIX // 2
+    images = maps[:, 0].astype("c16") * np.exp(-(x**2 + y**2) / 40)
+    trajectory, data = [], []
+    for angle in np.pi * np.arange(51) / 51:
+        k = np.linspace(-0.5, 0.5, 48, endpoint=False)[:, None] * [np.cos(angle), np.sin(angle)]
+        phase = np.exp(-2j * np.pi * (k[:, 0, None, None] * x + k[:, 1, None, None] * y))
+        trajectory.append(k)
+        data.append(np.einsum("cyx,syx->cs", images, phase))
+    return scans.non_cartesian("radial", (MATRIX, MATRIX, 1), np.array(trajectory), np.array(data))
+
+
+@pytest.fixture(scope="module")
+def assets(tmp_path_factory, maps):
+    folder = tmp_path_factory.mktemp("assets")
+    (folder / "notes.txt").write_text("no scan")
+    dataset = ismrmrd.Dataset(folder / "head.h5", "dataset", create_if_needed=True)
+    dataset.append_image("maps", ismrmrd.Image.from_array(maps, transpose=False))
+    dataset.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, assets):
+    server = Server(tmp_path_factory.mktemp("server"), "--assets", assets, "--backend", "cpu")
+    yield server
+    assert server.stop() == 0
+
+
+def exchange(server, scan, text, *before):
+    messages = scan.stream(wire.config_text(text))
+    return wire.exchange(server.address, [*messages[:2], *before, *messages[2:]])
+
+
+def image_message(pixels, role):
+    """[channel, z, y, x] of complex64 as an IMAGE."""
+    head = np.zeros((), wire.IMAGE_HEAD)
+    head["version"], head["data_type"], head["channels"] = 1, 7, len(pixels)
+    head["matrix_size"] = pixels.shape[:0:-1]
+    meta = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode()
+    head["attribute_string_len"] = len(meta)
+    body = head.tobytes() + np.uint64(len(meta)).tobytes() + meta + np.ascontiguousarray(pixels).tobytes()
+    return np.uint16(wire.IMAGE).tobytes() + body
+
+
+def test_maps_of_a_file_and_maps_that_are_sent_give_the_object(served, scan, maps):
+    y, x = np.mgrid[:MATRIX, :MATRIX] - MATRIX // 2
+    truth = np.exp(-(x**2 + y**2) / 40)
+    of_file = exchange(served, scan, pipeline("head.h5"))
+    sent = exchange(served, scan, pipeline(), image_message(maps, "coil_maps"))
+    for reply in (of_file, sent):
+        assert not reply.texts and len(reply.images) == 1, reply.texts
+        image = np.abs(reply.images[0].pixels[0, 0])
+        scale = np.vdot(image, truth) / np.vdot(image, image)
+        # The corners of k-space are not sampled: this Gaussian has less than 1e-3 of its energy there.
+        assert np.linalg.norm(scale * image - truth) / np.linalg.norm(truth) < 0.02
+    np.testing.assert_allclose(sent.images[0].pixels, of_file.images[0].pixels, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("absent.h5", "there is no file 'absent.h5' among the assets; there are: head.h5, notes.txt"),
+        ("notes.txt", "the asset 'notes.txt' cannot be used"),
+        ("../head.h5", "not a path"),
+        ("/etc/passwd", "not a path"),
+        ("", "send an IMAGE whose meta attribute role is coil_maps"),
+    ],
+)
+def test_what_is_not_there_is_told_and_no_path_leaves_the_server(served, assets, scan, file, expected):
+    reply = exchange(served, scan, pipeline(file))
+    assert len(reply.errors()) == 1 and expected in reply.errors()[0], reply.texts
+    assert not reply.images
+    assert str(assets) not in "".join(reply.texts)
+
+
+def test_recon_reads_assets_too(tmp_path, assets, scan):
+    scan.save(tmp_path / "scan.h5")
+    (tmp_path / "given.yaml").write_text(pipeline("head.h5"))
+    arguments = ["recon", tmp_path / "scan.h5", "-c", tmp_path / "given.yaml", "-o", tmp_path / "images.h5"]
+    assert run_client(*arguments, "--assets", assets).returncode == 0
+    refused = run_client(*arguments)
+    assert refused.returncode != 0 and "option assets" in refused.stderr

@@ -1,0 +1,115 @@
+"""The Python package as a user gets it: installed by pip into a fresh environment, and its documentation's examples."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from programs import SOURCE
+from python_client import PACKAGE, environment, simulate
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(path, language):
+    return [text for kind, text in BLOCK.findall(path.read_text()) if kind == language]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A working folder with the scan that the examples speak of."""
+    folder = tmp_path_factory.mktemp("examples")
+    simulate(folder / "scan.h5", "golden_radial", "--matrix", 64, "--coils", 4, "--frames", 2, "--readouts", 100)
+    spokes = np.exp(1j * np.arange(96))[:, None] * (np.arange(128) - 64) / 128
+    np.save(folder / "k.npy", spokes)
+    np.save(folder / "kspace.npy", np.ones((4, 96, 128), complex))
+    return folder
+
+
+def run(python, arguments, folder, **options):
+    return subprocess.run([python, *arguments], cwd=folder, capture_output=True, text=True, timeout=200, **options)
+
+
+def test_every_example_of_the_documentation_runs(server, folder):
+    """In order, in one process: later ones use what earlier ones made."""
+    code = "\n".join(blocks(SOURCE / "docs" / "python.md", "python")).replace("9002", str(server.port))
+    assert code.count("import echotrain") == 1 and code.count("\n") > 60
+    checks = """
+assert sorted(n for n in os.listdir() if n.startswith("frame_")) == ["frame_1.png", "frame_2.png"]
+assert os.path.getsize("scan.nii.gz") > 1000 and array.shape == cube[:, 0].shape == (2, 1, 1, 64, 64)
+assert careful("no-such-host.invalid") is None
+"""
+    # Where an example says no port, ours stands in for 9002.
+    before = f"import functools, os, echotrain as e\ne.reconstruct = functools.partial(e.reconstruct, port={server.port})\n"
+    done = run(sys.executable, ["-c", before + code + checks], folder, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "<Image 1/1: magnitude float32, 128 x 96>" in done.stdout
+
+
+def test_every_command_of_the_documentation_runs(server, folder):
+    (text,) = blocks(SOURCE / "docs" / "python.md", "sh")
+    commands = [line.partition("#")[0].split() for line in text.splitlines() if line]
+    assert len(commands) == 4
+    for command in commands:
+        assert command[:3] == ["python", "-m", "echotrain"]
+        arguments = [*command[1:], "--host", server.host, "--port", str(server.port)]
+        if command[3] == "view":
+            try:
+                import matplotlib  # noqa: F401
+            except ImportError:
+                continue
+            arguments += ["--snapshot", "view.png"]
+        done = run(sys.executable, arguments, folder, env={**environment(), "MPLBACKEND": "Agg"})
+        assert done.returncode == 0, done.stderr
+    assert (folder / "images.h5").stat().st_size > 10000 and len(list((folder / "pictures").iterdir())) == 1
+
+
+def test_the_first_example_of_the_readme_runs(server, folder):
+    code = next(text for text in blocks(SOURCE / "README.md", "python") if "import echotrain" in text)
+    code = code.replace('"host"', '"localhost"').replace("9002", str(server.port)).replace("progress=True", f"port={server.port}")
+    before = "import numpy as np\nkspace, trajectory = np.ones((2, 9, 32), complex), np.zeros((9, 32, 2))\n" \
+             "trajectory[..., 0] = (np.arange(32) - 16) / 32\n"  # fmt: skip
+    done = run(sys.executable, ["-c", before + code + "\nassert len(images) == 2"], folder, env=environment())
+    assert done.returncode == 0, done.stderr
+
+
+def test_pip_installs_it_into_a_fresh_environment(server, folder, tmp_path):
+    """What it needs comes with it: numpy and h5py, from the network."""
+    made = run(sys.executable, ["-m", "venv", "fresh"], tmp_path)
+    if made.returncode != 0:
+        pytest.skip(f"no virtual environment can be made here: {made.stderr.strip()[-200:]}")
+    python = tmp_path / "fresh" / "bin" / "python"
+    source = shutil.copytree(PACKAGE, tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    plain = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", str(source)]
+    done = run(python, pip, tmp_path, env=plain)
+    if done.returncode != 0:
+        # With no network there is nothing to install from; a fault of the package itself shows without one.
+        offline = any(text in done.stderr for text in ("No matching distribution", "Could not find a version", "ConnectionError",
+                                                       "NewConnectionError", "Temporary failure", "Name or service"))  # fmt: skip
+        if not offline:
+            pytest.fail(done.stderr)
+        pytest.skip("pip cannot fetch numpy, h5py and setuptools (no network?)")
+    code = f"""
+import pathlib, sys
+import echotrain
+assert "fresh" in echotrain.__file__, echotrain.__file__
+assert (pathlib.Path(echotrain.__file__).parent / "py.typed").exists()
+with echotrain.Client("127.0.0.1", {server.port}) as c:
+    for image in c.reconstruct("scan.h5", pipeline="radial_2d"):
+        print(image)
+images = echotrain.reconstruct("scan.h5", pipeline="radial_2d", port={server.port}, progress=True)
+assert len(images) == 2
+images[0].save_png("installed.png")
+images[0].save_nifti("installed.nii")
+"""
+    done = run(python, ["-c", code], folder, env=plain)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("<Image") == 2 and "200/200 readouts, 2 images" in done.stderr
+    assert run(python, ["-m", "echotrain", "--version"], folder, env=plain).stdout.startswith("echotrain ")
+    listed = run(python, ["-m", "pip", "list", "--format", "freeze"], folder, env=plain).stdout.lower()
+    assert {line.partition("==")[0] for line in listed.split()} <= {"echotrain", "numpy", "h5py", "pip", "setuptools"}, listed

@@ -1,0 +1,45 @@
+"""What a server process holds: threads, descriptors and resident memory, from /proc."""
+
+import os
+import pathlib
+import re
+import time
+
+
+class Vitals:
+    def __init__(self, server):
+        self.process = pathlib.Path("/proc") / str(server.process.pid)
+
+    def threads(self):
+        return len(os.listdir(self.process / "task"))
+
+    def descriptors(self):
+        return len(os.listdir(self.process / "fd"))
+
+    def counts(self):
+        return self.threads(), self.descriptors()
+
+    def _kib(self, name):
+        return int(re.search(rf"{name}:\s+(\d+) kB", (self.process / "status").read_text())[1])
+
+    def resident(self):
+        """Bytes of memory in RAM now."""
+        return self._kib("VmRSS") << 10
+
+    def virtual(self):
+        """Bytes of address space."""
+        return self._kib("VmSize") << 10
+
+    def forget_peak(self):
+        (self.process / "clear_refs").write_text("5")
+
+    def peak(self):
+        """The most that was resident since forget_peak() [bytes]."""
+        return self._kib("VmHWM") << 10
+
+
+def wait_until(condition, timeout_s=10, what="a condition"):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {timeout_s} s for {what}"
+        time.sleep(0.005)
