@@ -139,6 +139,15 @@ OptionInfo folders(std::string name, Member<std::vector<std::string>> member, st
   return info;
 }
 
+/// `option` with its `mark` set by whoever gives it a value.
+OptionInfo marking(OptionInfo option, Member<bool> mark) {
+  option.set = [mark, set = std::move(option.set)](ServerOptions& options, const Node& node) {
+    set(options, node);
+    mark(options) = true;
+  };
+  return option;
+}
+
 const OptionInfo* find_option(std::string_view name) {
   for (const OptionInfo& info : server_option_table()) {
     if (name == info.name || name == info.flag()) return &info;
@@ -243,6 +252,19 @@ const std::vector<OptionInfo>& server_option_table() {
       integer(
           "capture.keep_gib", [](S & o) -> auto& { return o.capture.keep_gib; }, 0, 1 << 20,
           "size of all captures from which on the oldest are removed; 0 keeps them"),
+      yes_or_no(
+          "admin.enabled", [](S & o) -> auto& { return o.admin.enabled; },
+          "serve health, metrics and sessions over HTTP"),
+      marking(
+          text(
+              "admin.bind", [](S & o) -> auto& { return o.admin.bind; }, false,
+              "address for them; everybody who reaches it may read them"),
+          [](S & o) -> auto& { return o.admin.asked_for; }),
+      marking(
+          integer(
+              "admin.port", [](S & o) -> auto& { return o.admin.port; }, 0, 65535,
+              "TCP port for them; 0 takes any free one; if the default is taken, the server starts without"),
+          [](S & o) -> auto& { return o.admin.asked_for; }),
       folders(
           "pipelines", [](S & o) -> auto& { return o.pipelines; },
           "folder of pipeline files (*.yaml); a later one wins over an earlier one"),
@@ -259,6 +281,10 @@ const std::vector<OptionInfo>& server_option_table() {
       choice(
           "log_level", S{}.log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"},
           [](S& options, const std::string& value) { options.log_level = value; }, "least severe message to log"),
+      choice(
+          "log_format", S{}.log_format, {"text", "json"},
+          [](S& options, const std::string& value) { options.log_format = value; },
+          "lines of the log: for people, or JSON objects for programs"),
       list(
           "devices", [](S & o) -> auto& { return o.devices; }, "device",
           "GPU to use, by its number from 0; none: all that are there"),

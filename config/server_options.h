@@ -40,6 +40,14 @@ struct CaptureOptions {
   std::int64_t keep_gib = 0;   ///< 0: no bound
 };
 
+/// A port for those who watch over the server: HTTP, without authentication.
+struct AdminOptions {
+  bool enabled = true;
+  std::string bind = "127.0.0.1";
+  std::int64_t port = 9004;
+  bool asked_for = false;  ///< bind or port was given: then it must work
+};
+
 /// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
@@ -49,11 +57,13 @@ struct ServerOptions {
   std::string token_file;          ///< clients without a certificate must send a token of this file
   TlsOptions tls;
   CaptureOptions capture;
+  AdminOptions admin;
   std::vector<std::string> pipelines;
   std::string default_pipeline;
   std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
+  std::string log_format = "text";
   std::vector<std::string> devices;  ///< numbers of GPUs; empty: all
   std::int64_t device_scans = 8;
   std::int64_t device_memory_mib = 0;
@@ -99,6 +109,10 @@ const std::vector<OptionInfo>& server_option_table();
 /// The defaults, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
 /// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
 ServerOptions read_server_options_file(const std::filesystem::path& file);
+
+/// An options file in which every option is commented out, with its help, range and default: the reference, and a
+/// beginning for one's own file.
+std::string server_options_template();
 
 /// Sets one option from a command line's text; `name` is the table's name or the flag. ConfigError.
 void set_option(ServerOptions& options, std::string_view name, const std::string& text);

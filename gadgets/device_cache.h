@@ -16,6 +16,12 @@
 
 namespace echotrain {
 
+/// What a cache has done and has. A hit is a question whose answer was there or being made.
+struct CacheCounts {
+  std::uint64_t hits = 0, misses = 0;
+  std::uint64_t bytes = 0, entries = 0;
+};
+
 /// What `Request`s ask for, on every device of the process. A thing is made once, however many sessions ask for it at
 /// the same time; sessions that ask for other things do not wait. When the bytes of all things and their requests pass
 /// the bound, those that no session holds are dropped, the longest unused first. Thread-safe.
@@ -40,11 +46,15 @@ class DeviceCache {
     {
       std::unique_lock lock(mutex_);
       for (;;) {
-        if (auto found = find(place, request)) return {found, true, 0};
+        if (auto found = find(place, request)) {
+          ++hits_;
+          return {found, true, 0};
+        }
         if (!is_being_made(place, request)) break;
         changed_.wait(lock);
       }
       being_made_.push_back({place, &request});
+      ++misses_;
     }
     const auto begin = std::chrono::steady_clock::now();
     std::shared_ptr<const Made> made;
@@ -66,6 +76,10 @@ class DeviceCache {
   std::size_t plans() const {
     const std::scoped_lock lock(mutex_);
     return entries_.size();
+  }
+  CacheCounts counts() const {
+    const std::scoped_lock lock(mutex_);
+    return {hits_, misses_, sum(), entries_.size()};
   }
 
  private:
@@ -138,6 +152,7 @@ class DeviceCache {
   const std::uint64_t most_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::uint64_t hits_ = 0, misses_ = 0;
   std::list<Entry> entries_;                                  // most recently used first
   std::vector<std::pair<Place, const Request*>> being_made_;  // of calls of get() in progress
 };

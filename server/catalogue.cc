@@ -48,6 +48,11 @@ Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string*
   }
 }
 
+bool Catalogue::offers(const Plan& plan) const {
+  const auto own = plans_.find(plan->spec().name);
+  return own != plans_.end() && own->second == plan;
+}
+
 std::string Catalogue::describe() const {
   std::vector<std::string> lines;
   for (const config::PipelineSpec& spec : library_.all())

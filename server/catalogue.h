@@ -30,6 +30,8 @@ class Catalogue {
   /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
   /// given, takes the token of the text.
   protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
+  /// Whether this is a pipeline of the server's own, not one that a client sent.
+  bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.
   std::string describe() const;
 

@@ -11,6 +11,9 @@
 #include "server/certificates.h"
 #include "server/compute_pool.h"
 #include "server/memory.h"
+#include "server/metrics.h"
+#include "server/readiness.h"
+#include "server/session_status.h"
 #include "server/tokens.h"
 
 namespace echotrain::server {
@@ -25,6 +28,9 @@ struct Environment {
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
+  std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
 };
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 namespace echotrain::server {
 namespace {
@@ -17,12 +19,26 @@ float quantile(const std::vector<float>& sorted, double q) {
   return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
 }
 
-template <class Part>
-std::string spread(const std::vector<ImageLatency>& latencies, std::vector<float>& scratch, const Part& part) {
-  scratch.clear();
-  for (const ImageLatency& latency : latencies) scratch.push_back(part(latency));
-  std::sort(scratch.begin(), scratch.end());
-  return fmt::format("{:.2f}/{:.2f}/{:.2f}", quantile(scratch, 0.5), quantile(scratch, 0.99), scratch.back());
+struct Spread {
+  float median = 0, p99 = 0, max = 0;
+};
+
+/// Of each part by its name, when there is any image.
+std::vector<std::pair<const char*, Spread>> spreads(const std::vector<ImageLatency>& latencies) {
+  std::vector<std::pair<const char*, Spread>> all;
+  if (latencies.empty()) return all;
+  std::vector<float> sorted(latencies.size());
+  const auto add = [&](const char* name, const auto& part) {
+    std::transform(latencies.begin(), latencies.end(), sorted.begin(), part);
+    std::sort(sorted.begin(), sorted.end());
+    all.push_back({name, {quantile(sorted, 0.5), quantile(sorted, 0.99), sorted.back()}});
+  };
+  add("after_last_readout_ms", [](const ImageLatency& l) { return l.until_sent(); });
+  add("queue_ms", [](const ImageLatency& l) { return l.queue; });
+  add("compute_ms", [](const ImageLatency& l) { return l.compute; });
+  add("copy_ms", [](const ImageLatency& l) { return l.copy; });
+  add("send_ms", [](const ImageLatency& l) { return l.send; });
+  return all;
 }
 
 }  // namespace
@@ -52,14 +68,17 @@ void add_latency(std::string& attributes, const ImageLatency& latency, std::opti
 
 std::string latency_text(const std::vector<ImageLatency>& latencies) {
   if (latencies.empty()) return "";
-  std::vector<float> scratch;
-  scratch.reserve(latencies.size());
-  const auto of = [&](const auto& part) { return spread(latencies, scratch, part); };
-  return fmt::format(
-      " after_last_readout_ms={} queue_ms={} compute_ms={} copy_ms={} send_ms={} (median/p99/max)",
-      of([](const ImageLatency& l) { return l.until_sent(); }), of([](const ImageLatency& l) { return l.queue; }),
-      of([](const ImageLatency& l) { return l.compute; }), of([](const ImageLatency& l) { return l.copy; }),
-      of([](const ImageLatency& l) { return l.send; }));
+  std::string text;
+  for (const auto& [name, spread] : spreads(latencies))
+    text += fmt::format(" {}={:.2f}/{:.2f}/{:.2f}", name, spread.median, spread.p99, spread.max);
+  return text + " (median/p99/max)";
+}
+
+nlohmann::ordered_json latency_facts(const std::vector<ImageLatency>& latencies) {
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();
+  for (const auto& [name, spread] : spreads(latencies))
+    facts[name] = {{"median", spread.median}, {"p99", spread.p99}, {"max", spread.max}};
+  return facts;
 }
 
 }  // namespace echotrain::server

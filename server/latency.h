@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,5 +33,7 @@ void add_latency(std::string& attributes, const ImageLatency& latency, std::opti
 /// " after_last_readout_ms=1.00/1.20/1.31 queue_ms=... compute_ms=... copy_ms=... send_ms=... (median/p99/max)", or
 /// nothing when there were no images.
 std::string latency_text(const std::vector<ImageLatency>& latencies);
+/// The same as an object: {"after_last_readout_ms": {"median": 1.0, "p99": 1.2, "max": 1.31}, "queue_ms": ...}.
+nlohmann::ordered_json latency_facts(const std::vector<ImageLatency>& latencies);
 
 }  // namespace echotrain::server

@@ -1,22 +1,38 @@
-// The server's log: one line per event on stderr, each line of a session with its id.
+// The server's log on stderr: one line per event, as text or as JSON.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace echotrain::server {
 
+/// text: "2026-01-02 03:04:05.678 info [session 7] what happened".
+/// json: {"time":"2026-01-02T03:04:05.678+01:00","level":"info","session":7,"message":"what happened"}, and for an
+/// event that has facts "event" and those, numbers as numbers.
+enum class LogFormat { text, json };
+
 /// Sends log lines to stderr from `level` ("trace" ... "critical", "off") on.
-void set_up_log(const std::string& level);
+void set_up_log(const std::string& level, LogFormat format = LogFormat::text);
 
 enum class LogLevel { debug, info, warning, error };
-void write_log(LogLevel level, std::string_view line);
 
-/// Writes lines that begin with a session's id. Text from peers must have gone through protocol::printable().
+/// Something of which a program that reads the log may want the facts.
+struct LogEvent {
+  std::string_view name;                ///< "summary"
+  const nlohmann::ordered_json& facts;  ///< an object, flat but for maps of counts
+};
+
+/// `line` must have gone through protocol::printable() where it holds text from peers.
+void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session = std::nullopt,
+               const LogEvent* event = nullptr);
+
+/// Writes the lines of one session. Text from peers must have gone through protocol::printable().
 class SessionLog {
  public:
   explicit SessionLog(std::uint64_t id) : id_(id) {}
@@ -24,26 +40,26 @@ class SessionLog {
 
   template <class... A>
   void debug(fmt::format_string<A...> format, A&&... args) const {
-    line(LogLevel::debug, fmt::format(format, std::forward<A>(args)...));
+    write_log(LogLevel::debug, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void info(fmt::format_string<A...> format, A&&... args) const {
-    line(LogLevel::info, fmt::format(format, std::forward<A>(args)...));
+    write_log(LogLevel::info, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void warn(fmt::format_string<A...> format, A&&... args) const {
-    line(LogLevel::warning, fmt::format(format, std::forward<A>(args)...));
+    write_log(LogLevel::warning, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void error(fmt::format_string<A...> format, A&&... args) const {
-    line(LogLevel::error, fmt::format(format, std::forward<A>(args)...));
+    write_log(LogLevel::error, fmt::format(format, std::forward<A>(args)...), id_);
+  }
+  /// A line for people, and the same as facts for programs.
+  void event(LogLevel level, std::string_view line, const LogEvent& event) const {
+    write_log(level, line, id_, &event);
   }
 
  private:
-  void line(LogLevel level, const std::string& text) const {
-    write_log(level, fmt::format("[session {}] {}", id_, text));
-  }
-
   std::uint64_t id_;
 };
 

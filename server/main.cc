@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+constexpr int kDeviceLost = 3;
 
 constexpr const char* kExamples = R"(Examples:
   echotrain-server                                     serve on 127.0.0.1:9002
@@ -34,12 +35,13 @@ constexpr const char* kExamples = R"(Examples:
   echotrain-server --stdio < scan.mrd > images.mrd     one measurement through pipes, without a network
   echotrain-server --check my_pipeline.yaml            check a pipeline file, print its chain
   echotrain-server --explain gridding                  what a gadget does and its parameters
+  echotrain-server --print-options >my_options.yaml    an options file to begin with, for --options
 )";
 
 /// What to do besides serving, from the command line.
 struct Request {
   std::string options_file, check_file, explain;
-  bool list_pipelines = false, list_gadgets = false, stdio = false;
+  bool list_pipelines = false, list_gadgets = false, print_options = false, stdio = false;
 };
 
 /// The pipelines that come with the program, in the source tree or where they are installed, then the folders given.
@@ -97,7 +99,8 @@ int serve(const config::ServerOptions& options, const Request& request) {
   if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
   config::PipelineLibrary library = load_library(options);
   if (request.list_pipelines) return list_pipelines(library);
-  server::set_up_log(options.log_level);
+  server::set_up_log(options.log_level,
+                     options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   if (request.stdio) {
     const server::Environment environment = server::make_environment(options, std::move(library), Registry::builtin());
     return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
@@ -108,9 +111,9 @@ int serve(const config::ServerOptions& options, const Request& request) {
   server->heed_signals();
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
+  if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
   std::fflush(stdout);
-  server->run();
-  return EXIT_SUCCESS;
+  return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
 }
 
 int run(int argc, char** argv) {
@@ -127,6 +130,7 @@ int run(int argc, char** argv) {
   app.add_flag("--stdio", request.stdio, "serve one measurement from standard input to standard output, and exit");
   app.add_flag("--list-pipelines", request.list_pipelines, "print the pipelines and exit");
   app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
+  app.add_flag("--print-options", request.print_options, "print an options file with every option explained and exit");
 
   const std::vector<config::OptionInfo>& table = config::server_option_table();
   std::vector<std::vector<std::string>> given(table.size());
@@ -162,6 +166,10 @@ int run(int argc, char** argv) {
   }
   if (!request.check_file.empty()) return check(request.check_file);
   if (request.list_gadgets) return list_gadgets();
+  if (request.print_options) {
+    fmt::print("{}", config::server_options_template());
+    return EXIT_SUCCESS;
+  }
   if (!request.explain.empty()) return explain(request.explain);
   try {
     return serve(options, request);

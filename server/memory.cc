@@ -13,15 +13,20 @@
 namespace echotrain::server {
 
 void Memory::check() const {
+  if (whole_) return whole_->check();
   if (used_ > bound_)
     throw OverBudget(fmt::format(
         "the sessions of this server use all the memory it may take ({} MiB); try again later, or raise memory_mib",
         bound_ >> 20));
 }
 
+void Memory::add(std::uint64_t difference) {
+  used_ += difference;
+  if (whole_) whole_->add(difference);
+}
+
 void Memory::Share::set(std::uint64_t bytes) {
-  // Unsigned numbers wrap, so that a smaller share subtracts.
-  if (memory_) memory_->used_ += bytes - bytes_;
+  if (memory_) memory_->add(bytes - bytes_);
   bytes_ = bytes;
 }
 

@@ -22,6 +22,8 @@ class OverBudget : public std::runtime_error {
 class Memory {
  public:
   explicit Memory(std::uint64_t bound_bytes) : bound_(bound_bytes) {}
+  /// A part of `whole`, whose bound is the one that counts: what is held here is held there too.
+  explicit Memory(std::shared_ptr<Memory> whole) : bound_(whole->bound()), whole_(std::move(whole)) {}
 
   std::uint64_t bound() const { return bound_; }
   std::uint64_t used() const { return used_; }
@@ -45,7 +47,11 @@ class Memory {
   };
 
  private:
+  // Unsigned numbers wrap, so that a difference below zero subtracts.
+  void add(std::uint64_t difference);
+
   const std::uint64_t bound_;
+  const std::shared_ptr<Memory> whole_;  // null: this is the whole
   std::atomic<std::uint64_t> used_ = 0;
 };
 

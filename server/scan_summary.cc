@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace echotrain::server {
 
 std::string ScanSummary::text() const {
@@ -27,6 +29,31 @@ std::string ScanSummary::text() const {
   if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
   if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(peak_bytes) / kMiB);
+}
+
+nlohmann::ordered_json ScanSummary::facts() const {
+  nlohmann::ordered_json facts{{"outcome", outcome},
+                               {"peer", peer},
+                               {"pipeline", pipeline},
+                               {"backend", backend},
+                               {"readouts", readouts},
+                               {"waveforms", waveforms},
+                               {"images_in", images_in},
+                               {"bytes_in", bytes_in},
+                               {"images", images},
+                               {"bytes_out", bytes_out},
+                               {"skipped", skipped},
+                               {"plans_made", plans_made},
+                               {"plans_reused", plans_reused},
+                               {"plan_ms", plan_ms},
+                               {"operators_made", operators_made},
+                               {"operators_reused", operators_reused},
+                               {"gridded_on_arrival", frames_in_parts},
+                               {"duration_s", duration_s},
+                               {"peak_bytes", peak_bytes}};
+  if (!capture.empty()) facts["capture"] = capture;
+  facts.update(latency_facts(latencies));
+  return facts;
 }
 
 }  // namespace echotrain::server

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct ScanSummary {
   std::uint64_t peak_bytes = 0;  ///< of arrays
 
   std::string text() const;
+  /// The same as an object of named numbers and texts; times in the unit of their name.
+  nlohmann::ordered_json facts() const;
 };
 
 }  // namespace echotrain::server

@@ -29,9 +29,32 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       signals_(control_),
       hangup_(control_),
       patience_(control_),
+      supervision_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
+  open_admin_port();
+  environment_.readiness->on_broken([this] {
+    write_log(LogLevel::error,
+              environment_.readiness->reason() +
+                  "; not ready any more: running scans may finish, then this process ends with an error");
+    stop();
+  });
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
 }
+
+// An address that somebody asked for must work. The default one may be taken by another server of this machine, which
+// must not keep this one from serving.
+void Server::open_admin_port() {
+  const config::AdminOptions& options = environment_.options.admin;
+  if (!options.enabled) return;
+  try {
+    admin_ = std::make_unique<Admin>(context_, environment_);
+  } catch (const std::runtime_error& error) {
+    if (options.asked_for) throw;
+    write_log(LogLevel::warning, fmt::format("no admin port: {}", error.what()));
+  }
+}
+
+std::string Server::admin_address() const { return admin_ ? admin_->address() : ""; }
 
 std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
 std::string Server::address() const { return text_of(listener_.plain_endpoint()); }
@@ -81,9 +104,12 @@ void Server::reload_secrets() {
   reload("tokens", environment_.tokens);
 }
 
-void Server::run() {
+Server::End Server::run() {
   keep_memory_in_reserve();
   listener_.start();
+  if (admin_) admin_->start();
+  environment_.readiness->set_ready();
+  supervision_.ready();
   // What a session throws ends there. What is thrown outside of them (no memory left for a handler, say) costs that
   // handler, and not the process.
   const auto serve = [this] {
@@ -100,11 +126,15 @@ void Server::run() {
   std::vector<std::jthread> helpers;
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
   serve();
+  helpers.clear();
+  return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }
 
 void Server::stop() {
+  environment_.readiness->drain();
   asio::post(control_, [this] {
     if (std::exchange(stopping_, true)) return;
+    supervision_.stopping();
     patience_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
         std::chrono::duration<double>(environment_.options.shutdown_timeout_s)));
     patience_.async_wait([this](const error_code& cancelled) {
@@ -119,6 +149,8 @@ void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();
     signals_.cancel();
+    supervision_.end();
+    if (admin_) admin_->stop();
     hangup_.cancel();
   });
 }

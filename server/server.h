@@ -5,11 +5,14 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/strand.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "config/server_options.h"
+#include "server/admin.h"
 #include "server/listener.h"
 #include "server/signal.h"
+#include "server/supervision.h"
 
 namespace echotrain::server {
 
@@ -26,19 +29,23 @@ class Server {
   std::string address() const;  ///< "127.0.0.1:9002"
   std::uint16_t tls_port() const;
   std::string tls_address() const;
+  std::string admin_address() const;  ///< empty when there is no admin port
+  std::uint16_t admin_port() const { return admin_ ? admin_->endpoint().port() : 0; }
 
   /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets().
   void heed_signals();
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
   void reload_secrets();
-  /// Serves until stop() has been called and the last session has ended.
-  void run();
+  /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
+  enum class End { asked, broken };
+  End run();
   /// Accepts no more; running scans may finish for shutdown_timeout_s and are then ended with fatal `shutdown`.
   void stop();
 
  private:
   void emptied();
+  void open_admin_port();
   void await_stop_signal();
   void await_hangup();
 
@@ -47,7 +54,9 @@ class Server {
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
   asio::steady_timer patience_;
-  bool stopping_ = false;  // on control_
+  bool stopping_ = false;         // on control_
+  Supervision supervision_;       // on control_
+  std::unique_ptr<Admin> admin_;  // null: there is none
   Listener listener_;
 };
 

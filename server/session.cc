@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -31,22 +32,24 @@ Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor str
       environment_(environment),
       options_(environment.options),
       log_(id),
+      status_(environment.board->add(id, std::move(peer), environment.memory)),
       ended_callback_(std::move(ended)),
       changed_(executor_),
       watch_timer_(executor_),
       buffer_(environment.limits),
       dialogue_(environment.catalogue, environment.limits),
-      pending_memory_(environment.memory) {
-  summary_.peer = std::move(peer);
+      pending_memory_(status_->queues) {
+  summary_.peer = status_->peer;
 }
 
 void Session::start() {
-  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker(), environment_.memory);
+  outbox_ = std::make_shared<Outbox>(static_cast<std::size_t>(options_.queue_mib) << 20, waker(), status_->queues);
   spawn(live(), &Session::live_ended);
 }
 
 void Session::refuse(protocol::Error reason) {
   error_ = std::move(reason);
+  status_->state = SessionState::refused;
   start();
 }
 
@@ -115,6 +118,7 @@ asio::awaitable<void> Session::settle() {
   }
   confirm_worker();
   if (gone_) worker_->cancel();
+  status_->state = SessionState::finishing;
   worker_->finish(closed_ && !error_ ? End::complete : End::truncated);
   while (!worker_->done()) co_await changed_.wait();
   place_.reset();
@@ -126,6 +130,7 @@ asio::awaitable<void> Session::say_goodbye() {
   while (!opened_ && !gone_) co_await changed_.wait();
   if (gone_) co_return;
   parting_ = true;
+  if (status_->state != SessionState::refused) status_->state = SessionState::closing;
   if (broken_off_ && !error_) error_ = dialogue_.config_error();
   if (error_) {
     error_->message += capture_note();
@@ -248,8 +253,9 @@ void Session::summarize() {
   const bool kept = keeps_capture();
   if (kept) summary_.capture = capture_->name();
   if (capture_) capture_->finish(kept);
+  environment_.metrics->add_session(*status_, summary_, error_ && !gone_ ? error_->code : "");
   if (worker_)
-    log_.info("{}", summary_.text());
+    log_.event(LogLevel::info, summary_.text(), {"summary", summary_.facts()});
   else
     log_.debug("ended without a scan: {} peer={}", summary_.outcome, summary_.peer);
 }

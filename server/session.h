@@ -16,6 +16,7 @@
 #include "server/log.h"
 #include "server/outbox.h"
 #include "server/scan_summary.h"
+#include "server/session_status.h"
 #include "server/signal.h"
 #include "server/transport.h"
 #include "server/worker.h"
@@ -100,6 +101,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const Environment& environment_;
   const config::ServerOptions& options_;
   const SessionLog log_;
+  const std::shared_ptr<SessionStatus> status_;
   std::function<void()> ended_callback_;
   const Clock::time_point began_ = Clock::now();
   Signal changed_;  // any of the state below, the outbox or the worker
@@ -110,6 +112,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::shared_ptr<Outbox> outbox_;
   Memory::Share pending_memory_;                // of the partly received message
   std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
+  std::shared_ptr<ScanMeter> meter_;            // of the worker's scan
   std::unique_ptr<Worker> worker_;
   // While this is set, the next message may still replace the worker: the client hears neither its texts nor that it
   // has failed.

@@ -65,6 +65,9 @@ asio::awaitable<void> Session::receive() {
     summary_.bytes_in += n;
     if (!spilling) buffer_.commit(n);
     capture(spilling ? spilled(n) : buffer_.received(n));
+    environment_.metrics->add_bytes_in(n);
+    status_->bytes_in += n;
+    status_->last_activity = Clock::now();
     if (ending()) {
       drained_bytes_ += n;
       break;
@@ -208,8 +211,12 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
   }
   if (!ending()) co_await wait_for_place(backend);
   if (ending()) co_return;
+  const bool own = environment_.catalogue.offers(request.plan);
+  meter_ = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
+  status_->state = SessionState::scanning;
   worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{backend, place_->device()}, options_,
-                                     environment_.limits, environment_.memory, outbox_, log_, waker());
+                                     environment_.limits, environment_.memory, status_->queues, outbox_, log_, meter_,
+                                     environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
 }
@@ -231,6 +238,7 @@ asio::awaitable<void> Session::wait_for_place(numerics::Backend backend) {
   place_until_ =
       began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
   held_back_ = true;
+  status_->state = SessionState::waiting;
   const std::string text =
       fmt::format("waiting for a place on the {}; {} scans wait before this one", name, place_->position());
   log_.info("{}", text);
@@ -280,6 +288,11 @@ asio::awaitable<void> Session::write() {
       break;
     }
     outbox_->sent(messages);
+    for (const Outgoing& message : messages)
+      if (const auto latency = latency_of(message.times, message.written)) meter_->sent(*latency);
+    environment_.metrics->add_bytes_out(asio::buffer_size(buffers));
+    status_->bytes_out += asio::buffer_size(buffers);
+    status_->last_activity = Clock::now();
     changed_.notify();  // the reader may have waited for room
   }
 }

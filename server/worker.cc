@@ -13,8 +13,9 @@ namespace echotrain::server {
 using protocol::Level;
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
-               const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox,
-               SessionLog log, std::function<void()> wake)
+               const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
+               std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
+               std::shared_ptr<Readiness> readiness, std::function<void()> wake)
     : request_(std::move(request)),
       place_(place),
       options_(options),
@@ -22,8 +23,10 @@ Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions
       memory_(std::move(memory)),
       outbox_(std::move(outbox)),
       log_(log),
+      meter_(std::move(meter)),
+      readiness_(std::move(readiness)),
       wake_(std::move(wake)),
-      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, memory_),
+      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, std::move(queues)),
       check_(request_.header),
       thread_([this] { run(); }) {}
 
@@ -52,6 +55,9 @@ void Worker::run() {
     failure_ = {"bad-data", error.what()};
   } catch (const OverBudget& error) {
     failure_ = {"budget", error.what()};
+  } catch (const numerics::DeviceLost& error) {
+    failure_ = {"resources", fmt::format("{}; this server can use its GPU no more and ends", error.what())};
+    readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
   } catch (const std::bad_alloc&) {
@@ -66,6 +72,7 @@ void Worker::run() {
 
 void Worker::work() {
   numbers_.backend = numerics::to_string(place_.backend);
+  meter_->set_backend(numbers_.backend);
   const bool on_device = place_.backend == numerics::Backend::cuda;
   const std::int64_t budget_mib =
       on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
@@ -92,6 +99,7 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
+      meter_->progress(numbers_);
       count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
@@ -99,10 +107,13 @@ void Worker::work() {
     pipeline.wait();
   } catch (...) {
     // Images that were finished before the error are still sent.
+    meter_->progress(numbers_);
     numbers_.peak_bytes = compute.peak_bytes();
     count_work(pipeline.counts().work);
     try {
       pipeline.wait();
+    } catch (const numerics::DeviceLost&) {  // whatever came first came from this
+      throw;
     } catch (const std::exception&) {  // the first error is the one to tell
     }
     throw;
@@ -179,6 +190,7 @@ void Worker::say(Level level, const std::string& text) {
 }
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
+  meter_->image();
   try {
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told

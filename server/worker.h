@@ -20,7 +20,9 @@
 #include "server/inbox.h"
 #include "server/log.h"
 #include "server/memory.h"
+#include "server/metrics.h"
 #include "server/outbox.h"
+#include "server/readiness.h"
 #include "server/scan_summary.h"
 
 namespace echotrain::server {
@@ -42,9 +44,10 @@ struct ScanPlace {
 class Worker {
  public:
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
-  /// valid until this is destroyed.
+  /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
-         std::shared_ptr<Memory> memory, std::shared_ptr<Outbox> outbox, SessionLog log, std::function<void()> wake);
+         std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
+         std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stands: the client may hear what it says. Until then its texts are held, and they are lost when this
@@ -82,6 +85,8 @@ class Worker {
   const std::shared_ptr<Memory> memory_;
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;
+  const std::shared_ptr<ScanMeter> meter_;
+  const std::shared_ptr<Readiness> readiness_;
   const std::function<void()> wake_;
   Inbox inbox_;
   protocol::AcquisitionCheck check_;

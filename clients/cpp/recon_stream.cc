@@ -22,6 +22,7 @@
 #include "clients/cpp/recon_parts.h"
 #include "clients/cpp/scan_source.h"
 #include "gadgets/pipeline.h"
+#include "protocol/asset_folder.h"
 #include "protocol/header.h"
 #include "protocol/stream_file.h"
 
@@ -167,10 +168,12 @@ class StreamRecon {
     if (!header) throw std::runtime_error(fmt::format("{}: {}", header.error().code, header.error().message));
     context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), backend_choice(options_.backend)));
     PipelineSink sink;
-    sink.image = [this](protocol::Image&& image) { reply_.add(std::move(image)); };
+    sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };
     filter_.emplace(*header, err_);
-    pipeline_ = std::make_unique<Pipeline>(plan_, *context_, std::move(sink));
+    pipeline_ = std::make_unique<Pipeline>(plan_, *context_, std::move(sink), [this](const std::string& name) {
+      return protocol::AssetFolder(options_.assets).images(name);
+    });
     pipeline_->start(*header);
     if (!header->images_only) reply_.add(HeaderText{header->xml});
   }

@@ -46,6 +46,7 @@ class PinnedMemory {
     const cudaError_t status = cudaHostAlloc(&memory, size, cudaHostAllocPortable);
     if (status != cudaSuccess) {
       cudaGetLastError();
+      if (is_sticky(status)) check(status, "pinning memory");
       throw ResourceError("the machine has no " + bytes_text(bytes) +
                           " of pinned memory left: " + cudaGetErrorString(status));
     }
@@ -117,6 +118,7 @@ class CudaDevice final : public Device {
     std::uint64_t keep_all = UINT64_MAX;
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep_all), "setting up the memory pool");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    note_use(device_);
   }
 
   ~CudaDevice() override {

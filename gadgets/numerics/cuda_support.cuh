@@ -9,11 +9,34 @@
 
 namespace echotrain::numerics::cuda {
 
-/// ResourceError when a CUDA call failed.
+/// Errors after which every further call in this process fails (CUDA Runtime API, "cudaError": "This leaves the process
+/// in an inconsistent state ... the process must be terminated and relaunched").
+inline bool is_sticky(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// ResourceError when a CUDA call failed; DeviceLost when none will succeed any more.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // an error of this call must not be blamed on the next one
-  throw ResourceError(std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(status));
+  const std::string text = std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(status);
+  if (is_sticky(status)) throw DeviceLost(text);
+  throw ResourceError(text);
 }
 
 /// The stream to launch on. Makes the context's device the calling thread's current one.

@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gadgets/numerics/context.h"
+#include "gadgets/numerics/device_memory.h"
 
 namespace echotrain::numerics {
 
@@ -64,6 +66,8 @@ std::shared_ptr<Device> make_device(const ContextOptions& options);
 int device_count();
 bool probe(std::string& reason);  ///< whether a usable device is there, and why not
 std::string describe();
+void note_use(int device);  ///< device_memory() reports it from now on
+std::vector<DeviceMemory> device_memory();
 }  // namespace cuda
 
 }  // namespace echotrain::numerics

@@ -11,4 +11,10 @@ class ResourceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The device has an error that stays until the process ends (CUDA calls it sticky): no session can use it any more.
+class DeviceLost : public ResourceError {
+ public:
+  using ResourceError::ResourceError;
+};
+
 }  // namespace echotrain::numerics

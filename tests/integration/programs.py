@@ -56,7 +56,7 @@ class Server:
     def __init__(self, folder, *arguments, environment=None):
         self.log_path = folder / "server.log"
         self.log = open(self.log_path, "wb")
-        command = [BIN / "echotrain-server", "--port", "0", "--log-level", "info", *arguments]
+        command = [BIN / "echotrain-server", "--port", "0", "--admin-port", "0", "--log-level", "info", *arguments]
         self.process = subprocess.Popen(
             [str(c) for c in command],
             stdout=self.log,
@@ -66,6 +66,8 @@ class Server:
         found = self.wait_for(ADDRESS)
         self.host, self.port = found[1], int(found[2])
         self.address = (self.host, self.port)
+        admin = re.search(r"admin on (\S+):(\d+)", self.text())
+        self.admin = (admin[1], int(admin[2])) if admin else None
 
     def text(self):
         return self.log_path.read_text(errors="replace")

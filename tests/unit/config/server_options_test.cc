@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <set>
+#include <sstream>
 
 namespace echotrain::config {
 namespace {
@@ -33,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 42U);
+  EXPECT_EQ(names.size(), 46U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -57,12 +58,16 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"capture.queue_mib", "16"},
                                                                {"capture.keep_days", "17"},
                                                                {"capture.keep_gib", "18"},
+                                                               {"--admin-enabled", "false"},
+                                                               {"--admin-bind", "::"},
+                                                               {"--admin-port", "15"},
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
                                                                {"--default-pipeline", "p"},
                                                                {"--assets", "f"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
+                                                               {"--log-format", "json"},
                                                                {"--devices", "1"},
                                                                {"--devices", "0"},
                                                                {"--device-scans", "21"},
@@ -107,6 +112,10 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
+  EXPECT_EQ(o.log_format, "json");
+  EXPECT_FALSE(o.admin.enabled);
+  EXPECT_EQ(o.admin.bind, "::");
+  EXPECT_EQ(o.admin.port, 15);
   EXPECT_THAT(o.devices, ElementsAre("1", "0"));
   EXPECT_EQ(o.device_scans, 21);
   EXPECT_EQ(o.device_memory_mib, 22);
@@ -178,6 +187,42 @@ TEST_F(OptionsFile, GroupsAreMaps) {
   EXPECT_THAT(error("tls: a.pem\n"), HasSubstr(":1:6: a map"));
   EXPECT_THAT(error("tls.port: 7\n"), HasSubstr("unknown key 'tls.port'"));
   EXPECT_THAT(error("insecure: 1\n"), HasSubstr("write true or false here, not '1'"));
+}
+
+TEST_F(OptionsFile, AdminPortCountsAsAskedForWhenItIsGiven) {
+  EXPECT_FALSE(read("admin: {enabled: true}\n").admin.asked_for);
+  EXPECT_TRUE(read("admin: {port: 9004}\n").admin.asked_for);
+  EXPECT_TRUE(read("admin: {bind: 127.0.0.1}\n").admin.asked_for);
+}
+
+TEST_F(OptionsFile, TemplateHoldsEveryOptionWithItsDefault) {
+  const std::string text = server_options_template();
+  EXPECT_EQ(read_yaml(text, "template").kind(), Node::Kind::null);  // all is commented out
+  // Without the # before the options, of which comments are told by one space after it, it is a file that sets
+  // everything to its default.
+  std::string active;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_option = line.size() > 2 && line[0] == '#' && (line[1] != ' ' || line[2] == ' ');
+    active += (is_option ? line.substr(1) : line) + "\n";
+  }
+  const Node root = read_yaml(active, "active");
+  std::size_t options = 0;
+  for (const OptionInfo& info : server_option_table()) {
+    const std::size_t dot = info.name.find('.');
+    const Node group = dot == std::string::npos ? root : root.get(info.name.substr(0, dot));
+    const Node value = group.get(dot == std::string::npos ? info.name : info.name.substr(dot + 1));
+    EXPECT_NE(value.kind(), Node::Kind::null) << info.name;
+    if (value.kind() == Node::Kind::scalar) {
+      EXPECT_EQ(value.as_string(), info.default_text) << info.name;
+    }
+    EXPECT_NE(text.find(info.help + " (" + info.allowed + ")"), std::string::npos) << info.name;
+    ++options;
+  }
+  EXPECT_EQ(options, server_option_table().size());
+  const ServerOptions all = read(active);
+  EXPECT_EQ(all.port, ServerOptions{}.port);
+  EXPECT_EQ(all.backend, ServerOptions{}.backend);
 }
 
 TEST_F(OptionsFile, MayBeEmpty) { EXPECT_EQ(read("# nothing\n").port, 9002); }

@@ -48,6 +48,11 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   other.voxel_ratio = {0.5, 1, 1};
   EXPECT_NE(cache.get(one, other).plan, first.plan);
   EXPECT_EQ(cache.plans(), 6u);
+  const CacheCounts counts = cache.counts();
+  EXPECT_EQ(counts.hits, 1u);
+  EXPECT_EQ(counts.misses, 6u);
+  EXPECT_EQ(counts.entries, 6u);
+  EXPECT_EQ(counts.bytes, cache.bytes());
 }
 
 // Whoever makes a trajectory with the digest of another must not get its plan.

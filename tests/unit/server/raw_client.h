@@ -196,15 +196,21 @@ class TestServer {
   explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
                       Disk disk = {})
       : server_(adapted(std::move(options)), library(), registry, std::move(disk)),
-        thread_([this] { server_.run(); }) {}
+        thread_([this] { end_ = server_.run(); }) {}
   ~TestServer() { stop(); }
 
   std::uint16_t port() const { return server_.port(); }
+  std::uint16_t admin_port() const { return server_.admin_port(); }
   /// Asks the server to stop, as SIGTERM does.
   void ask_to_stop() { server_.stop(); }
   void stop() {
     server_.stop();
     if (thread_.joinable()) thread_.join();
+  }
+  /// Waits until the server has ended by itself, or because it was asked to; how.
+  Server::End wait_for_end() {
+    thread_.join();
+    return end_;
   }
   /// Sends all, half-closes if wanted, returns all that comes back.
   Conversation exchange(const std::string& bytes, bool half_close = false) {
@@ -227,6 +233,7 @@ class TestServer {
   static config::ServerOptions adapted(config::ServerOptions options) {
     set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off");
     options.port = 0;
+    if (!options.admin.asked_for) options.admin.port = 0;
     options.backend = config::BackendChoice::cpu;
     return options;
   }
@@ -235,6 +242,7 @@ class TestServer {
   }
 
   Server server_;
+  Server::End end_ = Server::End::asked;
   std::thread thread_;
 };
 

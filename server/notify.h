@@ -1,0 +1,35 @@
+// Tells the service manager (systemd) how the server is doing: sd_notify(3), over its datagram socket.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace echotrain::server {
+
+/// Sends "READY=1" and the like to where NOTIFY_SOCKET points; does nothing where there is none. Never blocks and never
+/// fails: a manager that does not listen is its own problem.
+class Notifier {
+ public:
+  /// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+  Notifier();
+  ~Notifier();
+  Notifier(const Notifier&) = delete;
+  Notifier& operator=(const Notifier&) = delete;
+
+  bool on() const { return socket_ >= 0; }
+  /// The manager restarts a service that says nothing for this long; empty when it does not watch.
+  std::optional<std::chrono::microseconds> watchdog() const { return watchdog_; }
+
+  /// Lines "NAME=value", separated by newlines.
+  void send(std::string_view lines) const;
+
+ private:
+  int socket_ = -1;
+  std::string address_;  // a sockaddr_un's bytes
+  std::optional<std::chrono::microseconds> watchdog_;
+};
+
+}  // namespace echotrain::server

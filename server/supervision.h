@@ -1,0 +1,37 @@
+// The server as its service manager sees it: ready, busy, stopping, alive.
+#pragma once
+
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+
+#include "server/environment.h"
+#include "server/notify.h"
+
+namespace echotrain::server {
+
+/// Reports a server to systemd, from the loop that serves it: what it does not say for long, the loop cannot do. Does
+/// nothing where there is no service manager. All members are called on `control`, or while nothing runs on it.
+class Supervision {
+ public:
+  Supervision(const asio::any_io_executor& control, const Environment& environment)
+      : environment_(environment), timer_(control) {}
+
+  /// READY=1, and from then on, at half of the time that the manager allows, WATCHDOG=1 and a line for `systemctl
+  /// status`.
+  void ready();
+  /// STOPPING=1. The manager's own limit for stopping is extended as long as this goes on.
+  void stopping();
+  /// No more signs of life.
+  void end();
+
+ private:
+  void beat();
+
+  const Environment& environment_;
+  const Notifier notifier_;
+  asio::steady_timer timer_;
+  bool stopping_ = false;
+  bool ended_ = false;
+};
+
+}  // namespace echotrain::server

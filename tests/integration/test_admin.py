@@ -1,0 +1,314 @@
+"""The server as an operator meets it: metrics, health, logs, options, signals, and the files of docs/operations."""
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+import scans
+import wire
+from exposition import Metrics
+from programs import BIN, SOURCE, Server, run_client
+
+OPERATIONS = SOURCE / "docs" / "operations"
+
+
+def get(server, path):
+    connection = http.client.HTTPConnection(*server.admin, timeout=20)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def metrics(server):
+    status, text = get(server, "/metrics")
+    assert status == 200
+    return Metrics(text)
+
+
+def wait_until(condition, timeout_s=20):
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+
+
+def ended(server):
+    return metrics(server)["echotrain_sessions_total"]
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    (tmp_path / "server").mkdir()
+    server = Server(tmp_path / "server", "--backend", "cpu", "--log-format", "json", "--shutdown-timeout-s", "20")
+    yield server
+    server.stop()
+
+
+def cartesian(frames):
+    """The messages of a small Cartesian scan: 8 x 8, 2 coils."""
+    random = np.random.default_rng(1)
+    xml = scans.header_xml("cartesian", (8, 8, 1), readouts=8, repetitions=frames)
+    messages = [wire.config_file("cartesian_2d"), wire.header(xml)]
+    for repetition in range(frames):
+        for line in range(8):
+            data = random.standard_normal((2, 8)) + 1j * random.standard_normal((2, 8))
+            flags = wire.LAST_IN_SLICE if line == 7 else 0
+            messages.append(wire.acquisition(data, flags=flags, step1=line, repetition=repetition))
+    return messages
+
+
+def exchange(server, messages):
+    """Sends the bytes and returns how many were sent and received."""
+    data = b"".join(messages)
+    received = b""
+    with socket.create_connection(server.address, timeout=20) as client:
+        client.sendall(data)
+        while True:
+            part = client.recv(1 << 16)
+            if not part:
+                break
+            received += part
+    return len(data), len(received)
+
+
+def test_metrics_agree_with_what_was_sent(own_server, tmp_path):
+    sent = received = 0
+    for messages in (
+        cartesian(5) + [wire.close()],
+        cartesian(2) + [wire.close()],
+        [wire.config_file("unheard_of"), wire.header(scans.header_xml("cartesian", (8, 8, 1))), wire.close()],
+        cartesian(1) + [wire.acquisition(np.zeros((2, 4))), wire.close()],  # 4 samples among readouts of 8
+    ):
+        there, back = exchange(own_server, messages)
+        sent, received = sent + there, received + back
+    wait_until(lambda: ended(own_server) == 4)
+    found = metrics(own_server)
+    assert found["echotrain_sessions_total", {"outcome": "complete"}] == 3
+    assert found["echotrain_sessions_total", {"outcome": "error"}] == 1
+    assert found["echotrain_errors_total"] == found["echotrain_errors_total", {"code": "unknown-config"}] == 1
+    of_pipeline = {"pipeline": "cartesian_2d"}
+    assert found["echotrain_scans_total"] == 3
+    assert found["echotrain_scans_total", of_pipeline | {"backend": "cpu", "outcome": "complete"}] == 3
+    assert found["echotrain_readouts_total", of_pipeline] == found["echotrain_readouts_total"] == 8 * 8 + 1
+    assert found["echotrain_skipped_total"] == 1
+    assert found["echotrain_images_total", of_pipeline] == 8
+    assert found["echotrain_image_latency_seconds_count", of_pipeline] == 8
+    assert found["echotrain_image_latency_seconds_bucket", of_pipeline | {"le": "10"}] == 8
+    assert found["echotrain_received_bytes_total"] == sent
+    assert found["echotrain_sent_bytes_total"] == received
+    for now in ("echotrain_sessions", "echotrain_queue_bytes", "echotrain_memory_bytes"):
+        assert found[now] == 0
+    # The log's summaries say the same.
+    lines = [json.loads(line) for line in own_server.text().splitlines() if line.startswith("{")]
+    summaries = [line for line in lines if line.get("event") == "summary"]
+    assert sum(line["readouts"] for line in summaries) == 65
+    assert sum(line["images"] for line in summaries) == 8
+    assert sum(sum(line["skipped"].values()) for line in summaries) == 1
+
+
+def test_no_patient_is_seen_anywhere(own_server):
+    secrets = ("Mueller-Luedenscheidt", "PID-4711", "1950-12-31")
+    xml = scans.header_xml("cartesian", (8, 8, 1), readouts=8).replace(
+        "<acquisitionSystemInformation>",
+        "<subjectInformation>"
+        f"<patientName>{secrets[0]}</patientName><patientID>{secrets[1]}</patientID>"
+        f"<patientBirthdate>{secrets[2]}</patientBirthdate></subjectInformation><acquisitionSystemInformation>",
+    )
+    assert all(secret in xml for secret in secrets)
+    messages = cartesian(1)
+    messages[1] = wire.header(xml)
+    exchange(own_server, messages + [wire.close()])
+    wait_until(lambda: ended(own_server) == 1)
+    everything = own_server.text() + get(own_server, "/metrics")[1] + get(own_server, "/sessions")[1]
+    assert metrics(own_server)["echotrain_images_total"] == 1
+    for secret in (*secrets, "Mueller"):
+        assert secret not in everything
+
+
+def test_json_log_is_one_object_per_line(own_server):
+    hostile = 'a "quoted" \\ line\nwith {"level": "error"} and \x1b[31m and \xe9'
+    exchange(own_server, cartesian(1) + [wire.text(hostile), wire.close()])
+    exchange(own_server, [wire.config_file("x\ny"), wire.header("<"), wire.close()])
+    wait_until(lambda: own_server.text().count("fatal") >= 1)
+    assert own_server.stop() == 0
+    lines = [line for line in own_server.text().splitlines() if not re.match(r"(listening|admin) on ", line)]
+    assert len(lines) >= 4
+    for line in lines:
+        entry = json.loads(line)
+        assert {"time", "level", "message"} <= entry.keys(), line
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", entry["time"])
+        assert entry["level"] in ("debug", "info", "warning", "error")
+        assert "\x1b" not in line
+    assert any("quoted" in json.loads(line)["message"] for line in lines)
+
+
+def start_slow_client(server, folder, rate):
+    """Five frames of 64 readouts."""
+    options = ("--trajectory", "cartesian", "--matrix", 64, "--coils", 2, "--frames", 5)
+    assert run_client("simulate", "-o", folder / "scan.h5", *options).returncode == 0
+    command = [BIN / "echotrain", "send", folder / "scan.h5", "-c", "cartesian_2d", "-p", server.port]
+    command += ["-o", folder / "images.h5", "--rate", rate]
+    client = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    wait_until(lambda: metrics(server)["echotrain_images_total"] >= 1)
+    return client
+
+
+def test_draining_server_is_not_ready_but_finishes(own_server, tmp_path):
+    assert get(own_server, "/readyz") == (200, "ready\n")
+    client = start_slow_client(own_server, tmp_path, rate=150)
+    own_server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: get(own_server, "/readyz")[0] == 503)
+    assert get(own_server, "/readyz")[1].startswith("draining: ")
+    assert get(own_server, "/livez")[0] == 200
+    session = json.loads(get(own_server, "/sessions")[1])["sessions"][0]
+    assert session["state"] == "scanning" and session["pipeline"] == "cartesian_2d" and session["bytes_in"] > 10000
+    with pytest.raises(OSError):  # nobody listens any more
+        exchange(own_server, [wire.close()])
+    output, _ = client.communicate(timeout=30)
+    assert client.returncode == 0, output
+    assert len(scans.read_images(tmp_path / "images.h5")[1]) == 5
+    assert own_server.process.wait(20) == 0
+
+
+def test_second_signal_ends_at_once(own_server, tmp_path):
+    client = start_slow_client(own_server, tmp_path, rate=30)
+    own_server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: get(own_server, "/readyz")[0] == 503)
+    own_server.process.send_signal(signal.SIGTERM)
+    assert own_server.process.wait(10) == 1
+    client.communicate(timeout=30)
+    assert client.returncode == 1
+
+
+def test_hangup_does_not_end_the_server(own_server):
+    own_server.process.send_signal(signal.SIGHUP)
+    exchange(own_server, cartesian(1) + [wire.close()])
+    wait_until(lambda: ended(own_server) == 1)
+    assert get(own_server, "/readyz")[0] == 200
+
+
+def start_with_default_admin_port(folder):
+    folder.mkdir()
+    log = open(folder / "server.log", "wb")
+    process = subprocess.Popen([BIN / "echotrain-server", "--port", "0"], stdout=log, stderr=subprocess.STDOUT)
+    return process, lambda: (folder / "server.log").read_text()
+
+
+def test_two_servers_start_with_the_defaults(tmp_path):
+    """Only one of them gets the admin port; the other one says so and serves all the same."""
+    servers = []
+    try:
+        for name in ("one", "two"):
+            process, text = start_with_default_admin_port(tmp_path / name)
+            servers.append(process)
+            wait_until(lambda: "listening on" in text() or process.poll() is not None)
+            assert process.poll() is None, text()
+        assert "no admin port: " in text() and "--admin-port" in text()
+        assert "admin on" not in text()
+    finally:
+        for process in servers:
+            process.terminate()
+    assert [process.wait(20) for process in servers] == [0, 0]
+
+
+def test_admin_port_that_was_asked_for_must_be_free(own_server):
+    command = [BIN / "echotrain-server", "--port", "0", "--admin-port", str(own_server.admin[1])]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert result.returncode == 1
+    assert str(own_server.admin[1]) in result.stderr and "--admin-enabled false" in result.stderr
+
+
+def test_admin_port_can_be_off(tmp_path):
+    server = Server(tmp_path, "--admin-enabled", "false")
+    exchange(server, cartesian(1) + [wire.close()])
+    assert server.admin is None
+    assert server.stop() == 0
+
+
+def test_printed_options_are_an_options_file(tmp_path):
+    command = [BIN / "echotrain-server", "--print-options"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    helped = subprocess.run([BIN / "echotrain-server", "--help"], capture_output=True, text=True, timeout=20).stdout
+    names, group = [], ""
+    for line in printed.splitlines():
+        found = re.match(r"#(  )?(\w+):( ?)", line)
+        if not found:
+            continue
+        if not found[3]:
+            group = found[2]
+        else:
+            names.append(f"{group}-{found[2]}" if found[1] else found[2])
+    flags = {"--" + name.replace("_", "-") for name in names}
+    assert len(flags) == len(names) > 20
+    assert flags <= set(re.findall(r"^  (--[a-z][a-z-]*)", helped, re.M))
+    (tmp_path / "all.yaml").write_text(re.sub(r"(?m)^#(?=\S|  )", "", printed))
+    server = Server(tmp_path, "--options", tmp_path / "all.yaml")
+    assert server.stop() == 0, server.text()
+
+
+def test_example_options_file_starts_a_server(tmp_path):
+    server = Server(tmp_path, "--options", OPERATIONS / "echotrain.yaml")
+    exchange(server, cartesian(1) + [wire.close()])
+    server.wait_for('"event":"summary"')
+    assert server.stop() == 0
+
+
+def used_metrics(text):
+    names = set(re.findall(r"\b(?:echotrain|process)_[a-z_]+\b", text))
+    return {re.sub(r"_(bucket|sum|count)$", "", name) if "seconds_" in name else name for name in names}
+
+
+def test_dashboard_and_docs_name_metrics_that_exist(own_server):
+    # A scan that grids, so that caches and histograms have something to show; an error; a readout left out.
+    radial = [wire.config_file("radial_2d"), wire.header(scans.header_xml("radial", (16, 16, 1), readouts=8))]
+    for spoke in range(8):
+        k = (np.arange(16) - 8) / 16
+        trajectory = np.stack([k * np.cos(np.pi * spoke / 8), k * np.sin(np.pi * spoke / 8)], axis=1)
+        radial.append(wire.acquisition(np.ones((1, 16)), trajectory=trajectory, step1=spoke))
+    exchange(own_server, radial + [wire.close()])
+    exchange(own_server, cartesian(1) + [wire.acquisition(np.zeros((2, 4))), wire.close()])
+    exchange(own_server, [wire.config_file("unheard_of"), wire.header("<x/>"), wire.close()])
+    wait_until(lambda: ended(own_server) == 3)
+    found = metrics(own_server)
+    exist = {found.family(name) for name in found.names()}
+    # What only a GPU shows is looked up where it is made.
+    source = (SOURCE / "server" / "metrics_present.cc").read_text()
+    exist |= set(re.findall(r'"(echotrain_gpu_[a-z_]+)"', source))
+
+    dashboard = json.loads((OPERATIONS / "grafana.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    assert len(expressions) >= 20
+    used = used_metrics("\n".join(expressions))
+    assert used and used <= exist, used - exist
+    labels = {label for _, have in found.samples for label, _ in have} | {"device", "instance"}
+    for expression in expressions:
+        for by in re.findall(r"by \(([a-z, ]+)\)", expression):
+            assert set(by.split(", ")) <= labels, expression
+        assert expression.count("(") == expression.count(")") and expression.count("{") == expression.count("}")
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+    documented = used_metrics((SOURCE / "docs" / "operations.md").read_text())
+    assert documented <= exist, documented - exist
+    assert {name for name in exist if name.startswith("echotrain_")} <= documented, exist - documented
+
+
+def test_unit_file_is_valid(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    text = (OPERATIONS / "echotrain-server.service").read_text()
+    assert "/usr/local/bin/echotrain-server" in text
+    unit = tmp_path / "echotrain-server.service"
+    unit.write_text(text.replace("/usr/local/bin/echotrain-server", str(BIN / "echotrain-server")))
+    result = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and "echotrain" not in result.stderr, result.stderr
