@@ -94,10 +94,7 @@ std::string read_string(Handle dataset, std::size_t index, const std::string& wh
   const Records strings(std::move(dataset), std::move(type));
   void* const to = variable ? static_cast<void*>(&pointer) : text.data();
   if (index >= strings.count() || !strings.read(index, 1, to)) return {};
-  if (variable) {
-    text = pointer == nullptr ? "" : pointer;
-    strings.reclaim(static_cast<void*>(&pointer), 1);
-  }
+  if (variable && pointer != nullptr) text = pointer;
   return std::string(cut_at_nul(text));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -21,14 +22,23 @@ class Records {
   Records(Handle dataset, Handle type);
 
   std::size_t count() const { return count_; }
-  /// Reads `n` records from `index` on; false when HDF5 cannot.
+  /// Reads `n` records from `index` on; false when HDF5 cannot. Lists and texts inside them live until release().
   bool read(std::size_t index, std::size_t n, void* to) const;
-  /// Gives back the memory of the lists inside `n` records.
-  void reclaim(void* records, std::size_t n) const;
+  /// Gives back the memory of what was read, also of a read that failed half-way.
+  void release();
 
  private:
+  // Memory that HDF5 asks for while it reads. It forgets what it has when it fails, and it asks for whatever length a
+  // damaged file claims, so both are minded here.
+  class Lists;
+  struct ListsDeleter {
+    void operator()(Lists* lists) const;
+  };
+
   Handle dataset_;
   Handle type_;
+  std::unique_ptr<Lists, ListsDeleter> lists_;
+  Handle transfer_;  // tells HDF5 to use lists_
   std::size_t count_ = 0;
 };
 
@@ -51,7 +61,6 @@ class ReadAhead {
     std::swap(first_, other.first_);
     return *this;
   }
-  ~ReadAhead() { drop(); }
 
   std::size_t count() const { return records_.count(); }
 
@@ -81,12 +90,12 @@ class ReadAhead {
     block_.assign(n, Record{});
     first_ = index;
     if (records_.read(index, n, block_.data())) return true;
-    block_.clear();
+    drop();
     return false;
   }
 
   void drop() {
-    if (!block_.empty()) records_.reclaim(block_.data(), block_.size());
+    records_.release();
     block_.clear();
   }
 

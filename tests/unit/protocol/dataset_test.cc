@@ -7,6 +7,7 @@
 #include <ismrmrd/dataset.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
@@ -345,7 +346,7 @@ TEST_F(DatasetTest, MeasuredScansPass) {
     ISMRMRD::Acquisition theirs;
     library.readAcquisition(static_cast<std::uint32_t>(i), theirs);
     const AcquisitionHeader head = theirs.getHead();
-    EXPECT_EQ(std::memcmp(&ours.head, &head, sizeof(head)), 0);
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(&ours.head, 1)), std::as_bytes(std::span(&head, 1))));
     ASSERT_EQ(ours.data.bytes.size(), theirs.getDataSize());
     EXPECT_EQ(std::memcmp(ours.data.bytes.data(), theirs.getDataPtr(), theirs.getDataSize()), 0);
     EXPECT_EQ(std::memcmp(ours.trajectory.bytes.data(), theirs.getTrajPtr(), theirs.getTrajSize()), 0);
@@ -372,6 +373,39 @@ TEST_F(DatasetTest, TextThatClaimsAHugeWidthIsRefused) {
     FAIL() << "a text of 3 GiB was read";
   } catch (const DatasetError& error) {
     EXPECT_THAT(error.what(), HasSubstr("'xml' is a text of 3221225472 bytes"));
+  }
+}
+
+// HDF5 has taken memory for the first list when it fails on the second, and forgets it: a leak to the sanitizer.
+TEST_F(DatasetTest, ListLargerThanAnyReadoutIsNotRead) {
+  struct Lists {
+    hvl_t trajectory, data;
+  };
+  std::vector<float> numbers((Limits{}.acquisition_bytes / sizeof(float)) + 1);
+  const Lists record{{5, numbers.data()}, {numbers.size(), numbers.data()}};
+  const hid_t list = H5Tvlen_create(H5T_NATIVE_FLOAT);
+  const hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(Lists));
+  H5Tinsert(type, "traj", offsetof(Lists, trajectory), list);
+  H5Tinsert(type, "data", offsetof(Lists, data), list);
+  const hid_t file = H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t group = H5Gcreate2(file, "dataset", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t one = 1;
+  const hid_t space = H5Screate_simple(1, &one, nullptr);
+  const hid_t data = H5Dcreate2(group, "data", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(H5Dwrite(data, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &record), 0);
+  H5Dclose(data);
+  H5Sclose(space);
+  H5Gclose(group);
+  H5Fclose(file);
+  H5Tclose(type);
+  H5Tclose(list);
+  const DatasetReader reader(file_);
+  ASSERT_EQ(reader.acquisitions(), 1u);
+  try {
+    (void)reader.acquisition(0);
+    FAIL() << "a readout that no header can announce was read";
+  } catch (const DatasetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("readout 0 cannot be read"));
   }
 }
 
