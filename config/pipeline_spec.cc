@@ -227,7 +227,7 @@ PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
   return read_spec(read_yaml(text, name));
 }
 
-ClientConfig read_client_config(std::string_view text, const std::string& name) {
+ClientConfig read_client_config(std::string_view text, const std::string& name, std::string* token) {
   refuse_xml(text, name);
   const Node root = read_yaml(text, name);
   ClientConfig config;
@@ -239,6 +239,7 @@ ClientConfig read_client_config(std::string_view text, const std::string& name) 
   for (const Node::Entry& entry : root.as_map())
     if (entry.key != "token") rest.push_back(entry);
   if (entry_of(root, "token") != nullptr) config.token = root.get("token").as_string();
+  if (token != nullptr) *token = config.token;
   const Node others = Node::map(root.mark(), std::move(rest));
   if (entry_of(others, "use") != nullptr) {
     others.only(std::vector<std::string>{"use"});

@@ -68,8 +68,9 @@ struct ClientConfig {
   std::string use;                       ///< key `use`: a pipeline's name; empty: `pipeline`, or the server's default
   std::optional<PipelineSpec> pipeline;  ///< all other keys
 };
-/// ConfigError as read_pipeline(), never with the token in it.
-ClientConfig read_client_config(std::string_view text, const std::string& name);
+/// ConfigError as read_pipeline(), never with the token in it. `token`, when given, has the token also then, where it
+/// could be read.
+ClientConfig read_client_config(std::string_view text, const std::string& name, std::string* token = nullptr);
 
 /// The pipelines that may be asked for by name: every *.yaml of some folders. Fixed once loaded; names and aliases are
 /// looked up as strings and never become paths.

@@ -40,8 +40,7 @@ Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
 Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string* token) const {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
   try {
-    config::ClientConfig config = config::read_client_config(text, "config");
-    if (token != nullptr) *token = std::move(config.token);
+    const config::ClientConfig config = config::read_client_config(text, "config", token);
     return config.pipeline ? PipelinePlan::check(*config.pipeline, registry_) : by_name(config.use);
   } catch (const config::ConfigError& error) {
     return Error{"bad-config", protocol::printable(error.what())};

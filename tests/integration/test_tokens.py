@@ -59,6 +59,12 @@ def test_without_a_known_token_nothing_is_reconstructed(guarded):
     assert not wire.exchange(guarded.address, [wire.config_file("cartesian_2d"), wire.close()]).texts
 
 
+def test_who_is_let_in_hears_what_is_wrong_with_the_pipeline(guarded):
+    for text, expected in (("use: no_such", "unknown-config"), ("name: mine", "bad-config"), ("use: [1]", "bad-config")):
+        reply = exchange(guarded, wire.config_text(f"token: {TOKEN}\n{text}\n"))
+        assert len(reply.errors()) == 1 and expected in reply.errors()[0], reply.texts
+
+
 def test_tokens_are_replaced_without_a_restart(guarded, tokens):
     old, new = (wire.config_text(f"token: {t}\nuse: cartesian_2d") for t in (TOKEN, "a-new-token-of-this-test"))
     assert exchange(guarded, new).errors()
