@@ -12,8 +12,8 @@ namespace echotrain::protocol {
 
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
 /// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
-/// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket reader and by stream files alike. Messages may be
-/// let go on any thread; the buffer itself belongs to one.
+/// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket
+/// reader and by stream files alike. Messages may be let go on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
   static constexpr std::size_t kSlabBytes = 1 << 20;
