@@ -207,7 +207,8 @@ void pipeline(benchmark::State& state, Size size, Backend backend) {
                                                 "bench.yaml"));
   numerics::Context compute(backend);
   int images = 0;
-  Pipeline run(plan, compute, {[&](protocol::Image&&) { ++images; }, [](protocol::Level, const std::string&) {}});
+  Pipeline run(plan, compute,
+               {[&](protocol::Image&&, const ImageTimes&) { ++images; }, [](protocol::Level, const std::string&) {}});
   run.start(scan_header(size));
   std::vector<protocol::Acquisition> readouts;
   for (std::int64_t y = 0; y < size.ny; ++y) {

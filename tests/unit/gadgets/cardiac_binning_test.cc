@@ -164,7 +164,7 @@ Binned run_binning(const std::string& text, const protocol::Header& measurement,
   numerics::Context compute(options.backend);
   Pipeline pipeline(
       PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
-      {[&](protocol::Image&& image) { result.out.images.push_back(std::move(image)); },
+      {[&](protocol::Image&& image, const ImageTimes& /*times*/) { result.out.images.push_back(std::move(image)); },
        [&](protocol::Level level, const std::string& said) { result.out.texts.emplace_back(level, said); }});
   pipeline.tap("cardiac_binning", [&](const Item& item) {
     const auto* readouts = std::get_if<Readouts>(&item);
