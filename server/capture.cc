@@ -148,7 +148,7 @@ CaptureStore::~CaptureStore() {
 }
 
 std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake) {
-  const std::shared_ptr<Capture> capture(
+  std::shared_ptr<Capture> capture(
       new Capture(*this, capture_name(std::chrono::system_clock::now(), session), memory_, std::move(wake)));
   const std::scoped_lock lock(mutex_);
   captures_.push_back(capture);

@@ -13,7 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using Options = config::CaptureOptions;
 
 constexpr std::size_t kMiB = 1 << 20;
