@@ -44,7 +44,11 @@ def bits(images):
 def talk(address, data, timeout_s=60):
     """Sends while reading; whatever was received, however the connection ended."""
     received = []
-    with socket.create_connection(address, timeout=timeout_s) as connection:
+    try:
+        opened = socket.create_connection(address, timeout=timeout_s)
+    except ConnectionResetError:  # so early that connecting already fails
+        return b""
+    with opened as connection:
 
         def send():
             with contextlib.suppress(OSError):

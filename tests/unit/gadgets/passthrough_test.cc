@@ -75,7 +75,7 @@ TEST(PassthroughTest, OtherPipelinesTakeNoImagesAndLetWaveformsBy) {
   EXPECT_EQ(session.images.size(), 1u);  // the scan's own
   ASSERT_EQ(session.texts.size(), 1u);
   EXPECT_EQ(session.texts[0].first, protocol::Level::warning);
-  EXPECT_EQ(session.texts[0].second, "pipeline 'test' does not take images; the images sent are left out");
+  EXPECT_EQ(session.texts[0].second, "pipeline 'test' has no use for images of role ''; they are left out");
   EXPECT_EQ(session.pipeline.counts().images_in, 2u);
   EXPECT_EQ(session.pipeline.counts().images_out, 1u);
 }
