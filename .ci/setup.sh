@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz]. Debian 12 and Ubuntu 24.04, by apt; the Python
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package]. Debian 12 and Ubuntu 24.04, by apt; the Python
 # packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
@@ -12,6 +12,7 @@ test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
+package_packages=(dpkg-dev file xz-utils debootstrap)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -67,6 +68,7 @@ for part in "${@:-build}"; do
     lint) install_packages "${lint_packages[@]}" ;;
     bench) install_packages "${bench_packages[@]}" ;;
     fuzz) install_packages "${fuzz_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz" ;;
+    package) install_packages "${package_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package" ;;
   esac
 done
