@@ -112,6 +112,7 @@ int serve(const config::ServerOptions& options, const Request& request) {
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
+  if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
   return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
 }
