@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package]. Debian 12 and Ubuntu 24.04, by apt; the Python
-# packages of the tests go to build/venv. A machine that has everything sees no apt call.
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image]. Debian 12 and Ubuntu 24.04,
+# by apt; the Python packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -13,6 +13,7 @@ lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
+image_packages=(buildah ccache)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -69,6 +70,7 @@ for part in "${@:-build}"; do
     bench) install_packages "${bench_packages[@]}" ;;
     fuzz) install_packages "${fuzz_packages[@]}" ;;
     package) install_packages "${package_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package" ;;
+    image) install_packages "${image_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image" ;;
   esac
 done
