@@ -270,6 +270,9 @@ const std::vector<OptionInfo>& server_option_table() {
       folders(
           "pipelines", [](S & o) -> auto& { return o.pipelines; },
           "folder of pipeline files (*.yaml); a later one wins over an earlier one"),
+      folders(
+          "plugins", [](S & o) -> auto& { return o.plugins; },
+          "folder of gadgets compiled elsewhere (*.so), which the server loads when it starts"),
       text(
           "default_pipeline", [](S & o) -> auto& { return o.default_pipeline; }, true,
           "pipeline for clients that ask for none"),

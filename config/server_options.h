@@ -60,6 +60,7 @@ struct ServerOptions {
   CaptureOptions capture;
   AdminOptions admin;
   std::vector<std::string> pipelines;
+  std::vector<std::string> plugins;  ///< folders
   std::string default_pipeline;
   std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;

@@ -54,6 +54,7 @@ expect "the user" "$(config '{{.Docker.Config.User}}')" 10001:10001
 expect "the entry point" "$(config '{{.Docker.Config.Entrypoint}}')" "[/usr/bin/tini -- /usr/bin/echotrain-server]"
 expect "the command" "$(config '{{.Docker.Config.Cmd}}')" "[--options /etc/echotrain/echotrain.yaml]"
 expect "the health check" "$(config '{{.Docker.Config.Healthcheck.Test}}')" "[CMD /usr/bin/echotrain health]"
+# shellcheck disable=SC2016  # dpkg-query expands it
 version=$(chroot "$lower" dpkg-query -W -f '${Version}' echotrain)
 expect "the label of the version" "$(config '{{index .Docker.Config.Labels "org.opencontainers.image.version"}}')" "$version"
 for program in gcc cc g++ c++ clang ld as make cmake ninja ccache curl wget; do

@@ -96,7 +96,7 @@ asio::awaitable<void> Agent::accept() {
     co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
     if (!error && connections_ < kMostConnections) {
       ++connections_;
-      asio::co_spawn(strand_, answer(std::move(socket)), [this](std::exception_ptr) { --connections_; });
+      asio::co_spawn(strand_, answer(std::move(socket)), [this](const std::exception_ptr&) { --connections_; });
     } else if (error && acceptor_.is_open()) {  // out of descriptors, most likely
       pause.expires_after(kPauseAfterError);
       co_await pause.async_wait(redirect_error(use_awaitable, error));

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `cpack` made into bare Debians, and runs the server and a scan there:
+# Installs what `cpack` made into bare Debians, runs the server and a scan there, and compiles the examples of docs/:
 #   tests/packages/test.sh [PACKAGES_FOLDER]     (as root; default: build/packages)
 # Needs debootstrap, and a network for it and for the packages that ours depends on.
 set -euo pipefail
@@ -15,8 +15,10 @@ fi
 
 newest() { find "$packages" -maxdepth 1 -name "$1" -printf '%T@ %p\n' | sort -n | sed -n '$s/^[^ ]* //p'; }
 deb=$(newest 'echotrain_*.deb')
+dev=$(newest 'echotrain-dev_*.deb')
 archive=$(newest 'echotrain-*.tar.xz')
 [ -f "$deb" ] || die "there is no echotrain_*.deb in $packages; make one with ./run package"
+[ -f "$dev" ] || die "there is no echotrain-dev_*.deb in $packages; make one with ./run package"
 [ -f "$archive" ] || die "there is no echotrain-*.tar.xz in $packages; make one with ./run package"
 
 work=$(mktemp -d /tmp/echotrain-packages.XXXXXX)
@@ -82,11 +84,25 @@ absent debian gcc cc g++ ld
 grep -q '^ExecStart=/usr/bin/echotrain-server ' "$work/debian/usr/lib/systemd/system/echotrain-server.service" ||
   die "the unit does not start the installed server"
 scan debian /usr/bin --options /etc/echotrain/echotrain.yaml
+
+say "the package for developers, $(basename "$dev"): a gadget and a client compiled against it"
+cp "$dev" "$work/debian/tmp/echotrain-dev.deb"
+cp -r "$root/docs/plugin" "$root/docs/client" "$work/debian/srv/"
+quietly "$work/apt.log" "apt-get install" chroot "$work/debian" sh -c \
+  'DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends /tmp/echotrain-dev.deb g++ cmake make && apt-get clean'
+for example in plugin client; do
+  quietly "$work/cmake.log" "compiling docs/$example" chroot "$work/debian" sh -c \
+    "cmake -S /srv/$example -B /srv/$example/build && cmake --build /srv/$example/build"
+done
+inside debian /usr/bin/echotrain-server --plugins /srv/plugin/build --explain gain | grep -q 'Multiplies images' ||
+  die "the server does not know the plugin's gadget"
+quietly "$work/apt.log" "apt-get purge" chroot "$work/debian" apt-get purge -qq -y echotrain-dev
+
 echo "# mine" >>"$work/debian/etc/echotrain/echotrain.yaml"
 quietly "$work/apt.log" "apt-get remove" chroot "$work/debian" apt-get remove -qq -y echotrain
 grep -q '^# mine$' "$work/debian/etc/echotrain/echotrain.yaml" || die "removing the package took the options file with it"
 quietly "$work/apt.log" "apt-get purge" chroot "$work/debian" apt-get purge -qq -y echotrain
-left=$(find "$work/debian" -xdev -path '*echotrain*' -not -path '*/tmp/*' -not -path '*/var/*' | head -n 5)
+left=$(find "$work/debian" -xdev -path '*echotrain*' -not -path '*/tmp/*' -not -path '*/var/*' -not -path '*/srv/*' | head -n 5)
 [ -z "$left" ] || die "left behind by purging the package: $left"
 
 say "the archive, $(basename "$archive"), $(du -h "$archive" | cut -f1)"

@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 48U);
+  EXPECT_EQ(names.size(), 49U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -64,6 +64,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"admin.agent_port", "19"},
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
+                                                               {"--plugins", "l"},
                                                                {"--default-pipeline", "p"},
                                                                {"--assets", "f"},
                                                                {"--backend", "cuda"},
@@ -111,6 +112,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.capture.keep_days, 17);
   EXPECT_EQ(o.capture.keep_gib, 18);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
+  EXPECT_THAT(o.plugins, ElementsAre("l"));
   EXPECT_EQ(o.default_pipeline, "p");
   EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);

@@ -29,7 +29,7 @@ std::string ask(std::uint16_t port, const std::string& say = "") {
   return n == 0 ? all : "reset";
 }
 
-Environment environment_with(std::vector<Place> places, config::ServerOptions options) {
+Environment environment_with(std::vector<Place> places, const config::ServerOptions& options) {
   Environment environment = make_environment(
       options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin());
   environment.compute = std::make_shared<ComputePool>(std::move(places), 1);
