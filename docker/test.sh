@@ -26,6 +26,7 @@ clean_up() {
   if [ -n "$server" ]; then kill -KILL "$server" 2>/dev/null || true; fi
   umount -Rl "$work/root" "$work/network" 2>/dev/null || true
   if [ -n "$container" ]; then b rm "$container" >/dev/null || true; fi
+  b rmi --prune >/dev/null 2>&1 || true
   rm -rf --one-file-system "$work"
   exit "$status"
 }
