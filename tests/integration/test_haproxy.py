@@ -24,7 +24,7 @@ def possible():
 
 
 @pytest.fixture(scope="module")
-def scan(tmp_path_factory):
+def scan(possible, tmp_path_factory):
     path = tmp_path_factory.mktemp("scan") / "scan.h5"
     made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 64, "--coils", 4,
                       "--frames", 8, "--noise", 1)  # fmt: skip
@@ -46,7 +46,7 @@ def expected(scan, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster(possible, tmp_path_factory):
     cluster = balanced.Cluster(tmp_path_factory.mktemp("cluster"), CAPACITIES)
     yield cluster
     cluster.stop()
