@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cub/cub.cuh>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/nufft_plan.h"
@@ -324,17 +329,29 @@ void list_on_host(Context& context, View<const double> coordinates, NufftPlan::I
   plan.bins = keep(lists.bins.pieces);
 }
 
+/// The windows used so far: working one out takes longer than all the rest of a small plan.
+WindowPolynomial window_polynomial(int width, double ratio) {
+  constexpr std::size_t kMost = 256;
+  static std::mutex mutex;
+  static std::map<std::pair<int, double>, WindowPolynomial> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find({width, ratio});
+  if (found != known.end()) return found->second;
+  const std::vector<double> coefficients = KaiserBessel(width, ratio).polynomial(WindowPolynomial::kError);
+  if (coefficients.size() > WindowPolynomial::kMostTerms) throw std::logic_error("nufft: a window of too many terms");
+  WindowPolynomial window{};
+  std::copy(coefficients.begin(), coefficients.end(), window.coefficients);
+  if (known.size() >= kMost) known.clear();
+  return known[{width, ratio}] = window;
+}
+
 }  // namespace
 
 void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
   const Tiling& t = plan.tiling;
   plan.slot_points = kTilePoints;
-  for (int a = 3 - t.dims; a < 3; ++a) {
-    const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
-    const std::vector<double> polynomial = window.polynomial(WindowPolynomial::kError);
-    if (polynomial.size() > WindowPolynomial::kMostTerms) throw std::logic_error("nufft: a window of too many terms");
-    std::copy(polynomial.begin(), polynomial.end(), plan.windows[a].coefficients);
-  }
+  for (int a = 3 - t.dims; a < 3; ++a)
+    plan.windows[a] = window_polynomial(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
   plan.footprints = context.allocate<Footprint>({plan.samples});
   if (plan.options.use == NufftUse::all) plan.weights = context.allocate<float>({plan.samples * t.dims * t.width});
   make_footprints(context, coordinates, plan);
