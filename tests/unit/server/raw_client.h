@@ -246,4 +246,23 @@ class TestServer {
   std::thread thread_;
 };
 
+/// A client whose scan has the only place of a server with cpu_scans = 1.
+class OnlyPlace {
+ public:
+  explicit OnlyPlace(const TestServer& server) : server_(server) { take(); }
+  void take() {
+    client_.emplace(server_.port());
+    client_->send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+    EXPECT_EQ(client_->receive()->id, 1022);  // its scan runs
+  }
+  void finish() {
+    client_->send(wire::close());
+    EXPECT_TRUE(client_->receive_all().ended_well());
+  }
+
+ private:
+  const TestServer& server_;
+  std::optional<RawClient> client_;
+};
+
 }  // namespace echotrain::server

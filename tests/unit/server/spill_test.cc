@@ -166,25 +166,6 @@ TEST_F(Spill, WithoutCaptureTheScannerWaits) {
   tap().open();
 }
 
-/// A client whose scan has the only place on the CPU.
-class OnlyPlace {
- public:
-  explicit OnlyPlace(const TestServer& server) : server_(server) { take(); }
-  void take() {
-    client_.emplace(server_.port());
-    client_->send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
-    EXPECT_EQ(client_->receive()->id, 1022);  // its scan runs
-  }
-  void give_up() {
-    client_->send(wire::close());
-    EXPECT_TRUE(client_->receive_all().ended_well());
-  }
-
- private:
-  const TestServer& server_;
-  std::optional<RawClient> client_;
-};
-
 TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
   options_.cpu_scans = 1;
   TestServer server(options_, registry());
@@ -198,7 +179,7 @@ TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
     ASSERT_TRUE(told);
     EXPECT_THAT(told->text(), HasSubstr("waiting for a place on the cpu"));
     EXPECT_FALSE(client.receive(100ms));
-    other.give_up();
+    other.finish();
     const Conversation all = client.receive_all();
     EXPECT_TRUE(all.ended_well());
     EXPECT_THAT(all.texts(), whole ? testing::Matcher<std::string>(Not(HasSubstr("incomplete")))
@@ -218,7 +199,7 @@ TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
   const std::string scan = start() + frames() + frames() + wire::close();
   const std::size_t sent = client.send_for(scan, 500ms);
   EXPECT_LT(sent, scan.size());
-  other.give_up();
+  other.finish();
   std::thread sender([&] { client.send(scan.substr(sent)); });
   EXPECT_EQ(pixels(client.receive_all()).size(), 2 * truth().size());
   sender.join();
@@ -232,7 +213,7 @@ TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
   RawClient client(server.port());
   ASSERT_TRUE(client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close()));
   ASSERT_TRUE(client.receive());
-  other.give_up();
+  other.finish();
   const Conversation all = client.receive_all();
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 1U);
