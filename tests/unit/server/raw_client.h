@@ -231,7 +231,9 @@ class TestServer {
 
  private:
   static config::ServerOptions adapted(config::ServerOptions options) {
-    set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off");
+    // Once: another server may be writing its log.
+    [[maybe_unused]] static const bool quiet =
+        (set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off"), true);
     options.port = 0;
     if (!options.admin.asked_for) options.admin.port = 0;
     options.backend = config::BackendChoice::cpu;
