@@ -53,7 +53,15 @@ changed() {
   } | sed -nE 's/\.(h|cc)$/.cc/p' | sort -u | while read -r name; do if [ -f "$name" ]; then echo "$name"; fi; done
 }
 
-tidy_one() { clang-tidy --quiet -p "$build" "$1" 2>&1 | grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' || true; }
+# Clang 14 has the coroutines of C++20 but does not say so (CMakeLists.txt).
+tidy_arguments=
+case $(clang-tidy --version 2>/dev/null | grep -oE 'version [0-9]+' || true) in
+  'version 14') tidy_arguments='--extra-arg=-D__cpp_impl_coroutine=201902L --extra-arg=-DBOOST_ASIO_HAS_CO_AWAIT=1
+    --extra-arg=-DBOOST_ASIO_HAS_STD_COROUTINE=1 --extra-arg=-Wno-builtin-macro-redefined' ;;
+esac
+export tidy_arguments
+# shellcheck disable=SC2086  # several words
+tidy_one() { clang-tidy --quiet -p "$build" $tidy_arguments "$1" 2>&1 | grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' || true; }
 export -f tidy_one
 export build
 

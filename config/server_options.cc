@@ -320,6 +320,9 @@ const std::vector<OptionInfo>& server_option_table() {
           "queue_mib", [](S & o) -> auto& { return o.queue_mib; }, 1, 1 << 16,
           "bound of each of a session's two queues, input and output"),
       seconds(
+          "spare_memory_s", [](S & o) -> auto& { return o.spare_memory_s; },
+          "how long memory of ended sessions stays for others; unused for so long it goes back to the machine"),
+      seconds(
           "connect_timeout_s", [](S & o) -> auto& { return o.connect_timeout_s; },
           "longest wait for a client's config message"),
       seconds(

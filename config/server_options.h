@@ -76,6 +76,7 @@ struct ServerOptions {
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;
   std::int64_t queue_mib = 64;
+  double spare_memory_s = 60;
   double connect_timeout_s = 10;
   double idle_timeout_s = 300;
   double message_timeout_s = 30;

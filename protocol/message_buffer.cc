@@ -12,6 +12,7 @@ struct MessageBuffer::Slab {
   explicit Slab(std::size_t n) : bytes(std::make_unique_for_overwrite<std::byte[]>(n)), size(n) {}
   std::unique_ptr<std::byte[]> bytes;
   std::size_t size;
+  std::uint64_t period = 0;  // of the pool's, in which it was last given back
 };
 
 // Slabs that are free to be used again. Those in use hold the pool alive, and the last message that lets a slab go, on
@@ -38,13 +39,25 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
     return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
   }
 
+  // Frees what came before the period that ends now.
+  bool age() {
+    const std::lock_guard lock(mutex_);
+    const std::size_t freed = std::erase_if(free_, [this](const std::unique_ptr<Slab>& slab) {
+      if (slab->period == period_) return false;
+      free_bytes_ -= slab->size;
+      return true;
+    });
+    ++period_;
+    return freed > 0;
+  }
+
  private:
-  // The smallest free slab that is large enough.
+  // The smallest free slab that is large enough; of those the one that came last, so that others grow old.
   std::unique_ptr<Slab> take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto best = free_.end();
     for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
-      if ((*slab)->size >= bytes && (best == free_.end() || (*slab)->size < (*best)->size)) best = slab;
+      if ((*slab)->size >= bytes && (best == free_.end() || (*slab)->size <= (*best)->size)) best = slab;
     }
     if (best == free_.end()) return nullptr;
     std::unique_ptr<Slab> slab = std::move(*best);
@@ -57,6 +70,7 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
     const std::lock_guard lock(mutex_);
     if (free_bytes_ + slab->size > keep_bytes_) return;
     free_bytes_ += slab->size;
+    slab->period = period_;
     free_.push_back(std::move(slab));
   }
 
@@ -64,7 +78,10 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> free_;
   std::size_t free_bytes_ = 0;
+  std::uint64_t period_ = 0;
 };
+
+bool MessageBuffer::free_unused_slabs() { return Pool::shared()->age(); }
 
 MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
     : limits_(limits),

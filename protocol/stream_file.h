@@ -19,6 +19,11 @@ class MessageBuffer {
   static constexpr std::size_t kSlabBytes = 1 << 20;
   explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = kSlabBytes);
 
+  /// Frees the kept slabs that no buffer has used since the call before. To be called at regular times, so that a slab
+  /// is freed when it has been unused for one to two of the periods between. Says whether anything was freed.
+  /// Thread-safe.
+  static bool free_unused_slabs();
+
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();
   /// Says that `n` bytes of prepare()'s room were filled.

@@ -110,9 +110,11 @@ std::optional<protocol::Result<std::size_t>> Capture::fetched() {
 }
 
 void Capture::finish(bool keep) {
+  std::function<void()> wake;  // let go outside the lock
   const std::scoped_lock lock(store_.mutex_);
   if (std::exchange(finished_, true)) return;
   keep_ = keep;
+  wake.swap(wake_);
   store_.schedule(*this);
 }
 

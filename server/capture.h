@@ -61,7 +61,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   /// How many bytes were copied, or why the file cannot be read; nothing until then. Gives each result once.
   std::optional<protocol::Result<std::size_t>> fetched();
 
-  /// No more bytes come. Closes the file when all is written, or removes it.
+  /// No more bytes come. Closes the file when all is written, or removes it. Lets `wake` go: the writer may keep this
+  /// for longer than what `wake` refers to lasts.
   void finish(bool keep);
 
  private:
@@ -71,9 +72,9 @@ class Capture : public std::enable_shared_from_this<Capture> {
 
   CaptureStore& store_;
   const std::string name_;
-  const std::function<void()> wake_;
 
   // Guarded by the store's mutex.
+  std::function<void()> wake_;
   std::deque<protocol::Payload> waiting_;  // from written_ on; only the writer takes from it
   std::size_t waiting_bytes_ = 0;
   Memory::Share share_;  // of waiting_bytes_

@@ -56,11 +56,11 @@ Step Dialogue::handle(const protocol::Message& message) {
   if (state_ == State::flush) return {};
   return std::visit(
       Overloaded{
-          [&](const protocol::ConfigFile& config) -> Step { return on_config(catalogue_.by_name(config.name), ""); },
+          [&](const protocol::ConfigFile& config) -> Step {
+            return take({expects_config() ? catalogue_.by_name(config.name) : misplaced_config(), ""});
+          },
           [&](const protocol::ConfigText& config) -> Step {
-            std::string token;
-            const Result<Catalogue::Plan> plan = catalogue_.from_text(config.text, &token);
-            return on_config(plan, token);
+            return take(expects_config() ? read_config(catalogue_, config.text) : Config{misplaced_config(), ""});
           },
           [&](const protocol::HeaderText& header) -> Step { return on_header(header.xml); },
           [&](const protocol::Close&) -> Step {
@@ -96,11 +96,25 @@ std::optional<Error> Dialogue::config_error() const {
   return std::nullopt;
 }
 
-Step Dialogue::on_config(const Result<Catalogue::Plan>& plan, const std::string& token) {
-  if (config_came_) return fatal("duplicate-config", "a second config came; one connection carries one measurement");
-  if (state_ != State::config) return fatal("out-of-order", "a config came after the header");
+Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_view text) {
+  std::string token;
+  Result<Catalogue::Plan> plan = catalogue.from_text(text, &token);
+  return {std::move(plan), std::move(token)};
+}
+
+Error Dialogue::misplaced_config() const {
+  if (config_came_) return {"duplicate-config", "a second config came; one connection carries one measurement"};
+  return {"out-of-order", "a config came after the header"};
+}
+
+Step Dialogue::take(const Config& config) {
+  if (!expects_config()) {
+    Step step;
+    step.fatal = misplaced_config();
+    return step;
+  }
   config_came_ = true;
-  plan_ = tokens_ == nullptr || tokens_->contain(token) ? plan : unauthorized();
+  plan_ = tokens_ == nullptr || tokens_->contain(config.token) ? config.plan : unauthorized();
   state_ = State::header;
   Step step;
   step.remark = *plan_ ? fmt::format("config: pipeline '{}'", (**plan_)->spec().name)

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "protocol/limits.h"
 #include "protocol/messages.h"
@@ -34,6 +35,17 @@ class Dialogue {
 
   Step handle(const protocol::Message& message);
 
+  /// What a config text says.
+  struct Config {
+    protocol::Result<Catalogue::Plan> plan;
+    std::string token;
+  };
+  static Config read_config(const Catalogue& catalogue, std::string_view text);
+  /// Whether a config may come now.
+  bool expects_config() const { return state_ == State::config && !config_came_; }
+  /// As handle() with the text that was read. For texts that take long to read: elsewhere, and not here.
+  Step take(const Config& config);
+
   enum class State { config, header, data, flush };
   State state() const { return state_; }
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
@@ -43,7 +55,7 @@ class Dialogue {
   std::optional<protocol::Error> config_error() const;
 
  private:
-  Step on_config(const protocol::Result<Catalogue::Plan>& plan, const std::string& token);
+  protocol::Error misplaced_config() const;
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
   Step start(Catalogue::Plan plan);

@@ -6,6 +6,7 @@
 #include "config/pipeline_spec.h"
 #include "config/server_options.h"
 #include "protocol/limits.h"
+#include "server/aside.h"
 #include "server/capture.h"
 #include "server/catalogue.h"
 #include "server/certificates.h"
@@ -31,6 +32,8 @@ struct Environment {
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
+  /// Reads long texts, one at a time, while other sessions go on.
+  std::shared_ptr<asio::thread_pool> aside = std::make_shared<asio::thread_pool>(1);
 };
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),

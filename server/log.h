@@ -17,7 +17,7 @@ namespace echotrain::server {
 /// event that has facts "event" and those, numbers as numbers.
 enum class LogFormat { text, json };
 
-/// Sends log lines to stderr from `level` ("trace" ... "critical", "off") on.
+/// Sends log lines to stderr from `level` ("trace" ... "critical", "off") on. While nobody writes any.
 void set_up_log(const std::string& level, LogFormat format = LogFormat::text);
 
 enum class LogLevel { debug, info, warning, error };

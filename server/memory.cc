@@ -10,6 +10,9 @@
 #include <fstream>
 #include <new>
 
+#include "gadgets/numerics/spare_memory.h"
+#include "protocol/stream_file.h"
+
 namespace echotrain::server {
 
 void Memory::check() const {
@@ -74,6 +77,12 @@ void give_back_free_memory(bool idle) {
   const Clock::duration pause = idle ? std::chrono::milliseconds(200) : std::chrono::seconds(5);
   if (now - before >= pause.count() && last.compare_exchange_strong(before, now)) ::malloc_trim(0);
   fill_reserve();
+}
+
+void give_back_spare_memory() {
+  const bool slabs = protocol::MessageBuffer::free_unused_slabs();
+  const bool blocks = numerics::free_unused_blocks();
+  if (slabs || blocks) ::malloc_trim(0);
 }
 
 }  // namespace echotrain::server

@@ -68,4 +68,8 @@ void keep_memory_in_reserve();
 /// shrink. Does nothing where it was done a moment ago, or some seconds ago if the server is not `idle`. Thread-safe.
 void give_back_free_memory(bool idle);
 
+/// Frees what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) and nobody has
+/// used since the call before, and gives those pages back to the machine. Thread-safe.
+void give_back_spare_memory();
+
 }  // namespace echotrain::server

@@ -33,6 +33,7 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       signals_(control_),
       hangup_(control_),
       patience_(control_),
+      tidying_(control_),
       supervision_(control_, environment_),
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
@@ -117,6 +118,7 @@ Server::End Server::run() {
   if (agent_) agent_->start();
   environment_.readiness->set_ready();
   supervision_.ready();
+  tidy_later();
   // What a session throws ends there. What is thrown outside of them (no memory left for a handler, say) costs that
   // handler, and not the process.
   const auto serve = [this] {
@@ -135,6 +137,16 @@ Server::End Server::run() {
   serve();
   helpers.clear();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
+}
+
+void Server::tidy_later() {
+  tidying_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(environment_.options.spare_memory_s)));
+  tidying_.async_wait([this](const error_code& cancelled) {
+    if (cancelled || ended_) return;
+    give_back_spare_memory();
+    tidy_later();
+  });
 }
 
 void Server::stop() {
@@ -167,6 +179,8 @@ void Server::close_down() {
 void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();
+    ended_ = true;
+    tidying_.cancel();
     signals_.cancel();
     supervision_.end();
     if (admin_) admin_->stop();

@@ -53,13 +53,15 @@ class Server {
   void close_down();
   void await_stop_signal();
   void await_hangup();
+  void tidy_later();
 
   const Environment environment_;
   asio::io_context context_;
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
-  asio::steady_timer patience_;
+  asio::steady_timer patience_, tidying_;
   bool stopping_ = false;         // on control_
+  bool ended_ = false;            // on control_
   Supervision supervision_;       // on control_
   std::unique_ptr<Admin> admin_;  // null: there is none
   std::unique_ptr<Agent> agent_;  // null: there is none

@@ -72,7 +72,7 @@ std::function<void()> Session::waker() {
 
 // Runs a coroutine on the strand; it keeps the session alive. An exception in it ends this session only.
 void Session::spawn(asio::awaitable<void> coroutine, void (Session::*ended)()) {
-  asio::co_spawn(executor_, std::move(coroutine), [self = shared_from_this(), ended](std::exception_ptr thrown) {
+  asio::co_spawn(executor_, std::move(coroutine), [self = shared_from_this(), ended](const std::exception_ptr& thrown) {
     if (thrown) self->fail(thrown);
     ((*self).*ended)();
     self->changed_.notify();

@@ -72,7 +72,8 @@ class Session : public std::enable_shared_from_this<Session> {
   asio::awaitable<void> consume();
   asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
   asio::awaitable<void> start_scan(ScanRequest request);
-  asio::awaitable<void> wait_for_place(numerics::Backend backend);
+  void ask_for_place(numerics::Backend backend);
+  asio::awaitable<void> run_scan(ScanRequest request);
   void confirm_worker();
   void check_memory();
   void flush(std::vector<protocol::Acquisition>& batch);
@@ -89,6 +90,7 @@ class Session : public std::enable_shared_from_this<Session> {
   // session_spill.cc
   bool input_full() const;
   bool must_wait();
+  bool can_spill() const;
   void spill();
   std::span<std::byte> spill_room();
   protocol::Payload spilled(std::size_t n);
@@ -123,6 +125,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // While this is set, what comes goes to the capture only, and the buffer gets it from there.
   bool spilling_ = false;
+  std::optional<ScanRequest> waiting_scan_;       // for its place; nothing is taken from the buffer until then
   std::uint64_t parsed_ = 0;                      // bytes of the capture that the buffer has got
   std::shared_ptr<std::vector<std::byte>> slab_;  // of what is being spilled
   std::size_t slab_used_ = 0;
@@ -151,9 +154,9 @@ class Session : public std::enable_shared_from_this<Session> {
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
   Period message_{began_};
   std::optional<Period> write_;
-  std::uint64_t written_ = 0;                     // of the write under way
-  bool opened_ = false;                           // bytes may be exchanged
-  std::optional<Clock::time_point> place_until_;  // while waiting for one
+  std::uint64_t written_ = 0;                                     // of the write under way
+  bool opened_ = false;                                           // bytes may be exchanged
+  std::optional<Clock::time_point> waiting_since_, place_until_;  // while waiting for one
   std::uint64_t readouts_ = 0;
   std::size_t batch_readouts_ = 0;  // of the last read
   std::optional<Clock::time_point> drain_until_;

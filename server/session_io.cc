@@ -12,6 +12,7 @@ namespace {
 constexpr int kMostPeerTexts = 100;        // in the log, per session
 constexpr std::size_t kMostMessages = 16;  // per write
 constexpr std::size_t kDrainBytes = 256 << 10;
+constexpr std::size_t kLongText = 16 << 10;  // a config of this size takes a few ms to read; 1 MiB can take a second
 constexpr double kTrial_s = 0.5;
 }  // namespace
 
@@ -124,7 +125,7 @@ asio::awaitable<void> Session::consume() {
   std::vector<protocol::Acquisition> batch;
   batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
   const std::uint64_t before = readouts_;
-  while (!ending()) {
+  while (!ending() && !waiting_scan_) {
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
       flush(batch);
@@ -173,7 +174,14 @@ asio::awaitable<void> Session::act_on(protocol::Message message, std::vector<pro
   if (const auto* text = std::get_if<protocol::Text>(&message); text != nullptr && ++peer_texts_ <= kMostPeerTexts)
     log_.info("the client says: {}", protocol::printable(text->text, 1024));
   const bool decides = dialogue_.state() == Dialogue::State::data;
-  Step step = dialogue_.handle(message);
+  std::optional<Dialogue::Config> config;
+  if (const auto* text = std::get_if<protocol::ConfigText>(&message);
+      text != nullptr && text->text.size() > kLongText && dialogue_.expects_config()) {
+    const std::function<void()> read = [&] { config = Dialogue::read_config(environment_.catalogue, text->text); };
+    co_await run_aside(*environment_.aside, read);
+    if (ending()) co_return;
+  }
+  Step step = config ? dialogue_.take(*config) : dialogue_.handle(message);
   flush(batch);  // what came before this message goes before it
   if (!step.remark.empty()) log_.info("{}", protocol::printable(step.remark));
   if (step.response) outbox_->response(*step.response);
@@ -203,27 +211,41 @@ asio::awaitable<void> Session::start_scan(ScanRequest request) {
     replaced->cancel();
     while (!replaced->done()) co_await changed_.wait();
   }
-  numerics::Backend backend{};
+  if (ending()) co_return;
   try {
-    backend = choose_backend(request.plan->spec(), options_.backend);
+    ask_for_place(choose_backend(request.plan->spec(), options_.backend));
   } catch (const numerics::ResourceError& error) {
     fail({"resources", error.what()});
   }
-  if (!ending()) co_await wait_for_place(backend);
   if (ending()) co_return;
+  // While it waits, what the client sends goes to the capture, or waits on its side.
+  if (!place_->granted() && !spilling_ && can_spill()) {
+    waiting_scan_ = std::move(request);
+    spill();
+    co_return;
+  }
+  if (!place_->granted()) held_back_ = true;
+  co_await run_scan(std::move(request));
+}
+
+asio::awaitable<void> Session::run_scan(ScanRequest request) {
+  while (!ending() && !place_->granted()) co_await changed_.wait();
+  place_until_.reset();
+  if (ending()) co_return;
+  if (const auto since = std::exchange(waiting_since_, std::nullopt))
+    log_.info("waited {:.2f} s", std::chrono::duration<double>(Clock::now() - *since).count());
   const bool own = environment_.catalogue.offers(request.plan);
   meter_ = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
   status_->state = SessionState::scanning;
-  worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{backend, place_->device()}, options_,
+  worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{place_->backend(), place_->device()}, options_,
                                      environment_.limits, environment_.memory, status_->queues, outbox_, log_, meter_,
                                      environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
 }
 
-// Nothing is read meanwhile, so what the client sends waits on its side.
-asio::awaitable<void> Session::wait_for_place(numerics::Backend backend) {
-  if (place_ && place_->backend() == backend) co_return;  // of the scan that this one replaces
+void Session::ask_for_place(numerics::Backend backend) {
+  if (place_ && place_->backend() == backend) return;  // of the scan that this one replaces
   place_.reset();
   const char* name = numerics::to_string(backend);
   place_ = environment_.compute->ask(backend, waker());
@@ -231,21 +253,17 @@ asio::awaitable<void> Session::wait_for_place(numerics::Backend backend) {
     fail({"busy", fmt::format("no place for a scan on the {} is free, and as many scans as may (max_waiting = {}) wait "
                               "for one; try again later",
                               name, options_.max_waiting)});
-    co_return;
+    return;
   }
-  if (place_->granted()) co_return;
-  const Clock::time_point began = Clock::now();
-  place_until_ =
-      began + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
-  held_back_ = true;
+  if (place_->granted()) return;
+  waiting_since_ = Clock::now();
+  place_until_ = *waiting_since_ +
+                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
   status_->state = SessionState::waiting;
   const std::string text =
       fmt::format("waiting for a place on the {}; {} scans wait before this one", name, place_->position());
   log_.info("{}", text);
   outbox_->text(protocol::Level::info, text);
-  while (!ending() && !place_->granted()) co_await changed_.wait();
-  place_until_.reset();
-  if (!ending()) log_.info("waited {:.2f} s", std::chrono::duration<double>(Clock::now() - began).count());
 }
 
 void Session::confirm_worker() {

@@ -1,5 +1,5 @@
-// A pipeline that is slower than the scanner must not stop it: while the input queue is full, what comes goes to the
-// raw capture only, and is read back from there as the pipeline finds room.
+// A pipeline that is slower than the scanner must not stop it: while the input queue is full, or the scan waits for its
+// place, what comes goes to the raw capture only, and is read back from there as the pipeline finds room.
 #include <algorithm>
 #include <utility>
 
@@ -18,10 +18,12 @@ bool Session::must_wait() {
   if (capture_ && capture_->full()) return true;
   if (spilling_) return capture_->stopped();
   if (!input_full()) return false;
-  if (!worker_ || !capture_ || capture_->stopped()) return true;
+  if (!worker_ || !can_spill()) return true;
   spill();
   return false;
 }
+
+bool Session::can_spill() const { return capture_ && !capture_->stopped(); }
 
 void Session::spill() {
   spilling_ = true;
@@ -48,6 +50,11 @@ protocol::Payload Session::spilled(std::size_t n) {
 
 // Ends when the pipeline has got all that was spilled and has room for more.
 asio::awaitable<void> Session::unspill() {
+  if (waiting_scan_) {
+    co_await run_scan(*std::move(waiting_scan_));
+    waiting_scan_.reset();
+    if (!ending()) co_await consume();  // what has come with the header
+  }
   while (!ending()) {
     if (input_full()) {
       co_await changed_.wait();

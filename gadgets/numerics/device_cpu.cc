@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gadgets/numerics/device.h"
+#include "gadgets/numerics/spare_memory.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
@@ -25,9 +26,9 @@ class LeftBehind {
 
   void* take(std::size_t size) {
     std::lock_guard lock(mutex_);
-    const auto found = blocks_.find(size);
-    if (found == blocks_.end()) return nullptr;
-    void* memory = found->second;
+    auto found = blocks_.upper_bound(size);  // the last one of this size that came, so that others grow old
+    if (found == blocks_.begin() || (--found)->first != size) return nullptr;
+    void* memory = found->second.memory;
     blocks_.erase(found);
     bytes_ -= size;
     return memory;
@@ -37,7 +38,7 @@ class LeftBehind {
     std::lock_guard lock(mutex_);
     if (size > kMostBytes - bytes_) return false;
     try {
-      blocks_.emplace(size, memory);
+      blocks_.emplace(size, Block{memory, period_});
     } catch (const std::bad_alloc&) {
       return false;
     }
@@ -46,16 +47,33 @@ class LeftBehind {
   }
   void drop() noexcept {
     std::lock_guard lock(mutex_);
-    for (auto& [size, memory] : blocks_) std::free(memory);
+    for (auto& [size, block] : blocks_) std::free(block.memory);
     blocks_.clear();
     bytes_ = 0;
   }
+  /// Frees what came before the period that ends now.
+  bool age() {
+    std::lock_guard lock(mutex_);
+    const std::size_t freed = std::erase_if(blocks_, [this](const auto& entry) {
+      if (entry.second.period == period_) return false;
+      std::free(entry.second.memory);
+      bytes_ -= entry.first;
+      return true;
+    });
+    ++period_;
+    return freed > 0;
+  }
 
  private:
+  struct Block {
+    void* memory;
+    std::uint64_t period;  // in which it came
+  };
   static constexpr std::size_t kMostBytes = 128 << 20;  // in all, whatever contexts there are
   std::mutex mutex_;
-  std::multimap<std::size_t, void*> blocks_;
+  std::multimap<std::size_t, Block> blocks_;
   std::size_t bytes_ = 0;
+  std::uint64_t period_ = 0;
 };
 
 /// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
@@ -152,3 +170,7 @@ std::shared_ptr<Device> make_device(const ContextOptions& options) {
 }
 
 }  // namespace echotrain::numerics::cpu
+
+namespace echotrain::numerics {
+bool free_unused_blocks() { return cpu::LeftBehind::instance().age(); }
+}  // namespace echotrain::numerics

@@ -42,6 +42,7 @@ SCANS = {  # name: (pipeline, simulation, same bits however readouts come)
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("soak")
     options = "--connect-timeout-s 2 --message-timeout-s 2 --send-timeout-s 2 --drain-timeout-s 1 --queue-mib 2"
+    options += " --spare-memory-s 5"
     # A scan with flipped bits has a trajectory of its own: the caches of plans must be full when the warm-up is over.
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "8" for name in ("PLAN", "OPERATOR", "DISK")}
     environment = {"ECHOTRAIN_CACHE_DIR": str(folder / "cache"), **caches}

@@ -26,8 +26,9 @@ MEMORY_NOISE = 16 << 20
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     limits = {"connect": 2, "message": MESSAGE_TIMEOUT_S, "send": SEND_TIMEOUT_S, "drain": 2, "idle": 60}
-    options = itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))
-    server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", "--queue-mib", 1, *options)
+    options = [*itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))]
+    options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
+    server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *options)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()

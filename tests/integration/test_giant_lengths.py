@@ -171,7 +171,7 @@ def unread(client):
 
 def test_a_giant_matrix_is_bounded_by_the_session_memory(tmp_path):
     """A header may announce 2^30 voxels; the first readout must not take their memory."""
-    server = Server(tmp_path, "--backend", "cpu", "--session-memory-mib", 64)
+    server = Server(tmp_path, "--backend", "cpu", "--session-memory-mib", 64, "--spare-memory-s", 0.5)
     witness = Witness(server)
     line = wire.acquisition(np.ones((1, 4096), np.complex64), counter=0)
     xml = scans.header_xml("cartesian", (4096, 4096, 64), readouts=4096)

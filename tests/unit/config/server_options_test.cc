@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 49U);
+  EXPECT_EQ(names.size(), 50U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -81,6 +81,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--memory-mib", "13"},
                                                                {"--session-memory-mib", "3"},
                                                                {"queue_mib", "4"},
+                                                               {"spare_memory_s", "26"},
                                                                {"connect_timeout_s", "5"},
                                                                {"idle_timeout_s", "6"},
                                                                {"message_timeout_s", "7.5"},
@@ -132,6 +133,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.memory_mib, 13);
   EXPECT_EQ(o.session_memory_mib, 3);
   EXPECT_EQ(o.queue_mib, 4);
+  EXPECT_EQ(o.spare_memory_s, 26);
   EXPECT_EQ(o.connect_timeout_s, 5);
   EXPECT_EQ(o.idle_timeout_s, 6);
   EXPECT_EQ(o.message_timeout_s, 7.5);

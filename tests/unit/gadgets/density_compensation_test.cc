@@ -182,9 +182,8 @@ TEST(DensityErrorTest, AWrongUnitIsNamed) {
     HeaderSpec spec{.encoded = {256, 256, 1}, .trajectory = "radial"};
     const double voxel_mm = name == "cycles_per_m" ? 1000 / unit : 1.2;  // 4.1 mm: nearly the numbers of cycles_per_fov
     spec.encoded_fov = {256 * voxel_mm, 256 * voxel_mm, 5};
-    const std::string text = client_error([&] {
-      run(kRamp, header(spec), sample(radial(20, 256), {Blob{}}, {unit, unit, unit}));
-    });
+    const std::array<double, 3> scale = {unit, unit, unit};
+    const std::string text = client_error([&] { run(kRamp, header(spec), sample(radial(20, 256), {Blob{}}, scale)); });
     EXPECT_NE(text.find("the trajectory is likely in " + name + ";"), std::string::npos) << text;
     EXPECT_NE(text.find(fmt::format("largest {:.4g}", 0.5 * unit)), std::string::npos) << text;
     EXPECT_NE(text.find("trajectory_unit"), std::string::npos);

@@ -258,5 +258,26 @@ TEST(MessageBuffer, HeldMessagesAreNeverOverwritten) {
   for (std::uint32_t i = 0; i < 200; ++i) EXPECT_EQ(numbers<std::uint32_t>(held[i].data)[0], i);
 }
 
+// Slabs of the usual size are kept for all buffers of the process.
+TEST(MessageBuffer, SlabsThatNobodyUsesAreFreed) {
+  while (MessageBuffer::free_unused_slabs()) {
+  }
+  MessageBuffer::free_unused_slabs();
+  const auto use = [](int count) {
+    std::vector<MessageBuffer> buffers(static_cast<std::size_t>(count), MessageBuffer(Limits{}));
+    std::set<const std::byte*> rooms;
+    for (MessageBuffer& buffer : buffers) rooms.insert(buffer.prepare().data());
+    return rooms;
+  };
+  const auto first = use(2);
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they came a moment ago";
+  EXPECT_EQ(use(2), first);
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they were used again";
+  use(1);
+  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "one was not used again";
+  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "nor was the other one";
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "none is left";
+}
+
 }  // namespace
 }  // namespace echotrain::protocol::test

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <future>
+
 #include "server/capture.h"
 #include "tests/unit/server/capture_support.h"
 
@@ -109,6 +111,24 @@ TEST(CaptureStore, FilesHoldExactlyWhatWasAppended) {
     }
   }
   for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(folder.read(names[i]), sent[i]) << i;
+}
+
+// The function refers to the session's strand, which may not last as long as the writer needs.
+TEST(CaptureStore, AFinishedCaptureLetsGoOfItsSession) {
+  const TemporaryFolder folder;
+  std::promise<void> disk_goes_on;
+  const auto slow = [wait = disk_goes_on.get_future().share()](int descriptor, const iovec* parts, int count) {
+    wait.wait();
+    return ::writev(descriptor, parts, count);
+  };
+  CaptureStore store(capture_to(folder), nullptr, {slow, {}});
+  const auto session = std::make_shared<int>();
+  const auto capture = store.open(1, [session] {});
+  EXPECT_EQ(session.use_count(), 2);
+  capture->append(payload("abc"));
+  capture->finish(true);
+  EXPECT_EQ(session.use_count(), 1);
+  disk_goes_on.set_value();
 }
 
 TEST(CaptureStore, UnfinishedCapturesAreWrittenAndUnwantedOnesRemoved) {

@@ -119,23 +119,9 @@ config::ServerOptions one_at_a_time() {
   return options;
 }
 
-/// A client that has the only place.
-class Holder {
- public:
-  explicit Holder(const TestServer& server) : client_(server.port()) {
-    client_.send(kStart + wire::frame());
-    EXPECT_EQ(client_.receive()->id, 1022);  // its scan runs
-  }
-  void finish() {
-    client_.send(wire::close());
-    EXPECT_TRUE(client_.receive_all().ended_well());
-  }
-  RawClient client_;
-};
-
 TEST(WaitingScans, AreToldAndServedWhenThePlaceIsFree) {
   TestServer server(one_at_a_time());
-  Holder holder(server);
+  OnlyPlace holder(server);
   RawClient second(server.port());
   second.send(kStart + wire::frame() + wire::close());
   const auto told = second.receive();
@@ -153,7 +139,7 @@ TEST(WaitingScans, BeyondTheLineAreRefused) {
   config::ServerOptions options = one_at_a_time();
   options.max_waiting = 1;
   TestServer server(options);
-  Holder holder(server);
+  OnlyPlace holder(server);
   RawClient second(server.port());
   second.send(kStart);
   ASSERT_TRUE(second.receive());
@@ -169,7 +155,7 @@ TEST(WaitingScans, DoNotWaitForEver) {
   config::ServerOptions options = one_at_a_time();
   options.wait_timeout_s = 0.2;
   TestServer server(options);
-  Holder holder(server);
+  OnlyPlace holder(server);
   const Conversation second = server.exchange(kStart);
   EXPECT_TRUE(second.ended_well());
   EXPECT_THAT(second.texts(), HasSubstr("ERROR    busy: no place for this scan became free within 0.2 s"));
@@ -181,7 +167,7 @@ TEST(WaitingScans, EndWithTheServer) {
   config::ServerOptions options = one_at_a_time();
   options.drain_timeout_s = 0.1;
   TestServer server(options);
-  Holder holder(server);
+  OnlyPlace holder(server);
   RawClient second(server.port());
   second.send(kStart);
   ASSERT_TRUE(second.receive());
@@ -197,7 +183,7 @@ TEST(WaitingScans, ThatGoAwayLeaveTheLine) {
   config::ServerOptions options = one_at_a_time();
   options.max_waiting = 2;
   TestServer server(options);
-  Holder holder(server);
+  OnlyPlace holder(server);
   for (int i = 0; i < 2; ++i) {
     RawClient second(server.port());
     second.send(kStart);

@@ -232,7 +232,9 @@ class TestServer {
 
  private:
   static config::ServerOptions adapted(config::ServerOptions options) {
-    set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off");
+    // Once: another server may be writing its log.
+    [[maybe_unused]] static const bool quiet =
+        (set_up_log(std::getenv("ECHOTRAIN_TEST_LOG") != nullptr ? "debug" : "off"), true);
     options.port = 0;
     if (!options.admin.asked_for) options.admin.port = 0;
     options.backend = config::BackendChoice::cpu;
@@ -245,6 +247,25 @@ class TestServer {
   Server server_;
   Server::End end_ = Server::End::asked;
   std::thread thread_;
+};
+
+/// A client whose scan has the only place of a server with cpu_scans = 1.
+class OnlyPlace {
+ public:
+  explicit OnlyPlace(const TestServer& server) : server_(server) { take(); }
+  void take() {
+    client_.emplace(server_.port());
+    client_->send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+    EXPECT_EQ(client_->receive()->id, 1022);  // its scan runs
+  }
+  void finish() {
+    client_->send(wire::close());
+    EXPECT_TRUE(client_->receive_all().ended_well());
+  }
+
+ private:
+  const TestServer& server_;
+  std::optional<RawClient> client_;
 };
 
 }  // namespace echotrain::server

@@ -166,6 +166,59 @@ TEST_F(Spill, WithoutCaptureTheScannerWaits) {
   tap().open();
 }
 
+TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
+  options_.cpu_scans = 1;
+  TestServer server(options_, registry());
+  OnlyPlace other(server);
+  for (const bool whole : {true, false}) {
+    RawClient client(server.port());
+    const std::string scan = start() + frames() + frames() + (whole ? wire::close() : "");
+    ASSERT_EQ(client.send_for(scan, 20s), scan.size());  // 40 MiB, which no socket holds
+    if (!whole) client.half_close();
+    const auto told = client.receive();
+    ASSERT_TRUE(told);
+    EXPECT_THAT(told->text(), HasSubstr("waiting for a place on the cpu"));
+    EXPECT_FALSE(client.receive(100ms));
+    other.finish();
+    const Conversation all = client.receive_all();
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(), whole ? testing::Matcher<std::string>(Not(HasSubstr("incomplete")))
+                                   : testing::Matcher<std::string>(HasSubstr("incomplete")));
+    ASSERT_EQ(pixels(all).size(), 2 * truth().size());
+    for (std::size_t i = 0; i < pixels(all).size(); ++i) EXPECT_TRUE(pixels(all)[i] == truth()[i % kFrames]) << i;
+    if (whole) other.take();
+  }
+}
+
+TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
+  options_.capture = {};
+  options_.cpu_scans = 1;
+  TestServer server(options_, registry());
+  OnlyPlace other(server);
+  RawClient client(server.port());
+  const std::string scan = start() + frames() + frames() + wire::close();
+  const std::size_t sent = client.send_for(scan, 500ms);
+  EXPECT_LT(sent, scan.size());
+  other.finish();
+  std::thread sender([&] { client.send(scan.substr(sent)); });
+  EXPECT_EQ(pixels(client.receive_all()).size(), 2 * truth().size());
+  sender.join();
+}
+
+// What came with the header, in the same read, waits in the buffer and not on the disk.
+TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
+  options_.cpu_scans = 1;
+  TestServer server(options_, registry());
+  OnlyPlace other(server);
+  RawClient client(server.port());
+  ASSERT_TRUE(client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close()));
+  ASSERT_TRUE(client.receive());
+  other.finish();
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U);
+}
+
 // Bytes in pieces, a pipeline that is sometimes behind and sometimes not: all ways in and out of spilling.
 TEST_F(Spill, NoTimingShowsInTheImages) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
