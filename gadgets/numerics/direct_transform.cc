@@ -43,6 +43,9 @@ void check_samples(View<const double> coordinates, View<const cfloat> samples, i
 /// Voxels whose sums are made in float64 too, where precision is given up.
 constexpr std::int64_t kCheckedVoxels = 128;
 
+/// Samples that are copied at a time, so that work on them starts before all are there.
+constexpr std::int64_t kPart = 1 << 16;
+
 /// A copy of samples and their coordinates that is ours to change, where the context computes.
 struct Prepared {
   Array<double> coordinates;  // [n, dims]
@@ -96,6 +99,32 @@ struct DirectAdjoint::Impl {
                          direct_add(context, grid, all.coordinates.data(), all.samples.data(), n, sums.data()));
   }
 
+  void add_part(Context& context, View<const double> coordinates, View<const cfloat> samples_of_part,
+                View<const float> weights) {
+    const std::int64_t n = coordinates.shape()[0], coils = grid.coils;
+    const int dims = grid.dims;
+    const std::int64_t before = waiting_count, total = before + n;
+    Prepared all{context.allocate<double>({total, dims}), context.allocate<cfloat>({total, coils})};
+    const auto move = [&](Prepared& from, std::int64_t at, Prepared& to, std::int64_t rows) {
+      if (rows == 0) return;
+      context.copy<double>(from.coordinates_of(at, at + rows), to.coordinates_of(0, rows));
+      context.copy<cfloat>(from.samples_of(at, at + rows), to.samples_of(0, rows));
+    };
+    move(waiting, 0, all, before);
+    context.copy<double>(coordinates, all.coordinates_of(before, total));
+    context.copy<cfloat>(samples_of_part, all.samples_of(before, total));
+    weigh(context, {dims, basis, 1, grid.shift()}, weights, all.coordinates_of(before, total),
+          all.samples_of(before, total));
+    if (checked.size() > 0)
+      ECHOTRAIN_DISPATCH(context, direct_at(context, dims, all.coordinates_of(before, total).data(),
+                                            all.samples_of(before, total).data(), n, coils, checked_at.data(),
+                                            kCheckedVoxels, checked_sums.data()));
+    const std::int64_t whole = total / kDirectGroup * kDirectGroup;
+    add_groups(context, all, whole);
+    waiting_count = total - whole;
+    move(all, whole, waiting, total - whole);
+  }
+
   void choose_voxels(Context& context) {
     std::minstd_rand random(1);
     std::vector<std::int64_t> chosen;
@@ -139,26 +168,11 @@ void DirectAdjoint::add(Context& context, View<const double> coordinates, View<c
   check_samples(coordinates, samples, dims, coils);
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
   if (n == 0) return;
-  const std::int64_t before = impl.waiting_count, total = before + n;
-  Prepared all{context.allocate<double>({total, dims}), context.allocate<cfloat>({total, coils})};
-  const auto move = [&](Prepared& from, std::int64_t at, Prepared& to, std::int64_t rows) {
-    if (rows == 0) return;
-    context.copy<double>(from.coordinates_of(at, at + rows), to.coordinates_of(0, rows));
-    context.copy<cfloat>(from.samples_of(at, at + rows), to.samples_of(0, rows));
-  };
-  move(impl.waiting, 0, all, before);
-  context.copy<double>(coordinates, all.coordinates_of(before, total));
-  context.copy<cfloat>(samples, all.samples_of(before, total));
-  weigh(context, {dims, impl.basis, 1, impl.grid.shift()}, weights, all.coordinates_of(before, total),
-        all.samples_of(before, total));
-  if (impl.checked.size() > 0)
-    ECHOTRAIN_DISPATCH(context, direct_at(context, dims, all.coordinates_of(before, total).data(),
-                                          all.samples_of(before, total).data(), n, coils, impl.checked_at.data(),
-                                          kCheckedVoxels, impl.checked_sums.data()));
-  const std::int64_t whole = total / kDirectGroup * kDirectGroup;
-  impl.add_groups(context, all, whole);
-  impl.waiting_count = total - whole;
-  move(all, whole, impl.waiting, total - whole);
+  for (std::int64_t at = 0; at < n; at += kPart) {
+    const std::int64_t rows = std::min(kPart, n - at);
+    impl.add_part(context, {coordinates.data() + at * dims, {rows, dims}}, {samples.data() + at * coils, {rows, coils}},
+                  weights.size() == 0 ? weights : View<const float>(weights.data() + at, {rows}));
+  }
   impl.samples += n;
 }
 

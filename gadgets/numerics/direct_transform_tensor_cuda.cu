@@ -3,51 +3,14 @@
 // blocks share, is made once for some samples at a time. Factors are rounded to fp16; what that loses is a second fp16
 // number, and the products are three (exact), or it is let go (fast). Sums are taken from the tensor cores, which round
 // towards zero, after each group of samples.
-#include <cuda_fp16.h>
-
 #include <algorithm>
 
-#include "gadgets/numerics/cuda_support.cuh"
-#include "gadgets/numerics/direct_transform_tiles.cuh"
+#include "gadgets/numerics/direct_transform_product.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::int64_t kChunk = 256 * kDirectGroup;  // samples whose factors along x are kept at a time
-constexpr int kStep = 16;                            // samples of one product of tiles
-constexpr int kStepsOfGroup = kDirectGroup / kStep;
-constexpr int kBlockThreads = kWarps * 32;
-static_assert(kBlockThreads == kGroups * kStep && kBlockThreads == kDirectGroup);
-
-/// What a step needs of each sample but its data: exp(2 pi i ky j), j = 0 .. 7, and how phases go on along y and z.
-struct alignas(16) StepPhases {
-  float2 near[2][kGroupColumns][8];  // [half of the step, j, sample of the half]
-  longlong2 far[kStep];              // ky, kz in turns
-};
-struct alignas(16) StepData {
-  float2 d[kStep];
-};
-
-/// Bytes of the right factor of a step and `rows` rows: fp16 tiles of 8 rows x 8 samples, high parts before low parts.
-constexpr int right_bytes(bool exact, int rows) { return rows * kStep * 2 * (exact ? 2 : 1); }
-
-struct Work {
-  const unsigned char* right;  // [block of rows, step, right_bytes]
-  const StepPhases* phases;    // [step]
-  const StepData* data;        // [coil, step]
-  const float* scales;         // [coil, group]: what sums are multiplied by
-  std::int64_t steps;
-  std::int64_t capacity;  // steps that the arrays have room for
-  float* sums;
-};
-
-__device__ void split(float a, float b, std::uint32_t& high, std::uint32_t& low) {
-  const half2 h = __floats2half2_rn(a, b);
-  const float2 back = __half22float2(h);
-  const half2 l = __floats2half2_rn(a - back.x, b - back.y);
-  high = reinterpret_cast<const std::uint32_t&>(h);
-  low = reinterpret_cast<const std::uint32_t&>(l);
-}
 
 // --- what is made before
 // ----------------------------------------------------------------------------------------------
@@ -117,17 +80,9 @@ __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* sample
 // --- the product
 // ------------------------------------------------------------------------------------------------------
 
-__device__ std::uint32_t shared_address(const void* at) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
-}
-__device__ void copy_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
-}
-__device__ void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
+// --- the product
+// ------------------------------------------------------------------------------------------------------
+
 __device__ void load_tiles(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -142,111 +97,38 @@ __device__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// A lane's part of the left factor of a step: of each of a warp's m-tiles the real and the imaginary part of its
-/// column for two neighbouring samples of each half.
-template <bool kExact>
-struct Left {
-  std::uint32_t high[2][4], low[2][kExact ? 4 : 1];
-};
-
+/// Narrow blocks also fit the smaller shared memory of 8.6 and 8.9.
+constexpr int steps_of_round(int rows) { return rows == 64 ? 1 : 2; }
 template <bool kExact, int kRows>
-struct Shape {
-  static constexpr int kTiles = kRows / 8, kStages = kRows == 64 ? 4 : 6;
-  struct Stage {
-    alignas(128) unsigned char right[right_bytes(kExact, kRows)];
-    StepPhases phases;
-    StepData data;
-  };
-  struct Memory {
-    Stage stages[kStages];
-    float2 bases[2][kGroups][kStep];  // d exp(2 pi i (ky y + kz z)) at each group's first column
-    float4 sums[kWarps][2][kTiles][32];
-  };
-};
+using TensorBlock = Block<kExact, kRows, steps_of_round(kRows), 4>;
 
 template <bool kExact, int kRows>
 __global__ void __launch_bounds__(kBlockThreads, 1) multiply_kernel(DirectGrid grid, DirectTiles tiles, Work work) {
-  using S = Shape<kExact, kRows>;
-  constexpr int kTiles = S::kTiles, kStages = S::kStages;
+  using ThisBlock = TensorBlock<kExact, kRows>;
+  constexpr int kRound = steps_of_round(kRows), kStages = 4, kTiles = kRows / 8;
   extern __shared__ __align__(128) unsigned char raw[];
-  auto& memory = *reinterpret_cast<typename S::Memory*>(raw);
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  const std::int64_t coil = blockIdx.z, steps = work.steps;
-  const unsigned char* right = work.right + blockIdx.y * work.capacity * right_bytes(kExact, kRows);
-  const StepData* data = work.data + coil * work.capacity;
-  const float* scales = work.scales + coil * (work.capacity / kStepsOfGroup);
-  auto* all_sums = reinterpret_cast<float4*>(work.sums) +
-                   ((coil * tiles.blocks + blockIdx.y) * tiles.tiles + blockIdx.x) * (sizeof(memory.sums) / 16) +
-                   warp * 2 * kTiles * 32 + lane;
-  float4* sums = &memory.sums[warp][0][0][lane];  // no other thread touches them
-
-  // The thread's part in making bases: one group, one sample of each step.
-  const int base_group = thread / kStep, base_sample = thread % kStep;
-  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kGroups + base_group;
-  const std::int64_t base_y = tiles.y0 + group % tiles.per_row * kGroupColumns - grid.ny / 2,
-                     base_z = tiles.z0 + group / tiles.per_row - grid.nz / 2;
-
-  const auto fetch = [&](std::int64_t step) {
-    if (step < steps) {
-      typename S::Stage& stage = memory.stages[step % kStages];
-      constexpr int kRight = right_bytes(kExact, kRows) / 16, kPhases = sizeof(StepPhases) / 16,
-                    kData = sizeof(StepData) / 16;
-      const auto* from = reinterpret_cast<const uint4*>(right + step * right_bytes(kExact, kRows));
-      for (int i = thread; i < kRight; i += kBlockThreads) copy_16(reinterpret_cast<uint4*>(stage.right) + i, from + i);
-      if (thread < kPhases)
-        copy_16(reinterpret_cast<uint4*>(&stage.phases) + thread,
-                reinterpret_cast<const uint4*>(work.phases + step) + thread);
-      else if (thread < kPhases + kData)
-        copy_16(reinterpret_cast<uint4*>(&stage.data) + thread - kPhases,
-                reinterpret_cast<const uint4*>(data + step) + thread - kPhases);
-    }
-    copies_end();  // also where there is nothing, so that they can be counted
-  };
-  const auto make_bases = [&](std::int64_t step) {
-    if (step >= steps) return;
-    const typename S::Stage& stage = memory.stages[step % kStages];
-    const longlong2 far = stage.phases.far[base_sample];
-    const std::int64_t phase = far.x * base_y + far.y * base_z;
-    memory.bases[step % 2][base_group][base_sample] =
-        product(stage.data.d[base_sample], kExact ? wave(phase) : quick_wave(phase));
-  };
-  /// One half of the step for one m-tile.
-  const auto make_left = [&](Left<kExact>& left, std::int64_t step, int tile, int half) {
-    const StepPhases& phases = memory.stages[step % kStages].phases;
-    const float4 near = *reinterpret_cast<const float4*>(&phases.near[half][lane / 4][lane % 4 * 2]);
-    const float4 base =
-        *reinterpret_cast<const float4*>(&memory.bases[step % 2][warp * 2 + tile][half * 8 + lane % 4 * 2]);
-    const float2 a = product(make_float2(near.x, near.y), make_float2(base.x, base.y)),
-                 b = product(make_float2(near.z, near.w), make_float2(base.z, base.w));
-    if constexpr (kExact) {
-      split(a.x, b.x, left.high[tile][2 * half], left.low[tile][2 * half]);
-      split(a.y, b.y, left.high[tile][2 * half + 1], left.low[tile][2 * half + 1]);
-    } else {
-      const half2 re = __floats2half2_rn(a.x, b.x), im = __floats2half2_rn(a.y, b.y);
-      left.high[tile][2 * half] = reinterpret_cast<const std::uint32_t&>(re);
-      left.high[tile][2 * half + 1] = reinterpret_cast<const std::uint32_t&>(im);
-    }
-  };
-
-  for (int i = 0; i < kStages - 1; ++i) fetch(i);
-  for (int i = 0; i < 2 * kTiles; ++i) sums[i * 32] = all_sums[i * 32];
-  copies_wait<kStages - 3>();
+  ThisBlock block(grid, tiles, work, *reinterpret_cast<typename ThisBlock::Memory*>(raw));
+  for (int i = 0; i < kStages - 1; ++i) block.fetch(i);
+  copies_wait<0>();
   __syncthreads();
-  make_bases(0);
-  make_bases(1);
-  __syncthreads();
+  block.template make_bases<2>(0);
+  __syncwarp();
   Left<kExact> left, next;
-  for (int unit = 0; unit < 4; ++unit) make_left(left, 0, unit / 2, unit % 2);
+  block.make_left(left, 0);
 
-  for (std::int64_t begin = 0; begin < steps; begin += kStepsOfGroup) {
+  for (int begin = 0; begin < block.steps; begin += kStepsOfGroup) {
     float sum[2][kTiles][4] = {};
-    const std::int64_t end = min(steps, begin + kStepsOfGroup);
-    for (std::int64_t step = begin; step < end; ++step) {
-      copies_wait<kStages - 4>();  // what step + 2 needs is there
-      __syncthreads();
-      fetch(step + kStages - 1);
-      make_bases(step + 2);
-      const std::uint32_t tile_address = shared_address(memory.stages[step % kStages].right) + lane * 16;
+    const float scale = block.scale_of_group(begin);
+#pragma unroll kRound
+    for (int i = 0; i < kStepsOfGroup; ++i) {
+      const int step = begin + i;
+      if (i % kRound == 0) {
+        copies_wait<kStages - 2 - ThisBlock::kAhead>();  // what bases are made of is there
+        __syncthreads();
+        block.fetch(step / kRound + kStages - 1);
+        block.template make_bases<kRound>(step + 2);
+      }
+      const std::uint32_t tile_address = block.right(step) + threadIdx.x % 32 * 16;
 #pragma unroll
       for (int four = 0; four < kTiles / 4; ++four) {
         std::uint32_t b[2][4], c[2][4];
@@ -270,23 +152,14 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply_kernel(DirectGrid g
         }
 #pragma unroll
         for (int unit = four * 16 / kTiles; unit < (four + 1) * 16 / kTiles; ++unit)
-          make_left(next, step + 1, unit / 2, unit % 2);
+          block.make_left(next, step + 1, unit / 2, unit % 2);
       }
       left = next;
+      __syncwarp();
     }
-    const float scale = scales[begin / kStepsOfGroup];
-#pragma unroll
-    for (int i = 0; i < 2 * kTiles; ++i) {
-      float4 total = sums[i * 32];
-      const float(&part)[4] = sum[i / kTiles][i % kTiles];
-      total.x = fmaf(part[0], scale, total.x);
-      total.y = fmaf(part[1], scale, total.y);
-      total.z = fmaf(part[2], scale, total.z);
-      total.w = fmaf(part[3], scale, total.w);
-      sums[i * 32] = total;
-    }
+    for (int m = 0; m < 2; ++m) block.add(sum[m], m, scale);
   }
-  for (int i = 0; i < 2 * kTiles; ++i) all_sums[i * 32] = sums[i * 32];
+  block.end();
 }
 
 // --- launches
@@ -296,7 +169,7 @@ std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 
 
 template <bool kExact, int kRows>
 void multiply(const DirectGrid& grid, const DirectTiles& tiles, const Work& work, cudaStream_t stream) {
-  constexpr int kBytes = sizeof(typename Shape<kExact, kRows>::Memory);
+  constexpr int kBytes = sizeof(typename TensorBlock<kExact, kRows>::Memory);
   check(cudaFuncSetAttribute(multiply_kernel<kExact, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
         "asking for shared memory");
   const dim3 blocks(static_cast<unsigned>(tiles.tiles), static_cast<unsigned>(tiles.blocks),
@@ -322,7 +195,7 @@ DirectTiles direct_tiles(Context& context, const DirectGrid& grid) {
   check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device()),
         "asking for the size of shared memory");
   const std::int64_t narrow = up_to_multiple(grid.nx, 64), wide = up_to_multiple(grid.nx, 128);
-  const bool fits = static_cast<std::size_t>(shared) >= sizeof(Shape<true, 128>::Memory);
+  const bool fits = static_cast<std::size_t>(shared) >= sizeof(TensorBlock<true, 128>::Memory);
   tiles.rows = !fits || narrow * 5 < wide * 4 ? 64 : 128;
   tiles.blocks = up_to_multiple(grid.nx, tiles.rows) / tiles.rows;
   return tiles;
@@ -336,7 +209,8 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
                 std::int64_t n, float* sums) {
   const cudaStream_t stream = stream_of(context);
   const DirectTiles tiles = direct_tiles(context, grid);
-  const bool exact = grid.precision == Precision::exact;
+  const bool exact = grid.precision == Precision::exact,
+             on_hopper = hopper(context) && (getenv("NO_HOPPER") == nullptr || *getenv("NO_HOPPER") == 0);
   const std::int64_t capacity = up_to_multiple(std::min(n, kChunk), kDirectGroup) / kStep;
   const int bytes = right_bytes(exact, tiles.rows);
   const auto as_floats = [](std::int64_t b) { return (b + 3) / 4; };
@@ -353,7 +227,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   work.sums = sums;
   for (std::int64_t at = 0; at < n; at += kChunk) {
     const std::int64_t count = std::min(kChunk, n - at), groups = up_to_multiple(count, kDirectGroup) / kDirectGroup;
-    work.steps = groups * kStepsOfGroup;
+    work.steps = static_cast<int>(groups * kStepsOfGroup);
     const double* k = coordinates + at * grid.dims;
     const auto right_of = exact ? right_kernel<true> : right_kernel<false>;
     right_of<<<blocks_for(tiles.rows * tiles.blocks * work.steps * 2), kThreads, 0, stream>>>(
@@ -368,7 +242,10 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
     check_launch("direct transform's data");
     const auto product_of = tiles.rows == 64 ? (exact ? multiply<true, 64> : multiply<false, 64>)
                                              : (exact ? multiply<true, 128> : multiply<false, 128>);
-    product_of(grid, tiles, work, stream);
+    if (on_hopper)
+      multiply_on_hopper(grid, tiles, work, stream);
+    else
+      product_of(grid, tiles, work, stream);
   }
 }
 
