@@ -1,12 +1,32 @@
-// The direct transform's matrix product for devices of compute capability 9.0, by the instructions that only they have:
-// the tensor cores take the right factor from shared memory, and work while the next step's left factor is made. Built
-// for them alone; others never come here.
+// The direct transform's matrix product for devices of compute capability 9.0, by the instructions that only they have.
+// Four warps copy factors and make the bases of the left factor, as far ahead as there is room; eight multiply: the
+// tensor cores take the right factor from shared memory, and work while the next step's left factor is made. Built for
+// them alone; others never come here.
 #include "gadgets/numerics/direct_transform_product.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kStages = 4, kRound = 2;
+constexpr int kStages = 8;  // steps whose factors are kept
+constexpr int kLead = 4;    // steps between the start of a copy and its use
+constexpr int kProducers = 128, kThreadsOfBlock = kProducers + kBlockThreads;
+// Registers of a thread: what the launch gives, and what producers and consumers then have.
+constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+static_assert(kProducers * kProducerRegisters + kBlockThreads * kConsumerRegisters <= 65536);
+
+template <bool kExact, int kRows>
+struct Memory {
+  struct Stage {
+    alignas(128) unsigned char right[right_bytes(kExact, kRows)];
+    StepPhases phases;
+    StepData data;
+    float2 bases[kGroups][kStep];  // d exp(2 pi i (ky y + kz z)) at each group's first column
+  };
+  Stage stages[kStages];
+  float4 sums[kWarps][2][kRows / 8][32];
+  // Of each stage: its copies are there; its bases too; nobody reads it any more.
+  std::uint64_t copied[kStages], made[kStages], read[kStages];
+};
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 __device__ void multiply_add(float (&sum)[8][4], const std::uint32_t (&a)[4], std::uint64_t b, bool add) {
@@ -45,8 +65,6 @@ __device__ void multiply_add(float (&sum)[16][4], const std::uint32_t (&a)[4], s
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
-/// What this thread wrote is what the tensor cores will read.
-__device__ void fence_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ void fence_registers() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int kPending>
@@ -62,76 +80,167 @@ __device__ void changed(float (&sum)[kTiles][4]) {
     for (int j = 0; j < 4; ++j) asm volatile("" : "+f"(sum[i][j])::"memory");
 }
 
+__device__ void barrier_start(std::uint64_t& barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
+}
+__device__ void arrive(std::uint64_t& barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
+}
+__device__ void arrive_and_expect(std::uint64_t& barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
+               : "memory");
+}
+/// Waits for the end of the phase of this parity.
+__device__ void wait(std::uint64_t& barrier, int parity) {
+  asm volatile(
+      "{.reg .pred done;"
+      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;"
+      "@done bra over;"
+      "bra again;"
+      "over:}" ::"r"(shared_address(&barrier)),
+      "r"(parity)
+      : "memory");
+}
+template <class T>
+__device__ void copy_in_bulk(T& to, const void* from, std::uint64_t& barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(&to)),
+               "l"(from), "n"(static_cast<int>(sizeof(T))), "r"(shared_address(&barrier))
+               : "memory");
+}
+__device__ int parity(int step) { return step / kStages % 2; }
+
 /// Tiles of 8 rows x 16 bytes, 128 bytes from one to the next along the samples and 256 along the rows.
 __device__ std::uint64_t describe(std::uint32_t address) {
   return ((address & 0x3FFFF) >> 4) | (std::uint64_t{128 >> 4} << 16) | (std::uint64_t{256 >> 4} << 32);
 }
-#endif
 
+/// Copies factors and makes bases.
 template <bool kExact, int kRows>
-__global__ void __launch_bounds__(kBlockThreads, 1) hopper_kernel(DirectGrid grid, DirectTiles tiles, Work work) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr int kTiles = kRows / 8;
-  using ThisBlock = Block<kExact, kRows, kRound, kStages>;
-  extern __shared__ __align__(128) unsigned char raw[];
-  ThisBlock block(grid, tiles, work, *reinterpret_cast<typename ThisBlock::Memory*>(raw));
-  for (int i = 0; i < kStages - 2; ++i) block.fetch(i);
-  copies_wait<0>();
-  fence_writes();
-  __syncthreads();
-  block.template make_bases<2>(0);
-  __syncwarp();
-  Left<kExact> left[2];
-  block.make_left(left[0], 0);
+__device__ void produce(const DirectGrid& grid, const DirectTiles& tiles, const Work& work,
+                        Memory<kExact, kRows>& memory, int thread) {
+  using Stage = typename Memory<kExact, kRows>::Stage;
+  constexpr int kRightBytes = right_bytes(kExact, kRows);
+  const unsigned char* right = work.right + blockIdx.y * work.capacity * kRightBytes;
+  const StepData* data = work.data + blockIdx.z * work.capacity;
+  const auto fetch = [&](int step) {
+    if (thread != 0 || step >= work.steps) return;
+    if (step >= kStages) wait(memory.read[step % kStages], parity(step - kStages));
+    Stage& stage = memory.stages[step % kStages];
+    std::uint64_t& copied = memory.copied[step % kStages];
+    arrive_and_expect(copied, sizeof(stage.right) + sizeof(stage.phases) + sizeof(stage.data));
+    copy_in_bulk(stage.right, right + static_cast<std::int64_t>(step) * kRightBytes, copied);
+    copy_in_bulk(stage.phases, work.phases + step, copied);
+    copy_in_bulk(stage.data, data + step, copied);
+  };
+  constexpr int kHalf = kGroups / 2;
+  const int group = thread / kStep, sample = thread % kStep;
+  const GroupPosition first(grid, tiles, group), second(grid, tiles, group + kHalf);
+  for (int step = 0; step < kLead; ++step) fetch(step);
+  for (int step = 0; step < work.steps; ++step) {
+    fetch(step + kLead);
+    Stage& stage = memory.stages[step % kStages];
+    wait(memory.copied[step % kStages], parity(step));
+    const float2 a = make_base<kExact>(stage.phases, stage.data, sample, first.y, first.z),
+                 b = make_base<kExact>(stage.phases, stage.data, sample, second.y, second.z);
+    stage.bases[group][sample] = a;
+    stage.bases[group + kHalf][sample] = b;
+    arrive(memory.made[step % kStages]);
+  }
+}
 
+/// Multiplies. Two m-tiles of 64 rows for each four warps.
+template <bool kExact, int kRows>
+__device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExact, kRows>& memory, int thread) {
+  using Stage = typename Memory<kExact, kRows>::Stage;
+  constexpr int kTiles = kRows / 8;
+  const int warp = thread / 32, lane = thread % 32;
+  const float* scales = work.scales + blockIdx.z * (work.capacity / kStepsOfGroup);
+  float4* all_sums = lane_sums<kRows>(tiles, work, warp, lane);
+  float4* sums = &memory.sums[warp][0][0][lane];  // no other thread touches them
+  for (int i = 0; i < 2 * kTiles; ++i) sums[i * 32] = all_sums[i * 32];
+  const auto make = [&](Left<kExact>& left, int step) {
+    const Stage& stage = memory.stages[step % kStages];
+#pragma unroll
+    for (int unit = 0; unit < 4; ++unit)
+      make_left(left, unit / 2, unit % 2, stage.phases, stage.bases[warp * 2 + unit / 2]);
+  };
+  const auto await = [&](int step) {
+    wait(memory.copied[step % kStages], parity(step));
+    wait(memory.made[step % kStages], parity(step));
+  };
+  Left<kExact> left[2];
+  await(0);
+  make(left[0], 0);
   float sum[2][kTiles][4];
-  for (int begin = 0; begin < block.steps; begin += kStepsOfGroup) {
-    const float scale = block.scale_of_group(begin);
+  for (int begin = 0; begin < work.steps; begin += kStepsOfGroup) {
+    const float scale = scales[begin / kStepsOfGroup];
 #pragma unroll 2
     for (int i = 0; i < kStepsOfGroup; ++i) {
       const int step = begin + i;
-      if (i % kRound == 0) {
-        copies_wait<kStages - 3 - ThisBlock::kAhead>();  // what bases are made of is there
-        fence_writes();
-        __syncthreads();
-        block.fetch(step / kRound + kStages - 2);  // the step before may still be read
-      }
-      const std::uint64_t high = describe(block.right(step)), low = describe(block.right(step) + kRows * kStep * 2);
-      Left<kExact>& now = left[i % 2];
-      const auto multiply = [&](int m) {
+      const std::uint32_t right = shared_address(memory.stages[step % kStages].right);
+      const std::uint64_t high = describe(right), low = describe(right + kRows * kStep * 2);
+      const Left<kExact>& now = left[i % 2];
+#pragma unroll
+      for (int m = 0; m < 2; ++m) {
         fence_registers();
         multiply_add(sum[m], now.high[m], high, i > 0);
         if constexpr (kExact) {
           multiply_add(sum[m], now.low[m], high, true);
           multiply_add(sum[m], now.high[m], low, true);
         }
-        products_end();
-      };
-      multiply(0);
-      multiply(1);
-      if (i % kRound == 0) block.template make_bases<kRound>(step + 2);
-      products_wait<2>();  // the step before, whose factor is overwritten now
+      }
+      products_end();
+      if (step + 1 < work.steps) await(step + 1);
+      products_wait<1>();  // the step before, whose factor is overwritten now
+      if (step > 0 && lane == 0) arrive(memory.read[(step - 1) % kStages]);
       __syncwarp();
-      block.make_left(left[(i + 1) % 2], step + 1);
+      make(left[(i + 1) % 2], step + 1);
     }
     products_wait<0>();
     for (int m = 0; m < 2; ++m) {
       changed(sum[m]);
-      block.add(sum[m], m, scale);
+      add_group(sum[m], scale, sums + m * kTiles * 32);
     }
   }
-  block.end();
+  for (int i = 0; i < 2 * kTiles; ++i) all_sums[i * 32] = sums[i * 32];
+}
+#endif
+
+template <bool kExact, int kRows>
+__global__ void __launch_bounds__(kThreadsOfBlock, 1) hopper_kernel(DirectGrid grid, DirectTiles tiles, Work work) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(128) unsigned char raw[];
+  auto& memory = *reinterpret_cast<Memory<kExact, kRows>*>(raw);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_start(memory.copied[i], 1);
+      barrier_start(memory.made[i], kProducers);
+      barrier_start(memory.read[i], kWarps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  }
+  __syncthreads();
+  if (thread < kProducers) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
+    produce(grid, tiles, work, memory, thread);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
+    consume(tiles, work, memory, thread - kProducers);
+  }
 #endif
 }
 
 template <bool kExact, int kRows>
 void multiply(const DirectGrid& grid, const DirectTiles& tiles, const Work& work, cudaStream_t stream) {
-  constexpr int kBytes = sizeof(typename Block<kExact, kRows, kRound, kStages>::Memory);
+  constexpr int kBytes = sizeof(Memory<kExact, kRows>);
   check(cudaFuncSetAttribute(hopper_kernel<kExact, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
         "asking for shared memory");
   const dim3 blocks(static_cast<unsigned>(tiles.tiles), static_cast<unsigned>(tiles.blocks),
                     static_cast<unsigned>(grid.coils));
-  hopper_kernel<kExact, kRows><<<blocks, kBlockThreads, kBytes, stream>>>(grid, tiles, work);
+  hopper_kernel<kExact, kRows><<<blocks, kThreadsOfBlock, kBytes, stream>>>(grid, tiles, work);
   check_launch("direct transform");
 }
 

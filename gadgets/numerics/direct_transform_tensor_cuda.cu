@@ -10,7 +10,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kChunk = 256 * kDirectGroup;  // samples whose factors along x are kept at a time
+// Of the factors along x that are kept at a time: samples, and bytes, most of which stay in the second-level cache.
+constexpr std::int64_t kMostSamples = 256 * kDirectGroup, kMostBytes = 64 << 20;
 
 // --- what is made before
 // ----------------------------------------------------------------------------------------------
@@ -83,6 +84,17 @@ __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* sample
 // --- the product
 // ------------------------------------------------------------------------------------------------------
 
+__device__ void copy_16(void* to, const void* from, int i) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + i * 16),
+               "l"(static_cast<const uint4*>(from) + i)
+               : "memory");
+}
+__device__ void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 __device__ void load_tiles(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -96,6 +108,108 @@ __device__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+/// A block's shared memory, and what its threads do but multiply. They work in rounds of kRound steps, whose factors
+/// are in one of kStages places.
+template <bool kExact, int kRows, int kRound, int kStages>
+class Block {
+ public:
+  static constexpr int kTiles = kRows / 8, kRightBytes = right_bytes(kExact, kRows);
+  /// Rounds whose factors a round needs beside its own: bases are made two steps ahead and more.
+  static constexpr int kAhead = kRound == 1 ? 2 : 1;
+  struct Stage {
+    alignas(128) unsigned char right[kRound][kRightBytes];
+    StepPhases phases[kRound];
+    StepData data[kRound];
+  };
+  struct Memory {
+    Stage stages[kStages];
+    float2 bases[2 * kRound][kGroups][kStep];  // d exp(2 pi i (ky y + kz z)) at each group's first column
+    float4 sums[kWarps][2][kTiles][32];
+  };
+
+  __device__ Block(const DirectGrid& grid, const DirectTiles& tiles, const Work& work, Memory& memory)
+      : memory_(memory),
+        steps(work.steps),
+        thread_(static_cast<int>(threadIdx.x)),
+        right_(work.right + blockIdx.y * work.capacity * kRightBytes),
+        phases_(work.phases),
+        data_(work.data + blockIdx.z * work.capacity),
+        scales_(work.scales + blockIdx.z * (work.capacity / kStepsOfGroup)),
+        position_(grid, tiles, thread_ / kStep),
+        all_sums_(lane_sums<kRows>(tiles, work, thread_ / 32, thread_ % 32)),
+        sums_(&memory.sums[thread_ / 32][0][0][thread_ % 32]) {
+    for (int i = 0; i < 2 * kTiles; ++i) sums_[i * 32] = all_sums_[i * 32];
+  }
+  __device__ void end() {
+    for (int i = 0; i < 2 * kTiles; ++i) all_sums_[i * 32] = sums_[i * 32];
+  }
+
+  /// Starts copies of a round's factors; to be called for each round in turn.
+  __device__ void fetch(int round) {
+    const int step = round * kRound;
+    if (step < steps) {
+      Stage& to = memory_.stages[round % kStages];
+      constexpr int kRight = sizeof(to.right) / 16, kPhases = sizeof(to.phases) / 16, kData = sizeof(to.data) / 16;
+      static_assert(kPhases + kData <= kBlockThreads && (kRight < kBlockThreads || kRight % kBlockThreads == 0));
+      const unsigned char* right = right_ + static_cast<std::int64_t>(step) * kRightBytes;
+#pragma unroll
+      for (int i = 0; i < kRight; i += kBlockThreads)
+        if (kRight >= kBlockThreads || thread_ < kRight) copy_16(to.right, right, i + thread_);
+      if (thread_ < kPhases)
+        copy_16(to.phases, phases_ + step, thread_);
+      else if (thread_ < kPhases + kData)
+        copy_16(to.data, data_ + step, thread_ - kPhases);
+    }
+    copies_end();  // also where there is nothing, so that they can be counted
+  }
+
+  /// The thread's part of the bases of `count` steps: one group of columns, one sample. Its warp needs no others.
+  template <int kCount>
+  __device__ void make_bases(int step) {
+    if (step >= steps) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+      memory_.bases[(step + i) % (2 * kRound)][thread_ / kStep][thread_ % kStep] = make_base<kExact>(
+          phases(step + i), stage(step + i).data[(step + i) % kRound], thread_ % kStep, position_.y, position_.z);
+  }
+
+  __device__ void make_left(Left<kExact>& left, int step) const {
+#pragma unroll
+    for (int unit = 0; unit < 4; ++unit) make_left(left, step, unit / 2, unit % 2);
+  }
+  /// One half of a step's left factor for one m-tile.
+  __device__ void make_left(Left<kExact>& left, int step, int tile, int half) const {
+    cuda::make_left(left, tile, half, phases(step), memory_.bases[step % (2 * kRound)][thread_ / 32 * 2 + tile]);
+  }
+
+  __device__ float scale_of_group(int step) const { return scales_[step / kStepsOfGroup]; }
+  /// Adds a group's sums of one m-tile to the rest.
+  __device__ void add(const float (&sum)[kTiles][4], int tile, float scale) {
+    add_group(sum, scale, sums_ + tile * kTiles * 32);
+  }
+
+  /// The right factor of a step: its address in shared memory.
+  __device__ std::uint32_t right(int step) const { return shared_address(stage(step).right[step % kRound]); }
+
+ private:
+  __device__ const Stage& stage(int step) const { return memory_.stages[step / kRound % kStages]; }
+  __device__ const StepPhases& phases(int step) const { return stage(step).phases[step % kRound]; }
+  Memory& memory_;
+
+ public:
+  const int steps;
+
+ private:
+  int thread_;
+  const unsigned char* right_;
+  const StepPhases* phases_;
+  const StepData* data_;
+  const float* scales_;
+  GroupPosition position_;
+  float4* all_sums_;
+  float4* sums_;  // no other thread touches them
+};
 
 /// Narrow blocks also fit the smaller shared memory of 8.6 and 8.9.
 constexpr int steps_of_round(int rows) { return rows == 64 ? 1 : 2; }
@@ -211,10 +325,12 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   const DirectTiles tiles = direct_tiles(context, grid);
   const bool exact = grid.precision == Precision::exact,
              on_hopper = hopper(context) && (getenv("NO_HOPPER") == nullptr || *getenv("NO_HOPPER") == 0);
-  const std::int64_t capacity = up_to_multiple(std::min(n, kChunk), kDirectGroup) / kStep;
-  const int bytes = right_bytes(exact, tiles.rows);
+  const std::int64_t bytes = tiles.blocks * right_bytes(exact, tiles.rows);  // of a step
+  const std::int64_t chunk =
+      std::clamp(kMostBytes / (bytes * kStepsOfGroup) * kDirectGroup, kDirectGroup, kMostSamples);
+  const std::int64_t capacity = up_to_multiple(std::min(n, chunk), kDirectGroup) / kStep;
   const auto as_floats = [](std::int64_t b) { return (b + 3) / 4; };
-  Array<float> right = context.allocate<float>({as_floats(tiles.blocks * capacity * bytes)}),
+  Array<float> right = context.allocate<float>({as_floats(capacity * bytes)}),
                phases = context.allocate<float>({as_floats(capacity * static_cast<std::int64_t>(sizeof(StepPhases)))}),
                data = context.allocate<float>({grid.coils, capacity * kStep * 2}),
                scales = context.allocate<float>({grid.coils, capacity / kStepsOfGroup});
@@ -225,8 +341,8 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   work.scales = scales.data();
   work.capacity = capacity;
   work.sums = sums;
-  for (std::int64_t at = 0; at < n; at += kChunk) {
-    const std::int64_t count = std::min(kChunk, n - at), groups = up_to_multiple(count, kDirectGroup) / kDirectGroup;
+  for (std::int64_t at = 0; at < n; at += chunk) {
+    const std::int64_t count = std::min(chunk, n - at), groups = up_to_multiple(count, kDirectGroup) / kDirectGroup;
     work.steps = static_cast<int>(groups * kStepsOfGroup);
     const double* k = coordinates + at * grid.dims;
     const auto right_of = exact ? right_kernel<true> : right_kernel<false>;
