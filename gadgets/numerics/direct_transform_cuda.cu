@@ -60,14 +60,17 @@ __global__ void image_kernel(DirectGrid grid, DirectTiles tiles, std::int64_t co
   }
 }
 
+constexpr int kSharers = 1024;  // of the samples of a voxel
+
 /// A block per voxel; threads share the samples, whose sums are added in a fixed order.
-__global__ void at_kernel(int dims, const double* coordinates, const float2* samples, std::int64_t n,
-                          std::int64_t coils, const double* voxels, std::int64_t count, double2* sums) {
-  __shared__ double re[kThreads], im[kThreads];
+__global__ void __launch_bounds__(kSharers)
+    at_kernel(int dims, const double* coordinates, const float2* samples, std::int64_t n, std::int64_t coils,
+              const double* voxels, std::int64_t count, double2* sums) {
+  __shared__ double re[kSharers], im[kSharers];
   for (std::int64_t v = blockIdx.x; v < count; v += gridDim.x)
     for (std::int64_t c = 0; c < coils; ++c) {
       double sum_re = 0, sum_im = 0;
-      for (std::int64_t s = threadIdx.x; s < n; s += kThreads) {
+      for (std::int64_t s = threadIdx.x; s < n; s += kSharers) {
         double phase = 0, sine, cosine;
         for (int a = 0; a < dims; ++a) phase += coordinates[s * dims + a] * voxels[v * dims + a];
         sincospi(2 * (phase - rint(phase)), &sine, &cosine);
@@ -78,7 +81,7 @@ __global__ void at_kernel(int dims, const double* coordinates, const float2* sam
       re[threadIdx.x] = sum_re;
       im[threadIdx.x] = sum_im;
       __syncthreads();
-      for (int half = kThreads / 2; half > 0; half /= 2) {
+      for (int half = kSharers / 2; half > 0; half /= 2) {
         if (static_cast<int>(threadIdx.x) < half) {
           re[threadIdx.x] += re[threadIdx.x + half];
           im[threadIdx.x] += im[threadIdx.x + half];
@@ -142,7 +145,7 @@ void direct_get(Context& context, const DirectGrid& grid, const float* sums, cfl
 
 void direct_at(Context& context, int dims, const double* coordinates, const cfloat* samples, std::int64_t n,
                std::int64_t coils, const double* voxels, std::int64_t count, cdouble* sums) {
-  at_kernel<<<static_cast<unsigned>(std::min<std::int64_t>(count, 1 << 20)), kThreads, 0, stream_of(context)>>>(
+  at_kernel<<<static_cast<unsigned>(std::min<std::int64_t>(count, 1 << 20)), kSharers, 0, stream_of(context)>>>(
       dims, coordinates, device_view(samples), n, coils, voxels, count, device_view(sums));
   check_launch("direct transform at points");
 }

@@ -2,13 +2,16 @@
 // Four warps copy factors and make the bases of the left factor, as far ahead as there is room; eight multiply: the
 // tensor cores take the right factor from shared memory, and work while the next step's left factor is made. Built for
 // them alone; others never come here.
+#include <cstdlib>
+#include <string_view>
+
 #include "gadgets/numerics/direct_transform_product.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kStages = 8;  // steps whose factors are kept
-constexpr int kLead = 4;    // steps between the start of a copy and its use
+constexpr int stages_of(bool exact) { return exact ? 8 : 12; }  // steps whose factors are kept
+constexpr int kMakers = 3;                                      // warps that make bases; they take steps in turn
 constexpr int kProducers = 128, kThreadsOfBlock = kProducers + kBlockThreads;
 // Registers of a thread: what the launch gives, and what producers and consumers then have.
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
@@ -22,10 +25,12 @@ struct Memory {
     StepData data;
     float2 bases[kGroups][kStep];  // d exp(2 pi i (ky y + kz z)) at each group's first column
   };
-  Stage stages[kStages];
+  static constexpr int kCount = stages_of(kExact);
+  Stage stages[kCount];
   float4 sums[kWarps][2][kRows / 8][32];
   // Of each stage: its copies are there; its bases too; nobody reads it any more.
-  std::uint64_t copied[kStages], made[kStages], read[kStages];
+  std::uint64_t copied[kCount], made[kCount], read[kCount];
+  int2 positions[kGroups];  // (y, z) of each group's first column
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -108,94 +113,112 @@ __device__ void copy_in_bulk(T& to, const void* from, std::uint64_t& barrier) {
                "l"(from), "n"(static_cast<int>(sizeof(T))), "r"(shared_address(&barrier))
                : "memory");
 }
-__device__ int parity(int step) { return step / kStages % 2; }
+
+/// The place of a step among so many, and the parity of its turn there.
+template <int kCount>
+struct Turn {
+  static constexpr int kPlaces = kCount;
+  int place = 0, parity = 0;
+  __device__ void advance(int steps) {
+    place += steps;
+    if (place >= kCount) place -= kCount, parity ^= 1;
+  }
+};
 
 /// Tiles of 8 rows x 16 bytes, 128 bytes from one to the next along the samples and 256 along the rows.
 __device__ std::uint64_t describe(std::uint32_t address) {
   return ((address & 0x3FFFF) >> 4) | (std::uint64_t{128 >> 4} << 16) | (std::uint64_t{256 >> 4} << 32);
 }
 
-/// Copies factors and makes bases.
+/// Copies factors as far ahead as there is room; for one thread.
 template <bool kExact, int kRows>
-__device__ void produce(const DirectGrid& grid, const DirectTiles& tiles, const Work& work,
-                        Memory<kExact, kRows>& memory, int thread) {
-  using Stage = typename Memory<kExact, kRows>::Stage;
+__device__ void copy_factors(const Work& work, Memory<kExact, kRows>& memory) {
   constexpr int kRightBytes = right_bytes(kExact, kRows);
   const unsigned char* right = work.right + blockIdx.y * work.capacity * kRightBytes;
   const StepData* data = work.data + blockIdx.z * work.capacity;
-  const auto fetch = [&](int step) {
-    if (thread != 0 || step >= work.steps) return;
-    if (step >= kStages) wait(memory.read[step % kStages], parity(step - kStages));
-    Stage& stage = memory.stages[step % kStages];
-    std::uint64_t& copied = memory.copied[step % kStages];
+  Turn<Memory<kExact, kRows>::kCount> turn;
+  for (int step = 0; step < work.steps; ++step, turn.advance(1)) {
+    if (step >= turn.kPlaces) wait(memory.read[turn.place], turn.parity ^ 1);
+    auto& stage = memory.stages[turn.place];
+    std::uint64_t& copied = memory.copied[turn.place];
     arrive_and_expect(copied, sizeof(stage.right) + sizeof(stage.phases) + sizeof(stage.data));
     copy_in_bulk(stage.right, right + static_cast<std::int64_t>(step) * kRightBytes, copied);
     copy_in_bulk(stage.phases, work.phases + step, copied);
     copy_in_bulk(stage.data, data + step, copied);
-  };
-  constexpr int kHalf = kGroups / 2;
-  const int group = thread / kStep, sample = thread % kStep;
-  const GroupPosition first(grid, tiles, group), second(grid, tiles, group + kHalf);
-  for (int step = 0; step < kLead; ++step) fetch(step);
-  for (int step = 0; step < work.steps; ++step) {
-    fetch(step + kLead);
-    Stage& stage = memory.stages[step % kStages];
-    wait(memory.copied[step % kStages], parity(step));
-    const float2 a = make_base<kExact>(stage.phases, stage.data, sample, first.y, first.z),
-                 b = make_base<kExact>(stage.phases, stage.data, sample, second.y, second.z);
-    stage.bases[group][sample] = a;
-    stage.bases[group + kHalf][sample] = b;
-    arrive(memory.made[step % kStages]);
+  }
+}
+
+/// Makes the bases of every kMakers-th step; for one warp.
+template <bool kExact, int kRows>
+__device__ void make_bases(const Work& work, Memory<kExact, kRows>& memory, int first, int lane) {
+  Turn<Memory<kExact, kRows>::kCount> turn;
+  turn.advance(first);
+  for (int step = first; step < work.steps; step += kMakers, turn.advance(kMakers)) {
+    auto& stage = memory.stages[turn.place];
+    wait(memory.copied[turn.place], turn.parity);
+    const int sample = lane % kStep;
+#pragma unroll 4
+    for (int i = 0; i < kGroups; i += 32 / kStep) {
+      const int group = i + lane / kStep;
+      const int2 position = memory.positions[group];
+      stage.bases[group][sample] = make_base<kExact>(stage.phases, stage.data, sample, position.x, position.y);
+    }
+    __syncwarp();
+    if (lane == 0) arrive(memory.made[turn.place]);
   }
 }
 
 /// Multiplies. Two m-tiles of 64 rows for each four warps.
 template <bool kExact, int kRows>
 __device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExact, kRows>& memory, int thread) {
-  using Stage = typename Memory<kExact, kRows>::Stage;
   constexpr int kTiles = kRows / 8;
   const int warp = thread / 32, lane = thread % 32;
   const float* scales = work.scales + blockIdx.z * (work.capacity / kStepsOfGroup);
   float4* all_sums = lane_sums<kRows>(tiles, work, warp, lane);
   float4* sums = &memory.sums[warp][0][0][lane];  // no other thread touches them
   for (int i = 0; i < 2 * kTiles; ++i) sums[i * 32] = all_sums[i * 32];
-  const auto make = [&](Left<kExact>& left, int step) {
-    const Stage& stage = memory.stages[step % kStages];
+  Turn<Memory<kExact, kRows>::kCount> now, next;
+  const auto make = [&](Left<kExact>& left) {
+    const auto& stage = memory.stages[next.place];
 #pragma unroll
     for (int unit = 0; unit < 4; ++unit)
       make_left(left, unit / 2, unit % 2, stage.phases, stage.bases[warp * 2 + unit / 2]);
   };
-  const auto await = [&](int step) {
-    wait(memory.copied[step % kStages], parity(step));
-    wait(memory.made[step % kStages], parity(step));
+  const auto await = [&] {
+    wait(memory.copied[next.place], next.parity);
+    wait(memory.made[next.place], next.parity);
   };
   Left<kExact> left[2];
-  await(0);
-  make(left[0], 0);
+  await();
+  make(left[0]);
   float sum[2][kTiles][4];
+  int before = 0;  // the place of the step before
   for (int begin = 0; begin < work.steps; begin += kStepsOfGroup) {
     const float scale = scales[begin / kStepsOfGroup];
 #pragma unroll 2
     for (int i = 0; i < kStepsOfGroup; ++i) {
       const int step = begin + i;
-      const std::uint32_t right = shared_address(memory.stages[step % kStages].right);
+      const std::uint32_t right = shared_address(memory.stages[now.place].right);
       const std::uint64_t high = describe(right), low = describe(right + kRows * kStep * 2);
-      const Left<kExact>& now = left[i % 2];
+      const Left<kExact>& factor = left[i % 2];
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         fence_registers();
-        multiply_add(sum[m], now.high[m], high, i > 0);
+        multiply_add(sum[m], factor.high[m], high, i > 0);
         if constexpr (kExact) {
-          multiply_add(sum[m], now.low[m], high, true);
-          multiply_add(sum[m], now.high[m], low, true);
+          multiply_add(sum[m], factor.low[m], high, true);
+          multiply_add(sum[m], factor.high[m], low, true);
         }
       }
       products_end();
-      if (step + 1 < work.steps) await(step + 1);
+      next.advance(1);
+      if (step + 1 < work.steps) await();
       products_wait<1>();  // the step before, whose factor is overwritten now
-      if (step > 0 && lane == 0) arrive(memory.read[(step - 1) % kStages]);
+      if (step > 0 && lane == 0) arrive(memory.read[before]);
       __syncwarp();
-      make(left[(i + 1) % 2], step + 1);
+      make(left[(i + 1) % 2]);
+      before = now.place;
+      now = next;
     }
     products_wait<0>();
     for (int m = 0; m < 2; ++m) {
@@ -214,18 +237,25 @@ __global__ void __launch_bounds__(kThreadsOfBlock, 1) hopper_kernel(DirectGrid g
   auto& memory = *reinterpret_cast<Memory<kExact, kRows>*>(raw);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < memory.kCount; ++i) {
       barrier_start(memory.copied[i], 1);
-      barrier_start(memory.made[i], kProducers);
+      barrier_start(memory.made[i], 1);
       barrier_start(memory.read[i], kWarps);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
+  if (thread < kGroups) {
+    const GroupPosition position(grid, tiles, thread);
+    memory.positions[thread] = make_int2(static_cast<int>(position.y), static_cast<int>(position.z));
+  }
   __syncthreads();
   if (thread < kProducers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));
-    produce(grid, tiles, work, memory, thread);
+    if (thread >= 32)
+      make_bases(work, memory, thread / 32 - 1, thread % 32);
+    else if (thread == 0)
+      copy_factors(work, memory);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kConsumerRegisters));
     consume(tiles, work, memory, thread - kProducers);
@@ -247,9 +277,11 @@ void multiply(const DirectGrid& grid, const DirectTiles& tiles, const Work& work
 }  // namespace
 
 bool hopper(Context& context) {
+  static const char* const wish = std::getenv("ECHOTRAIN_HOPPER");
+  if (wish != nullptr && std::string_view(wish) == "off") return false;
   int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, context.device()), "asking for its age");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, context.device()), "asking for its age");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, context.device()), "asking what it can do");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, context.device()), "asking what it can do");
   return major == 9 && minor == 0;
 }
 

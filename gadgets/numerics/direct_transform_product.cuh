@@ -113,7 +113,14 @@ struct GroupPosition {
 };
 
 /// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
+/// hopper() says whether this is one; ECHOTRAIN_HOPPER=off in the environment says that none is, for tests of the
+/// other.
+#if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
 void multiply_on_hopper(const DirectGrid& grid, const DirectTiles& tiles, const Work& work, cudaStream_t stream);
+#else  // the compiler cannot build it
+inline bool hopper(Context& /*context*/) { return false; }
+inline void multiply_on_hopper(const DirectGrid&, const DirectTiles&, const Work&, cudaStream_t) {}
+#endif
 
 }  // namespace echotrain::numerics::cuda

@@ -323,8 +323,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
                 std::int64_t n, float* sums) {
   const cudaStream_t stream = stream_of(context);
   const DirectTiles tiles = direct_tiles(context, grid);
-  const bool exact = grid.precision == Precision::exact,
-             on_hopper = hopper(context) && (getenv("NO_HOPPER") == nullptr || *getenv("NO_HOPPER") == 0);
+  const bool exact = grid.precision == Precision::exact, on_hopper = hopper(context);
   const std::int64_t bytes = tiles.blocks * right_bytes(exact, tiles.rows);  // of a step
   const std::int64_t chunk =
       std::clamp(kMostBytes / (bytes * kStepsOfGroup) * kDirectGroup, kDirectGroup, kMostSamples);

@@ -211,21 +211,23 @@ int main(int argc, char** argv) {
     if (!available(backend)) continue;
     const std::string on = to_string(backend);
     const bool cuda = backend == Backend::cuda;
-    for (const auto& [n, samples] : {std::pair<std::int64_t, std::int64_t>{64, 20000}, {128, 284592}}) {
+    for (const auto& problem : {std::pair<std::int64_t, std::int64_t>{64, 20000}, {128, 284592}}) {
+      const std::int64_t n = problem.first, samples = problem.second;
       const std::string size = fmt::format("{}^3x{}/{}", n, samples, on);
       const bool large = n == 128;
       for (const Precision precision : {Precision::exact, Precision::fast}) {
         if (precision == Precision::fast && !cuda) continue;  // the same there
         const std::string name = precision == Precision::exact ? "exact" : "fast";
         add(
-            name + "_fhd/" + size, [=](benchmark::State& s) { exact_fhd(s, backend, n, samples, precision); },
+            fmt::format("{}_fhd/{}", name, size),
+            [=](benchmark::State& s) { exact_fhd(s, backend, n, samples, precision); },
             cuda    ? 20
             : large ? 3
                     : 9);
         if (!large || cuda)
           add(
-              name + "_q/" + size, [=](benchmark::State& s) { exact_q(s, backend, n, samples, precision); },
-              cuda ? 10 : 3);
+              fmt::format("{}_q/{}", name, size),
+              [=](benchmark::State& s) { exact_q(s, backend, n, samples, precision); }, cuda ? 10 : 3);
       }
       if (!large && !cuda)
         add(
