@@ -160,8 +160,7 @@ __device__ void make_bases(const Work& work, Memory<kExact, kRows>& memory, int 
 #pragma unroll 4
     for (int i = 0; i < kGroups; i += 32 / kStep) {
       const int group = i + lane / kStep;
-      const int2 position = memory.positions[group];
-      stage.bases[group][sample] = make_base<kExact>(stage.phases, stage.data, sample, position.x, position.y);
+      stage.bases[group][sample] = make_base<kExact>(stage.phases, stage.data, sample, memory.positions[group]);
     }
     __syncwarp();
     if (lane == 0) arrive(memory.made[turn.place]);
@@ -245,10 +244,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, 1) hopper_kernel(DirectGrid g
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   }
-  if (thread < kGroups) {
-    const GroupPosition position(grid, tiles, thread);
-    memory.positions[thread] = make_int2(static_cast<int>(position.y), static_cast<int>(position.z));
-  }
+  if (thread < kGroups) memory.positions[thread] = group_position(grid, tiles, thread);
   __syncthreads();
   if (thread < kProducers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kProducerRegisters));

@@ -16,7 +16,7 @@ static_assert(kBlockThreads == kGroups * kStep && kBlockThreads == kDirectGroup)
 /// What a step needs of each sample but its data: exp(2 pi i ky j), j = 0 .. 7, and how phases go on along y and z.
 struct alignas(16) StepPhases {
   float2 near[2][kGroupColumns][8];  // [half of the step, j, sample of the half]
-  longlong2 far[kStep];              // ky, kz in turns
+  int4 far[kStep];                   // ky, kz in 2^-32 turns, each with the rest in 2^-48 turns
 };
 struct alignas(16) StepData {
   float2 d[kStep];
@@ -55,10 +55,11 @@ struct Left {
 
 /// d exp(2 pi i (ky y + kz z)) for a sample of a step.
 template <bool kExact>
-__device__ float2 make_base(const StepPhases& phases, const StepData& data, int sample, std::int64_t y,
-                            std::int64_t z) {
-  const longlong2 far = phases.far[sample];
-  const std::int64_t phase = far.x * y + far.y * z;
+__device__ float2 make_base(const StepPhases& phases, const StepData& data, int sample, int2 at) {
+  const int4 far = phases.far[sample];
+  std::uint32_t phase = static_cast<std::uint32_t>(far.x) * static_cast<std::uint32_t>(at.x) +
+                        static_cast<std::uint32_t>(far.z) * static_cast<std::uint32_t>(at.y);
+  if (kExact) phase += static_cast<std::uint32_t>((far.y * at.x + far.w * at.y) >> 16);
   return product(data.d[sample], kExact ? wave(phase) : quick_wave(phase));
 }
 
@@ -102,15 +103,12 @@ __device__ float4* lane_sums(const DirectTiles& tiles, const Work& work, int war
   return reinterpret_cast<float4*>(work.sums) + (block * kWarps + warp) * (kRows / 4 * 32) + lane;
 }
 
-/// Where the first column of a group is, in voxels from the middle.
-struct GroupPosition {
-  std::int64_t y, z;
-  __device__ GroupPosition(const DirectGrid& grid, const DirectTiles& tiles, int in_block) {
-    const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kGroups + in_block;
-    y = tiles.y0 + group % tiles.per_row * kGroupColumns - grid.ny / 2;
-    z = tiles.z0 + group / tiles.per_row - grid.nz / 2;
-  }
-};
+/// Where the first column of a block's group is: (y, z) in voxels from the middle.
+__device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles& tiles, int in_block) {
+  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kGroups + in_block;
+  return make_int2(static_cast<int>(tiles.y0 + group % tiles.per_row * kGroupColumns - grid.ny / 2),
+                   static_cast<int>(tiles.z0 + group / tiles.per_row - grid.nz / 2));
+}
 
 /// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
 /// hopper() says whether this is one; ECHOTRAIN_HOPPER=off in the environment says that none is, for tests of the

@@ -32,7 +32,7 @@ __global__ void right_kernel(DirectGrid grid, DirectTiles tiles, const double* c
       for (int j = 0; j < 2; ++j) {
         const std::int64_t s = half * 8 + 2 * pair + j;
         const double k = s < n ? coordinates[s * grid.dims] : 0.0;
-        const float2 e = wave(turns(k) * position + (even ? turns(k / 2) : 0));
+        const float2 e = wave(top_of(turns(k) * position + (even ? turns(k / 2) : 0)));
         value[j] = row >= grid.nx ? 0.0f : sine ? e.y : e.x;
       }
       split(value[0], value[1], high[pair], low[pair]);
@@ -46,14 +46,24 @@ __global__ void right_kernel(DirectGrid grid, DirectTiles tiles, const double* c
   }
 }
 
+/// The nearest multiple of 2^-32 turns, and the rest in 2^-48.
+__device__ int2 in_two(std::int64_t t) {
+  const auto turn = static_cast<std::uint64_t>(t);
+  const auto rest = static_cast<std::int32_t>(static_cast<std::uint32_t>(turn));
+  return make_int2(static_cast<int>((turn + 0x80000000u) >> 32), rest >> 16);
+}
+
 __global__ void phases_kernel(int dims, const double* coordinates, std::int64_t n, std::int64_t steps,
                               StepPhases* phases) {
   ECHOTRAIN_GRID_STRIDE(i, steps * kStep * kGroupColumns) {
     const std::int64_t j = i % kGroupColumns, s = i / kGroupColumns;
     StepPhases& to = phases[s / kStep];
     const std::int64_t ky = s < n ? turns(coordinates[s * dims + 1]) : 0;
-    to.near[s % kStep / 8][j][s % 8] = wave(ky * j);
-    if (j == 0) to.far[s % kStep] = make_longlong2(ky, s < n && dims > 2 ? turns(coordinates[s * dims + 2]) : 0);
+    to.near[s % kStep / 8][j][s % 8] = wave(top_of(ky * j));
+    if (j == 0) {
+      const int2 y = in_two(ky), z = in_two(s < n && dims > 2 ? turns(coordinates[s * dims + 2]) : 0);
+      to.far[s % kStep] = make_int4(y.x, y.y, z.x, z.y);
+    }
   }
 }
 
@@ -136,7 +146,7 @@ class Block {
         phases_(work.phases),
         data_(work.data + blockIdx.z * work.capacity),
         scales_(work.scales + blockIdx.z * (work.capacity / kStepsOfGroup)),
-        position_(grid, tiles, thread_ / kStep),
+        position_(group_position(grid, tiles, thread_ / kStep)),
         all_sums_(lane_sums<kRows>(tiles, work, thread_ / 32, thread_ % 32)),
         sums_(&memory.sums[thread_ / 32][0][0][thread_ % 32]) {
     for (int i = 0; i < 2 * kTiles; ++i) sums_[i * 32] = all_sums_[i * 32];
@@ -170,8 +180,8 @@ class Block {
     if (step >= steps) return;
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
-      memory_.bases[(step + i) % (2 * kRound)][thread_ / kStep][thread_ % kStep] = make_base<kExact>(
-          phases(step + i), stage(step + i).data[(step + i) % kRound], thread_ % kStep, position_.y, position_.z);
+      memory_.bases[(step + i) % (2 * kRound)][thread_ / kStep][thread_ % kStep] =
+          make_base<kExact>(phases(step + i), stage(step + i).data[(step + i) % kRound], thread_ % kStep, position_);
   }
 
   __device__ void make_left(Left<kExact>& left, int step) const {
@@ -206,7 +216,7 @@ class Block {
   const StepPhases* phases_;
   const StepData* data_;
   const float* scales_;
-  GroupPosition position_;
+  int2 position_;
   float4* all_sums_;
   float4* sums_;  // no other thread touches them
 };

@@ -26,11 +26,15 @@ DirectTiles direct_tiles(Context& context, const DirectGrid& grid);
 /// Fractions of a turn in units of 2^-64: multiples of them are exact, and whole turns fall away by themselves.
 __device__ inline std::int64_t turns(double k) { return __double2ll_rn((k - rint(k)) * 0x1p64); }
 
-/// exp(2 pi i t) for t in units of 2^-64 turns; error 1e-7 (Cephes' polynomials).
-__device__ inline float2 wave(std::int64_t t) {
-  const auto top = static_cast<std::uint32_t>(static_cast<std::uint64_t>(t) >> 32);
-  const std::uint32_t quarter = (top + 0x20000000u) >> 30;
-  const float angle = static_cast<float>(static_cast<std::int32_t>(top - (quarter << 30))) * 1.4629180792671596e-9f;
+/// The same in units of 2^-32.
+__device__ inline std::uint32_t top_of(std::int64_t t) {
+  return static_cast<std::uint32_t>(static_cast<std::uint64_t>(t) >> 32);
+}
+
+/// exp(2 pi i t) for t in units of 2^-32 turns; error 1e-7 (Cephes' polynomials).
+__device__ inline float2 wave(std::uint32_t t) {
+  const std::uint32_t quarter = (t + 0x20000000u) >> 30;
+  const float angle = static_cast<float>(static_cast<std::int32_t>(t - (quarter << 30))) * 1.4629180792671596e-9f;
   const float z = angle * angle;
   const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * angle + angle;
   const float c =
@@ -41,10 +45,9 @@ __device__ inline float2 wave(std::int64_t t) {
 }
 
 /// The same by the special-function units; error 1e-6.
-__device__ inline float2 quick_wave(std::int64_t t) {
-  const auto top = static_cast<std::int32_t>(static_cast<std::uint64_t>(t) >> 32);
+__device__ inline float2 quick_wave(std::uint32_t t) {
   float2 e;
-  __sincosf(static_cast<float>(top) * 1.4629180792671596e-9f, &e.y, &e.x);
+  __sincosf(static_cast<float>(static_cast<std::int32_t>(t)) * 1.4629180792671596e-9f, &e.y, &e.x);
   return e;
 }
 
