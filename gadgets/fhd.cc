@@ -30,7 +30,7 @@ Parameters<Fhd::Options> Fhd::parameters() {
               "exact only; what an image value stands for: a point, or the voxel's box")
       .choice(
           "precision", &Options::precision, {"exact", "fast"},
-          "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about a third of the time on "
+          "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about two thirds of the time on "
           "CUDA; the error found at some voxels is in the image's attribute fhd_error. On the CPU the same as exact");
 }
 
