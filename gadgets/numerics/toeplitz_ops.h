@@ -28,7 +28,7 @@ struct ToeplitzOperator::Impl {
   double smallest, largest, diagonal;
   Array<float> spectrum;             ///< 1 / voxels of the grid included; laid out as the backend wants it
   Array<float> circulant;            ///< [image...]
-  std::shared_ptr<const void> axes;  ///< the CPU's plans
+  std::shared_ptr<const void> axes;  ///< the backend's plans; CUDA: none where cuFFT does it all
 };
 
 namespace cpu {
