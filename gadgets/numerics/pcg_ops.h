@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <memory>
 
 #include "gadgets/numerics/pcg.h"
 
@@ -80,14 +82,14 @@ struct PcgState {
 
 /// The arrays of an iteration, [batch, voxels] each.
 struct PcgArrays {
-  static constexpr std::int64_t kBlocks = 128;  ///< partial sums of an item, whatever the number of threads
-
   std::int64_t batch, voxels;
+  std::int64_t blocks;  ///< partial sums of an item: pcg_blocks(voxels)
   const cfloat* b;
   cfloat *x, *r, *p, *q;
   cfloat* z;                      ///< the preconditioned residual, or nullptr: inverse_diagonal times r
   const float* inverse_diagonal;  ///< [voxels]; nullptr: 1
-  double* partial;                ///< [batch, kBlocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
+  double* partial;                ///< [batch, blocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
+  std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's parts that have their sums
   double* residuals;              ///< [batch, length]
   std::int64_t length;
   PcgState* states;  ///< [batch]
@@ -102,6 +104,11 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 }
 
 namespace cpu {
+/// Partial sums of n values, whatever the number of threads.
+std::int64_t pcg_blocks(std::int64_t n);
+/// Does `step` `times` times, or until no item runs. CUDA: as a graph that loops by itself where that is possible; what
+/// is returned must live until the work is done.
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
 void pcg_residual(Context& context, const PcgArrays& a);
 /// The sum <r, z> where z is an array of its own.
@@ -122,7 +129,7 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 /// inverse = scale / max(a + shift b, floor times the largest of these, and FLT_MIN); b may be nullptr.
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
-/// sums[0] = Re <u, v>, sums[1] = |v|^2.
+/// sums[0] = Re <u, v>, sums[1] = |v|^2. partial: [pcg_blocks(n), 2]
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
 /// data *= factor
 void scale(Context& context, float factor, cfloat* data, std::int64_t n);
@@ -132,6 +139,8 @@ void fill_start(Context& context, cfloat* data, std::int64_t n);
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
 }  // namespace cpu
 namespace cuda {
+std::int64_t pcg_blocks(std::int64_t n);
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, const std::function<void()>& step);
 void pcg_residual(Context& context, const PcgArrays& a);
 void pcg_product(Context& context, const PcgArrays& a);
 void pcg_start(Context& context, const PcgArrays& a);
