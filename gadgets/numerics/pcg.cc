@@ -188,31 +188,34 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
 
 double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) {
   require(steps >= 1, "the power iteration takes at least a step");
+  const Context::KeepMemory repeated(context);
   Shape shape{1};
   for (const auto e : a.image()) shape.push_back(e);
   const std::int64_t voxels = a.image().size();
   Array<cfloat> v = context.allocate<cfloat>(shape), w = context.allocate<cfloat>(shape);
   const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(voxels));
-  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({2});
-  const auto products = [&](const Array<cfloat>& one, const Array<cfloat>& other) {
-    ECHOTRAIN_DISPATCH(context, inner_products(context, one.data(), other.data(), voxels, partial.data(), sums.data()));
-    return context.download<double>(sums.cview());
+  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({steps + 1, 2});
+  // <v, w> and |w|^2 of each step; before the first one, both are |v|^2.
+  const auto products = [&](const Array<cfloat>& other, double* to) {
+    ECHOTRAIN_DISPATCH(context, inner_products(context, v.data(), other.data(), voxels, partial.data(), to));
   };
   ECHOTRAIN_DISPATCH(context, fill_start(context, v.data(), voxels));
-  double size = products(v, v).data()[0], quotient = 0;
+  products(v, sums.data());
   for (int i = 0; i < steps; ++i) {
+    const double* power = sums.data() + 2 * i + 1;
+    ECHOTRAIN_DISPATCH(context, normalize(context, power, v.data(), voxels));
     a.apply(context, v.cview(), w.view());
-    const Array<double> found = products(v, w);
-    quotient = found.data()[0] / size;
-    size = found.data()[1];
-    if (!std::isfinite(size) || !std::isfinite(quotient))
-      throw ResourceError("pcg: the operator gives values that are not finite");
-    if (size == 0) return 0;
-    ECHOTRAIN_DISPATCH(context, scale(context, static_cast<float>(1 / std::sqrt(size)), w.data(), voxels));
+    products(w, sums.data() + 2 * (i + 1));
     std::swap(v, w);
-    size = products(v, v).data()[0];
   }
-  return std::max(0.0, quotient);
+  const Array<double> found = context.download<double>(sums.cview());
+  for (int i = 1; i <= steps; ++i) {
+    const double quotient = found.data()[2 * i], power = found.data()[2 * i + 1];
+    if (!std::isfinite(quotient) || !std::isfinite(power))
+      throw ResourceError("pcg: the operator gives values that are not finite");
+    if (power == 0) return 0;
+  }
+  return std::max(0.0, found.data()[2 * steps]);
 }
 
 }  // namespace echotrain::numerics

@@ -231,7 +231,8 @@ void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int
   for (std::int64_t b = 0; b < 2 * kBlocks; ++b) sums[b % 2] += partial[b];
 }
 
-void scale(Context& context, float factor, cfloat* data, std::int64_t n) {
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {
+  const float factor = normalizing_factor(*power);
   context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) data[i] *= factor;
   });

@@ -212,7 +212,8 @@ __global__ void inner_sums_kernel(const double* partial, std::int64_t blocks, do
   if (threadIdx.x == 0) sums[0] = uv, sums[1] = vv;
 }
 
-__global__ void scale_kernel(float factor, float2* data, std::int64_t n) {
+__global__ void normalize_kernel(const double* power, float2* data, std::int64_t n) {
+  const float factor = normalizing_factor(*power);
   ECHOTRAIN_GRID_STRIDE(i, n) data[i] = make_float2(data[i].x * factor, data[i].y * factor);
 }
 
@@ -304,9 +305,9 @@ void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int
   check_launch("inner_products");
 }
 
-void scale(Context& context, float factor, cfloat* data, std::int64_t n) {
-  scale_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(factor, device_view(data), n);
-  check_launch("scale");
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {
+  normalize_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(power, device_view(data), n);
+  check_launch("normalize");
 }
 
 void fill_start(Context& context, cfloat* data, std::int64_t n) {

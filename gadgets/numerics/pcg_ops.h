@@ -96,6 +96,10 @@ struct PcgArrays {
   double tolerance;
 };
 
+ECHOTRAIN_HOST_DEVICE inline float normalizing_factor(double power) {
+  return power == 0 ? 0.0f : static_cast<float>(1 / sqrt(power));
+}
+
 /// The power iteration's first vector: 1 plus something between -1/2 and 1/2 that looks random.
 ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
   std::uint64_t h = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ull;
@@ -131,8 +135,8 @@ void invert(Context& context, const float* a, float shift, const float* b, float
             std::int64_t n);
 /// sums[0] = Re <u, v>, sums[1] = |v|^2. partial: [pcg_blocks(n), 2]
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
-/// data *= factor
-void scale(Context& context, float factor, cfloat* data, std::int64_t n);
+/// data *= 1 / sqrt(*power), or 0 where *power is 0.
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 /// data[i] = pcg_start_value(i)
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 /// power[v] = sum_c |maps[c, v]|^2
@@ -153,7 +157,7 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
-void scale(Context& context, float factor, cfloat* data, std::int64_t n);
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
 }  // namespace cuda

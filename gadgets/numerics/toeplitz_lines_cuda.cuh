@@ -37,14 +37,18 @@ struct WarpSync {
   __device__ void operator()() const { __syncwarp(); }
 };
 
-/// v[j] = x[R2 j + t] to w[g R2 + k2]. slot(k1, b): the place in shared memory for k1 < R1, b < R2.
-template <int M, class Slot, class Sync>
-__device__ __forceinline__ void forward(float2 (&v)[Line<M>::R1], float2 (&w)[Line<M>::G * Line<M>::R2], int t,
+/// x[j] of points R2 j + t to w[g R2 + k2], for the even or the odd frequencies of the doubled axis. The odd ones are
+/// those of x exp(-i pi j / M), whose factors are known or go with those between the two transforms. slot(k1, b): the
+/// place in shared memory for k1 < R1, b < R2.
+template <int M, int Odd, class Slot, class Sync>
+__device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (&w)[Line<M>::G * Line<M>::R2], int t,
                                         const float2* roots, const Slot& slot, const Sync& sync) {
   using L = Line<M>;
+  float2 v[L::R1];
+  for_each<L::R1>([&](auto j) { v[j] = register_fft::rotate<2 * L::R1, Odd * j, false>(x[j]); });
   register_fft::transform<L::R1, false>(v);
 #pragma unroll
-  for (int k1 = 1; k1 < L::R1; ++k1) v[k1] = v[k1] * __ldg(roots + 2 * k1 * t);
+  for (int k1 = 1 - Odd; k1 < L::R1; ++k1) v[k1] = v[k1] * __ldg(roots + (2 * k1 + Odd) * t);
   sync();
 #pragma unroll
   for (int k1 = 0; k1 < L::R1; ++k1) slot(k1, t) = v[k1];
@@ -62,9 +66,9 @@ __device__ __forceinline__ void forward(float2 (&v)[Line<M>::R1], float2 (&w)[Li
   }
 }
 
-/// And back, unscaled.
-template <int M, class Slot, class Sync>
-__device__ __forceinline__ void inverse(float2 (&w)[Line<M>::G * Line<M>::R2], float2 (&v)[Line<M>::R1], int t,
+/// And back, unscaled: v = (even) or v += (odd).
+template <int M, int Odd, class Slot, class Sync>
+__device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::R2], float2 (&sum)[Line<M>::R1], int t,
                                         const float2* roots, const Slot& slot, const Sync& sync) {
   using L = Line<M>;
   sync();
@@ -77,12 +81,19 @@ __device__ __forceinline__ void inverse(float2 (&w)[Line<M>::G * Line<M>::R2], f
     for (int k2 = 0; k2 < L::R2; ++k2) u[k2] = w[g * L::R2 + k2];
     register_fft::transform<L::R2, true>(u);
 #pragma unroll
-    for (int b = 0; b < L::R2; ++b) slot(k1, b) = b == 0 ? u[b] : u[b] * conjugate(__ldg(roots + 2 * k1 * b));
+    for (int b = 0; b < L::R2; ++b) slot(k1, b) = b == 0 ? u[b] : u[b] * conjugate(__ldg(roots + (2 * k1 + Odd) * b));
   }
   sync();
+  float2 v[L::R1];
 #pragma unroll
   for (int k1 = 0; k1 < L::R1; ++k1) v[k1] = slot(k1, t);
   register_fft::transform<L::R1, true>(v);
+  for_each<L::R1>([&](auto j) {
+    if constexpr (Odd == 0)
+      sum[j] = v[j];
+    else
+      sum[j] = sum[j] + register_fft::rotate<2 * L::R1, j, true>(v[j]);
+  });
 }
 
 /// f(register, frequency) for the frequencies that this thread holds.
@@ -127,20 +138,18 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
   const auto slot = [own](int k1, int b) -> float2& { return own[k1 * R::kPitch + b]; };
   const bool inside = row < p.lines;
   const float2* from = p.from + (p.maps == nullptr ? row : row % p.image_rows) * p.n;
-  float2 x[L::R1], v[L::R1], w[L::G * L::R2];
+  float2 x[L::R1], w[L::G * L::R2];
   for_points<M>(t, [&](int j, int at) {
     x[j] = inside && at < p.n ? from[at] : make_float2(0.0f, 0.0f);
     if (p.maps != nullptr && inside && at < p.n) x[j] = x[j] * p.maps[row * p.n + at];
   });
   float2* to = p.to + row * 2 * M;
-#pragma unroll
-  for (int odd = 0; odd < 2; ++odd) {
-    for_points<M>(t, [&](int j, int at) { v[j] = odd == 0 ? x[j] : x[j] * __ldg(p.roots + at); });
-    forward<M>(v, w, t, p.roots, slot, typename R::Sync());
+  for_each<2>([&](auto odd) {
+    forward<M, odd>(x, w, t, p.roots, slot, typename R::Sync());
     for_frequencies<M>(t, [&](int e, int k) {
       if (inside) to[odd * M + k] = w[e];
     });
-  }
+  });
 }
 
 /// from: [lines, 2M]; to: [lines, n]. With maps [coils, lines, n]: from [coils, lines, 2M]; to = or += (add) the sum
@@ -155,16 +164,13 @@ __global__ void __launch_bounds__(256) rows_inverse(LinePass p) {
   float2* own = exchange + threadIdx.y * R::kRow;
   const auto slot = [own](int k1, int b) -> float2& { return own[k1 * R::kPitch + b]; };
   const bool inside = row < p.lines;
-  float2 even[L::R1], v[L::R1], w[L::G * L::R2];
+  float2 even[L::R1], w[L::G * L::R2];
   const auto line_inverse = [&](std::int64_t line) {
     const float2* from = p.from + line * 2 * M;
-#pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
+    for_each<2>([&](auto odd) {
       for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
-      inverse<M>(w, v, t, p.roots, slot, typename R::Sync());
-      for_points<M>(
-          t, [&](int j, int at) { even[j] = odd == 0 ? v[j] : even[j] + v[j] * conjugate(__ldg(p.roots + at)); });
-    }
+      inverse<M, odd>(w, even, t, p.roots, slot, typename R::Sync());
+    });
   };
   if constexpr (Maps) {
     float2 sum[L::R1];
@@ -192,22 +198,48 @@ __global__ void __launch_bounds__(256) rows_inverse(LinePass p) {
 
 constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
 
+/// Where a thread of a block of columns is. `lines` is a multiple of kColumns: 2M of the axes before.
 template <int M>
 struct Columns {
   using L = Line<M>;
   static constexpr int kThreadsOf = L::T * kColumns;
   static dim3 threads() { return {kColumns, L::T}; }
-  float2* own;
-  int t;
-  std::int64_t column, item;
-  bool inside;
-  __device__ explicit Columns(const LinePass& p, float2* exchange) : own(exchange + threadIdx.x), t(threadIdx.y) {
-    const std::int64_t tiles = (p.lines + kColumns - 1) / kColumns;
+
+  float2* own;      ///< of shared memory
+  int t;            ///< which thread of the line
+  unsigned lines;   ///< between points of a line
+  unsigned column;  ///< the line
+  std::int64_t item;
+
+  __device__ Columns(const LinePass& p, float2* exchange)
+      : own(exchange + threadIdx.x), t(threadIdx.y), lines(static_cast<unsigned>(p.lines)) {
+    const unsigned tiles = lines / kColumns;
     item = blockIdx.x / tiles;
     column = blockIdx.x % tiles * kColumns + threadIdx.x;
-    inside = column < p.lines;
   }
   __device__ float2& slot(int k1, int b) const { return own[(k1 * L::R2 + b) * kColumns]; }
+  /// x[j] = this thread's points of a line of n, zero beyond.
+  __device__ void load(const float2* base, int n, float2 (&x)[L::R1]) const {
+    const float2* from = base + (item * n * lines + (t * lines + column));
+#pragma unroll
+    for (int j = 0; j < L::R1; ++j) x[j] = L::R2 * j + t < n ? from[j * (L::R2 * lines)] : make_float2(0.0f, 0.0f);
+  }
+  __device__ void store(float2* base, int n, const float2 (&x)[L::R1]) const {
+    float2* to = base + (item * n * lines + (t * lines + column));
+#pragma unroll
+    for (int j = 0; j < L::R1; ++j)
+      if (L::R2 * j + t < n) to[j * (L::R2 * lines)] = x[j];
+  }
+  /// f(register, offset) for the frequencies of one parity that this thread holds, from the item's first element.
+  template <class F>
+  __device__ __forceinline__ void frequencies(int odd, const F& f) const {
+    const unsigned first = (odd * M + t) * lines + column;
+#pragma unroll
+    for (int g = 0; g < L::G; ++g)
+#pragma unroll
+      for (int k2 = 0; k2 < L::R2; ++k2)
+        if (L::R1 % L::R2 == 0 || t + L::T * g < L::R1) f(g * L::R2 + k2, first + (L::T * g + L::R1 * k2) * lines);
+  }
 };
 
 /// from: [items, n, lines]; to: [items, 2M, lines].
@@ -217,19 +249,13 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_forward(LinePa
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
-  const float2* from = p.from + c.item * p.n * p.lines + c.column;
-  float2* to = p.to + c.item * 2 * M * p.lines + c.column;
-  float2 x[L::R1], v[L::R1], w[L::G * L::R2];
-  for_points<M>(c.t,
-                [&](int j, int at) { x[j] = c.inside && at < p.n ? from[at * p.lines] : make_float2(0.0f, 0.0f); });
-#pragma unroll
-  for (int odd = 0; odd < 2; ++odd) {
-    for_points<M>(c.t, [&](int j, int at) { v[j] = odd == 0 ? x[j] : x[j] * __ldg(p.roots + at); });
-    forward<M>(v, w, c.t, p.roots, slot, BlockSync());
-    for_frequencies<M>(c.t, [&](int e, int k) {
-      if (c.inside) to[(odd * M + k) * p.lines] = w[e];
-    });
-  }
+  float2* to = p.to + c.item * 2 * M * p.lines;
+  float2 x[L::R1], w[L::G * L::R2];
+  c.load(p.from, p.n, x);
+  for_each<2>([&](auto odd) {
+    forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
+    c.frequencies(odd, [&](int e, unsigned at) { to[at] = w[e]; });
+  });
 }
 
 /// from: [items, 2M, lines]; to: [items, n, lines].
@@ -239,20 +265,13 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_inverse(LinePa
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
-  const float2* from = p.from + c.item * 2 * M * p.lines + c.column;
-  float2* to = p.to + c.item * p.n * p.lines + c.column;
-  float2 sum[L::R1], v[L::R1], w[L::G * L::R2];
-#pragma unroll
-  for (int odd = 0; odd < 2; ++odd) {
-    for_frequencies<M>(
-        c.t, [&](int e, int k) { w[e] = c.inside ? from[(odd * M + k) * p.lines] : make_float2(0.0f, 0.0f); });
-    inverse<M>(w, v, c.t, p.roots, slot, BlockSync());
-    for_points<M>(c.t,
-                  [&](int j, int at) { sum[j] = odd == 0 ? v[j] : sum[j] + v[j] * conjugate(__ldg(p.roots + at)); });
-  }
-  for_points<M>(c.t, [&](int j, int at) {
-    if (c.inside && at < p.n) to[at * p.lines] = sum[j];
+  const float2* from = p.from + c.item * 2 * M * p.lines;
+  float2 sum[L::R1], w[L::G * L::R2];
+  for_each<2>([&](auto odd) {
+    c.frequencies(odd, [&](int e, unsigned at) { w[e] = from[at]; });
+    inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
   });
+  c.store(p.to, p.n, sum);
 }
 
 /// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
@@ -262,34 +281,21 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_around(LinePas
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
-  const float2* from = p.from + c.item * p.n * p.lines + c.column;
-  float2* to = p.to + c.item * p.n * p.lines + c.column;
-  const float* spectrum = p.spectrum + c.column;
-  float2 x[L::R1], sum[L::R1], v[L::R1], w[L::G * L::R2];
-  for_points<M>(c.t,
-                [&](int j, int at) { x[j] = c.inside && at < p.n ? from[at * p.lines] : make_float2(0.0f, 0.0f); });
-#pragma unroll
-  for (int odd = 0; odd < 2; ++odd) {
-    for_points<M>(c.t, [&](int j, int at) { v[j] = odd == 0 ? x[j] : x[j] * __ldg(p.roots + at); });
-    forward<M>(v, w, c.t, p.roots, slot, BlockSync());
-    for_frequencies<M>(
-        c.t, [&](int e, int k) { w[e] = (c.inside ? __ldg(spectrum + (odd * M + k) * p.lines) : 0.0f) * w[e]; });
-    inverse<M>(w, v, c.t, p.roots, slot, BlockSync());
-    for_points<M>(c.t,
-                  [&](int j, int at) { sum[j] = odd == 0 ? v[j] : sum[j] + v[j] * conjugate(__ldg(p.roots + at)); });
-  }
-  for_points<M>(c.t, [&](int j, int at) {
-    if (c.inside && at < p.n) to[at * p.lines] = sum[j];
+  float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
+  c.load(p.from, p.n, x);
+  for_each<2>([&](auto odd) {
+    forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
+    c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
+    inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
   });
+  c.store(p.to, p.n, sum);
 }
 
 template <int M>
 unsigned row_blocks(const LinePass& p) {
   return static_cast<unsigned>((p.lines + Rows<M>::kRows - 1) / Rows<M>::kRows);
 }
-inline unsigned column_blocks(const LinePass& p) {
-  return static_cast<unsigned>((p.lines + kColumns - 1) / kColumns * p.items);
-}
+inline unsigned column_blocks(const LinePass& p) { return static_cast<unsigned>(p.lines / kColumns * p.items); }
 
 }  // namespace toeplitz_lines
 

@@ -259,7 +259,9 @@ TEST_P(SolverTest, ContrastsThatComeAgain) {
     ASSERT_EQ(out.images.size(), 6u) << reference;
     for (std::size_t i = 0; i < 6; ++i) {
       EXPECT_EQ(out.images[i].head.contrast, i % 2);
-      EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(out.images[i % 2])), 1e-5);
+      // On CUDA, samples are added to the grid in any order, and the prior's edges amplify what that rounds.
+      EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(out.images[i % 2])),
+                GetParam() == numerics::Backend::cuda ? 1e-3 : 1e-5);
     }
   }
 }
