@@ -181,7 +181,8 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     precondition();
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));
   };
-  const auto loop = ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, step));
+  const auto loop =
+      ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, a.can_be_recorded(), step));
   ECHOTRAIN_DISPATCH(context, pcg_clear(context, arrays));
   return take_result(context, states, residuals, lambda);
 }

@@ -138,7 +138,7 @@ void turn_all(Context& context, const PcgArrays& a, const Wanted& wanted) {
 
 std::int64_t pcg_blocks(std::int64_t) { return kBlocks; }
 
-std::shared_ptr<void> pcg_loop(Context&, const PcgArrays& a, int times, const std::function<void()>& step) {
+std::shared_ptr<void> pcg_loop(Context&, const PcgArrays& a, int times, bool, const std::function<void()>& step) {
   for (int i = 0; i < times && std::any_of(a.states, a.states + a.batch, running); ++i) step();
   return nullptr;
 }

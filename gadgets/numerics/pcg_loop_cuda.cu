@@ -117,10 +117,13 @@ std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::func
 
 }  // namespace
 
-std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step) {
   if (times == 0) return nullptr;
-  if (auto recording = run_graph(context, a, times, step)) return recording;
-  cudaGetLastError();  // of what could not be recorded
+  if (may_record) {
+    if (auto recording = run_graph(context, a, times, step)) return recording;
+    cudaGetLastError();  // of what could not be recorded
+  }
   constexpr int kLookEvery = 8;
   for (int i = 0; i < times; ++i) {
     if (i % kLookEvery == 0) {

@@ -110,9 +110,10 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 namespace cpu {
 /// Partial sums of n values, whatever the number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
-/// Does `step` `times` times, or until no item runs. CUDA: as a graph that loops by itself where that is possible; what
-/// is returned must live until the work is done.
-std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, const std::function<void()>& step);
+/// Does `step` `times` times, or until no item runs. CUDA: if it may be recorded, and that is possible, as a graph that
+/// loops by itself; what is returned must live until the work is done.
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
 void pcg_residual(Context& context, const PcgArrays& a);
 /// The sum <r, z> where z is an array of its own.
@@ -144,7 +145,8 @@ void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::in
 }  // namespace cpu
 namespace cuda {
 std::int64_t pcg_blocks(std::int64_t n);
-std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, const std::function<void()>& step);
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step);
 void pcg_residual(Context& context, const PcgArrays& a);
 void pcg_product(Context& context, const PcgArrays& a);
 void pcg_start(Context& context, const PcgArrays& a);

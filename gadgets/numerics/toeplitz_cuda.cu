@@ -234,9 +234,11 @@ void real_part(Context& context, const cfloat* from, std::int64_t n, float scale
   check_launch("real_part");
 }
 
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl) { impl.axes = make_line_plan(context, impl); }
+
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
-  auto plan = make_line_plan(context, impl);
-  if (!plan) {
+  toeplitz_plan(context, impl);
+  if (!impl.axes) {
     impl.spectrum = std::move(natural);
     return;
   }
@@ -244,7 +246,6 @@ void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::
   reorder_kernel<<<blocks_for(natural.size()), kThreads, 0, stream_of(context)>>>(natural.data(), impl.padded,
                                                                                   impl.spectrum.data());
   check_launch("toeplitz_prepare");
-  impl.axes = std::move(plan);
 }
 
 namespace {

@@ -1,0 +1,124 @@
+#include "gadgets/numerics/team.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace echotrain::numerics {
+namespace {
+
+/// Connections of different teams must not be used at the same time on the same devices.
+std::mutex& one_team_at_a_time() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+struct Team::Impl {
+  explicit Impl(Context& context) : first(context) {}
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex);
+      leave = true;
+    }
+    changed.notify_all();
+    for (Other& other : others)
+      if (other.thread.joinable()) other.thread.join();
+  }
+
+  /// A member with a thread.
+  struct Other {
+    std::unique_ptr<Context> context;
+    std::thread thread;
+  };
+
+  Context& first;
+  std::vector<std::unique_ptr<Communicator>> ends;
+  std::vector<Other> others;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  const std::function<void(Member&)>* work = nullptr;
+  std::uint64_t round = 0;
+  int busy = 0;
+  bool leave = false;
+  std::exception_ptr error;  // the first
+
+  void fail(int rank) noexcept {
+    {
+      const std::scoped_lock lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+    ends[static_cast<std::size_t>(rank)]->abort();
+  }
+
+  void do_work(Context& context, int rank, const std::function<void(Member&)>& what) noexcept {
+    try {
+      Member member{context, *ends[static_cast<std::size_t>(rank)]};
+      what(member);
+      if (rank > 0) context.synchronize();
+    } catch (...) {
+      fail(rank);
+    }
+  }
+
+  void live(Context& context, int rank) {
+    std::uint64_t seen = 0;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return leave || round != seen; });
+      if (leave) return;
+      seen = round;
+      const auto* what = work;
+      lock.unlock();
+      do_work(context, rank, *what);
+      lock.lock();
+      if (--busy == 0) changed.notify_all();
+    }
+  }
+};
+
+Team::Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget)
+    : impl_(std::make_unique<Impl>(first)) {
+  std::vector<int> devices{first.device()};
+  devices.insert(devices.end(), others.begin(), others.end());
+  impl_->ends = first.cuda() ? connect_devices(devices) : connect_threads(static_cast<int>(devices.size()));
+  for (const int device : others)
+    impl_->others.push_back(
+        {std::make_unique<Context>(first.backend(),
+                                   ContextOptions{.device = first.cuda() ? device : 0, .memory_budget = memory_budget}),
+         {}});
+  for (std::size_t i = 0; i < impl_->others.size(); ++i)
+    impl_->others[i].thread =
+        std::thread([impl = impl_.get(), i] { impl->live(*impl->others[i].context, static_cast<int>(i) + 1); });
+}
+
+Team::~Team() = default;
+
+int Team::size() const { return static_cast<int>(impl_->ends.size()); }
+
+void Team::run(const std::function<void(Member&)>& work) {
+  Impl& impl = *impl_;
+  std::unique_lock<std::mutex> turn(one_team_at_a_time(), std::defer_lock);
+  if (impl.first.cuda()) turn.lock();
+  impl.first.synchronize();
+  {
+    const std::scoped_lock lock(impl.mutex);
+    if (impl.error) throw ResourceError("the devices of this scan no longer work together: one has failed before");
+    impl.work = &work;
+    impl.busy = static_cast<int>(impl.others.size());
+    ++impl.round;
+  }
+  impl.changed.notify_all();
+  impl.do_work(impl.first, 0, work);
+  std::unique_lock lock(impl.mutex);
+  impl.changed.wait(lock, [&] { return impl.busy == 0; });
+  if (impl.error) std::rethrow_exception(impl.error);
+  lock.unlock();
+  if (impl.first.cuda()) impl.first.synchronize();  // sums may still run there
+}
+
+}  // namespace echotrain::numerics
