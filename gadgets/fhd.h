@@ -25,6 +25,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
     std::string method = "nufft";
     double accuracy = 1e-4;
     std::string voxel = "delta";
+    std::string precision = "exact";
   };
   static constexpr std::string_view kName = "fhd";
   static constexpr std::string_view kSummary =

@@ -13,9 +13,10 @@ constexpr double kWorthKeeping = 1e11;
 
 std::string disk_key(const OperatorRequest& request) {
   const SamplePositions& p = *request.positions;
-  std::string key = fmt::format("Q v1 image={} ratio={},{},{} exact={} basis={} accuracy={} samples={}x{}",
+  std::string key = fmt::format("Q v2 image={} ratio={},{},{} exact={} precision={} basis={} accuracy={} samples={}x{}",
                                 request.image.text(), request.voxel_ratio[0], request.voxel_ratio[1],
-                                request.voxel_ratio[2], request.method.exact, static_cast<int>(request.method.basis),
+                                request.voxel_ratio[2], request.method.exact,
+                                static_cast<int>(request.method.precision), static_cast<int>(request.method.basis),
                                 request.method.exact ? 0 : request.method.accuracy, p.count(), p.dims);
   for (const std::uint64_t seed : {11, 12})
     key += fmt::format(" {:016x}{:016x}",
@@ -52,7 +53,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
   const numerics::View<const float> weights(positions->weights.data(), {positions->count()});
   Array<cfloat> q = context.allocate<cfloat>(lags);
   if (method.exact)
-    numerics::point_spread(context, k, weights, image, method.basis, q.view());
+    numerics::point_spread(context, k, weights, image, method.basis, q.view(), method.precision);
   else
     numerics::point_spread_nufft(context, k, weights, image, method.basis,
                                  numerics::options_for_accuracy(method.accuracy, lags), q.view());

@@ -17,7 +17,8 @@ namespace echotrain {
 struct PointSpreadMethod {
   bool exact = true;
   numerics::VoxelBasis basis = numerics::VoxelBasis::delta;
-  double accuracy = 1e-4;  ///< of the NUFFT, when not exact
+  numerics::Precision precision = numerics::Precision::exact;  ///< of the exact transform
+  double accuracy = 1e-4;                                      ///< of the NUFFT, when not exact
   bool operator==(const PointSpreadMethod&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <random>
 #include <stdexcept>
 
 #include "gadgets/numerics/direct_transform_ops.h"
@@ -39,29 +40,33 @@ void check_samples(View<const double> coordinates, View<const cfloat> samples, i
       fmt::format("expected samples of shape [{}, {}], got {}", coordinates.shape()[0], coils, samples.shape().text()));
 }
 
-/// What samples are multiplied by, and positions that are numbers. A sample without a position has factor 0.
+/// Voxels whose sums are made in float64 too, where precision is given up.
+constexpr std::int64_t kCheckedVoxels = 128;
+
+/// Samples that are copied at a time, so that work on them starts before all are there.
+constexpr std::int64_t kPart = 1 << 16;
+
+/// A copy of samples and their coordinates that is ours to change, where the context computes.
 struct Prepared {
-  std::vector<double> coordinates;
-  std::vector<cfloat> factors;
-};
-Prepared prepare(View<const double> coordinates, View<const float> weights, int dims, VoxelBasis basis,
-                 double shift_x) {
-  Prepared out;
-  const std::int64_t n = coordinates.shape()[0];
-  out.coordinates.assign(coordinates.data(), coordinates.data() + n * dims);
-  out.factors.resize(static_cast<std::size_t>(n));
-  for (std::int64_t s = 0; s < n; ++s) {
-    double* k = out.coordinates.data() + s * dims;
-    if (!std::all_of(k, k + dims, [](double v) { return std::isfinite(v); })) {
-      std::fill_n(k, dims, 0.0);
-      continue;
-    }
-    const double turns = k[0] * shift_x, angle = 2 * std::numbers::pi * (turns - std::round(turns));
-    const double weight = weights.size() == 0 ? 1.0 : weights[s];
-    out.factors[static_cast<std::size_t>(s)] =
-        cfloat(weight * basis_transform(basis, k, dims) * std::polar(1.0, angle));
+  Array<double> coordinates;  // [n, dims]
+  Array<cfloat> samples;      // [n, coil]
+  View<double> coordinates_of(std::int64_t begin, std::int64_t end) {
+    const std::int64_t dims = coordinates.shape()[1];
+    return {coordinates.data() + begin * dims, {end - begin, dims}};
   }
-  return out;
+  View<cfloat> samples_of(std::int64_t begin, std::int64_t end) {
+    const std::int64_t coils = samples.shape()[1];
+    return {samples.data() + begin * coils, {end - begin, coils}};
+  }
+};
+
+void weigh(Context& context, const SampleFactors& factors, View<const float> weights, View<double> coordinates,
+           View<cfloat> samples) {
+  if (samples.size() == 0) return;
+  const Array<float> placed = weights.size() == 0 ? Array<float>() : context.upload<float>(weights);
+  ECHOTRAIN_DISPATCH(context,
+                     weigh_samples(context, factors, weights.size() == 0 ? nullptr : placed.data(), samples.shape()[0],
+                                   samples.shape()[1], coordinates.data(), samples.data()));
 }
 
 }  // namespace
@@ -81,22 +86,74 @@ struct DirectAdjoint::Impl {
   Array<float> sums;
   std::int64_t samples = 0;
   // Less than a group of samples that wait for more.
-  std::vector<double> waiting_at;
-  Array<cfloat> waiting;
+  Prepared waiting;
   std::int64_t waiting_count = 0;
+  // Some voxels' numbers in the image, positions and sums; empty where nothing is lost.
+  Array<std::int64_t> checked;
+  Array<double> checked_at;
+  Array<cdouble> checked_sums;
 
-  void add_groups(Context& context, const double* coordinates, const cfloat* values, std::int64_t n) {
-    if (n > 0) ECHOTRAIN_DISPATCH(context, direct_add(context, grid, coordinates, values, n, sums.data()));
+  void add_groups(Context& context, Prepared& all, std::int64_t n) {
+    if (n > 0)
+      ECHOTRAIN_DISPATCH(context,
+                         direct_add(context, grid, all.coordinates.data(), all.samples.data(), n, sums.data()));
+  }
+
+  void add_part(Context& context, View<const double> coordinates, View<const cfloat> samples_of_part,
+                View<const float> weights) {
+    const std::int64_t n = coordinates.shape()[0], coils = grid.coils;
+    const int dims = grid.dims;
+    const std::int64_t before = waiting_count, total = before + n;
+    Prepared all{context.allocate<double>({total, dims}), context.allocate<cfloat>({total, coils})};
+    const auto move = [&](Prepared& from, std::int64_t at, Prepared& to, std::int64_t rows) {
+      if (rows == 0) return;
+      context.copy<double>(from.coordinates_of(at, at + rows), to.coordinates_of(0, rows));
+      context.copy<cfloat>(from.samples_of(at, at + rows), to.samples_of(0, rows));
+    };
+    move(waiting, 0, all, before);
+    context.copy<double>(coordinates, all.coordinates_of(before, total));
+    context.copy<cfloat>(samples_of_part, all.samples_of(before, total));
+    weigh(context, {dims, basis, 1, grid.shift()}, weights, all.coordinates_of(before, total),
+          all.samples_of(before, total));
+    if (checked.size() > 0)
+      ECHOTRAIN_DISPATCH(context, direct_at(context, dims, all.coordinates_of(before, total).data(),
+                                            all.samples_of(before, total).data(), n, coils, checked_at.data(),
+                                            kCheckedVoxels, checked_sums.data()));
+    const std::int64_t whole = total / kDirectGroup * kDirectGroup;
+    add_groups(context, all, whole);
+    waiting_count = total - whole;
+    move(all, whole, waiting, total - whole);
+  }
+
+  void choose_voxels(Context& context) {
+    std::minstd_rand random(1);
+    std::vector<std::int64_t> chosen;
+    std::vector<double> positions;
+    const std::int64_t extents[3] = {grid.nx, grid.ny, grid.nz};
+    for (std::int64_t i = 0; i < kCheckedVoxels; ++i) {
+      std::int64_t v = static_cast<std::int64_t>(random()) % image.size();
+      chosen.push_back(v);
+      for (int a = 0; a < grid.dims; v /= extents[a++])
+        positions.push_back(static_cast<double>(v % extents[a] - extents[a] / 2) - (a == 0 ? grid.shift() : 0.0));
+    }
+    checked = context.upload<std::int64_t>({chosen.data(), {kCheckedVoxels}});
+    checked_at = context.upload<double>({positions.data(), {kCheckedVoxels, grid.dims}});
+    checked_sums = context.zeros<cdouble>({grid.coils, kCheckedVoxels});
   }
 };
 
-DirectAdjoint::DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis)
+DirectAdjoint::DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis,
+                             Precision precision)
     : impl_(std::make_unique<Impl>()) {
-  impl_->grid = make_grid(image, coils);
-  impl_->image = image;
-  impl_->basis = basis;
-  impl_->sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(impl_->grid))});
-  impl_->waiting = context.allocate<cfloat>({kDirectGroup, coils});
+  Impl& impl = *impl_;
+  impl.grid = make_grid(image, coils);
+  impl.grid.precision = precision;
+  impl.image = image;
+  impl.basis = basis;
+  impl.sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(context, impl.grid))});
+  impl.waiting = {context.allocate<double>({kDirectGroup, impl.grid.dims}),
+                  context.allocate<cfloat>({kDirectGroup, coils})};
+  if (precision == Precision::fast && context.cuda()) impl.choose_voxels(context);
 }
 DirectAdjoint::~DirectAdjoint() = default;
 DirectAdjoint::DirectAdjoint(DirectAdjoint&&) noexcept = default;
@@ -111,24 +168,11 @@ void DirectAdjoint::add(Context& context, View<const double> coordinates, View<c
   check_samples(coordinates, samples, dims, coils);
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
   if (n == 0) return;
-  // Voxels along x are worked on half a pixel higher where their number is even.
-  const Prepared prepared = prepare(coordinates, weights, dims, impl.basis, impl.grid.nx % 2 == 0 ? -0.5 : 0.0);
-  Array<cfloat> values = context.allocate<cfloat>({impl.waiting_count + n, coils});
-  const View<cfloat> all = values.view();
-  const auto rows = [&](std::int64_t begin, std::int64_t end) {
-    return View<cfloat>(all.data() + begin * coils, {end - begin, coils});
-  };
-  const std::int64_t before = impl.waiting_count, total = before + n;
-  if (before > 0) context.copy<cfloat>({impl.waiting.data(), {before, coils}}, rows(0, before));
-  context.copy<cfloat>(samples, rows(before, total));
-  ECHOTRAIN_DISPATCH(context, scale_samples(context, prepared.factors.data(), n, coils, rows(before, total).data()));
-  impl.waiting_at.insert(impl.waiting_at.end(), prepared.coordinates.begin(), prepared.coordinates.end());
-  const std::int64_t whole = total / kDirectGroup * kDirectGroup;
-  impl.add_groups(context, impl.waiting_at.data(), all.data(), whole);
-  if (total > whole)
-    context.copy<cfloat>(rows(whole, total), View<cfloat>(impl.waiting.data(), {total - whole, coils}));
-  impl.waiting_at.erase(impl.waiting_at.begin(), impl.waiting_at.begin() + static_cast<std::ptrdiff_t>(whole * dims));
-  impl.waiting_count = total - whole;
+  for (std::int64_t at = 0; at < n; at += kPart) {
+    const std::int64_t rows = std::min(kPart, n - at);
+    impl.add_part(context, {coordinates.data() + at * dims, {rows, dims}}, {samples.data() + at * coils, {rows, coils}},
+                  weights.size() == 0 ? weights : View<const float>(weights.data() + at, {rows}));
+  }
   impl.samples += n;
 }
 
@@ -141,10 +185,28 @@ void DirectAdjoint::get(Context& context, View<cfloat> image) {
   if (impl.waiting_count > 0) {  // the sums stay without them, so that more may follow
     sums = context.allocate<float>(impl.sums.shape());
     context.copy<float>(impl.sums.cview(), sums.view());
-    ECHOTRAIN_DISPATCH(context, direct_add(context, impl.grid, impl.waiting_at.data(), impl.waiting.data(),
-                                           impl.waiting_count, sums.data()));
+    ECHOTRAIN_DISPATCH(context, direct_add(context, impl.grid, impl.waiting.coordinates.data(),
+                                           impl.waiting.samples.data(), impl.waiting_count, sums.data()));
   }
   ECHOTRAIN_DISPATCH(context, direct_get(context, impl.grid, sums.data(), image.data()));
+}
+
+std::optional<double> DirectAdjoint::sampled_error(Context& context, View<const cfloat> image) const {
+  const Impl& impl = *impl_;
+  const std::int64_t coils = impl.grid.coils;
+  require(image.size() == coils * impl.image.size(), image.shape().text() + " is not the image");
+  if (impl.checked.size() == 0) return std::nullopt;
+  Array<cfloat> picked = context.allocate<cfloat>({coils, kCheckedVoxels});
+  ECHOTRAIN_DISPATCH(context, pick_voxels(context, image.data(), impl.image.size(), coils, impl.checked.data(),
+                                          kCheckedVoxels, picked.data()));
+  const Array<cfloat> got = context.download<cfloat>(picked.cview());
+  const Array<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
+  double error = 0, size = 0;
+  for (std::int64_t i = 0; i < truth.size(); ++i) {
+    error += std::norm(cdouble(got.data()[i]) - truth.data()[i]);
+    size += std::norm(truth.data()[i]);
+  }
+  return size == 0 ? 0.0 : std::sqrt(error / size);
 }
 
 void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,
@@ -157,16 +219,19 @@ void direct_adjoint_at(Context& context, View<const double> coordinates, View<co
   require(out.shape() == Shape({coils, voxels.shape()[0]}),
           fmt::format("{} is not [{}, {}]", out.shape().text(), coils, voxels.shape()[0]));
   if (out.size() == 0) return;
-  const Prepared prepared = prepare(coordinates, {}, dims, basis, 0);
-  Array<cfloat> values = context.allocate<cfloat>({n, coils});
-  context.copy<cfloat>(samples, values.view());
-  if (n > 0) ECHOTRAIN_DISPATCH(context, scale_samples(context, prepared.factors.data(), n, coils, values.data()));
-  ECHOTRAIN_DISPATCH(context, direct_at(context, dims, prepared.coordinates.data(), values.data(), n, coils,
-                                        voxels.data(), voxels.shape()[0], out.data()));
+  const std::int64_t count = voxels.shape()[0];
+  Prepared all{context.upload<double>(coordinates), context.allocate<cfloat>({n, coils})};
+  context.copy<cfloat>(samples, all.samples.view());
+  weigh(context, {dims, basis, 1, 0.0}, {}, all.coordinates.view(), all.samples.view());
+  const Array<double> at = context.upload<double>(voxels);
+  Array<cdouble> sums = context.zeros<cdouble>({coils, count});
+  ECHOTRAIN_DISPATCH(context, direct_at(context, dims, all.coordinates.data(), all.samples.data(), n, coils, at.data(),
+                                        count, sums.data()));
+  ECHOTRAIN_DISPATCH(context, round_sums(context, sums.data(), sums.size(), out.data()));
 }
 
 void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                  VoxelBasis basis, View<cfloat> q) {
+                  VoxelBasis basis, View<cfloat> q, Precision precision) {
   Shape doubled;
   for (const auto e : image) doubled.push_back(2 * e);
   DirectGrid grid = make_grid(doubled, 1);
@@ -177,14 +242,13 @@ void point_spread(Context& context, View<const double> coordinates, View<const f
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
   // Columns of lag (z, y) >= (0, 0), or y >= 0 in a plane; the rest is their mirror image.
   grid.first_column = grid.dims == 3 ? grid.nz / 2 * grid.ny : grid.ny / 2;
-  Prepared prepared = prepare(coordinates, weights, grid.dims, basis, -0.5);
-  for (std::int64_t s = 0; s < n; ++s)  // the basis counts twice
-    prepared.factors[static_cast<std::size_t>(s)] *=
-        static_cast<float>(basis_transform(basis, prepared.coordinates.data() + s * grid.dims, grid.dims));
-  Array<float> sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(grid))});
-  const Array<cfloat> samples = context.upload<cfloat>({prepared.factors.data(), {n, 1}});
+  grid.precision = precision;
+  const std::vector<cfloat> ones(static_cast<std::size_t>(n), cfloat(1));
+  Prepared all{context.upload<double>(coordinates), context.upload<cfloat>({ones.data(), {n, 1}})};
+  weigh(context, {grid.dims, basis, 2, grid.shift()}, weights, all.coordinates.view(), all.samples.view());
+  Array<float> sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(context, grid))});
   if (n > 0)
-    ECHOTRAIN_DISPATCH(context, direct_add(context, grid, prepared.coordinates.data(), samples.data(), n, sums.data()));
+    ECHOTRAIN_DISPATCH(context, direct_add(context, grid, all.coordinates.data(), all.samples.data(), n, sums.data()));
   Array<cfloat> half = context.allocate<cfloat>(doubled);
   ECHOTRAIN_DISPATCH(context, direct_get(context, grid, sums.data(), half.data()));
   ECHOTRAIN_DISPATCH(context, fill_hermitian(context, grid, half.data(), q.data()));

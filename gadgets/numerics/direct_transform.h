@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gadgets/numerics/context.h"
@@ -19,14 +20,21 @@ namespace echotrain::numerics {
 enum class VoxelBasis { delta, box };
 double basis_transform(VoxelBasis basis, const double* k, int dims);
 
+/// How exactly numbers are multiplied; sums are in fp32, of groups of samples, whichever it is. Errors are relative,
+/// L2.
+///   exact: <= 5e-6. On CUDA each factor is two fp16 numbers, and their products three on the tensor cores.
+///   fast: <= 4e-4 and, on CUDA, a third of the work: each factor is one fp16 number. On the CPU the same as exact.
+enum class Precision { exact, fast };
+
 /// image[c, r] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r), r in pixels from floor(n/2): F^H d. Samples may come
 /// in any number of parts: they are worked on in groups of a fixed size, so the same samples give the same bits however
-/// they come and for any number of threads. Relative error about 1e-6 (sums in fp32 of groups, tables in fp64).
+/// they come and for any number of threads.
 class DirectAdjoint {
  public:
   /// `image`: extents, slowest first, 2 or 3 of them. std::invalid_argument otherwise; ResourceError when the sums
   /// ([coil, image...], twice while get() runs) do not fit the budget.
-  DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta);
+  DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta,
+                Precision precision = Precision::exact);
   ~DirectAdjoint();
   DirectAdjoint(DirectAdjoint&&) noexcept;
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
@@ -38,6 +46,9 @@ class DirectAdjoint {
            View<const float> weights = {});
   /// image: [coil, image...], overwritten with the sum of all that was added. More may be added afterwards.
   void get(Context& context, View<cfloat> image);
+  /// fast on CUDA only: the relative error of `image`, as get() gave it, at some voxels chosen at random, whose sums
+  /// are made in float64 too. Waits for the device. Empty where nothing is lost.
+  std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;
   std::int64_t samples() const;  ///< added so far
 
   struct Impl;
@@ -55,6 +66,6 @@ void direct_adjoint_at(Context& context, View<const double> coordinates, View<co
 /// lags -n are 0. weights: host, [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
 /// worked out. Error as that of DirectAdjoint.
 void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                  VoxelBasis basis, View<cfloat> q);
+                  VoxelBasis basis, View<cfloat> q, Precision precision = Precision::exact);
 
 }  // namespace echotrain::numerics

@@ -13,7 +13,9 @@ namespace {
 constexpr std::int64_t kColumns = 32;         // complex columns of a tile: their real parts, then their imaginary parts
 constexpr std::int64_t kTile = 2 * kColumns;  // floats
 constexpr std::int64_t kRows = 4;             // rows worked on at once
-constexpr std::int64_t kChunk = 16 * kDirectGroup;  // samples whose tables are kept at a time
+constexpr std::int64_t kGroup = 128;          // samples that are summed in registers
+constexpr std::int64_t kChunk = 2048;         // samples whose tables are kept at a time
+static_assert(kDirectGroup % kGroup == 0 && kChunk % kDirectGroup == 0);
 
 using Vector [[gnu::vector_size(64), gnu::may_alias]] = float;
 constexpr std::int64_t kVectors = kTile / 16;
@@ -155,7 +157,9 @@ void make_columns(const DirectGrid& grid, Tables& tables, const cfloat* samples,
 
 }  // namespace
 
-std::int64_t direct_sums(const DirectGrid& grid) { return grid.coils * tiles(grid) * padded_rows(grid) * kTile + 16; }
+std::int64_t direct_sums(Context& /*context*/, const DirectGrid& grid) {
+  return grid.coils * tiles(grid) * padded_rows(grid) * kTile + 16;
+}
 
 void direct_add(Context& context, const DirectGrid& grid, const double* coordinates, const cfloat* samples,
                 std::int64_t n, float* sums) {
@@ -166,13 +170,13 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
     tables.fill(context.threads(), coordinates + chunk * grid.dims, in_chunk);
     // A tile is one thread's alone, and takes the groups in order.
     context.threads().parallel_for(grid.coils * tiles_of_coil, 1, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) float b[kDirectGroup * kTile] = {};
+      alignas(64) float b[kGroup * kTile] = {};
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t coil = t / tiles_of_coil, in_coil = t % tiles_of_coil * kColumns,
                            columns = std::min(kColumns, grid.columns() - in_coil);
         if (columns < kColumns) std::fill(std::begin(b), std::end(b), 0.0f);
-        for (std::int64_t g = 0; g < in_chunk; g += kDirectGroup) {
-          const std::int64_t in_group = std::min(kDirectGroup, in_chunk - g);
+        for (std::int64_t g = 0; g < in_chunk; g += kGroup) {
+          const std::int64_t in_group = std::min(kGroup, in_chunk - g);
           make_columns(grid, tables, samples + chunk * grid.coils, coil, g, in_group, grid.first_column + in_coil,
                        columns, b);
           for (std::int64_t block = 0; block < rows / kRows; ++block)
@@ -207,7 +211,7 @@ void direct_get(Context& context, const DirectGrid& grid, const float* sums, cfl
 }
 
 void direct_at(Context& context, int dims, const double* coordinates, const cfloat* samples, std::int64_t n,
-               std::int64_t coils, const double* voxels, std::int64_t count, cfloat* out) {
+               std::int64_t coils, const double* voxels, std::int64_t count, cdouble* out) {
   context.threads().parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<cdouble> sums(static_cast<std::size_t>(coils));
     for (std::int64_t v = begin; v < end; ++v) {
@@ -219,17 +223,38 @@ void direct_at(Context& context, int dims, const double* coordinates, const cflo
         for (std::int64_t c = 0; c < coils; ++c)
           sums[static_cast<std::size_t>(c)] += cdouble(samples[s * coils + c]) * phase;
       }
-      for (std::int64_t c = 0; c < coils; ++c) out[c * count + v] = cfloat(sums[static_cast<std::size_t>(c)]);
+      for (std::int64_t c = 0; c < coils; ++c) out[c * count + v] += sums[static_cast<std::size_t>(c)];
     }
   });
 }
 
-void scale_samples(Context& context, const cfloat* factors, std::int64_t n, std::int64_t coils, cfloat* samples) {
+void round_sums(Context& /*context*/, const cdouble* sums, std::int64_t n, cfloat* out) {
+  std::transform(sums, sums + n, out, [](cdouble v) { return cfloat(v); });
+}
+
+void pick_voxels(Context& /*context*/, const cfloat* image, std::int64_t voxels, std::int64_t coils,
+                 const std::int64_t* chosen, std::int64_t count, cfloat* out) {
+  for (std::int64_t c = 0; c < coils; ++c)
+    for (std::int64_t i = 0; i < count; ++i) out[c * count + i] = image[c * voxels + chosen[i]];
+}
+
+void weigh_samples(Context& context, const SampleFactors& factors, const float* weights, std::int64_t n,
+                   std::int64_t coils, double* coordinates, cfloat* samples) {
+  const int dims = factors.dims;
   context.threads().parallel_for(n, 4096 / coils + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t s = begin; s < end; ++s)
-      // Data of a sample that counts nothing may be anything.
-      for (std::int64_t c = 0; c < coils; ++c)
-        samples[s * coils + c] = factors[s] == cfloat{} ? cfloat{} : factors[s] * samples[s * coils + c];
+    for (std::int64_t s = begin; s < end; ++s) {
+      double* k = coordinates + s * dims;
+      cfloat* values = samples + s * coils;
+      if (!std::all_of(k, k + dims, [](double v) { return std::isfinite(v); })) {
+        std::fill_n(k, dims, 0.0);
+        std::fill_n(values, coils, cfloat{});  // whatever they were
+        continue;
+      }
+      double size = weights == nullptr ? 1.0 : weights[s];
+      for (int i = 0; i < factors.power; ++i) size *= basis_transform(factors.basis, k, dims);
+      const auto factor = cfloat(size * wave(k[0] * factors.shift));
+      for (std::int64_t c = 0; c < coils; ++c) values[c] = factor == cfloat{} ? cfloat{} : factor * values[c];
+    }
   });
 }
 

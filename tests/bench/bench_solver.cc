@@ -1,8 +1,8 @@
 // The exact transform, its Toeplitz operator and the solver, on random trajectories and data:
-//   exact_fhd/..., exact_q/...   time, relative error against float64 at random voxels, GFLOP/s by the product's own
-//   count sincos_fhd/...               the plain loop that the exact transform stands against: a sine and a cosine per
-//   pair of
-//                                sample and voxel, vectorised, on all threads
+//   exact_fhd/..., exact_q/...   time, relative error against float64 at random voxels, pairs of samples and voxels per
+//                                second; the same in fast_fhd/..., fast_q/... (Precision::fast)
+//   sincos_fhd/...               the plain loop that the exact transform stands against: a sine and a cosine per pair,
+//                                vectorised, on all threads
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -86,13 +86,13 @@ benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
   return {static_cast<double>(n * n * n) * static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate};
 }
 
-void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
   Context context(backend, {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto image = context.allocate<cfloat>({1, n, n, n});
   for (auto _ : state) {
-    DirectAdjoint sum(context, cube(n), 1);
+    DirectAdjoint sum(context, cube(n), 1, VoxelBasis::delta, precision);
     sum.add(context, coordinates(p), d.view());
     sum.get(context, image.view());
     context.synchronize();
@@ -101,12 +101,12 @@ void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::in
   state.counters["pairs"] = pairs_per_second(n, samples);  // four operations each
 }
 
-void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
   Context context(backend, {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   auto q = context.allocate<cfloat>(cube(2 * n));
   for (auto _ : state) {
-    point_spread(context, coordinates(p), {}, cube(n), VoxelBasis::delta, q.view());
+    point_spread(context, coordinates(p), {}, cube(n), VoxelBasis::delta, q.view(), precision);
     context.synchronize();
   }
   state.counters["error"] = error_of(p, on_host(context, q), 2 * n, true);
@@ -195,14 +195,19 @@ int main(int argc, char** argv) {
     for (const auto& [n, samples] : {std::pair<std::int64_t, std::int64_t>{64, 20000}, {128, 284592}}) {
       const std::string size = fmt::format("{}^3x{}/{}", n, samples, on);
       const bool large = n == 128;
-      add(
-          "exact_fhd/" + size, [=](benchmark::State& s) { exact_fhd(s, backend, n, samples); },
-          cuda    ? 20
-          : large ? 3
-                  : 9);
-      if (!large || cuda)
+      for (const Precision precision : {Precision::exact, Precision::fast}) {
+        if (precision == Precision::fast && !cuda) continue;  // the same there
+        const std::string name = precision == Precision::exact ? "exact" : "fast";
         add(
-            "exact_q/" + size, [=](benchmark::State& s) { exact_q(s, backend, n, samples); }, cuda ? 10 : 3);
+            name + "_fhd/" + size, [=](benchmark::State& s) { exact_fhd(s, backend, n, samples, precision); },
+            cuda    ? 20
+            : large ? 3
+                    : 9);
+        if (!large || cuda)
+          add(
+              name + "_q/" + size, [=](benchmark::State& s) { exact_q(s, backend, n, samples, precision); },
+              cuda ? 10 : 3);
+      }
       if (!large && !cuda)
         add(
             "sincos_fhd/" + size, [=](benchmark::State& s) { sincos_fhd(s, n, samples); }, 3);

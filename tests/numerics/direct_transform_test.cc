@@ -16,9 +16,14 @@ namespace {
 using testing::Backends;
 using testing::Random;
 
-/// What is asked of the transform (design: 5e-6). Phases are rounded to fp32 (3e-8 each, three factors), sums of 128
-/// and of some thousand such groups add less than 1e-6 more.
+/// What is asked of the transform. Exact: factors are rounded to fp32 (3e-8 each, three factors) or to 22 bits, sums in
+/// fp32 of 256 samples, rounded towards zero (half of 2^-23 at each of 48 steps, which grow as their root), and of some
+/// thousand such groups: 2e-6 in all. Fast: both factors are rounded to 11 bits, 2.1e-4 each where all mantissas are as
+/// likely, and 2.9e-4 together.
 constexpr double kTolerance = 5e-6;
+constexpr double tolerance(Precision precision) { return precision == Precision::exact ? kTolerance : 4e-4; }
+constexpr Precision kPrecisions[] = {Precision::exact, Precision::fast};
+const char* name(Precision precision) { return precision == Precision::exact ? "exact" : "fast"; }
 
 struct Scan {
   std::vector<double> k;
@@ -43,10 +48,10 @@ template <class B>
 class DirectTransformTest : public testing::OnBackend<B> {
  protected:
   std::vector<cfloat> adjoint(const Scan& scan, const Shape& image, const std::vector<std::int64_t>& cuts = {},
-                              VoxelBasis basis = VoxelBasis::delta) {
+                              VoxelBasis basis = VoxelBasis::delta, Precision precision = Precision::exact) {
     Context& context = this->context();
     const auto dims = static_cast<std::int64_t>(image.rank());
-    DirectAdjoint sum(context, image, scan.coils, basis);
+    DirectAdjoint sum(context, image, scan.coils, basis, precision);
     std::int64_t at = 0;
     const auto add = [&](std::int64_t end) {
       const auto samples = context.template upload<cfloat>({scan.d.data() + at * scan.coils, {end - at, scan.coils}});
@@ -58,8 +63,11 @@ class DirectTransformTest : public testing::OnBackend<B> {
     EXPECT_EQ(sum.samples(), scan.n);
     auto out = context.template allocate<cfloat>(with_coils(scan.coils, image));
     sum.get(context, out.view());
+    sampled_error_ = sum.sampled_error(context, out.view());
     return this->download(out);
   }
+
+  std::optional<double> sampled_error_;  // of the last adjoint()
 };
 TYPED_TEST_SUITE(DirectTransformTest, Backends, testing::BackendNames);
 
@@ -70,34 +78,74 @@ TYPED_TEST(DirectTransformTest, EverySizeAndNumberOfCoils) {
     for (std::int64_t coils : {1, 3, 8}) {
       const Scan scan = make_scan(size.rank(), 300, coils, seed++);
       const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, coils, size);
-      const auto got = this->adjoint(scan, size);
-      EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance) << size.text() << " x " << coils;
+      for (const Precision precision : kPrecisions) {
+        if (precision == Precision::fast && size.size() < 100) continue;  // a few voxels may do worse than the mean
+        const auto got = this->adjoint(scan, size, {}, VoxelBasis::delta, precision);
+        EXPECT_LT(testing::relative_error(got, truth, got.size()), tolerance(precision))
+            << size.text() << " x " << coils << ", " << name(precision);
+      }
     }
 }
 
 TYPED_TEST(DirectTransformTest, ManySamplesAtSomeVoxels) {
-  for (const Shape& size : {Shape{193, 211}, Shape{65, 63, 64}}) {
+  for (const Shape& size : {Shape{193, 211}, Shape{65, 63, 64}, Shape{40, 24, 150}}) {
     const Scan scan = make_scan(size.rank(), 6000, size.rank() == 2 ? 8 : 1, 31);
-    const auto got = this->adjoint(scan, size);
     Random random(5);
     std::vector<std::int64_t> chosen;
     for (int i = 0; i < 300; ++i)
       chosen.push_back(static_cast<std::int64_t>(random.uniform(0, 0.999999) * static_cast<double>(size.size())));
     const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, scan.coils, size, chosen);
-    std::vector<cfloat> some;
-    for (std::int64_t c = 0; c < scan.coils; ++c)
-      for (auto v : chosen) some.push_back(got[static_cast<std::size_t>(c * size.size() + v)]);
-    EXPECT_LT(testing::relative_error(some, truth, some.size()), kTolerance) << size.text();
+    for (const Precision precision : kPrecisions) {
+      const auto got = this->adjoint(scan, size, {}, VoxelBasis::delta, precision);
+      std::vector<cfloat> some;
+      for (std::int64_t c = 0; c < scan.coils; ++c)
+        for (auto v : chosen) some.push_back(got[static_cast<std::size_t>(c * size.size() + v)]);
+      EXPECT_LT(testing::relative_error(some, truth, some.size()), tolerance(precision))
+          << size.text() << ", " << name(precision);
+    }
+  }
+}
+
+/// More than the work is split into, and the same bits as in parts.
+TYPED_TEST(DirectTransformTest, MoreSamplesThanAreWorkedOnAtATime) {
+  const Shape size{12, 11};
+  const Scan scan = make_scan(2, 140001, 1, 33);
+  const auto got = this->adjoint(scan, size);
+  const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, 1, size);
+  EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance);
+  const auto parts = this->adjoint(scan, size, {65535, 65793});
+  EXPECT_EQ(std::memcmp(parts.data(), got.data(), got.size() * sizeof(cfloat)), 0);
+}
+
+TYPED_TEST(DirectTransformTest, SaysWhatSpeedCosts) {
+  for (const Shape& size : {Shape{45, 50}, Shape{12, 13, 14}}) {
+    const Scan scan = make_scan(size.rank(), 3000, 2, 36);
+    const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, 2, size);
+    const auto exact = this->adjoint(scan, size, {700});
+    EXPECT_FALSE(this->sampled_error_);
+    const auto fast = this->adjoint(scan, size, {700}, VoxelBasis::delta, Precision::fast);
+    if (!this->context().cuda()) {
+      EXPECT_FALSE(this->sampled_error_);
+      EXPECT_EQ(fast, exact);
+      continue;
+    }
+    ASSERT_TRUE(this->sampled_error_);
+    const double error = testing::relative_error(fast, truth, fast.size());
+    EXPECT_GT(error, 1e-4);  // else there would be nothing to say
+    EXPECT_NEAR(*this->sampled_error_ / error, 1, 0.3);
   }
 }
 
 TYPED_TEST(DirectTransformTest, PartsGiveTheSameBits) {
   for (const Shape& size : {Shape{30, 27}, Shape{9, 10, 12}}) {
     const Scan scan = make_scan(size.rank(), 5000, 3, 41);
-    const auto whole = this->adjoint(scan, size);
-    for (const auto& cuts : {std::vector<std::int64_t>{1}, {127, 128, 129}, {5, 600, 600, 2304, 4999}}) {
-      const auto parts = this->adjoint(scan, size, cuts);
-      EXPECT_EQ(std::memcmp(parts.data(), whole.data(), whole.size() * sizeof(cfloat)), 0) << size.text();
+    for (const Precision precision : kPrecisions) {
+      const auto whole = this->adjoint(scan, size, {}, VoxelBasis::box, precision);
+      for (const auto& cuts : {std::vector<std::int64_t>{1}, {255, 256, 257}, {5, 600, 600, 2304, 4999}}) {
+        const auto parts = this->adjoint(scan, size, cuts, VoxelBasis::box, precision);
+        EXPECT_EQ(std::memcmp(parts.data(), whole.data(), whole.size() * sizeof(cfloat)), 0)
+            << size.text() << ", " << name(precision);
+      }
     }
   }
 }
@@ -171,18 +219,20 @@ TYPED_TEST(DirectTransformTest, WeightsMultiplyTheSamples) {
 /// Large and small numbers, and both at once: nothing overflows, and large ones do not drown the rest.
 TYPED_TEST(DirectTransformTest, NumbersOfAnyMagnitude) {
   const Shape size{20, 21};
-  for (const double scale : {0x1p40, 0x1p-40}) {
-    Scan scan = make_scan(2, 400, 2, 81);
-    for (auto& v : scan.d) v *= static_cast<float>(scale);
+  for (const Precision precision : kPrecisions) {
+    for (const double scale : {0x1p40, 0x1p-40, 0x1p-100}) {
+      Scan scan = make_scan(2, 400, 2, 81);
+      for (auto& v : scan.d) v *= static_cast<float>(scale);
+      const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, 2, size);
+      const auto got = this->adjoint(scan, size, {}, VoxelBasis::delta, precision);
+      EXPECT_LT(testing::relative_error(got, truth, got.size()), tolerance(precision)) << scale;
+    }
+    Scan scan = make_scan(2, 400, 2, 82);
+    for (std::size_t i = 0; i < scan.d.size(); i += 7) scan.d[i] *= 1e5f;
     const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, 2, size);
-    const auto got = this->adjoint(scan, size);
-    EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance) << scale;
+    const auto got = this->adjoint(scan, size, {}, VoxelBasis::delta, precision);
+    EXPECT_LT(testing::relative_error(got, truth, got.size()), tolerance(precision));
   }
-  Scan scan = make_scan(2, 400, 2, 82);
-  for (std::size_t i = 0; i < scan.d.size(); i += 7) scan.d[i] *= 1e5f;
-  const auto truth = testing::direct_adjoint(scan.k, scan.d, {}, 2, size);
-  const auto got = this->adjoint(scan, size);
-  EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance);
 }
 
 TYPED_TEST(DirectTransformTest, VoxelsAnywhere) {
@@ -221,9 +271,12 @@ TYPED_TEST(DirectTransformTest, PointSpreadIsTheSumOverLags) {
     Shape doubled;
     for (auto e : size) doubled.push_back(2 * e);
     auto q = context.template allocate<cfloat>(doubled);
-    point_spread(context, {scan.k.data(), {400, static_cast<std::int64_t>(dims)}}, {weights.data(), {400}}, size,
-                 VoxelBasis::box, q.view());
-    const auto got = this->download(q);
+    const auto spread = [&](Precision precision) {
+      point_spread(context, {scan.k.data(), {400, static_cast<std::int64_t>(dims)}}, {weights.data(), {400}}, size,
+                   VoxelBasis::box, q.view(), precision);
+      return this->download(q);
+    };
+    const auto got = spread(Precision::exact);
     std::vector<cdouble> truth(got.size());
     for (std::int64_t i = 0; i < doubled.size(); ++i) {
       std::int64_t rest = i;
@@ -249,6 +302,7 @@ TYPED_TEST(DirectTransformTest, PointSpreadIsTheSumOverLags) {
       }
     }
     EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance) << size.text();
+    EXPECT_LT(testing::relative_error(spread(Precision::fast), truth, got.size()), tolerance(Precision::fast));
   }
 }
 
@@ -264,6 +318,7 @@ TYPED_TEST(DirectTransformTest, BadArguments) {
   EXPECT_THROW(sum.add(context, {k.data(), {3, 2}}, wrong.cview()), std::invalid_argument);
   EXPECT_THROW(sum.add(context, {k.data(), {2, 3}}, samples.cview()), std::invalid_argument);
   EXPECT_THROW(sum.get(context, image.view()), std::invalid_argument);
+  EXPECT_THROW(sum.sampled_error(context, image.view()), std::invalid_argument);
   EXPECT_THROW(point_spread(context, {k.data(), {3, 2}}, {}, {8, 8}, VoxelBasis::delta, image.view()),
                std::invalid_argument);
 }

@@ -78,6 +78,22 @@ TEST_P(SolverTest, AStreamedScanHasTheBitsOfAWholeOne) {
   }
 }
 
+// Half-precision factors cost less than the data's noise, and say what they cost.
+TEST_P(SolverTest, FastIsCloseToExact) {
+  const Blob blob{2, {3, -2, 0}};
+  const auto scan = sample(radial(101, 64), {blob});
+  const auto reconstruct = [&](const std::string& precision) {
+    return run(pipeline("method: exact, precision: " + precision, "iterations: 20, lambda: 1e-3"), plane(31, 28), scan,
+               here());
+  };
+  const auto exact = reconstruct("exact"), fast = reconstruct("fast");
+  const auto truth = pixels<cfloat>(exact.images.at(0)), image = pixels<cfloat>(fast.images.at(0));
+  EXPECT_LT(relative_error(image, truth, truth.size()), 2e-3);
+  EXPECT_EQ(exact.images[0].attributes.find("fhd_error"), std::string::npos);
+  EXPECT_EQ(fast.images[0].attributes.find("fhd_error") != std::string::npos, GetParam() == Backend::cuda);
+  EXPECT_EQ(image == truth, GetParam() == Backend::cpu);
+}
+
 TEST_P(SolverTest, TheOperatorIsMadeOnce) {
   const Blob blob{2, {3, -2, 0}};
   std::vector<Acquisition> scan;
@@ -489,6 +505,8 @@ TEST(SolverRefusalTest, WhatCannotBeSolvedFor) {
       return std::string(error.what());
     }
   };
+  EXPECT_NE(loading(pipeline("method: nufft, precision: fast", "iterations: 5")).find("fast needs method: exact"),
+            std::string::npos);
   EXPECT_NE(loading(pipeline("method: nufft, voxel: box", "iterations: 5")).find("box needs method: exact"),
             std::string::npos);
   EXPECT_NE(loading(pipeline("method: nufft", "prior: none, noise_level: 1")).find("prior is none"), std::string::npos);
