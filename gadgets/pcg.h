@@ -11,6 +11,7 @@
 #include "gadgets/gadget.h"
 #include "gadgets/measurement.h"
 #include "gadgets/numerics/pcg.h"
+#include "gadgets/numerics/team.h"
 
 namespace echotrain {
 
@@ -59,8 +60,17 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::weak_ptr<void> maps;
     double value;
   };
+  /// An operator where another member of the team computes.
+  struct Copy {
+    std::weak_ptr<const numerics::ToeplitzOperator> of;
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+  };
 
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  Array<cfloat> solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+                               const numerics::PcgOptions& options, Array<cfloat> image);
+  std::shared_ptr<const numerics::ToeplitzOperator> matrix_of(numerics::Member& member,
+                                                              const NormalEquations& equations);
   Array<cfloat> solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
                               Array<cfloat> image);
   void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
@@ -70,6 +80,8 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   RegularizerPtr edges_in(const Array<cfloat>& images);
   RegularizerPtr given_edges(const NormalEquations& equations);
   const numerics::Regularizer* plain_prior(std::uint16_t encoding);
+  double known_eigenvalue(const NormalEquations& equations) const;
+  void remember_eigenvalue(const NormalEquations& equations, double value);
   double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);
   [[noreturn]] static void refuse_numbers();
   void note(const NormalEquations& equations, const numerics::PcgResult& result);
@@ -85,6 +97,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::map<FrameKey, RegularizerPtr> given_;    // edges of given references, by slice and encoding
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
   std::vector<Eigenvalue> eigenvalues_;         // most recent last, bounded
+  std::vector<Copy> copies_;                    // of the members after the first
 };
 
 }  // namespace echotrain

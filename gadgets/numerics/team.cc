@@ -18,7 +18,8 @@ std::mutex& one_team_at_a_time() {
 }  // namespace
 
 struct Team::Impl {
-  explicit Impl(Context& context) : first(context) {}
+  Impl(Context& context, std::vector<int> devices, std::uint64_t budget)
+      : first(context), other_devices(std::move(devices)), memory_budget(budget) {}
   ~Impl() {
     {
       const std::scoped_lock lock(mutex);
@@ -36,7 +37,9 @@ struct Team::Impl {
   };
 
   Context& first;
-  std::vector<std::unique_ptr<Communicator>> ends;
+  const std::vector<int> other_devices;
+  const std::uint64_t memory_budget;
+  std::vector<std::unique_ptr<Communicator>> ends;  // empty before the first run
   std::vector<Other> others;
 
   std::mutex mutex;
@@ -46,6 +49,21 @@ struct Team::Impl {
   int busy = 0;
   bool leave = false;
   std::exception_ptr error;  // the first
+
+  void connect() {
+    std::vector<int> devices{first.device()};
+    devices.insert(devices.end(), other_devices.begin(), other_devices.end());
+    std::vector<std::unique_ptr<Context>> contexts;
+    for (const int device : other_devices)
+      contexts.push_back(std::make_unique<Context>(
+          first.backend(), ContextOptions{.device = first.cuda() ? device : 0, .memory_budget = memory_budget}));
+    ends = first.cuda() ? connect_devices(devices) : connect_threads(static_cast<int>(devices.size()));
+    for (auto& context : contexts) {
+      others.push_back({std::move(context), {}});
+      const int rank = static_cast<int>(others.size());
+      others.back().thread = std::thread([this, own = others.back().context.get(), rank] { live(*own, rank); });
+    }
+  }
 
   void fail(int rank) noexcept {
     {
@@ -82,28 +100,16 @@ struct Team::Impl {
 };
 
 Team::Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget)
-    : impl_(std::make_unique<Impl>(first)) {
-  std::vector<int> devices{first.device()};
-  devices.insert(devices.end(), others.begin(), others.end());
-  impl_->ends = first.cuda() ? connect_devices(devices) : connect_threads(static_cast<int>(devices.size()));
-  for (const int device : others)
-    impl_->others.push_back(
-        {std::make_unique<Context>(first.backend(),
-                                   ContextOptions{.device = first.cuda() ? device : 0, .memory_budget = memory_budget}),
-         {}});
-  for (std::size_t i = 0; i < impl_->others.size(); ++i)
-    impl_->others[i].thread =
-        std::thread([impl = impl_.get(), i] { impl->live(*impl->others[i].context, static_cast<int>(i) + 1); });
-}
-
+    : impl_(std::make_unique<Impl>(first, others, memory_budget)) {}
 Team::~Team() = default;
 
-int Team::size() const { return static_cast<int>(impl_->ends.size()); }
+int Team::size() const { return 1 + static_cast<int>(impl_->other_devices.size()); }
 
 void Team::run(const std::function<void(Member&)>& work) {
   Impl& impl = *impl_;
   std::unique_lock<std::mutex> turn(one_team_at_a_time(), std::defer_lock);
   if (impl.first.cuda()) turn.lock();
+  if (impl.ends.empty()) impl.connect();
   impl.first.synchronize();
   {
     const std::scoped_lock lock(impl.mutex);

@@ -25,17 +25,17 @@ struct Member {
 class Team {
  public:
   /// `others`: CUDA devices beside the one of `first`; on the CPU their number counts, and they share its threads.
-  /// `memory_budget`: of each other member. ResourceError when devices cannot be connected.
+  /// `memory_budget`: of each other member. Nothing is asked of the devices before the first run().
   Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   int size() const;
-  /// Does work(member) for all members at once; member 0 here. Work that was enqueued on the first context before is
-  /// done when it begins; all that the other members enqueued is done when it ends. On CUDA one team of the process
-  /// works at a time, as NCCL demands. Throws what the first member to fail threw; after that, run() always throws
-  /// ResourceError.
+  /// Does work(member) for all members at once; member 0 here. ResourceError when devices cannot be connected. Work
+  /// that was enqueued on the first context before is done when it begins; all that the other members enqueued is done
+  /// when it ends. On CUDA one team of the process works at a time, as NCCL demands. Throws what the first member to
+  /// fail threw; after that, run() always throws ResourceError.
   void run(const std::function<void(Member&)>& work);
 
  private:
