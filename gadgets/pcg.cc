@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +16,39 @@
 namespace echotrain {
 namespace {
 
-constexpr std::size_t kEigenvalues = 16;
+/// The largest eigenvalues of operators, with coil maps or without, that sessions share. Thread-safe.
+class Eigenvalues {
+ public:
+  static Eigenvalues& shared() {
+    static auto& all = *new Eigenvalues;  // it lives until the process ends
+    return all;
+  }
+  /// 0: not known yet.
+  double find(const NormalEquations& of) const {
+    const std::scoped_lock lock(mutex_);
+    for (const Known& each : known_)
+      if (each.matrix.lock() == of.matrix && each.has_maps == static_cast<bool>(of.maps) &&
+          each.maps.lock() == of.maps.memory())
+        return each.value;
+    return 0;
+  }
+  void add(const NormalEquations& of, double value) {
+    const std::scoped_lock lock(mutex_);
+    constexpr std::size_t kMost = 64;
+    known_.push_back({of.matrix, of.maps.memory(), static_cast<bool>(of.maps), value});
+    if (known_.size() > kMost) known_.erase(known_.begin());
+  }
+
+ private:
+  struct Known {
+    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<void> maps;
+    bool has_maps;
+    double value;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Known> known_;  // most recent last
+};
 
 /// [coil, z, y, x] as the operator's images: without z when those are planes.
 numerics::Shape as_solved(const numerics::Shape& shape, const numerics::ToeplitzOperator& matrix) {
@@ -186,7 +219,7 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
   const bool sense = static_cast<bool>(equations.maps);
-  const double known = prior == nullptr ? 0 : known_eigenvalue(equations);
+  const double known = prior == nullptr ? 0 : Eigenvalues::shared().find(equations);
   std::vector<numerics::PcgResult> results(static_cast<std::size_t>(session_->team->size()));
   copies_.resize(results.size() - 1);
   session_->team->run([&](numerics::Member& member) {
@@ -222,7 +255,7 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
   numerics::PcgResult& all = results.front();
   for (std::size_t i = 1; i < results.size() && !sense; ++i)
     all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
-  if (known == 0 && options.lambda > 0) remember_eigenvalue(equations, all.lambda / options.lambda);
+  if (known == 0 && options.lambda > 0) Eigenvalues::shared().add(equations, all.lambda / options.lambda);
   note(equations, all);
   return image;
 }
@@ -250,22 +283,10 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
   notes["pcg_status"] = numerics::to_string(worst->status);
 }
 
-/// 0: not known yet.
-double PcgSolver::known_eigenvalue(const NormalEquations& equations) const {
-  for (const Eigenvalue& known : eigenvalues_)
-    if (known.matrix.lock() == equations.matrix && known.maps.lock() == equations.maps.memory()) return known.value;
-  return 0;
-}
-
-void PcgSolver::remember_eigenvalue(const NormalEquations& equations, double value) {
-  eigenvalues_.push_back({equations.matrix, equations.maps.memory(), value});
-  if (eigenvalues_.size() > kEigenvalues) eigenvalues_.erase(eigenvalues_.begin());
-}
-
 double PcgSolver::largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix) {
-  if (const double known = known_eigenvalue(equations); known > 0) return known;
+  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
   const double value = numerics::largest_eigenvalue(session_->compute, matrix);
-  remember_eigenvalue(equations, value);
+  Eigenvalues::shared().add(equations, value);
   return value;
 }
 

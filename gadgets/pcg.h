@@ -55,11 +55,6 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::vector<Draft> drafts;          // that wait for the others
     RegularizerPtr edges;               // once the reference is known
   };
-  struct Eigenvalue {
-    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
-    std::weak_ptr<void> maps;
-    double value;
-  };
   /// An operator where another member of the team computes.
   struct Copy {
     std::weak_ptr<const numerics::ToeplitzOperator> of;
@@ -80,8 +75,6 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   RegularizerPtr edges_in(const Array<cfloat>& images);
   RegularizerPtr given_edges(const NormalEquations& equations);
   const numerics::Regularizer* plain_prior(std::uint16_t encoding);
-  double known_eigenvalue(const NormalEquations& equations) const;
-  void remember_eigenvalue(const NormalEquations& equations, double value);
   double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);
   [[noreturn]] static void refuse_numbers();
   void note(const NormalEquations& equations, const numerics::PcgResult& result);
@@ -96,7 +89,6 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::map<FrameKey, Group> groups_;
   std::map<FrameKey, RegularizerPtr> given_;    // edges of given references, by slice and encoding
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
-  std::vector<Eigenvalue> eigenvalues_;         // most recent last, bounded
   std::vector<Copy> copies_;                    // of the members after the first
 };
 

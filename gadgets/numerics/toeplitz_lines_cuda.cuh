@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(256) rows_inverse(LinePass p) {
 // --- columns: lines side by side
 // ---------------------------------------------------------------------------------------
 
-constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
+constexpr int kColumns = kLinesOfBlock;  // side by side: 128 bytes
 
 /// Where a thread of a block of columns is. `lines` is a multiple of kColumns: 2M of the axes before.
 template <int M>
@@ -274,21 +274,46 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_inverse(LinePa
   c.store(p.to, p.n, sum);
 }
 
+/// Adds up `value` over the block, in a fixed order; the sum is right in the first thread.
+template <int Threads>
+__device__ double sum_of_block(double value) {
+  static_assert(Threads % 32 == 0);
+  __shared__ double sums[Threads / 32];
+  const int thread = static_cast<int>(threadIdx.y * kColumns + threadIdx.x);
+  for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
+  if (thread % 32 == 0) sums[thread / 32] = value;
+  __syncthreads();
+  if (thread == 0)
+    for (int warp = 1; warp < Threads / 32; ++warp) value += sums[warp];
+  return value;
+}
+
 /// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
-template <int M>
+template <int M, bool Energy>
 __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_around(LinePass p) {
   using L = Line<M>;
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
   float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
+  double energy = 0;
   c.load(p.from, p.n, x);
   for_each<2>([&](auto odd) {
     forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
-    c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
+    [[maybe_unused]] float part = 0;
+    c.frequencies(odd, [&](int e, unsigned at) {
+      const float2 before = w[e];
+      w[e] = __ldg(p.spectrum + at) * before;
+      if constexpr (Energy) part += w[e].x * before.x + w[e].y * before.y;
+    });
+    if constexpr (Energy) energy += static_cast<double>(part);
     inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
+  if constexpr (Energy) {
+    energy = sum_of_block<Columns<M>::kThreadsOf>(energy);
+    if (threadIdx.x == 0 && threadIdx.y == 0) p.energy[blockIdx.x] = energy;
+  }
 }
 
 template <int M>
@@ -319,7 +344,10 @@ LineKernels line_kernels() {
         t::columns_inverse<M><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
       },
       [](const LinePass& p, cudaStream_t s) {
-        t::columns_around<M><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+        if (p.energy == nullptr)
+          t::columns_around<M, false><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+        else
+          t::columns_around<M, true><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
       },
   };
 }
