@@ -59,7 +59,10 @@ struct LinePlan {
   /// Elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
   std::int64_t rows_size() const { return planes() * axes[1].n * 2 * axes[2].m; }
   /// Of the pass through the last axis, an item: one for each of its blocks.
-  std::int64_t energy_parts() const { return (dims == 3 ? 4 * axes[1].m * axes[2].m : 2 * axes[2].m) / kLinesOfBlock; }
+  std::int64_t energy_parts() const {
+    return dims == 3 ? 4 * axes[1].m * axes[2].m / lines_of_block(axes[0].m)
+                     : 2 * axes[2].m / lines_of_block(axes[1].m);
+  }
   std::int64_t full_size() const { return dims == 3 ? planes() * 4 * axes[1].m * axes[2].m : rows_size(); }
 };
 

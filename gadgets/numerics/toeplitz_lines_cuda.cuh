@@ -196,14 +196,16 @@ __global__ void __launch_bounds__(256) rows_inverse(LinePass p) {
 // --- columns: lines side by side
 // ---------------------------------------------------------------------------------------
 
-constexpr int kColumns = kLinesOfBlock;  // side by side: 128 bytes
-
-/// Where a thread of a block of columns is. `lines` is a multiple of kColumns: 2M of the axes before.
+constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
 template <int M>
+constexpr int kColumnsAround = lines_of_block(M);
+
+/// Where a thread of a block of columns is. `lines` is a multiple of C: 2M of the axes before.
+template <int M, int C = kColumns>
 struct Columns {
   using L = Line<M>;
-  static constexpr int kThreadsOf = L::T * kColumns;
-  static dim3 threads() { return {kColumns, L::T}; }
+  static constexpr int kThreadsOf = L::T * C;
+  static dim3 threads() { return {C, L::T}; }
 
   float2* own;      ///< of shared memory
   int t;            ///< which thread of the line
@@ -213,11 +215,19 @@ struct Columns {
 
   __device__ Columns(const LinePass& p, float2* exchange)
       : own(exchange + threadIdx.x), t(threadIdx.y), lines(static_cast<unsigned>(p.lines)) {
-    const unsigned tiles = lines / kColumns;
+    const unsigned tiles = lines / C;
     item = blockIdx.x / tiles;
-    column = blockIdx.x % tiles * kColumns + threadIdx.x;
+    column = blockIdx.x % tiles * C + threadIdx.x;
   }
-  __device__ float2& slot(int k1, int b) const { return own[(k1 * L::R2 + b) * kColumns]; }
+  /// Has these rows of the block's columns fetched, of [.., lines], for when they are needed.
+  template <class T>
+  __device__ void prefetch(const T* base, int first, int rows) const {
+    static_assert(C * sizeof(T) <= 128, "a row is in one line of the cache");
+    for (int row = static_cast<int>(threadIdx.y) * C + static_cast<int>(threadIdx.x); row < rows; row += kThreadsOf)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(base + (first + row) * static_cast<std::int64_t>(lines) + column -
+                                                    threadIdx.x));
+  }
+  __device__ float2& slot(int k1, int b) const { return own[(k1 * L::R2 + b) * C]; }
   /// x[j] = this thread's points of a line of n, zero beyond.
   __device__ void load(const float2* base, int n, float2 (&x)[L::R1]) const {
     const float2* from = base + (item * n * lines + (t * lines + column));
@@ -267,6 +277,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_inverse(LinePa
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
   const float2* from = p.from + c.item * 2 * M * p.lines;
   float2 sum[L::R1], w[L::G * L::R2];
+  c.prefetch(from, M, M);
   for_each<2>([&](auto odd) {
     c.frequencies(odd, [&](int e, unsigned at) { w[e] = from[at]; });
     inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
@@ -275,11 +286,11 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_inverse(LinePa
 }
 
 /// Adds up `value` over the block, in a fixed order; the sum is right in the first thread.
-template <int Threads>
+template <int Threads, int Columns>
 __device__ double sum_of_block(double value) {
   static_assert(Threads % 32 == 0);
   __shared__ double sums[Threads / 32];
-  const int thread = static_cast<int>(threadIdx.y * kColumns + threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.y * Columns + threadIdx.x);
   for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
   if (thread % 32 == 0) sums[thread / 32] = value;
   __syncthreads();
@@ -290,14 +301,16 @@ __device__ double sum_of_block(double value) {
 
 /// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
 template <int M, bool Energy>
-__global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_around(LinePass p) {
+__global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
+                                  512 / Columns<M, kColumnsAround<M>>::kThreadsOf) columns_around(LinePass p) {
   using L = Line<M>;
-  __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
-  const Columns<M> c(p, exchange);
+  __shared__ float2 exchange[L::R1 * L::R2 * kColumnsAround<M>];
+  const Columns<M, kColumnsAround<M>> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
   float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
   double energy = 0;
   c.load(p.from, p.n, x);
+  c.prefetch(p.spectrum, 0, 2 * M);
   for_each<2>([&](auto odd) {
     forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
     [[maybe_unused]] float part = 0;
@@ -311,7 +324,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_around(LinePas
   });
   c.store(p.to, p.n, sum);
   if constexpr (Energy) {
-    energy = sum_of_block<Columns<M>::kThreadsOf>(energy);
+    energy = sum_of_block<Columns<M, kColumnsAround<M>>::kThreadsOf, kColumnsAround<M>>(energy);
     if (threadIdx.x == 0 && threadIdx.y == 0) p.energy[blockIdx.x] = energy;
   }
 }
@@ -320,7 +333,9 @@ template <int M>
 unsigned row_blocks(const LinePass& p) {
   return static_cast<unsigned>((p.lines + Rows<M>::kRows - 1) / Rows<M>::kRows);
 }
-inline unsigned column_blocks(const LinePass& p) { return static_cast<unsigned>(p.lines / kColumns * p.items); }
+inline unsigned column_blocks(const LinePass& p, int columns) {
+  return static_cast<unsigned>(p.lines / columns * p.items);
+}
 
 }  // namespace toeplitz_lines
 
@@ -338,16 +353,18 @@ LineKernels line_kernels() {
           t::rows_inverse<M, true><<<t::row_blocks<M>(p), t::Rows<M>::threads(), 0, s>>>(p);
       },
       [](const LinePass& p, cudaStream_t s) {
-        t::columns_forward<M><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+        t::columns_forward<M><<<t::column_blocks(p, t::kColumns), t::Columns<M>::threads(), 0, s>>>(p);
       },
       [](const LinePass& p, cudaStream_t s) {
-        t::columns_inverse<M><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+        t::columns_inverse<M><<<t::column_blocks(p, t::kColumns), t::Columns<M>::threads(), 0, s>>>(p);
       },
       [](const LinePass& p, cudaStream_t s) {
+        const unsigned blocks = t::column_blocks(p, t::kColumnsAround<M>);
+        const dim3 threads = t::Columns<M, t::kColumnsAround<M>>::threads();
         if (p.energy == nullptr)
-          t::columns_around<M, false><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+          t::columns_around<M, false><<<blocks, threads, 0, s>>>(p);
         else
-          t::columns_around<M, true><<<t::column_blocks(p), t::Columns<M>::threads(), 0, s>>>(p);
+          t::columns_around<M, true><<<blocks, threads, 0, s>>>(p);
       },
   };
 }
