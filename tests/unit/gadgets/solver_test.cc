@@ -94,8 +94,8 @@ TEST_P(SolverTest, ATeamGivesWhatOneDeviceGives) {
         ASSERT_EQ(out.images.size(), 1u) << text;
         const auto truth = pixels<cfloat>(alone.images[0]), image = pixels<cfloat>(out.images[0]);
         EXPECT_LT(relative_error(image, truth, truth.size()), 1e-4) << text;
-        if (maps.empty() && GetParam() == Backend::cpu) {
-          EXPECT_EQ(image, truth) << text;
+        if (maps.empty() && fhd == "method: exact" && GetParam() == Backend::cpu) {
+          EXPECT_TRUE(image == truth) << text;  // each image by itself
         }
       }
 }
