@@ -313,13 +313,23 @@ __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
   c.prefetch(p.spectrum, 0, 2 * M);
   for_each<2>([&](auto odd) {
     forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
-    [[maybe_unused]] float part = 0;
-    c.frequencies(odd, [&](int e, unsigned at) {
-      const float2 before = w[e];
-      w[e] = __ldg(p.spectrum + at) * before;
-      if constexpr (Energy) part += w[e].x * before.x + w[e].y * before.y;
-    });
-    if constexpr (Energy) energy += static_cast<double>(part);
+    if constexpr (Energy) {
+      // Scaled by a power of two, squares in fp32 neither overflow nor vanish.
+      float most = 0, part = 0;
+      c.frequencies(odd, [&](int e, unsigned) { most = fmaxf(most, fmaxf(fabsf(w[e].x), fabsf(w[e].y))); });
+      const unsigned exponent = min(max(__float_as_uint(most) >> 23, 1u), 253u);
+      const float scale = __uint_as_float((254u - exponent) << 23);
+      const double size = static_cast<double>(__uint_as_float(exponent << 23));
+      c.frequencies(odd, [&](int e, unsigned at) {
+        const float factor = __ldg(p.spectrum + at);
+        const float2 scaled = scale * w[e];
+        part += factor * (scaled.x * scaled.x + scaled.y * scaled.y);
+        w[e] = factor * w[e];
+      });
+      energy += static_cast<double>(part) * size * size;
+    } else {
+      c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
+    }
     inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
