@@ -3,7 +3,6 @@
 namespace echotrain::numerics::cuda {
 
 template LineKernels line_kernels<16>();
-template LineKernels line_kernels<24>();
 template LineKernels line_kernels<32>();
 template LineKernels line_kernels<48>();
 template LineKernels line_kernels<64>();

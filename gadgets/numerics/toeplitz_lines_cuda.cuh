@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
 /// from: [lines, 2M]; to: [lines, n]. With maps [coils, lines, n]: from [coils, lines, 2M]; to = or += (add) the sum
 /// over the coils of conj(maps) times theirs, in their order.
 template <int M, bool Maps>
-__global__ void __launch_bounds__(256) rows_inverse(LinePass p) {
+__global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
   using L = Line<M>;
   using R = Rows<M>;
   __shared__ float2 exchange[R::kRows * R::kRow];
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_forward(LinePa
 
 /// from: [items, 2M, lines]; to: [items, n, lines].
 template <int M>
-__global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_inverse(LinePass p) {
+__global__ void __launch_bounds__(Columns<M>::kThreadsOf, 768 / Columns<M>::kThreadsOf) columns_inverse(LinePass p) {
   using L = Line<M>;
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
@@ -351,6 +351,7 @@ inline unsigned column_blocks(const LinePass& p, int columns) {
 
 template <int M>
 LineKernels line_kernels() {
+  static_assert(2 * M % lines_of_block(1) == 0);
   namespace t = toeplitz_lines;
   return {
       [](const LinePass& p, cudaStream_t s) {
