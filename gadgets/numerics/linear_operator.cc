@@ -24,11 +24,6 @@ void PlainToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y
   toeplitz_->apply(context, x, y);
 }
 
-void PlainToeplitz::apply_with_energy(Context& context, View<const cfloat> x, View<cfloat> y,
-                                      View<double> energy) const {
-  toeplitz_->apply(context, x, y, energy);
-}
-
 void PlainToeplitz::diagonal(Context& context, View<float> diagonal) const {
   fill(context, diagonal, static_cast<float>(toeplitz_->diagonal()));
 }
@@ -74,16 +69,6 @@ void SenseToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y
       toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
   }
   others_.sum(context, y);
-}
-
-std::int64_t SenseToeplitz::energy_parts(Context& context) const {
-  return others_.size() == 1 ? maps_.shape()[0] * toeplitz_->energy_parts(context) : 0;
-}
-
-void SenseToeplitz::apply_with_energy(Context& context, View<const cfloat> x, View<cfloat> y,
-                                      View<double> energy) const {
-  for (std::int64_t i = 0; i < x.shape()[0]; ++i)
-    toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i), energy.slice(i));
 }
 
 void SenseToeplitz::diagonal(Context& context, View<float> diagonal) const {

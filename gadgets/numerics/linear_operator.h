@@ -15,14 +15,6 @@ class LinearOperator {
   virtual const Shape& image() const = 0;  ///< [n...]
   /// x, y: [batch, image...], each item on its own; not the same memory.
   virtual void apply(Context& context, View<const cfloat> x, View<cfloat> y) const = 0;
-  /// Parts in which apply_with_energy() gives an item's energy; 0: it cannot, here.
-  virtual std::int64_t energy_parts(Context& /*context*/) const { return 0; }
-  /// apply(), and on the way <x, A x> of each item, in parts that add up to it: energy [batch, energy_parts()], where
-  /// the context computes. Saves solvers a look at x and y.
-  virtual void apply_with_energy(Context& context, View<const cfloat> x, View<cfloat> y, View<double> energy) const {
-    static_cast<void>(energy);
-    apply(context, x, y);
-  }
   /// A's diagonal, or an estimate of it that is >= 0. [image...]
   virtual void diagonal(Context& context, View<float> diagonal) const = 0;
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
@@ -38,8 +30,6 @@ class PlainToeplitz final : public LinearOperator {
   explicit PlainToeplitz(std::shared_ptr<const ToeplitzOperator> toeplitz) : toeplitz_(std::move(toeplitz)) {}
   const Shape& image() const override { return toeplitz_->image(); }
   void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
-  std::int64_t energy_parts(Context& context) const override { return toeplitz_->energy_parts(context); }
-  void apply_with_energy(Context& context, View<const cfloat> x, View<cfloat> y, View<double> energy) const override;
   void diagonal(Context& context, View<float> diagonal) const override;
   bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
 
@@ -60,8 +50,6 @@ class SenseToeplitz final : public LinearOperator {
   /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
   bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
   bool can_be_recorded() const override { return others_.size() == 1; }
-  std::int64_t energy_parts(Context& context) const override;
-  void apply_with_energy(Context& context, View<const cfloat> x, View<cfloat> y, View<double> energy) const override;
 
  private:
   std::shared_ptr<const ToeplitzOperator> toeplitz_;

@@ -146,9 +146,6 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   Array<std::int32_t> arrived = context.zeros<std::int32_t>({batch});
   Array<double> residuals = context.zeros<double>({batch, options.iterations + 1});
   Array<PcgState> states = context.zeros<PcgState>({batch});
-  // What A can say of <p, A p> is all of it where nothing but a multiple of p is added.
-  const std::int64_t parts = lambda > 0 && !identity ? 0 : a.energy_parts(context);
-  Array<double> energy = parts > 0 ? context.allocate<double>({batch, parts}) : Array<double>();
   const PcgArrays arrays{.batch = batch,
                          .voxels = voxels,
                          .blocks = blocks,
@@ -164,10 +161,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
                          .residuals = residuals.data(),
                          .length = options.iterations + 1,
                          .states = states.data(),
-                         .tolerance = options.tolerance,
-                         .shift = shift,
-                         .energy = energy ? energy.data() : nullptr,
-                         .energies = parts};
+                         .tolerance = options.tolerance};
   const auto precondition = [&] {
     if (!circulant) return;
     circulant->apply(context, r.data(), z.view());
@@ -180,12 +174,9 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   precondition();
   ECHOTRAIN_DISPATCH(context, pcg_start(context, arrays));
   const auto step = [&] {
-    if (energy)
-      a.apply_with_energy(context, p.cview(), q.view(), energy.view());
-    else
-      a.apply(context, p.cview(), q.view());
+    a.apply(context, p.cview(), q.view());
     if (lambda > 0 && !identity) regularizer->add(context, static_cast<float>(lambda), p.cview(), q.view());
-    ECHOTRAIN_DISPATCH(context, pcg_direction(context, arrays));
+    ECHOTRAIN_DISPATCH(context, pcg_direction(context, arrays, shift));
     ECHOTRAIN_DISPATCH(context, pcg_advance(context, arrays));
     precondition();
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));

@@ -168,9 +168,9 @@ void pcg_start(Context& context, const PcgArrays& a) {
   turn_all(context, a, running);
 }
 
-void pcg_direction(Context& context, const PcgArrays& a) {
+void pcg_direction(Context& context, const PcgArrays& a, float shift) {
   for_blocks(context, a, running, [&](std::int64_t at, std::int64_t n, double* partial, std::int64_t, std::int64_t) {
-    partial[0] = shifted_dot(floats(a.p + at), a.shift, floats(a.q + at), 2 * n);
+    partial[0] = shifted_dot(floats(a.p + at), shift, floats(a.q + at), 2 * n);
   });
   for (std::int64_t i = 0; i < a.batch; ++i) a.states[i].step(sums_of(a, i).values[0]);
 }

@@ -110,14 +110,14 @@ __global__ void product_kernel(PcgArrays a, Moment moment) {
   take_sums(a, item, moment);
 }
 
-__global__ void direction_kernel(PcgArrays a) {
+__global__ void direction_kernel(PcgArrays a, float shift) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
   double pq = 0;
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 p = complex(a.p)[i];
     float2 q = complex(a.q)[i];
-    q.x += a.shift * p.x, q.y += a.shift * p.y;
+    q.x += shift * p.x, q.y += shift * p.y;
     complex(a.q)[i] = q;
     pq += inner(p, q);
   }
@@ -126,26 +126,14 @@ __global__ void direction_kernel(PcgArrays a) {
   take_sums(a, item, Moment::step);
 }
 
-/// <p, q> where A has given its part of it. A block per item.
-__global__ void energy_kernel(PcgArrays a) {
-  const std::int64_t item = blockIdx.x;
-  if (a.states[item].status != PcgState::running) return;
-  double pq = 0, pp = 0;
-  for (std::int64_t i = threadIdx.x; i < a.energies; i += blockDim.x) pq += a.energy[item * a.energies + i];
-  for (std::int64_t i = threadIdx.x; i < a.blocks; i += blockDim.x) pp += a.partial[3 * (item * a.blocks + i)];
-  pq = block_sum(pq + static_cast<double>(a.shift) * pp);
-  if (threadIdx.x == 0) a.states[item].step(pq);
-}
-
 __global__ void advance_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].moving == 0) return;
   const float alpha = a.states[item].alpha;
   double rr = 0, rz = 0;
   ECHOTRAIN_VOXELS(a, item, v, i) {
-    const float2 p = complex(a.p)[i];
-    float2 q = complex(a.q)[i], x = complex(a.x)[i], r = complex(a.r)[i];
-    if (a.energy != nullptr) q.x += a.shift * p.x, q.y += a.shift * p.y;
+    const float2 p = complex(a.p)[i], q = complex(a.q)[i];
+    float2 x = complex(a.x)[i], r = complex(a.r)[i];
     x.x += alpha * p.x, x.y += alpha * p.y;
     r.x -= alpha * q.x, r.y -= alpha * q.y;
     complex(a.x)[i] = x;
@@ -162,16 +150,10 @@ __global__ void turn_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
   const float beta = a.states[item].beta;
-  double pp = 0;
   ECHOTRAIN_VOXELS(a, item, v, i) {
-    const float2 z = preconditioned(a, v, i), before = complex(a.p)[i];
-    const float2 p = make_float2(z.x + beta * before.x, z.y + beta * before.y);
-    complex(a.p)[i] = p;
-    pp += inner(p, p);
+    const float2 z = preconditioned(a, v, i), p = complex(a.p)[i];
+    complex(a.p)[i] = make_float2(z.x + beta * p.x, z.y + beta * p.y);
   }
-  if (a.energy == nullptr) return;
-  pp = block_sum(pp);
-  if (threadIdx.x == 0) partial_of(a, item)[0] = pp;
 }
 
 __global__ void clear_kernel(PcgArrays a) {
@@ -277,11 +259,8 @@ void pcg_start(Context& context, const PcgArrays& a) {
   check_launch("pcg_start");
 }
 
-void pcg_direction(Context& context, const PcgArrays& a) {
-  if (a.energy != nullptr)
-    energy_kernel<<<static_cast<unsigned>(a.batch), kThreads, 0, stream_of(context)>>>(a);
-  else
-    direction_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+void pcg_direction(Context& context, const PcgArrays& a, float shift) {
+  direction_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a, shift);
   check_launch("pcg_direction");
 }
 

@@ -88,15 +88,12 @@ struct PcgArrays {
   cfloat *x, *r, *p, *q;
   cfloat* z;                      ///< the preconditioned residual, or nullptr: inverse_diagonal times r
   const float* inverse_diagonal;  ///< [voxels]; nullptr: 1
-  double* partial;                ///< [batch, blocks, 3]: |b|^2, |p|^2 or <p, q>; |r|^2; <r, z>
+  double* partial;                ///< [batch, blocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
   std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's parts that have their sums
   double* residuals;              ///< [batch, length]
   std::int64_t length;
   PcgState* states;  ///< [batch]
   double tolerance;
-  float shift;           ///< q is A p (and what else R does) and misses shift p, until pcg_direction() or pcg_advance()
-  const double* energy;  ///< [batch, energies]: parts of <p, A p> that came with q = A p; nullptr: look at p and q
-  std::int64_t energies;
 };
 
 ECHOTRAIN_HOST_DEVICE inline float normalizing_factor(double power) {
@@ -123,9 +120,9 @@ void pcg_residual(Context& context, const PcgArrays& a);
 void pcg_product(Context& context, const PcgArrays& a);
 /// PcgState::start() for each item, then p = z.
 void pcg_start(Context& context, const PcgArrays& a);
-/// q += shift p (where there is no energy), then PcgState::step().
-void pcg_direction(Context& context, const PcgArrays& a);
-/// x += alpha p and r -= alpha q (q + shift p where there is an energy) for the items that move; their sums.
+/// q += shift p, then PcgState::step().
+void pcg_direction(Context& context, const PcgArrays& a, float shift);
+/// x += alpha p and r -= alpha q for the items that move; their sums.
 void pcg_advance(Context& context, const PcgArrays& a);
 /// PcgState::finish(), then p = z + beta p for the items that go on.
 void pcg_finish(Context& context, const PcgArrays& a);
@@ -153,7 +150,7 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
 void pcg_residual(Context& context, const PcgArrays& a);
 void pcg_product(Context& context, const PcgArrays& a);
 void pcg_start(Context& context, const PcgArrays& a);
-void pcg_direction(Context& context, const PcgArrays& a);
+void pcg_direction(Context& context, const PcgArrays& a, float shift);
 void pcg_advance(Context& context, const PcgArrays& a);
 void pcg_finish(Context& context, const PcgArrays& a);
 void pcg_clear(Context& context, const PcgArrays& a);

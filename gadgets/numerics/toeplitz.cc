@@ -116,7 +116,7 @@ std::uint64_t ToeplitzOperator::bytes() const {
   return static_cast<std::uint64_t>(impl_->spectrum.size() + impl_->circulant.size()) * sizeof(float);
 }
 
-void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat> y, View<double> energy) const {
+void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
   const Impl& impl = *impl_;
   const Shape& image = impl.image;
   Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
@@ -126,24 +126,12 @@ void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat
           fmt::format("expected images of {}, got {}", image.text(), x.shape().text()));
   require(y.shape() == x.shape(), fmt::format("{} is not {}", y.shape().text(), x.shape().text()));
   if (x.size() == 0) return;
-  const std::int64_t batch = x.size() / image.size();
-  check_energy(context, energy, batch);
-  const ToeplitzJob job{.batch = batch, .x = x.data(), .y = y.data(), .energy = energy.data()};
+  const ToeplitzJob job{.batch = x.size() / image.size(), .x = x.data(), .y = y.data()};
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 
-std::int64_t ToeplitzOperator::energy_parts(Context& context) const {
-  return ECHOTRAIN_DISPATCH(context, toeplitz_energy_parts(*impl_));
-}
-
-void ToeplitzOperator::check_energy(Context& context, View<double> energy, std::int64_t items) const {
-  const std::int64_t parts = energy_parts(context);
-  require(energy.data() == nullptr || (parts > 0 && energy.size() == items * parts),
-          fmt::format("energies of {} for {} items of {} parts", energy.shape().text(), items, parts));
-}
-
-void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x, View<cfloat> y,
-                                   View<double> energy) const {
+void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x,
+                                   View<cfloat> y) const {
   const Impl& impl = *impl_;
   const Shape& image = impl.image;
   Shape coils{maps.shape().rank() > 0 ? maps.shape()[0] : 0};
@@ -153,8 +141,7 @@ void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, Vi
           fmt::format("expected coil maps of [coil, ...] of {}, got {}", image.text(), maps.shape().text()));
   require(x.shape() == image && y.shape() == image,
           fmt::format("expected images of {}, got {} and {}", image.text(), x.shape().text(), y.shape().text()));
-  check_energy(context, energy, coils[0]);
-  const ToeplitzJob job{.batch = coils[0], .x = x.data(), .y = y.data(), .maps = maps.data(), .energy = energy.data()};
+  const ToeplitzJob job{.batch = coils[0], .x = x.data(), .y = y.data(), .maps = maps.data()};
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 

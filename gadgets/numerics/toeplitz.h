@@ -40,22 +40,16 @@ class ToeplitzOperator {
   /// for Toeplitz systems", SISC 9, 1988), in FFT order, unscaled: C x = IFFT(circulant() FFT(x)) / voxels. [image...]
   View<const float> circulant() const;
 
-  /// y = T x. x, y: [batch, image...], or [image...]. Relative error about 1e-6. energy, where given: parts of <x, T x>
-  /// for each item, [batch, energy_parts()], where the context computes.
-  void apply(Context& context, View<const cfloat> x, View<cfloat> y, View<double> energy = {}) const;
+  /// y = T x. x, y: [batch, image...], or [image...]. Relative error about 1e-6.
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const;
   /// y = sum_c conj(maps_c) T (maps_c x). maps: [coil, image...]; x, y: [image...], not the same memory. Coils are
   /// added in their order, whatever the number of threads.
-  /// energy, where given: [coil, energy_parts()].
-  void apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x, View<cfloat> y,
-                   View<double> energy = {}) const;
-  /// Parts in which the energy of an item or coil comes; 0: it does not, on this backend or for this size.
-  std::int64_t energy_parts(Context& context) const;
+  void apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x, View<cfloat> y) const;
 
   struct Impl;
 
  private:
   explicit ToeplitzOperator(std::unique_ptr<Impl> impl);
-  void check_energy(Context& context, View<double> energy, std::int64_t items) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -58,11 +58,6 @@ struct LinePlan {
   std::int64_t planes() const { return axes[0].n; }
   /// Elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
   std::int64_t rows_size() const { return planes() * axes[1].n * 2 * axes[2].m; }
-  /// Of the pass through the last axis, an item: one for each of its blocks.
-  std::int64_t energy_parts() const {
-    return dims == 3 ? 4 * axes[1].m * axes[2].m / lines_of_block(axes[0].m)
-                     : 2 * axes[2].m / lines_of_block(axes[1].m);
-  }
   std::int64_t full_size() const { return dims == 3 ? planes() * 4 * axes[1].m * axes[2].m : rows_size(); }
 };
 
@@ -260,9 +255,6 @@ struct Part {
   std::int64_t first, items;
   const float2 *x, *maps;
   float2* y;
-  double* energy(const ToeplitzJob& job, const LinePlan& plan) const {
-    return job.energy == nullptr ? nullptr : job.energy + first * plan.energy_parts();
-  }
 };
 
 /// Calls work(part) for parts of the job of at most kWorkBytes at `bytes` an item.
@@ -312,8 +304,7 @@ void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const 
                                 .n = static_cast<int>(z.n),
                                 .lines = 2 * y.m * across,
                                 .items = part.items,
-                                .spectrum = impl.spectrum.data(),
-                                .energy = part.energy(job, plan)},
+                                .spectrum = impl.spectrum.data()},
                                stream);
       pass.from = full;
       pass.to = planes_of;
@@ -325,8 +316,7 @@ void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const 
                                 .n = static_cast<int>(y.n),
                                 .lines = across,
                                 .items = part.items,
-                                .spectrum = impl.spectrum.data(),
-                                .energy = part.energy(job, plan)},
+                                .spectrum = impl.spectrum.data()},
                                stream);
     }
     x.kernels.rows_inverse({.from = planes_of,
@@ -367,10 +357,6 @@ void apply_by_cufft(Context& context, const ToeplitzOperator::Impl& impl, const 
 }
 
 }  // namespace
-
-std::int64_t toeplitz_energy_parts(const ToeplitzOperator::Impl& impl) {
-  return impl.axes ? static_cast<const LinePlan*>(impl.axes.get())->energy_parts() : 0;
-}
 
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {
   if (impl.axes)

@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
 
 constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
 template <int M>
-constexpr int kColumnsAround = lines_of_block(M);
+constexpr int kColumnsAround = M > 128 ? 16 : 32;  // as many as shared memory has room for
 
 /// Where a thread of a block of columns is. `lines` is a multiple of C: 2M of the axes before.
 template <int M, int C = kColumns>
@@ -285,22 +285,8 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf, 768 / Columns<M>::kThr
   c.store(p.to, p.n, sum);
 }
 
-/// Adds up `value` over the block, in a fixed order; the sum is right in the first thread.
-template <int Threads, int Columns>
-__device__ double sum_of_block(double value) {
-  static_assert(Threads % 32 == 0);
-  __shared__ double sums[Threads / 32];
-  const int thread = static_cast<int>(threadIdx.y * Columns + threadIdx.x);
-  for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
-  if (thread % 32 == 0) sums[thread / 32] = value;
-  __syncthreads();
-  if (thread == 0)
-    for (int warp = 1; warp < Threads / 32; ++warp) value += sums[warp];
-  return value;
-}
-
 /// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
-template <int M, bool Energy>
+template <int M>
 __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
                                   512 / Columns<M, kColumnsAround<M>>::kThreadsOf) columns_around(LinePass p) {
   using L = Line<M>;
@@ -308,35 +294,14 @@ __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
   const Columns<M, kColumnsAround<M>> c(p, exchange);
   const auto slot = [&c](int k1, int b) -> float2& { return c.slot(k1, b); };
   float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
-  double energy = 0;
   c.load(p.from, p.n, x);
   c.prefetch(p.spectrum, 0, 2 * M);
   for_each<2>([&](auto odd) {
     forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
-    if constexpr (Energy) {
-      // Scaled by a power of two, squares in fp32 neither overflow nor vanish.
-      float most = 0, part = 0;
-      c.frequencies(odd, [&](int e, unsigned) { most = fmaxf(most, fmaxf(fabsf(w[e].x), fabsf(w[e].y))); });
-      const unsigned exponent = min(max(__float_as_uint(most) >> 23, 1u), 253u);
-      const float scale = __uint_as_float((254u - exponent) << 23);
-      const double size = static_cast<double>(__uint_as_float(exponent << 23));
-      c.frequencies(odd, [&](int e, unsigned at) {
-        const float factor = __ldg(p.spectrum + at);
-        const float2 scaled = scale * w[e];
-        part += factor * (scaled.x * scaled.x + scaled.y * scaled.y);
-        w[e] = factor * w[e];
-      });
-      energy += static_cast<double>(part) * size * size;
-    } else {
-      c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
-    }
+    c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
     inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
-  if constexpr (Energy) {
-    energy = sum_of_block<Columns<M, kColumnsAround<M>>::kThreadsOf, kColumnsAround<M>>(energy);
-    if (threadIdx.x == 0 && threadIdx.y == 0) p.energy[blockIdx.x] = energy;
-  }
 }
 
 template <int M>
@@ -351,7 +316,7 @@ inline unsigned column_blocks(const LinePass& p, int columns) {
 
 template <int M>
 LineKernels line_kernels() {
-  static_assert(2 * M % lines_of_block(1) == 0);
+  static_assert(2 * M % toeplitz_lines::kColumnsAround<M> == 0, "blocks are full");
   namespace t = toeplitz_lines;
   return {
       [](const LinePass& p, cudaStream_t s) {
@@ -370,12 +335,8 @@ LineKernels line_kernels() {
         t::columns_inverse<M><<<t::column_blocks(p, t::kColumns), t::Columns<M>::threads(), 0, s>>>(p);
       },
       [](const LinePass& p, cudaStream_t s) {
-        const unsigned blocks = t::column_blocks(p, t::kColumnsAround<M>);
         const dim3 threads = t::Columns<M, t::kColumnsAround<M>>::threads();
-        if (p.energy == nullptr)
-          t::columns_around<M, false><<<blocks, threads, 0, s>>>(p);
-        else
-          t::columns_around<M, true><<<blocks, threads, 0, s>>>(p);
+        t::columns_around<M><<<t::column_blocks(p, t::kColumnsAround<M>), threads, 0, s>>>(p);
       },
   };
 }

@@ -12,9 +12,6 @@ namespace echotrain::numerics::cuda {
 #define ECHOTRAIN_TOEPLITZ_LINES(call) \
   call(16) call(32) call(48) call(64) call(80) call(96) call(128) call(160) call(192) call(256)
 
-/// Lines of M points that a block of columns_around works on: as many as shared memory has room for.
-constexpr int lines_of_block(std::int64_t m) { return m > 128 ? 16 : 32; }
-
 /// One pass over lines of an axis. Which members count is said with each kernel.
 struct LinePass {
   const float2* from = nullptr;
@@ -24,7 +21,6 @@ struct LinePass {
   std::int64_t lines = 0;         ///< rows; of columns: side by side
   std::int64_t items = 1;         ///< of columns: such sets of lines
   const float* spectrum = nullptr;
-  double* energy = nullptr;  ///< [items, lines / lines_of_block(M)] or nullptr: sums of spectrum |transform|^2
   const float2* maps = nullptr;
   std::int64_t image_rows = 0;  ///< rows of one coil
   std::int64_t coils = 1;

@@ -18,7 +18,6 @@ struct ToeplitzJob {
   const cfloat* x = nullptr;
   cfloat* y = nullptr;
   const cfloat* maps = nullptr;
-  double* energy = nullptr;  ///< [batch, toeplitz_energy_parts()], or nullptr
 };
 
 struct ToeplitzOperator::Impl {
@@ -46,8 +45,6 @@ void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
-/// Numbers that each item's <x, T x> comes in; 0: it does not.
-std::int64_t toeplitz_energy_parts(const ToeplitzOperator::Impl& impl);
 }  // namespace cpu
 namespace cuda {
 std::int64_t toeplitz_extent(std::int64_t n);
@@ -57,7 +54,6 @@ void real_part(Context& context, const cfloat* from, std::int64_t n, float scale
 void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
-std::int64_t toeplitz_energy_parts(const ToeplitzOperator::Impl& impl);
 }  // namespace cuda
 
 }  // namespace echotrain::numerics
