@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz]. Debian 12 and Ubuntu 24.04, by apt; the Python
-# packages of the tests go to build/venv. A machine that has everything sees no apt call.
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image]. Debian 12 and Ubuntu 24.04,
+# by apt; the Python packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -8,10 +8,12 @@ set -euo pipefail
 build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libssl-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libpng-dev libpugixml-dev
   libqhull-dev prometheus-cpp-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3)
-test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd)
+test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd haproxy iproute2)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
+package_packages=(dpkg-dev file xz-utils debootstrap)
+image_packages=(buildah ccache)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -67,6 +69,8 @@ for part in "${@:-build}"; do
     lint) install_packages "${lint_packages[@]}" ;;
     bench) install_packages "${bench_packages[@]}" ;;
     fuzz) install_packages "${fuzz_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz" ;;
+    package) install_packages "${package_packages[@]}" ;;
+    image) install_packages "${image_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image" ;;
   esac
 done

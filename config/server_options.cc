@@ -47,12 +47,11 @@ OptionInfo integer(std::string name, Member<std::int64_t> member, std::int64_t l
                 [=](ServerOptions& options, const Node& node) { member(options) = node.as_int(lowest, highest); });
 }
 
-OptionInfo seconds(std::string name, Member<double> member, std::string help) {
-  constexpr double kShortest = 0.01;
+OptionInfo seconds(std::string name, Member<double> member, std::string help, double shortest = 0.01) {
   constexpr double kLongest = 86400;
   return option(std::move(name), std::move(help), fmt::format("{}", default_of(member)),
-                fmt::format("{} to {}", kShortest, kLongest), [=](ServerOptions& options, const Node& node) {
-                  member(options) = node.as_double(kShortest, kLongest);
+                fmt::format("{} to {}", shortest, kLongest), [=](ServerOptions& options, const Node& node) {
+                  member(options) = node.as_double(shortest, kLongest);
                 });
 }
 
@@ -265,9 +264,15 @@ const std::vector<OptionInfo>& server_option_table() {
               "admin.port", [](S & o) -> auto& { return o.admin.port; }, 0, 65535,
               "TCP port for them; 0 takes any free one; if the default is taken, the server starts without"),
           [](S & o) -> auto& { return o.admin.asked_for; }),
+      integer(
+          "admin.agent_port", [](S & o) -> auto& { return o.admin.agent_port; }, -1, 65535,
+          "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none"),
       folders(
           "pipelines", [](S & o) -> auto& { return o.pipelines; },
           "folder of pipeline files (*.yaml); a later one wins over an earlier one"),
+      folders(
+          "plugins", [](S & o) -> auto& { return o.plugins; },
+          "folder of gadgets compiled elsewhere (*.so), which the server loads when it starts"),
       text(
           "default_pipeline", [](S & o) -> auto& { return o.default_pipeline; }, true,
           "pipeline for clients that ask for none"),
@@ -335,6 +340,9 @@ const std::vector<OptionInfo>& server_option_table() {
       integer(
           "drain_mib", [](S & o) -> auto& { return o.drain_mib; }, 0, 1 << 16,
           "after an error, how much to go on reading"),
+      seconds(
+          "shutdown_delay_s", [](S & o) -> auto& { return o.shutdown_delay_s; },
+          "on SIGTERM, how long still to take scans, while those who send them learn that the server goes", 0),
       seconds(
           "shutdown_timeout_s", [](S & o) -> auto& { return o.shutdown_timeout_s; },
           "on SIGTERM, how long running scans may take to finish"),

@@ -45,7 +45,8 @@ struct AdminOptions {
   bool enabled = true;
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
-  bool asked_for = false;  ///< bind or port was given: then it must work
+  std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
+  bool asked_for = false;        ///< bind or port was given: then it must work
 };
 
 /// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
@@ -59,6 +60,7 @@ struct ServerOptions {
   CaptureOptions capture;
   AdminOptions admin;
   std::vector<std::string> pipelines;
+  std::vector<std::string> plugins;  ///< folders
   std::string default_pipeline;
   std::string assets;  ///< folder of the files that pipelines may name
   BackendChoice backend = BackendChoice::automatic;
@@ -81,6 +83,7 @@ struct ServerOptions {
   double send_timeout_s = 60;
   double drain_timeout_s = 5;
   std::int64_t drain_mib = 256;
+  double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
   std::int64_t threads = 0;
 };

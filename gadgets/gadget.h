@@ -13,8 +13,8 @@
 //     void finish(End, const Emit<Grid>&) override;             // the scan has ended
 //   };
 //
-// and added to gadgets/builtin.cc. Gadgets of one session run on one thread, in pipeline order: emit() calls the next
-// gadget directly. GPU work is asynchronous; a gadget never waits for it.
+// and added to gadgets/builtin.cc, or to a plugin (gadgets/plugin.h). Gadgets of one session run on one thread, in
+// pipeline order: emit() calls the next gadget directly. GPU work is asynchronous; a gadget never waits for it.
 #pragma once
 
 #include <functional>

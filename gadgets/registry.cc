@@ -3,8 +3,14 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 
 namespace echotrain {
+
+void Registry::take(Registry&& other) {
+  entries_.merge(other.entries_);
+  for (Fusion& fusion : other.fusions_) fusions_.push_back(std::move(fusion));
+}
 
 const GadgetEntry* Registry::find(std::string_view name) const {
   const auto it = entries_.find(name);

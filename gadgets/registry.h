@@ -58,6 +58,9 @@ class Registry {
   void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
   const std::vector<Fusion>& fusions() const { return fusions_; }
 
+  /// Adds what `other` has; names that are here already keep what they mean here.
+  void take(Registry&& other);
+
   const GadgetEntry* find(std::string_view name) const;
   std::vector<std::string> names() const;
   /// Doc, ports and parameters of a gadget as text for a terminal. std::out_of_range for an unknown name.

@@ -28,15 +28,6 @@ namespace {
 constexpr std::size_t kMostDrained = 64 << 10;
 constexpr std::chrono::milliseconds kPauseAfterError{100};
 
-tcp::endpoint endpoint_of(const config::AdminOptions& options) {
-  error_code error;
-  const std::string name = options.bind == "localhost" ? "127.0.0.1" : options.bind;
-  const asio::ip::address address = asio::ip::make_address(name, error);
-  if (error)
-    throw std::runtime_error(fmt::format("admin.bind: '{}' is no address; write 127.0.0.1, 0.0.0.0 or ::1, say", name));
-  return {address, static_cast<std::uint16_t>(options.port)};
-}
-
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;
 
@@ -69,6 +60,15 @@ Response answer(const Request& parser, const Environment& environment) {
 
 }  // namespace
 
+tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port) {
+  error_code error;
+  const std::string name = options.bind == "localhost" ? "127.0.0.1" : options.bind;
+  const asio::ip::address address = asio::ip::make_address(name, error);
+  if (error)
+    throw std::runtime_error(fmt::format("admin.bind: '{}' is no address; write 127.0.0.1, 0.0.0.0 or ::1, say", name));
+  return {address, static_cast<std::uint16_t>(port)};
+}
+
 struct Admin::Connection {
   explicit Connection(tcp::socket socket) : stream(std::move(socket)) {}
   beast::tcp_stream stream;
@@ -80,7 +80,7 @@ Admin::Admin(asio::io_context& context, const Environment& environment, const Ad
       limits_(limits),
       strand_(asio::make_strand(context)),
       acceptor_(strand_),
-      endpoint_(endpoint_of(environment.options.admin)) {
+      endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
   try {
     acceptor_.open(endpoint_.protocol());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));

@@ -6,6 +6,7 @@
 #include <boost/asio/strand.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
@@ -15,6 +16,9 @@
 #include "server/signal.h"
 
 namespace echotrain::server {
+
+/// admin.bind with a port. std::runtime_error for what is no address.
+asio::ip::tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port);
 
 /// What one who asks may take.
 struct AdminLimits {

@@ -14,6 +14,7 @@
 #include "config/server_options.h"
 #include "gadgets/registry.h"
 #include "server/log.h"
+#include "server/plugins.h"
 #include "server/queries.h"
 #include "server/server.h"
 #include "server/stdio.h"
@@ -41,6 +42,7 @@ constexpr const char* kExamples = R"(Examples:
 /// What to do besides serving, from the command line.
 struct Request {
   std::string options_file, check_file, explain;
+  std::vector<std::string> plugins;  // what was loaded
   bool list_pipelines = false, list_gadgets = false, print_options = false, stdio = false;
 };
 
@@ -61,27 +63,26 @@ config::PipelineLibrary load_library(const config::ServerOptions& options) {
   return config::PipelineLibrary(folders);
 }
 
-int check(const std::string& file) {
-  const auto plan = PipelinePlan::check(config::read_pipeline_file(file));
+int check(const std::string& file, const Registry& registry) {
+  const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
   fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
   return EXIT_SUCCESS;
 }
 
-int list_gadgets() {
-  for (const std::string& name : Registry::builtin().names())
-    fmt::print("{:<24} {}\n", name, Registry::builtin().find(name)->summary);
+int list_gadgets(const Registry& registry) {
+  for (const std::string& name : registry.names()) fmt::print("{:<24} {}\n", name, registry.find(name)->summary);
   return EXIT_SUCCESS;
 }
 
-int explain(const std::string& name) {
-  const std::vector<std::string> names = Registry::builtin().names();
-  if (Registry::builtin().find(name) == nullptr) {
+int explain(const std::string& name, const Registry& registry) {
+  const std::vector<std::string> names = registry.names();
+  if (registry.find(name) == nullptr) {
     const std::string near = config::nearest(name, names);
     fmt::print(stderr, "no gadget is called '{}'{} --list-gadgets shows all\n", name,
                near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
     return kFailed;
   }
-  fmt::print("{}\n", Registry::builtin().explain(name));
+  fmt::print("{}\n", registry.explain(name));
   return EXIT_SUCCESS;
 }
 
@@ -94,24 +95,26 @@ int list_pipelines(const config::PipelineLibrary& library) {
   return EXIT_SUCCESS;
 }
 
-int serve(const config::ServerOptions& options, const Request& request) {
+int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
   // Read once by the pool that all sessions share.
   if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
   config::PipelineLibrary library = load_library(options);
   if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
+  for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
   if (request.stdio) {
-    const server::Environment environment = server::make_environment(options, std::move(library), Registry::builtin());
+    const server::Environment environment = server::make_environment(options, std::move(library), registry);
     return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
   }
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
-  static auto* const server = new server::Server(options, std::move(library));
+  static auto* const server = new server::Server(options, std::move(library), registry);
   server->heed_signals();
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
+  if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
   return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
 }
@@ -164,15 +167,17 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "{}\n", error.what());
     return kUsage;
   }
-  if (!request.check_file.empty()) return check(request.check_file);
-  if (request.list_gadgets) return list_gadgets();
+  static Registry registry = Registry::builtin();  // as long as the server, which is never destroyed
+  request.plugins = server::load_plugins(options.plugins, registry);
+  if (!request.check_file.empty()) return check(request.check_file, registry);
+  if (request.list_gadgets) return list_gadgets(registry);
   if (request.print_options) {
     fmt::print("{}", config::server_options_template());
     return EXIT_SUCCESS;
   }
-  if (!request.explain.empty()) return explain(request.explain);
+  if (!request.explain.empty()) return explain(request.explain, registry);
   try {
-    return serve(options, request);
+    return serve(options, request, registry);
   } catch (const std::invalid_argument& error) {  // an option that does not fit the rest
     fmt::print(stderr, "{}\n", error.what());
     return kUsage;

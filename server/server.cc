@@ -16,6 +16,10 @@ namespace {
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
 
+std::chrono::steady_clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
   return endpoint ? server::text_of(*endpoint) : std::string();
 }
@@ -46,6 +50,7 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
 void Server::open_admin_port() {
   const config::AdminOptions& options = environment_.options.admin;
   if (!options.enabled) return;
+  if (options.agent_port >= 0) agent_ = std::make_unique<Agent>(context_, environment_);
   try {
     admin_ = std::make_unique<Admin>(context_, environment_);
   } catch (const std::runtime_error& error) {
@@ -54,6 +59,7 @@ void Server::open_admin_port() {
   }
 }
 
+std::string Server::agent_address() const { return agent_ ? server::text_of(agent_->endpoint()) : ""; }
 std::string Server::admin_address() const { return admin_ ? admin_->address() : ""; }
 
 std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
@@ -108,6 +114,7 @@ Server::End Server::run() {
   keep_memory_in_reserve();
   listener_.start();
   if (admin_) admin_->start();
+  if (agent_) agent_->start();
   environment_.readiness->set_ready();
   supervision_.ready();
   // What a session throws ends there. What is thrown outside of them (no memory left for a handler, say) costs that
@@ -135,13 +142,25 @@ void Server::stop() {
   asio::post(control_, [this] {
     if (std::exchange(stopping_, true)) return;
     supervision_.stopping();
-    patience_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-        std::chrono::duration<double>(environment_.options.shutdown_timeout_s)));
+    const double delay_s = environment_.options.shutdown_delay_s;
+    if (delay_s <= 0 || environment_.readiness->state() == Readiness::State::broken) {
+      close_down();
+      return;
+    }
+    patience_.expires_after(duration_of(delay_s));
     patience_.async_wait([this](const error_code& cancelled) {
-      if (!cancelled) listener_.stop_sessions_now();
+      if (!cancelled) close_down();
     });
-    listener_.stop();
   });
+}
+
+// On control_, once.
+void Server::close_down() {
+  patience_.expires_after(duration_of(environment_.options.shutdown_timeout_s));
+  patience_.async_wait([this](const error_code& cancelled) {
+    if (!cancelled) listener_.stop_sessions_now();
+  });
+  listener_.stop();
 }
 
 // What is left in the context ends with this, and run() returns.
@@ -151,6 +170,7 @@ void Server::emptied() {
     signals_.cancel();
     supervision_.end();
     if (admin_) admin_->stop();
+    if (agent_) agent_->stop();
     hangup_.cancel();
   });
 }

@@ -10,6 +10,7 @@
 
 #include "config/server_options.h"
 #include "server/admin.h"
+#include "server/agent.h"
 #include "server/listener.h"
 #include "server/signal.h"
 #include "server/supervision.h"
@@ -31,6 +32,8 @@ class Server {
   std::string tls_address() const;
   std::string admin_address() const;  ///< empty when there is no admin port
   std::uint16_t admin_port() const { return admin_ ? admin_->endpoint().port() : 0; }
+  std::string agent_address() const;  ///< empty when HAProxy's agent-check is not answered
+  std::uint16_t agent_port() const { return agent_ ? agent_->endpoint().port() : 0; }
 
   /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets().
   void heed_signals();
@@ -40,12 +43,14 @@ class Server {
   /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
   enum class End { asked, broken };
   End run();
-  /// Accepts no more; running scans may finish for shutdown_timeout_s and are then ended with fatal `shutdown`.
+  /// Is not ready from now on, accepts no more after shutdown_delay_s (at once when a device is lost); running scans
+  /// may then finish for shutdown_timeout_s and are ended with fatal `shutdown`.
   void stop();
 
  private:
   void emptied();
   void open_admin_port();
+  void close_down();
   void await_stop_signal();
   void await_hangup();
 
@@ -57,6 +62,7 @@ class Server {
   bool stopping_ = false;         // on control_
   Supervision supervision_;       // on control_
   std::unique_ptr<Admin> admin_;  // null: there is none
+  std::unique_ptr<Agent> agent_;  // null: there is none
   Listener listener_;
 };
 

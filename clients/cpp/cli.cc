@@ -14,6 +14,7 @@
 #include "clients/cpp/convert.h"
 #include "clients/cpp/errors.h"
 #include "clients/cpp/export.h"
+#include "clients/cpp/health.h"
 #include "clients/cpp/info.h"
 #include "clients/cpp/recon.h"
 #include "clients/cpp/recon_stream.h"
@@ -336,6 +337,20 @@ void add_info(CLI::App& parent, Streams streams, Action& action, std::string& fi
   });
 }
 
+void add_health(CLI::App& parent, Streams streams, Action& action, HealthOptions& o) {
+  CLI::App* app =
+      parent.add_subcommand("health", "ask a server's admin port whether it takes scans; exit 0 if it does");
+  app->add_option("-a,--address", o.address, "host of the server")->capture_default_str();
+  app->add_option("-p,--port", o.port, "its admin port")->check(CLI::Range(1, 65535))->capture_default_str();
+  app->add_option("--path", o.path, "what to ask for: /readyz, /livez, /metrics or /sessions")->capture_default_str();
+  app->add_option("--timeout", o.timeout_s, "seconds to wait")->check(CLI::Range(0.001, 1e6))->capture_default_str();
+  app->footer(
+      "Examples:\n"
+      "  echotrain health\n"
+      "  echotrain health -a recon.example --path /sessions");
+  app->callback([&action, &o, streams] { action = [&o, streams] { return health(o, streams.out); }; });
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv, const std::string& version, std::ostream& out, std::ostream& err) {
@@ -359,6 +374,7 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   CompareOptions compare_options;
   ExportOptions export_options;
   std::string info_file;
+  HealthOptions health_options;
   add_send(app, streams, action, send_options);
   add_replay(app, streams, action, replay_options);
   add_convert(app, streams, action, convert_options);
@@ -367,6 +383,7 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   add_compare(app, streams, action, compare_options);
   add_export(app, streams, action, export_options);
   add_info(app, streams, action, info_file);
+  add_health(app, streams, action, health_options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked_for_help) {

@@ -48,6 +48,19 @@ inline cudaStream_t stream_of(Context& context) {
 /// To be called after each launch.
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
+/// An event that orders work and is not timed.
+class Event {
+ public:
+  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 constexpr int kThreads = 256;
 
 /// Blocks for `n` elements in a grid-stride loop: as many as keep any device busy.

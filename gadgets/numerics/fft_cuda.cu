@@ -1,7 +1,8 @@
 #include <cufft.h>
 
+#include <compare>
 #include <map>
-#include <tuple>
+#include <memory>
 
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/fft_ops.h"
@@ -27,18 +28,27 @@ void check_fft(cufftResult status, const char* what) {
                       std::to_string(static_cast<int>(status)) + ")");
 }
 
+/// What cuFFT plans for: `batch` transforms of `dims` axes, the elements of each `stride` apart, `distance` from one
+/// transform to the next.
+struct Problem {
+  Extents extents{1, 1, 1};
+  int dims = 1;
+  std::int64_t stride = 1, distance = 0, batch = 1;
+  auto operator<=>(const Problem&) const = default;
+};
+
 /// A cuFFT plan with its work area.
 class Plan {
  public:
-  Plan(const Extents& extents, std::int64_t batch, int dims, cudaStream_t stream) {
+  Plan(const Problem& problem, cudaStream_t stream) {
     check_fft(cufftCreate(&handle_), "making a plan");
     long long n[3];
-    for (int a = 0; a < dims; ++a) n[a] = extents[3 - dims + a];
-    const long long item = volume(extents);
+    for (int a = 0; a < problem.dims; ++a) n[a] = problem.extents[3 - problem.dims + a];
     std::size_t work_bytes = 0;
     cufftResult status = cufftSetStream(handle_, stream);
     if (status == CUFFT_SUCCESS)
-      status = cufftMakePlanMany64(handle_, dims, n, n, 1, item, n, 1, item, CUFFT_C2C, batch, &work_bytes);
+      status = cufftMakePlanMany64(handle_, problem.dims, n, n, problem.stride, problem.distance, n, problem.stride,
+                                   problem.distance, CUFFT_C2C, problem.batch, &work_bytes);
     if (status != CUFFT_SUCCESS) {
       cufftDestroy(handle_);
       check_fft(status, "planning");
@@ -56,20 +66,23 @@ class Plan {
 /// The plans of a context.
 struct Plans {
   static constexpr std::size_t kMost = 16;
-  std::map<std::tuple<Extents, std::int64_t, int>, std::unique_ptr<Plan>> plans;
+  std::map<Problem, std::unique_ptr<Plan>> plans;
 };
 
-const Plan& plan_for(Context& context, const Extents& extents, std::int64_t batch, int dims) {
+void run(Context& context, const Problem& problem, cfloat* data, Direction direction) {
   const cudaStream_t stream = stream_of(context);
   auto& plans = context.cache<Plans>().plans;
-  const auto found = plans.find({extents, batch, dims});
-  if (found != plans.end()) return *found->second;
-  if (plans.size() >= Plans::kMost) {
-    context.synchronize();  // their work areas may be in use
-    plans.clear();
+  auto found = plans.find(problem);
+  if (found == plans.end()) {
+    if (plans.size() >= Plans::kMost) {
+      context.synchronize();  // their work areas may be in use
+      plans.clear();
+    }
+    found = plans.emplace(problem, std::make_unique<Plan>(problem, stream)).first;
   }
-  auto plan = std::make_unique<Plan>(extents, batch, dims, stream);
-  return *plans.emplace(std::tuple{extents, batch, dims}, std::move(plan)).first->second;
+  auto* values = reinterpret_cast<cufftComplex*>(data);
+  const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;
+  check_fft(cufftExecC2C(found->second->handle(), values, values, sign), "running");
 }
 
 /// Element of the transform that holds index i of a centred axis.
@@ -114,10 +127,12 @@ __global__ void crop_kernel(const float2* padded, float2* to, std::int64_t batch
 }  // namespace
 
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction) {
-  const Plan& plan = plan_for(context, extents, batch, dims);
-  auto* values = reinterpret_cast<cufftComplex*>(data);
-  const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;
-  check_fft(cufftExecC2C(plan.handle(), values, values, sign), "running");
+  run(context, {.extents = extents, .dims = dims, .stride = 1, .distance = volume(extents), .batch = batch}, data,
+      direction);
+}
+
+void fft_columns(Context& context, cfloat* data, std::int64_t n, std::int64_t columns, Direction direction) {
+  run(context, {.extents = {1, 1, n}, .dims = 1, .stride = columns, .distance = 1, .batch = columns}, data, direction);
 }
 
 void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c) {

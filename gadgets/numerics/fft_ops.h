@@ -51,6 +51,8 @@ void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int6
 }  // namespace cpu
 namespace cuda {
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
+/// Along the first axis of data: [n, columns].
+void fft_columns(Context& context, cfloat* data, std::int64_t n, std::int64_t columns, Direction direction);
 void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
 void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
 }  // namespace cuda

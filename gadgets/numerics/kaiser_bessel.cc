@@ -56,6 +56,29 @@ double KaiserBessel::transform(double f) const {
   return width_ * ratio / at_zero_;
 }
 
+std::vector<double> KaiserBessel::polynomial(double error) const {
+  constexpr int kMostTerms = 24, kChecked = 400;
+  const auto at = [this](double x) { return bessel_i0(beta_ * std::sqrt((1 + x) / 2)) / at_zero_; };
+  for (int terms = 3;; ++terms) {
+    Eigen::MatrixXd powers(terms, terms);
+    Eigen::VectorXd values(terms);
+    for (int i = 0; i < terms; ++i) {  // Chebyshev points
+      const double x = std::cos(kPi * (i + 0.5) / terms);
+      for (int k = 0; k < terms; ++k) powers(i, k) = std::pow(x, k);
+      values(i) = at(x);
+    }
+    const Eigen::VectorXd fit = powers.partialPivLu().solve(values);
+    double worst = 0;
+    for (int i = 0; i <= kChecked; ++i) {
+      const double x = 2.0 * i / kChecked - 1;
+      double sum = 0;
+      for (int k = terms - 1; k >= 0; --k) sum = sum * x + fit(k);
+      worst = std::max(worst, std::abs(sum - at(x)));
+    }
+    if (worst <= error || terms == kMostTerms) return {fit.data(), fit.data() + terms};
+  }
+}
+
 FootprintWeights::FootprintWeights(const KaiserBessel& window) {
   // I0 is an entire function of the square of its argument, so the window is smooth up to its edges and interpolation
   // at Chebyshev points converges geometrically.

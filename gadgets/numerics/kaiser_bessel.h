@@ -17,6 +17,10 @@ class KaiserBessel {
   double value(double u) const;
   /// Fourier transform at f cycles per grid cell: integral of phi(u) exp(2 pi i f u) du.
   double transform(double f) const;
+  /// Coefficients, lowest power first, of the shortest polynomial in 1 - 8 (u/width)^2, which is 1 in the middle and -1
+  /// at the edges, that is within `error` of phi. I0 is an entire function of the square of its argument, so a dozen
+  /// are enough for fp32; in this variable they are all but positive, and Horner's rule in fp32 loses nothing.
+  std::vector<double> polynomial(double error) const;
 
  private:
   int width_;

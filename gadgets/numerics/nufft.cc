@@ -12,8 +12,10 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr std::int64_t kPartialBytes = 256ll << 20;  // of split tiles, at a time
-constexpr std::int64_t kGridBytes = 1ll << 30;       // of oversampled grids, at a time
+/// Of split tiles, at a time: on a GPU as a rule all coils.
+constexpr std::int64_t kPartialBytes = 256ll << 20, kPartialBytesCuda = 2ll << 30;
+/// Of oversampled grids, at a time: on a GPU all coils of a large volume, so that samples are placed once for all.
+constexpr std::int64_t kGridBytes = 1ll << 30, kGridBytesCuda = 8ll << 30;
 
 void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("nufft: " + problem);
@@ -40,28 +42,21 @@ Array<cfloat> allocate_for_coils(Context& context, std::int64_t& coils, std::int
 template <class Work>
 void for_coils(Context& context, const NufftPlan::Impl& plan, std::int64_t coils, const Work& work) {
   const std::int64_t grid_size = volume(plan.grid_extents());
-  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, kGridBytes);
+  std::int64_t chunk = coils_at_a_time(coils, grid_size * 8, context.cuda() ? kGridBytesCuda : kGridBytes);
   Array<cfloat> grid = allocate_for_coils(context, chunk, grid_size);
   for (std::int64_t c = 0; c < coils; c += chunk) work(c, std::min(chunk, coils - c), grid.data());
 }
 
 template <class T>
-Array<T> keep(Context& context, const std::vector<T>& values, std::uint64_t& bytes) {
-  bytes += values.size() * sizeof(T);
-  return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
-}
-
-template <class T>
-Array<T> keep(Context& context, const Array<T>& host, std::uint64_t& bytes) {
-  bytes += static_cast<std::uint64_t>(host.size()) * sizeof(T);
-  return context.place<T>(host);
+std::uint64_t bytes_of(const Array<T>& array) {
+  return static_cast<std::uint64_t>(array.size()) * sizeof(T);
 }
 
 void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
                 std::int64_t first, std::int64_t count, cfloat* grid) {
   const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * plan.slot_points,
                      coils = samples.shape()[1];
-  std::int64_t chunk = coils_at_a_time(count, partial_size * 8, kPartialBytes);
+  std::int64_t chunk = coils_at_a_time(count, partial_size * 8, context.cuda() ? kPartialBytesCuda : kPartialBytes);
   Array<cfloat> partial;
   if (partial_size > 0) partial = allocate_for_coils(context, chunk, partial_size);
   for (std::int64_t c = 0; c < count; c += chunk) {
@@ -161,29 +156,21 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   check_problem(coordinates, image, options);
   check_tuning(tuning, default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend()),
                context.backend());
-  const HostPlan host = build_plan(context, coordinates, image, options, tuning);
   auto impl = std::make_unique<Impl>();
+  impl->tiling = make_tiling(image, options, tuning);
   impl->image = image;
-  for (int a = 3 - host.tiling.dims; a < 3; ++a) impl->grid.push_back(host.tiling.grid[a]);
+  for (int a = 3 - impl->tiling.dims; a < 3; ++a) impl->grid.push_back(impl->tiling.grid[a]);
   impl->options = options;
   impl->tuning = tuning;
   impl->samples = coordinates.shape()[0];
   impl->backend = context.backend();
   impl->stream = context.stream();
-  impl->tiling = host.tiling;
-  impl->slots = host.slots;
-  impl->slot_points = host.slot_points;
-  impl->starts = keep(context, host.starts, impl->bytes);
-  impl->weights = keep(context, host.weights, impl->bytes);
-  impl->list = keep(context, host.list, impl->bytes);
-  impl->pieces = keep(context, host.pieces, impl->bytes);
-  impl->split_tiles = keep(context, host.split_tiles, impl->bytes);
-  impl->deapodization = keep(context, host.deapodization, impl->bytes);
-  if (options.use == NufftUse::all) {
-    const SampleBins bins = bin_samples(context.threads(), host.tiling, host.starts.view());
-    impl->order = keep(context, bins.order, impl->bytes);
-    impl->bins = keep(context, bins.pieces, impl->bytes);
-  }
+  const std::vector<float> factors = deapodization_factors(impl->tiling);
+  impl->deapodization = context.upload<float>({factors.data(), {static_cast<std::int64_t>(factors.size())}});
+  ECHOTRAIN_DISPATCH(context, fill_plan(context, coordinates, *impl));
+  impl->bytes = bytes_of(impl->starts) + bytes_of(impl->list) + bytes_of(impl->weights) +
+                bytes_of(impl->deapodization) + bytes_of(impl->pieces) + bytes_of(impl->split_tiles) +
+                bytes_of(impl->order) + bytes_of(impl->bins) + bytes_of(impl->footprints);
   context.synchronize();  // from here on the plan may be used on other streams
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
@@ -271,9 +258,7 @@ void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat>
   const std::int64_t coils = samples.shape()[1];
   for_coils(context, *impl_, coils, [&](std::int64_t first, std::int64_t count, cfloat* grid) {
     const cfloat* from = image.data() + first * impl_->image.size();
-    ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, from, count, grid));
-    ECHOTRAIN_DISPATCH(context,
-                       fft(context, grid, count, impl_->grid_extents(), impl_->tiling.dims, Direction::forward));
+    ECHOTRAIN_DISPATCH(context, to_grid(context, *impl_, from, count, grid));
     const InterpolateArguments arguments{
         .grid = grid, .coils = coils, .first = first, .count = count, .samples = samples.data()};
     ECHOTRAIN_DISPATCH(context, interpolate(context, *impl_, arguments));

@@ -32,7 +32,7 @@ struct Staging {
 
 struct BinView {
   Tiling tiling;
-  const std::int32_t* starts;
+  const Footprint* footprints;
   const float* weights;
   const std::int32_t* order;
   const BinPiece* bins;
@@ -41,6 +41,24 @@ struct BinView {
 __device__ inline std::int32_t wrapped(std::int32_t i, std::int32_t extent) {
   while (i >= extent) i -= extent;
   return i;
+}
+
+/// The weights of a footprint along one axis; all 1 along one that is not there.
+template <int Width, bool There>
+__device__ inline void read_weights(const float* from, float (&to)[Width]) {
+  if constexpr (There && Width % 4 == 0) {
+#pragma unroll
+    for (int j = 0; j < Width; j += 4) {
+      const float4 v = *reinterpret_cast<const float4*>(from + j);
+      to[j] = v.x;
+      to[j + 1] = v.y;
+      to[j + 2] = v.z;
+      to[j + 3] = v.w;
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < Width; ++j) to[j] = There ? from[j] : 1.0f;
+  }
 }
 
 /// blockDim = kThreads; gridDim = pieces * groups of coils; a piece's groups are next to each other.
@@ -89,12 +107,15 @@ __global__ void __launch_bounds__(kThreads)
     // Threads without a sample repeat the last one: all of a warp take part in its shuffles.
     const std::int64_t s = next;
     next = order[min(i + kSamplesAtOnce, piece.count - 1)];
-    const std::int32_t* start = plan.starts + s * Dims;
+    const int4 footprint = *reinterpret_cast<const int4*>(plan.footprints + s);
+    // A sample nowhere has no weights and may read anywhere in the tile.
+    const bool nowhere = footprint.x == Footprint::kNowhere;
+    const std::int32_t start[3] = {nowhere ? piece.origin[3 - Dims] : footprint.x, footprint.y, footprint.z};
     const float* weights = plan.weights + s * (Dims * Width);
     const float wx = inside ? weights[(Dims - 1) * Width + column] : 0.0f;
-    float wy[Width];
-#pragma unroll
-    for (int j = 0; j < Width; ++j) wy[j] = Dims > 1 ? weights[(Dims > 1 ? Dims - 2 : 0) * Width + j] : 1.0f;
+    float wy[Width], wz[Width];
+    read_weights<Width, (Dims > 1)>(weights + (Dims > 1 ? Dims - 2 : 0) * Width, wy);
+    read_weights<Width, (Dims > 2)>(weights, wz);
     int at = start[Dims - 1] - piece.origin[2] + (inside ? column : 0);
     if (Dims > 1) at += (start[Dims > 1 ? Dims - 2 : 0] - piece.origin[1]) * S::kX;
     if (Dims > 2) at += (start[0] - piece.origin[0]) * (S::kX * S::kY);
@@ -110,9 +131,8 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
         for (int q = 0; q < S::kFloats; ++q) plane.v[q] += wy[j] * value.v[q];
       }
-      const float w = Dims > 2 ? weights[k] : 1.0f;
 #pragma unroll
-      for (int q = 0; q < S::kFloats; ++q) sum.v[q] += w * plane.v[q];
+      for (int q = 0; q < S::kFloats; ++q) sum.v[q] += wz[k] * plane.v[q];
     }
 #pragma unroll
     for (int q = 0; q < S::kFloats; ++q) {
@@ -141,7 +161,7 @@ void launch(Context& context, const NufftPlan::Impl& plan, const InterpolateArgu
   if (kBytes > kWithoutAsking)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
           "asking for shared memory");
-  const BinView view{plan.tiling, plan.starts.data(), plan.weights.data(), plan.order.data(), plan.bins.data()};
+  const BinView view{plan.tiling, plan.footprints.data(), plan.weights.data(), plan.order.data(), plan.bins.data()};
   kernel<<<static_cast<unsigned>(blocks), kThreads, kBytes, stream>>>(
       view, device_view(arguments.grid), arguments.count, arguments.first, arguments.coils,
       static_cast<unsigned>(groups), device_view(arguments.samples));

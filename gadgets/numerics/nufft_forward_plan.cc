@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::int64_t kGrain = 16384;
 constexpr int kMostStretches = 16;
-/// Samples of a bin that one piece of work takes at most; the dense centre makes several pieces.
-constexpr std::int64_t kPieceOfBin = 512;
 
 }  // namespace
 

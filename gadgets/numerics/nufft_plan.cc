@@ -21,23 +21,6 @@ std::int64_t next_fast_even(std::int64_t n) {
   }
 }
 
-Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning) {
-  Tiling t{.grid = {1, 1, 1}, .tile = {1, 1, 1}, .tiles = {1, 1, 1}, .image = {1, 1, 1}, .dims = 0, .width = 0};
-  t.dims = static_cast<std::int32_t>(image.rank());
-  t.width = options.kernel_width;
-  std::copy_n(tuning.tile, 3, t.tile);
-  for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i) {
-    t.image[a] = static_cast<std::int32_t>(image[i]);
-    const auto wanted =
-        static_cast<std::int64_t>(std::ceil(options.oversampling * static_cast<double>(image[i]) - 1e-9));
-    t.grid[a] = static_cast<std::int32_t>(next_fast_even(std::max<std::int64_t>(wanted, t.width)));
-    // No footprint may leave a tile and come back into it around the grid.
-    t.tile[a] = std::min(t.tile[a], t.grid[a] - t.width + 1);
-    t.tiles[a] = (t.grid[a] + t.tile[a] - 1) / t.tile[a];
-  }
-  return t;
-}
-
 /// The numbers of the tiles along an axis that a footprint touches, each once.
 struct Touched {
   std::int32_t tiles[FootprintWeights::kWidest];
@@ -73,71 +56,56 @@ void for_touched_tiles(const Tiling& t, const std::int32_t* starts, const Visit&
       for (int i = 0; i < x.count; ++i) visit((z.tiles[k] * t.tiles[1] + y.tiles[j]) * t.tiles[2] + x.tiles[i]);
 }
 
-/// Uninitialised, on the host; on the CPU from the context, so that it need not be copied there.
-template <class T>
-Array<T> host_array(Context& context, std::int64_t size) {
-  if (!context.cuda()) return context.allocate<T>({size});
-  const std::shared_ptr<T[]> memory(new T[static_cast<std::size_t>(size)]);
-  return Array<T>(std::shared_ptr<void>(memory, memory.get()), {size});
-}
-
-void place_samples(Context& context, View<const double> coordinates, HostPlan& plan) {
-  const Tiling& t = plan.tiling;
-  const int dims = t.dims, width = t.width;
-  const std::int64_t samples = coordinates.shape()[0];
-  std::vector<FootprintWeights> windows;  // of the axes, slowest first
-  for (int a = 3 - dims; a < 3; ++a)
-    windows.emplace_back(KaiserBessel(width, static_cast<double>(t.grid[a]) / t.image[a]));
-  const std::int64_t floats = samples * dims * width;
-  plan.starts = host_array<std::int32_t>(context, samples * dims);
-  plan.weights = host_array<float>(context, floats + kWeightPadding);
-  std::fill_n(plan.weights.data() + floats, kWeightPadding, 0.0f);
-  context.threads().parallel_for(samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    float weights[FootprintWeights::kWidest];
-    for (std::int64_t s = begin; s < end; ++s) {
-      bool finite = true;
-      for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
-      for (int a = 0; a < dims; ++a) {
-        const std::int64_t at = s * dims + a;
-        if (!finite) {  // nowhere
-          plan.starts.data()[at] = 0;
-          std::fill_n(plan.weights.data() + at * width, width, 0.0f);
-          continue;
-        }
-        const int axis = 3 - dims + a;
-        const double k = coordinates[s * dims + (dims - 1 - a)];  // component 0 is x, the last axis
-        const double u = (k - std::floor(k)) * t.grid[axis], edge = u - width / 2.0, start = std::ceil(edge);
-        auto first = static_cast<std::int32_t>(start);
-        if (first < 0) first += t.grid[axis];
-        if (first >= t.grid[axis]) first -= t.grid[axis];
-        plan.starts.data()[at] = first;
-        windows[a].evaluate(start - edge, weights);
-        std::copy_n(weights, width, plan.weights.data() + at * width);
-      }
-    }
-  });
-}
-
 /// Tiles with many samples (the dense centre) are gathered in several pieces, which are then added in order.
-void cut_pieces(const std::vector<std::int64_t>& offsets, const NufftTuning& tuning, HostPlan& plan) {
-  std::int64_t most = tuning.most_piece;
-  // Small grids have smaller tiles. Adding a partial sum must still cost little beside gathering it.
-  if (plan.slot_points < 1ll * tuning.tile[0] * tuning.tile[1] * tuning.tile[2])
-    most = std::clamp<std::int64_t>(8ll * plan.slot_points, std::min<std::int64_t>(512, most), most);
+void cut_pieces(const std::vector<std::int64_t>& offsets, std::int64_t most, HostLists& lists) {
   for (std::size_t tile = 0; tile + 1 < offsets.size(); ++tile) {
     const std::int64_t begin = offsets[tile], count = offsets[tile + 1] - begin;
     const auto number = static_cast<std::int32_t>(tile);
     const std::int64_t pieces = std::max<std::int64_t>(1, (count + most - 1) / most);
-    if (pieces > 1) plan.split_tiles.push_back({number, plan.slots, static_cast<std::int32_t>(pieces)});
+    if (pieces > 1) lists.split_tiles.push_back({number, lists.slots, static_cast<std::int32_t>(pieces)});
     for (std::int64_t p = 0; p < pieces; ++p) {
       const std::int64_t from = p * count / pieces, to = (p + 1) * count / pieces;
-      plan.pieces.push_back(
-          {begin + from, static_cast<std::int32_t>(to - from), number, pieces > 1 ? plan.slots++ : -1, 0});
+      lists.pieces.push_back(
+          {begin + from, static_cast<std::int32_t>(to - from), number, pieces > 1 ? lists.slots++ : -1, 0});
     }
   }
 }
 
 }  // namespace
+
+Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning) {
+  Tiling t{.grid = {1, 1, 1}, .tile = {1, 1, 1}, .tiles = {1, 1, 1}, .image = {1, 1, 1}, .dims = 0, .width = 0};
+  t.dims = static_cast<std::int32_t>(image.rank());
+  t.width = options.kernel_width;
+  std::copy_n(tuning.tile, 3, t.tile);
+  for (int a = 3 - t.dims, i = 0; a < 3; ++a, ++i) {
+    t.image[a] = static_cast<std::int32_t>(image[i]);
+    const auto wanted =
+        static_cast<std::int64_t>(std::ceil(options.oversampling * static_cast<double>(image[i]) - 1e-9));
+    t.grid[a] = static_cast<std::int32_t>(next_fast_even(std::max<std::int64_t>(wanted, t.width)));
+    // No footprint may leave a tile and come back into it around the grid.
+    t.tile[a] = std::min(t.tile[a], t.grid[a] - t.width + 1);
+    t.tiles[a] = (t.grid[a] + t.tile[a] - 1) / t.tile[a];
+  }
+  return t;
+}
+
+std::vector<float> deapodization_factors(const Tiling& t) {
+  std::vector<float> factors;
+  for (int a = 3 - t.dims; a < 3; ++a) {
+    const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
+    for (std::int32_t i = 0; i < t.image[a]; ++i)
+      factors.push_back(static_cast<float>(1 / window.transform(static_cast<double>(i - t.image[a] / 2) / t.grid[a])));
+  }
+  return factors;
+}
+
+std::int64_t most_of_piece(const NufftTuning& tuning, std::int64_t slot_points) {
+  // Small grids have smaller tiles. Adding a partial sum must still cost little beside gathering it.
+  const std::int64_t most = tuning.most_piece;
+  if (slot_points >= 1ll * tuning.tile[0] * tuning.tile[1] * tuning.tile[2]) return most;
+  return std::clamp<std::int64_t>(8 * slot_points, std::min<std::int64_t>(512, most), most);
+}
 
 /// A counting sort. Samples are cut into stretches; a stretch writes its part of a tile's list after those of the
 /// stretches before it.
@@ -175,26 +143,75 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* s
   return result;
 }
 
-HostPlan build_plan(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
-                    const NufftTuning& tuning) {
-  HostPlan plan;
-  plan.tiling = make_tiling(image, options, tuning);
-  const Tiling& t = plan.tiling;
-  plan.slot_points = context.cuda() ? kTilePoints : t.tile[0] * t.tile[1] * t.tile[2];
-  place_samples(context, coordinates, plan);
-  if (options.use != NufftUse::accumulate) {
-    TileLists lists = list_tiles(context.threads(), t, plan.starts.data(), plan.weights.data(), coordinates.shape()[0]);
-    plan.list = std::move(lists.list);
-    cut_pieces(lists.offsets, tuning, plan);
+HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const std::int32_t* starts,
+                       const float* weights) {
+  HostLists lists;
+  if (plan.options.use != NufftUse::accumulate) {
+    TileLists tiles = list_tiles(threads, plan.tiling, starts, weights, plan.samples);
+    lists.list = std::move(tiles.list);
+    cut_pieces(tiles.offsets, most_of_piece(plan.tuning, plan.slot_points), lists);
   }
-  for (int a = 3 - t.dims; a < 3; ++a) {
-    const KaiserBessel window(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
-    for (std::int32_t i = 0; i < t.image[a]; ++i)
-      plan.deapodization.push_back(
-          static_cast<float>(1 / window.transform(static_cast<double>(i - t.image[a] / 2) / t.grid[a])));
-  }
-  return plan;
+  if (plan.options.use == NufftUse::all)
+    lists.bins = bin_samples(threads, plan.tiling, {starts, {plan.samples * plan.tiling.dims}});
+  return lists;
 }
+
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+                   std::int32_t* starts, float* weights) {
+  const Tiling& t = plan.tiling;
+  const int dims = t.dims, width = t.width;
+  std::vector<FootprintWeights> windows;  // of the axes, slowest first
+  for (int a = 3 - dims; a < 3; ++a)
+    windows.emplace_back(KaiserBessel(width, static_cast<double>(t.grid[a]) / t.image[a]));
+  threads.parallel_for(plan.samples, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    float footprint[FootprintWeights::kWidest];
+    for (std::int64_t s = begin; s < end; ++s) {
+      bool finite = true;
+      for (int a = 0; a < dims; ++a) finite = finite && std::isfinite(coordinates[s * dims + a]);
+      for (int a = 0; a < dims; ++a) {
+        const std::int64_t at = s * dims + a;
+        if (!finite) {  // nowhere
+          starts[at] = 0;
+          std::fill_n(weights + at * width, width, 0.0f);
+          continue;
+        }
+        const int axis = 3 - dims + a;
+        const double k = coordinates[s * dims + (dims - 1 - a)];  // component 0 is x, the last axis
+        const double u = (k - std::floor(k)) * t.grid[axis], edge = u - width / 2.0, start = std::ceil(edge);
+        auto first = static_cast<std::int32_t>(start);
+        if (first < 0) first += t.grid[axis];
+        if (first >= t.grid[axis]) first -= t.grid[axis];
+        starts[at] = first;
+        windows[static_cast<std::size_t>(a)].evaluate(start - edge, footprint);
+        std::copy_n(footprint, width, weights + at * width);
+      }
+    }
+  });
+}
+
+namespace cpu {
+
+void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
+  const Tiling& t = plan.tiling;
+  const std::int64_t places = plan.samples * t.dims, floats = places * t.width;
+  plan.slot_points = t.tile[0] * t.tile[1] * t.tile[2];
+  plan.starts = context.allocate<std::int32_t>({places});
+  plan.weights = context.allocate<float>({floats + kWeightPadding});
+  std::fill_n(plan.weights.data() + floats, kWeightPadding, 0.0f);
+  place_samples(context.threads(), plan, coordinates, plan.starts.data(), plan.weights.data());
+  HostLists lists = list_samples(context.threads(), plan, plan.starts.data(), plan.weights.data());
+  const auto keep = [&context]<class T>(const std::vector<T>& values) {
+    return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
+  };
+  plan.slots = lists.slots;
+  plan.list = keep(lists.list);
+  plan.pieces = keep(lists.pieces);
+  plan.split_tiles = keep(lists.split_tiles);
+  plan.order = keep(lists.bins.order);
+  plan.bins = keep(lists.bins.pieces);
+}
+
+}  // namespace cpu
 
 double expected_error(const NufftOptions& options, const Shape& image) {
   // One axis: a sample at u between grid points becomes sum_m phi(m - u) exp(2 pi i (m - u) f) / Phi(f) instead of 1 at

@@ -18,6 +18,22 @@ constexpr int kTilePoints = 64;
 /// Floats behind the last sample's kernel weights, so that whole vectors can be read.
 constexpr int kWeightPadding = 12;
 
+/// Where a sample's footprint lies, for CUDA. Along each axis, slowest first, its weights are those of the window at
+/// shift - width/2, shift - width/2 + 1, ... cells from the sample. 32 bytes: one sector of memory.
+struct alignas(16) Footprint {
+  std::int32_t start[3];  ///< first grid point; kNowhere in start[0]: the sample takes no part
+  float shift[3];         ///< in [0, 1)
+  std::int32_t unused[2];
+  static constexpr std::int32_t kNowhere = 1 << 28;
+};
+
+/// The window phi along one axis as KaiserBessel::polynomial() gives it, for CUDA.
+struct WindowPolynomial {
+  static constexpr int kMostTerms = 16;   ///< 15 are needed for the widest on the smallest image
+  static constexpr double kError = 2e-8;  ///< a third of fp32's rounding of 1
+  float coefficients[kMostTerms];         ///< lowest power first, then zeros
+};
+
 /// A stretch of a tile's list.
 struct Piece {
   std::int64_t begin;   ///< into list
@@ -47,26 +63,20 @@ struct TileLists {
   std::vector<std::int64_t> offsets;  ///< [tile + 1], into list
   std::vector<std::int32_t> list;     ///< sample numbers, in order within a tile
 };
-/// The same lists for any number of threads. `starts` and `weights`: as in HostPlan, of `count` samples; those whose
-/// kernel weights are 0 are nowhere and in no list.
+/// The same lists for any number of threads. `starts` and `weights`: as in NufftPlan::Impl, of `count` samples; those
+/// whose kernel weights are 0 are nowhere and in no list.
 TileLists list_tiles(ThreadPool& threads, const Tiling& tiling, const std::int32_t* starts, const float* weights,
                      std::int64_t count);
 
-/// Bins samples into the tiles that their footprints touch. Lists are in sample order whatever the number of threads.
-struct HostPlan {
-  Tiling tiling{};
-  // On the host, and on the CPU already where the plan keeps them.
-  Array<std::int32_t> starts;      ///< [sample, dims], slowest axis first: first grid point of the footprint
-  Array<float> weights;            ///< [sample, dims, width], and kWeightPadding zeros; 0 for a sample nowhere
-  std::vector<std::int32_t> list;  ///< sample numbers, tile after tile
-  std::vector<Piece> pieces;       ///< cover all tiles
-  std::vector<SplitTile> split_tiles;
-  std::int32_t slots = 0;
-  std::int32_t slot_points = 0;      ///< grid points of a slot
-  std::vector<float> deapodization;  ///< factors 1 / Phi of the axes' image points one after another
-};
-HostPlan build_plan(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
-                    const NufftTuning& tuning);
+/// The grid and its tiles.
+Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning);
+/// Factors 1 / Phi of the axes' image points, one axis after another.
+std::vector<float> deapodization_factors(const Tiling& tiling);
+/// Most samples that a piece of a tile gathers. `slot_points`: of a full tile.
+std::int64_t most_of_piece(const NufftTuning& tuning, std::int64_t slot_points);
+
+/// Samples of a bin that one piece of work takes at most; the dense centre makes several pieces.
+constexpr std::int64_t kPieceOfBin = 512;
 
 /// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
 /// a bin's footprints cover, edge + width - 1 points along each axis, fits the fast memory of either backend.
@@ -86,7 +96,7 @@ struct SampleBins {
   std::vector<std::int32_t> order;
   std::vector<BinPiece> pieces;
 };
-/// `starts`: [sample, dims] as in HostPlan, all within the grid.
+/// `starts`: [sample, dims] as in NufftPlan::Impl, all within the grid.
 SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, View<const std::int32_t> starts);
 
 struct NufftPlan::Impl {
@@ -99,10 +109,15 @@ struct NufftPlan::Impl {
   std::uint64_t bytes = 0;
 
   Tiling tiling{};
-  std::int32_t slots = 0, slot_points = 0;
-  Array<std::int32_t> starts, list;
-  Array<float> weights, deapodization;
-  Array<Piece> pieces;
+  std::int32_t slots = 0;
+  std::int32_t slot_points = 0;   ///< grid points of a slot
+  Array<std::int32_t> starts;     ///< CPU only. [sample, dims], slowest axis first: first grid point of the footprint
+  Array<Footprint> footprints;    ///< CUDA only. [sample]
+  WindowPolynomial windows[3]{};  ///< CUDA only. Of the grid's axes, slowest first
+  Array<float> weights;           ///< [sample, dims, width]; 0 for a sample nowhere. CUDA: only for interpolation
+  Array<float> deapodization;
+  Array<std::int32_t> list;  ///< sample numbers, in order within a tile, tile after tile
+  Array<Piece> pieces;       ///< cover all tiles
   Array<SplitTile> split_tiles;
   Array<std::int32_t> order;  ///< of the samples, for interpolation
   Array<BinPiece> bins;
@@ -136,25 +151,50 @@ struct InterpolateArguments {
   cfloat* samples;
 };
 
+/// The lists on the host: `list`, `pieces`, `split_tiles`, `slots`, and `order` and `bins` where they are used.
+/// `starts` and `weights`: as in NufftPlan::Impl, on the host.
+struct HostLists {
+  std::vector<std::int32_t> list;
+  std::vector<Piece> pieces;
+  std::vector<SplitTile> split_tiles;
+  std::int32_t slots = 0;
+  SampleBins bins;
+};
+HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const std::int32_t* starts,
+                       const float* weights);
+/// Fills in `starts` and `weights` from coordinates.
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+                   std::int32_t* starts, float* weights);
+
 namespace cpu {
+/// Fills in all that depends on the trajectory. The rest is there.
+void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 /// Inverse transform and deapodize(); the grid is working space afterwards.
 void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
 void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+/// apodize() and forward transform.
+inline void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils,
+                    cfloat* grid) {
+  apodize(context, plan, image, coils, grid);
+  fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::forward);
+}
 void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
 }  // namespace cpu
 namespace cuda {
+/// The lists are those that the host makes, which is asked for them when the device lacks the memory to sort.
+void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 /// With atomic additions: the order of sums, and so their last bits, differ from run to run.
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
-inline void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
-  fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::inverse);
-  deapodize(context, plan, grid, coils, image);
-}
+/// Inverse transform and deapodize(); the grid is working space afterwards.
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
+/// apodize() and forward transform.
+void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
 void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
 void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.

@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "gadgets/numerics/coil.h"
+#include "gadgets/numerics/density_pipe_menon.h"
 #include "gadgets/numerics/nufft.h"
 
 namespace {
@@ -69,13 +71,18 @@ std::vector<double> kooshball_284592() { return kooshball(1078, 264); }
 const std::vector<Case> kCases = {
     {"adjoint_2d_radial_600x768_c16_384/e2e-3", {384, 384}, 16, {4, 1.5}, false, true, radial_600x768},
     {"adjoint_2d_radial_600x768_c16_384/e3e-5", {384, 384}, 16, {6, 1.5}, false, true, radial_600x768},
-    {"adjoint_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {4, 1.5}, false, true, kooshball_10m},
+    {"adjoint_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {5, 1.25}, false, true, kooshball_10m},
+    {"adjoint_3d_kooshball_10m_c8_256/e2e-5", {256, 256, 256}, 8, {7, 1.5}, false, true, kooshball_10m},
     {"adjoint_3d_kooshball_284592_c1_128/e1e-5", {128, 128, 128}, 1, {7, 1.5}, false, true, kooshball_284592},
     {"adjoint_2d_golden_402x512_c8_256/e1e-3", {256, 256}, 8, {5, 1.5}, true, true, golden_402x512},
     {"adjoint_3d_kooshball_284592_c1_128/e1e-3", {128, 128, 128}, 1, {5, 1.5}, true, true, kooshball_284592},
     {"adjoint_3d_kooshball_284592_c8_128/e1e-3", {128, 128, 128}, 8, {5, 1.5}, true, true, kooshball_284592},
     {"forward_2d_radial_600x768_c16_384/e2e-3", {384, 384}, 16, {4, 1.5}, false, true, radial_600x768, true},
-    {"forward_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {4, 1.5}, false, true, kooshball_10m, true},
+    {"forward_2d_radial_600x768_c16_384/w5", {384, 384}, 16, {5, 1.25}, false, true, radial_600x768, true},
+    {"forward_3d_kooshball_10m_c8_256/w4", {256, 256, 256}, 8, {4, 1.5}, false, true, kooshball_10m, true},
+    {"adjoint_2d_radial_600x768_c16_384/w5", {384, 384}, 16, {5, 1.25}, false, true, radial_600x768},
+    {"adjoint_3d_kooshball_284592_c1_128/w6", {128, 128, 128}, 1, {6, 1.75}, false, true, kooshball_284592},
+    {"forward_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {5, 1.25}, false, true, kooshball_10m, true},
     {"forward_2d_golden_402x512_c8_256/e1e-3", {256, 256}, 8, {5, 1.5}, true, true, golden_402x512, true},
     {"forward_3d_kooshball_284592_c8_128/e1e-3", {128, 128, 128}, 8, {5, 1.5}, true, true, kooshball_284592, true},
 };
@@ -204,18 +211,85 @@ void run(benchmark::State& state, const Case& c, Backend backend) {
       c.forward ? forward_error_of(c, k, samples, host.data()) : error_of(c, k, samples, host.data());
 }
 
+/// After the last readout of a scan whose readouts were gridded as they came: the last `readouts` are uploaded and
+/// gridded, then the transform, deapodization and the coils' root sum of squares.
+void run_after_last_readout(benchmark::State& state, Backend backend, int readouts) {
+  const Case& c = kCases[0];
+  const std::vector<double> k = c.trajectory();
+  const auto count = static_cast<std::int64_t>(k.size()) / 2, last = static_cast<std::int64_t>(readouts) * 768;
+  const std::vector<cfloat> samples = random_samples(count * c.coils);
+  Context context(backend, {.memory_budget = 16ull << 30});
+  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
+  const Array<cfloat> all = context.upload<cfloat>({samples.data(), {count, c.coils}});
+  const Shape grid_shape{c.coils, plan->grid_shape()[0], plan->grid_shape()[1]};
+  Array<cfloat> before = context.zeros<cfloat>(grid_shape), grid = context.allocate<cfloat>(grid_shape);
+  plan->accumulate(context, 0, {all.data(), {count - last, c.coils}}, {}, 1, before.view());
+  Array<cfloat> rest = context.allocate_host<cfloat>({last, c.coils});
+  std::copy_n(samples.data() + (count - last) * c.coils, last * c.coils, rest.data());
+  Array<cfloat> images = context.allocate<cfloat>({c.coils, c.image[0], c.image[1]}),
+                image = context.allocate<cfloat>({1, c.image[0], c.image[1]}),
+                remainder = context.allocate<cfloat>({last, c.coils});
+  const auto work = [&] {
+    context.copy<cfloat>(rest.cview(), remainder.view());
+    plan->accumulate(context, count - last, remainder.cview(), {}, 1, grid.view());
+    plan->to_images(context, grid.view(), images.view());
+    root_sum_of_squares(context, images.cview(), image.view());
+    context.synchronize();
+  };
+  for (auto _ : state) {
+    std::vector<double> times;
+    for (int i = 0; i < kRepetitions + 3; ++i) {
+      context.copy<cfloat>(before.cview(), grid.view());
+      context.synchronize();
+      const double seconds = seconds_of(work);
+      if (i >= 3) times.push_back(seconds);
+    }
+    state.SetIterationTime(median(times));
+  }
+  const Array<cfloat> host = context.download<cfloat>(images.view());
+  state.counters["error"] = error_of(c, k, samples, host.data());
+}
+
+/// Ten iterations of pipe_menon from no weights at all; `error`: the residual of the best iterate.
+void run_pipe_menon(benchmark::State& state, Backend backend) {
+  const Case& c = kCases[0];
+  const std::vector<double> k = c.trajectory();
+  const auto count = static_cast<std::int64_t>(k.size()) / 2;
+  Context context(backend, {.memory_budget = 16ull << 30});
+  const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
+  PipeMenonResult result;
+  const auto work = [&] {
+    result = pipe_menon_density(context, *plan, {}, 10, 0);
+    context.synchronize();
+  };
+  for (int i = 0; i < 3; ++i) work();
+  for (auto _ : state) {
+    std::vector<double> times;
+    for (int i = 0; i < kRepetitions; ++i) times.push_back(seconds_of(work));
+    state.SetIterationTime(median(times));
+  }
+  state.counters["error"] = result.residuals.at(static_cast<std::size_t>(result.best));
+}
+
+void add_row(const std::string& name, const std::function<void(benchmark::State&)>& row) {
+  benchmark::RegisterBenchmark(name.c_str(), row)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   for (const Case& c : kCases)
     for (const Backend backend : {Backend::cpu, Backend::cuda}) {
       if (!(backend == Backend::cpu ? c.cpu : c.cuda) || !available(backend)) continue;
-      benchmark::RegisterBenchmark((c.name + "/" + to_string(backend)).c_str(),
-                                   [&c, backend](benchmark::State& state) { run(state, c, backend); })
-          ->UseManualTime()
-          ->Iterations(1)
-          ->Unit(benchmark::kMillisecond);
+      add_row(c.name + "/" + to_string(backend), [&c, backend](benchmark::State& state) { run(state, c, backend); });
     }
+  for (const Backend backend : {Backend::cpu, Backend::cuda}) {
+    if (!available(backend)) continue;
+    add_row(std::string("after_last_readout_2d_radial_600x768_c16_384/") + to_string(backend),
+            [backend](benchmark::State& state) { run_after_last_readout(state, backend, 8); });
+    add_row(std::string("pipe_menon_2d_radial_600x768_384/") + to_string(backend),
+            [backend](benchmark::State& state) { run_pipe_menon(state, backend); });
+  }
   benchmark::Initialize(&argc, argv);
   fmt::print("{}\n", describe(available(Backend::cuda) ? Backend::cuda : Backend::cpu));
   benchmark::RunSpecifiedBenchmarks();

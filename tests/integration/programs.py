@@ -53,10 +53,10 @@ def raw_coils(name, backend="cpu"):
 class Server:
     """A server process of its own on a free loopback port. `environment` adds to this process's."""
 
-    def __init__(self, folder, *arguments, environment=None):
+    def __init__(self, folder, *arguments, environment=None, program=BIN / "echotrain-server"):
         self.log_path = folder / "server.log"
         self.log = open(self.log_path, "wb")
-        command = [BIN / "echotrain-server", "--port", "0", "--admin-port", "0", "--log-level", "info", *arguments]
+        command = [program, "--port", "0", "--admin-port", "0", "--log-level", "info", *arguments]
         self.process = subprocess.Popen(
             [str(c) for c in command],
             stdout=self.log,

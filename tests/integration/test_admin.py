@@ -117,6 +117,28 @@ def test_metrics_agree_with_what_was_sent(own_server, tmp_path):
     assert sum(sum(line["skipped"].values()) for line in summaries) == 1
 
 
+def test_the_client_asks_for_health(own_server):
+    host, port = own_server.admin
+    asked = run_client("health", "-a", host, "-p", port)
+    assert (asked.returncode, asked.stdout) == (0, "ready\n"), asked.stderr
+    assert run_client("health", "-p", port, "--path", "/metrics").stdout.count("# HELP") > 10
+    assert run_client("health", "-p", port, "--path", "/nothing").returncode == 1
+    # Something else that listens, and nothing that does.
+    other = run_client("health", "-p", own_server.port, "--timeout", 5)
+    assert other.returncode == 1 and "admin port" in other.stderr
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        late = run_client("health", "-p", silent.getsockname()[1], "--timeout", 0.2)
+        assert late.returncode == 1 and "in time" in late.stderr
+    with socket.create_connection(own_server.address) as client:
+        client.sendall(b"".join(cartesian(1)[:3]))
+        wait_until(lambda: json.loads(get(own_server, "/sessions")[1])["sessions"])
+        own_server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: run_client("health", "-p", port).stdout.startswith("draining: "))
+        assert run_client("health", "-p", port).returncode == 1
+
+
 def test_no_patient_is_seen_anywhere(own_server):
     secrets = ("Mueller-Luedenscheidt", "PID-4711", "1950-12-31")
     xml = scans.header_xml("cartesian", (8, 8, 1), readouts=8).replace(

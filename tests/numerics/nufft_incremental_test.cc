@@ -73,7 +73,9 @@ TYPED_TEST(NufftIncrementalTest, BatchesGiveTheWhole) {
 }
 
 // Against gridding at once: only the order of fp32 sums differs. Some hundred samples meet in the densest point, each
-// of which rounds by 6e-8.
+// of which rounds by 6e-8. CUDA's tensor cores truncate instead (Fasi et al., "Numerical behavior of NVIDIA tensor
+// cores", PeerJ Comp. Sci. 7, 2021): a batch of 32 samples in three products is 12 additions, each of which takes up to
+// 2^-23 of the sum away, always towards zero.
 TYPED_TEST(NufftIncrementalTest, AgreesWithGriddingAtOnce) {
   for (const Shape& size : {Shape{64, 61}, Shape{20, 21, 18}}) {
     const Problem p = make_problem(size, 5, {5, 1.5}, 20000, 521);
@@ -86,7 +88,8 @@ TYPED_TEST(NufftIncrementalTest, AgreesWithGriddingAtOnce) {
     const auto at = this->cuts(p.count());
     for (std::size_t i = 0; i + 1 < at.size(); ++i) this->accumulate(p, *made, at[i], at[i + 1], 1, grid);
     const auto steps = this->download(grid), once = this->download(whole);
-    EXPECT_LT(testing::relative_error(steps, once, once.size()), 1e-6) << size.text();
+    EXPECT_LT(testing::relative_error(steps, once, once.size()), this->context().cuda() ? 1e-6 + 12 * 0x1p-23 : 1e-6)
+        << size.text();
   }
 }
 

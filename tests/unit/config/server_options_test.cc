@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 47U);
+  EXPECT_EQ(names.size(), 50U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -61,8 +61,10 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--admin-enabled", "false"},
                                                                {"--admin-bind", "::"},
                                                                {"--admin-port", "15"},
+                                                               {"admin.agent_port", "19"},
                                                                {"--pipelines", "a"},
                                                                {"--pipelines", "b"},
+                                                               {"--plugins", "l"},
                                                                {"--default-pipeline", "p"},
                                                                {"--assets", "f"},
                                                                {"--backend", "cuda"},
@@ -86,6 +88,8 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"send_timeout_s", "8"},
                                                                {"drain_timeout_s", "9"},
                                                                {"drain_mib", "10"},
+                                                               {"shutdown_delay_s", "0"},
+                                                               {"shutdown_delay_s", "2.5"},
                                                                {"shutdown_timeout_s", "11"},
                                                                {"threads", "12"}};
   for (const auto& [name, text] : given) set_option(o, name, text);
@@ -109,6 +113,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.capture.keep_days, 17);
   EXPECT_EQ(o.capture.keep_gib, 18);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));
+  EXPECT_THAT(o.plugins, ElementsAre("l"));
   EXPECT_EQ(o.default_pipeline, "p");
   EXPECT_EQ(o.assets, "f");
   EXPECT_EQ(o.backend, BackendChoice::cuda);
@@ -117,6 +122,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_FALSE(o.admin.enabled);
   EXPECT_EQ(o.admin.bind, "::");
   EXPECT_EQ(o.admin.port, 15);
+  EXPECT_EQ(o.admin.agent_port, 19);
   EXPECT_THAT(o.devices, ElementsAre("1", "0"));
   EXPECT_EQ(o.devices_per_scan, 2);
   EXPECT_EQ(o.device_scans, 21);
@@ -134,6 +140,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.send_timeout_s, 8);
   EXPECT_EQ(o.drain_timeout_s, 9);
   EXPECT_EQ(o.drain_mib, 10);
+  EXPECT_EQ(o.shutdown_delay_s, 2.5);
   EXPECT_EQ(o.shutdown_timeout_s, 11);
   EXPECT_EQ(o.threads, 12);
 }

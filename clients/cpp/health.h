@@ -1,0 +1,21 @@
+// `echotrain health`: whether a server takes scans, for containers and scripts that have no HTTP client.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+namespace echotrain::client {
+
+struct HealthOptions {
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 9004;  ///< the server's admin port
+  std::string path = "/readyz";
+  double timeout_s = 3;
+};
+
+/// Asks the admin port and prints what it says. 0 when it answers with 200, 1 when with something else. ConnectionError
+/// when it does not answer.
+int health(const HealthOptions& options, std::ostream& out);
+
+}  // namespace echotrain::client

@@ -1,0 +1,139 @@
+"""Echotrain as a library, from an install tree: a gadget and a client compiled elsewhere (docs/plugin, docs/client)."""
+
+import os
+import shutil
+import stat
+import subprocess
+
+import numpy as np
+import pytest
+
+import scans
+from programs import BIN, SOURCE, Server, run_client
+
+BUILD = BIN.parent
+CMAKE = shutil.which("cmake")
+COMPILER = shutil.which("c++")
+
+
+def run(*command, timeout=240):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=timeout)
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """What `cmake --install` leaves."""
+    if CMAKE is None or COMPILER is None:
+        pytest.skip("CMake and a C++ compiler are needed")
+    if not (BUILD / "cmake_install.cmake").exists():
+        pytest.skip(f"{BUILD} is no build folder")
+    flags = (BUILD / "CMakeCache.txt").read_text()
+    if "ECHOTRAIN_SANITIZE:STRING=\n" not in flags:
+        pytest.skip("a sanitized build is not installed")
+    prefix = tmp_path_factory.mktemp("prefix")
+    run(CMAKE, "--install", BUILD, "--prefix", prefix)
+    return prefix
+
+
+def compile_example(name, prefix, folder):
+    """docs/NAME, as its own instructions say."""
+    shutil.copytree(SOURCE / "docs" / name, folder / name)
+    build = folder / name / "build"
+    run(CMAKE, "-S", folder / name, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+    run(CMAKE, "--build", build)
+    return build
+
+
+@pytest.fixture(scope="module")
+def plugin(prefix, tmp_path_factory):
+    """A folder with the example's plugin and nothing else."""
+    build = compile_example("plugin", prefix, tmp_path_factory.mktemp("plugin"))
+    folder = tmp_path_factory.mktemp("plugins")
+    shutil.copy(build / "gain.so", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scan") / "scan.h5"
+    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2, "--frames", 3)
+    assert made.returncode == 0, made.stderr
+    return path
+
+
+def ask(prefix, *arguments):
+    command = [str(prefix / "bin" / "echotrain-server"), *(str(a) for a in arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_a_gadget_compiled_elsewhere_runs_in_the_server(prefix, plugin, scan, tmp_path):
+    server = Server(tmp_path, "--plugins", plugin, "--pipelines", SOURCE / "docs" / "plugin" / "pipelines",
+                    program=prefix / "bin" / "echotrain-server")  # fmt: skip
+    try:
+        for name in ("cartesian_2d", "cartesian_gain"):
+            sent = server.send(scan, name, tmp_path / f"{name}.h5")
+            assert sent.returncode == 0, sent.stderr
+    finally:
+        assert server.stop() == 0
+    assert "gain.so: gain" in server.text()
+    _, plain = scans.read_images(tmp_path / "cartesian_2d.h5")
+    _, gained = scans.read_images(tmp_path / "cartesian_gain.h5")
+    assert len(plain) == 3 and np.array_equal(gained, 2 * plain) and plain.max() > 0
+
+
+def test_its_parameters_are_checked_and_explained_as_others(prefix, plugin, tmp_path):
+    explained = ask(prefix, "--plugins", plugin, "--explain", "gain")
+    assert explained.returncode == 0 and "factor: number -1000000 .. 1000000" in explained.stdout, explained.stdout
+    assert "gain" in ask(prefix, "--plugins", plugin, "--list-gadgets").stdout
+    text = (SOURCE / "docs" / "plugin" / "pipelines" / "cartesian_gain.yaml").read_text()
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(text.replace("factor: 2", "facto: 2"))
+    refused = ask(prefix, "--plugins", plugin, "--check", bad)
+    assert refused.returncode == 1 and "factor" in refused.stderr
+    # Without the plugin there is no such gadget, and no client can bring one.
+    unknown = ask(prefix, "--check", SOURCE / "docs" / "plugin" / "pipelines" / "cartesian_gain.yaml")
+    assert unknown.returncode == 1 and "gain" in unknown.stderr
+
+
+def test_what_is_no_plugin_of_this_server_is_refused(prefix, plugin, tmp_path):
+    def refusal(folder):
+        result = ask(prefix, "--plugins", folder, "--list-gadgets")
+        assert result.returncode == 1, result.stdout
+        return result.stderr
+
+    def shared_object(name, source):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "x.c").write_text(source)
+        run("cc", "-shared", "-fPIC", "-o", folder / "x.so", folder / "x.c")
+        return folder
+
+    other = shared_object("other", 'const char echotrain_plugin_abi[] = "gadget API 0.0.1-beef"; '
+                                   "void echotrain_plugin_register(void *r) { *(char *)0 = 0; }")  # fmt: skip
+    assert "was compiled for gadget API 0.0.1-beef, and this server has gadget API 0." in refusal(other)
+    assert "it is no plugin" in refusal(shared_object("none", "int x;"))
+    assert "cannot be loaded" in refusal(shared_object("lost", "extern int nowhere; int *x(void) { return &nowhere; }"))
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "x.so").write_text("no shared object")
+    assert "x.so: it cannot be loaded" in refusal(tmp_path / "text")
+    assert "cannot read the folder" in refusal(tmp_path / "nowhere")
+    twice = tmp_path / "twice"
+    twice.mkdir()
+    for name in ("a.so", "b.so"):
+        shutil.copy(plugin / "gain.so", twice / name)
+    assert "there is a gadget called 'gain' already" in refusal(twice)
+    open_to_all = tmp_path / "open"
+    shutil.copytree(plugin, open_to_all)
+    os.chmod(open_to_all / "gain.so", stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
+    assert "everybody may change" in refusal(open_to_all)
+
+
+def test_the_client_is_a_library(prefix, scan, tmp_path, server):
+    build = compile_example("client", prefix, tmp_path)
+    out = run(build / "stream", scan, "cartesian_2d", server.host, server.port)
+    assert out.splitlines() == [f"image {i}: 32 x 32" for i in range(3)]
+    failed = subprocess.run([build / "stream", scan, "unheard_of", server.host, str(server.port)], capture_output=True,
+                            text=True, timeout=60)  # fmt: skip
+    assert failed.returncode == 1 and "unknown-config" in failed.stdout
