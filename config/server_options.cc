@@ -294,8 +294,13 @@ const std::vector<OptionInfo>& server_option_table() {
           "devices", [](S & o) -> auto& { return o.devices; }, "device",
           "GPU to use, by its number from 0; none: all that are there"),
       integer(
+          "devices_per_scan", [](S & o) -> auto& { return o.devices_per_scan; }, 1, 64,
+          "GPUs that work on one scan together, where a gadget can use several (fhd with method: exact, pcg); needs "
+          "NCCL, "
+          "and `devices` must be a multiple of it"),
+      integer(
           "device_scans", [](S & o) -> auto& { return o.device_scans; }, 1, 10000,
-          "scans at a time on one GPU; further ones wait"),
+          "scans at a time on one GPU, or on those of one scan; further ones wait"),
       integer(
           "device_memory_mib", [](S & o) -> auto& { return o.device_memory_mib; }, 0, 1 << 24,
           "memory that one scan may use on its GPU; 0 takes session_memory_mib"),

@@ -140,8 +140,8 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
   const std::uint16_t encoding = samples.frame->key.encoding;
   const OperatorRequest what = request(nullptr, encoding);
   if (!open.sum)
-    open.sum = std::make_unique<numerics::DirectAdjoint>(compute, what.image, open.coils, what.method.basis,
-                                                         what.method.precision);
+    open.sum = std::make_unique<numerics::SplitAdjoint>(compute, session_->team, what.image, open.coils,
+                                                        what.method.basis, what.method.precision);
   if (samples.data.size() == 0) return;
   const int dims = samples.positions->dims;
   const std::int64_t count = samples.data.shape()[0];

@@ -10,7 +10,7 @@
 #include "gadgets/frame_gridder.h"
 #include "gadgets/gadget.h"
 #include "gadgets/measurement.h"
-#include "gadgets/numerics/direct_transform.h"
+#include "gadgets/numerics/split_adjoint.h"
 #include "gadgets/operator_cache.h"
 
 namespace echotrain {
@@ -39,7 +39,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
  private:
   /// A frame that is not whole yet.
   struct Open {
-    std::unique_ptr<numerics::DirectAdjoint> sum;      // exact
+    std::unique_ptr<numerics::SplitAdjoint> sum;       // exact
     std::shared_ptr<const SamplePositions> positions;  // of the whole frame
     std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
     Array<double> power;

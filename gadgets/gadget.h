@@ -35,6 +35,10 @@
 
 namespace echotrain {
 
+namespace numerics {
+class Team;
+}
+
 /// The sender's fault: wrong data for this pipeline. Ends the session; the text goes to the client.
 class ClientError : public std::runtime_error {
  public:
@@ -56,6 +60,7 @@ class Session {
         notify_(std::move(notify)) {}
 
   numerics::Context& compute;
+  numerics::Team* team = nullptr;  ///< of several devices, `compute` being its first; null: there is one
   const config::TrajectoryUnit trajectory_unit;
   /// Set at start() by the gadget that turns a stack's third axis into planes: gadgets after it see 2D data.
   bool stacked = false;

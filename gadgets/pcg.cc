@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -15,7 +16,39 @@
 namespace echotrain {
 namespace {
 
-constexpr std::size_t kEigenvalues = 16;
+/// The largest eigenvalues of operators, with coil maps or without, that sessions share. Thread-safe.
+class Eigenvalues {
+ public:
+  static Eigenvalues& shared() {
+    static auto& all = *new Eigenvalues;  // it lives until the process ends
+    return all;
+  }
+  /// 0: not known yet.
+  double find(const NormalEquations& of) const {
+    const std::scoped_lock lock(mutex_);
+    for (const Known& each : known_)
+      if (each.matrix.lock() == of.matrix && each.has_maps == static_cast<bool>(of.maps) &&
+          each.maps.lock() == of.maps.memory())
+        return each.value;
+    return 0;
+  }
+  void add(const NormalEquations& of, double value) {
+    const std::scoped_lock lock(mutex_);
+    constexpr std::size_t kMost = 64;
+    known_.push_back({of.matrix, of.maps.memory(), static_cast<bool>(of.maps), value});
+    if (known_.size() > kMost) known_.erase(known_.begin());
+  }
+
+ private:
+  struct Known {
+    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<void> maps;
+    bool has_maps;
+    double value;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Known> known_;  // most recent last
+};
 
 /// [coil, z, y, x] as the operator's images: without z when those are planes.
 numerics::Shape as_solved(const numerics::Shape& shape, const numerics::ToeplitzOperator& matrix) {
@@ -131,12 +164,6 @@ Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics:
 Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
                                        Array<cfloat> image) {
   numerics::Context& compute = session_->compute;
-  std::unique_ptr<numerics::LinearOperator> matrix;
-  if (equations.maps)
-    matrix = std::make_unique<numerics::SenseToeplitz>(
-        compute, equations.matrix, equations.maps.reshaped(as_solved(equations.maps.shape(), *equations.matrix)));
-  else
-    matrix = std::make_unique<numerics::PlainToeplitz>(equations.matrix);
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const auto right = equations.right.view().reshaped(shape);
   auto x = image.view().reshaped(shape);
@@ -145,6 +172,15 @@ Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const n
   options.tolerance = options_.tolerance;
   options.preconditioner = preconditioner(options_.preconditioner);
   options.lambda = prior == nullptr ? 0 : options_.lambda;
+  const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : shape[0];
+  if (session_->team != nullptr && options_.noise_level == 0 && parts >= session_->team->size())
+    return solve_together(equations, prior, options, std::move(image));
+  std::unique_ptr<numerics::LinearOperator> matrix;
+  if (equations.maps)
+    matrix = std::make_unique<numerics::SenseToeplitz>(
+        compute, equations.matrix, equations.maps.reshaped(as_solved(equations.maps.shape(), *equations.matrix)));
+  else
+    matrix = std::make_unique<numerics::PlainToeplitz>(equations.matrix);
   if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(equations, *matrix);
   if (options_.noise_level == 0) {
     note(equations, numerics::pcg(compute, *matrix, prior, right, x, options));
@@ -161,6 +197,66 @@ Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const n
   if (found.status == Status::above_range) session_->warn("pcg: by noise_level the data hold nothing but noise");
   equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", found.lambda);
   note(equations, found.last);
+  return image;
+}
+
+/// The operator where a member computes.
+std::shared_ptr<const numerics::ToeplitzOperator> PcgSolver::matrix_of(numerics::Member& member,
+                                                                       const NormalEquations& equations) {
+  if (member.rank() == 0) return equations.matrix;
+  Copy& copy = copies_[static_cast<std::size_t>(member.rank()) - 1];
+  if (copy.of.lock() != equations.matrix) {
+    copy.matrix = std::make_shared<const numerics::ToeplitzOperator>(equations.matrix->copy(member.context));
+    copy.of = equations.matrix;
+  }
+  return copy.matrix;
+}
+
+/// By the devices of a team: each has some of the coils and all of the image, or, without coil maps, some of the
+/// images.
+Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+                                        const numerics::PcgOptions& options, Array<cfloat> image) {
+  const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
+  const std::int64_t voxels = equations.matrix->image().size();
+  const bool sense = static_cast<bool>(equations.maps);
+  const double known = prior == nullptr ? 0 : Eigenvalues::shared().find(equations);
+  std::vector<numerics::PcgResult> results(static_cast<std::size_t>(session_->team->size()));
+  copies_.resize(results.size() - 1);
+  session_->team->run([&](numerics::Member& member) {
+    numerics::Context& own = member.context;
+    /// Items first .. last - 1 of an array of such images, where this member computes.
+    const auto part_of = [&](const Array<cfloat>& all, std::int64_t first, std::int64_t last) {
+      numerics::Shape part{last - first};
+      for (const auto extent : equations.matrix->image()) part.push_back(extent);
+      Array<cfloat> copy = own.allocate<cfloat>(part);
+      own.copy<cfloat>({all.data() + first * voxels, part}, copy.view());
+      return copy;
+    };
+    const std::int64_t first = sense ? 0 : member.first(shape[0]), last = sense ? shape[0] : member.last(shape[0]);
+    const Array<cfloat> b = part_of(equations.right, first, last);
+    Array<cfloat> x = part_of(image, first, last);
+    const auto matrix = matrix_of(member, equations);
+    std::unique_ptr<numerics::LinearOperator> a;
+    if (sense) {
+      const std::int64_t coils = equations.maps.shape()[0];
+      a = std::make_unique<numerics::SenseToeplitz>(
+          own, matrix, part_of(equations.maps, member.first(coils), member.last(coils)), member.others);
+    } else {
+      a = std::make_unique<numerics::PlainToeplitz>(matrix);
+    }
+    const auto own_prior = prior == nullptr || member.rank() == 0 ? nullptr : prior->copy(own);
+    numerics::PcgOptions own_options = options;
+    own_options.largest_eigenvalue = known;
+    results[static_cast<std::size_t>(member.rank())] =
+        numerics::pcg(own, *a, own_prior ? own_prior.get() : prior, b.view(), x.view(), own_options);
+    if (member.rank() == 0 || !sense)
+      own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
+  });
+  numerics::PcgResult& all = results.front();
+  for (std::size_t i = 1; i < results.size() && !sense; ++i)
+    all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
+  if (known == 0 && options.lambda > 0) Eigenvalues::shared().add(equations, all.lambda / options.lambda);
+  note(equations, all);
   return image;
 }
 
@@ -188,11 +284,9 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
 }
 
 double PcgSolver::largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix) {
-  for (const Eigenvalue& known : eigenvalues_)
-    if (known.matrix.lock() == equations.matrix && known.maps.lock() == equations.maps.memory()) return known.value;
+  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
   const double value = numerics::largest_eigenvalue(session_->compute, matrix);
-  eigenvalues_.push_back({equations.matrix, equations.maps.memory(), value});
-  if (eigenvalues_.size() > kEigenvalues) eigenvalues_.erase(eigenvalues_.begin());
+  Eigenvalues::shared().add(equations, value);
   return value;
 }
 

@@ -11,6 +11,7 @@
 #include "gadgets/gadget.h"
 #include "gadgets/measurement.h"
 #include "gadgets/numerics/pcg.h"
+#include "gadgets/numerics/team.h"
 
 namespace echotrain {
 
@@ -54,13 +55,17 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::vector<Draft> drafts;          // that wait for the others
     RegularizerPtr edges;               // once the reference is known
   };
-  struct Eigenvalue {
-    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
-    std::weak_ptr<void> maps;
-    double value;
+  /// An operator where another member of the team computes.
+  struct Copy {
+    std::weak_ptr<const numerics::ToeplitzOperator> of;
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
   };
 
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  Array<cfloat> solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+                               const numerics::PcgOptions& options, Array<cfloat> image);
+  std::shared_ptr<const numerics::ToeplitzOperator> matrix_of(numerics::Member& member,
+                                                              const NormalEquations& equations);
   Array<cfloat> solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
                               Array<cfloat> image);
   void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
@@ -84,7 +89,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::map<FrameKey, Group> groups_;
   std::map<FrameKey, RegularizerPtr> given_;    // edges of given references, by slice and encoding
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
-  std::vector<Eigenvalue> eigenvalues_;         // most recent last, bounded
+  std::vector<Copy> copies_;                    // of the members after the first
 };
 
 }  // namespace echotrain

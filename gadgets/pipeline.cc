@@ -196,8 +196,9 @@ struct Pipeline::Impl {
 };
 
 Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
-                   ReadAsset read_asset)
+                   ReadAsset read_asset, numerics::Team* team)
     : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
+  impl_->session.team = team;
   impl_->make(true);
 }
 

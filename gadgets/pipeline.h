@@ -62,9 +62,10 @@ struct PipelineCounts {
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
 class Pipeline {
  public:
-  /// `read_asset` gives the files that pipelines may name; without it there are none.
+  /// `read_asset` gives the files that pipelines may name; without it there are none. `team`: devices that gadgets may
+  /// share their work with, the first of which is `compute`; it must outlive this.
   Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
-           ReadAsset read_asset = nullptr);
+           ReadAsset read_asset = nullptr, numerics::Team* team = nullptr);
   ~Pipeline();
 
   /// Checks the measurement against every gadget; before any data.

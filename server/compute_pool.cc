@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "gadgets/numerics/communicator.h"
+
 namespace echotrain::server {
 
 ComputePool::ComputePool(std::vector<Place> places, std::int64_t most_waiting)
@@ -45,6 +47,7 @@ Place* ComputePool::free_place(numerics::Backend backend) {
 void ComputePool::grant(Ticket& ticket, Place& place) {
   ++place.scans;
   ticket.device_ = place.device;
+  ticket.others_ = place.others;
   ticket.granted_ = true;
 }
 
@@ -115,13 +118,33 @@ std::set<int> chosen_devices(const std::vector<std::string>& names, int count) {
   return devices;
 }
 
+void check_together(std::int64_t devices_per_scan, std::int64_t devices) {
+  if (devices_per_scan == 1 || devices == 0) return;
+  if (devices % devices_per_scan != 0)
+    throw std::invalid_argument(
+        fmt::format("devices_per_scan: {} GPUs cannot be shared out {} at a time; name as many "
+                    "as fit in 'devices'",
+                    devices, devices_per_scan));
+  std::string reason;
+  if (!numerics::can_connect_devices(&reason))
+    throw std::invalid_argument(
+        fmt::format("devices_per_scan: {} GPUs cannot work together: {}", devices_per_scan, reason));
+}
+
 }  // namespace
 
 std::shared_ptr<ComputePool> make_compute_pool(const config::ServerOptions& options) {
   std::vector<Place> places{{numerics::Backend::cpu, 0,
                              options.cpu_scans > 0 ? options.cpu_scans : std::numeric_limits<std::int64_t>::max(), 0}};
-  for (const int device : chosen_devices(options.devices, numerics::device_count()))
-    places.push_back({numerics::Backend::cuda, device, options.device_scans, 0});
+  const std::set<int> devices = chosen_devices(options.devices, numerics::device_count());
+  check_together(options.devices_per_scan, static_cast<std::int64_t>(devices.size()));
+  std::int64_t taken = 0;
+  for (const int device : devices) {
+    if (taken++ % options.devices_per_scan == 0)
+      places.push_back({numerics::Backend::cuda, device, options.device_scans, 0, {}});
+    else
+      places.back().others.push_back(device);
+  }
   return std::make_shared<ComputePool>(std::move(places), options.max_waiting);
 }
 

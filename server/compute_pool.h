@@ -14,12 +14,13 @@
 
 namespace echotrain::server {
 
-/// A GPU, or the CPU.
+/// A GPU, several that work together, or the CPU.
 struct Place {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;             ///< of a GPU
   std::int64_t capacity = 0;  ///< scans at a time
   std::int64_t scans = 0;     ///< lent now
+  std::vector<int> others;    ///< GPUs that work with this one
 };
 
 /// Lends places to scans, the least loaded one first. Who finds none free waits in line, first come first served for
@@ -42,6 +43,7 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     /// Valid once granted.
     numerics::Backend backend() const { return backend_; }
     int device() const { return device_; }
+    const std::vector<int>& others() const { return others_; }
 
    private:
     friend class ComputePool;
@@ -51,7 +53,8 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     const numerics::Backend backend_;
     const std::function<void()> wake_;
     int device_ = 0;
-    bool granted_ = false;  // guarded by the pool, as is device_ until then
+    std::vector<int> others_;
+    bool granted_ = false;  // guarded by the pool, as are device_ and others_ until then
   };
 
   /// A ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait is

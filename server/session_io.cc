@@ -237,9 +237,9 @@ asio::awaitable<void> Session::run_scan(ScanRequest request) {
   const bool own = environment_.catalogue.offers(request.plan);
   meter_ = environment_.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, status_);
   status_->state = SessionState::scanning;
-  worker_ = std::make_unique<Worker>(std::move(request), ScanPlace{place_->backend(), place_->device()}, options_,
-                                     environment_.limits, environment_.memory, status_->queues, outbox_, log_, meter_,
-                                     environment_.readiness, waker());
+  const ScanPlace place{place_->backend(), place_->device(), place_->others()};
+  worker_ = std::make_unique<Worker>(std::move(request), place, options_, environment_.limits, environment_.memory,
+                                     status_->queues, outbox_, log_, meter_, environment_.readiness, waker());
   trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
 }

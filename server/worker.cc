@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
+#include "gadgets/numerics/team.h"
 #include "protocol/asset_folder.h"
 
 namespace echotrain::server {
@@ -82,10 +84,14 @@ void Worker::work() {
   if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
   Memory::Share arrays(memory_);
   numerics::Context compute(place_.backend, context_options);
-  Pipeline pipeline(request_.plan, compute,
-                    {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
-                     [this](Level level, const std::string& text) { say(level, text); }},
-                    [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
+  std::optional<numerics::Team> team;
+  if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
+  Pipeline pipeline(
+      request_.plan, compute,
+      {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
+       [this](Level level, const std::string& text) { say(level, text); }},
+      [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); },
+      team ? &*team : nullptr);
   const auto count_arrays = [&] {
     if (compute.cuda()) return;  // not in this machine's memory
     const bool more = compute.bytes_in_use() > arrays.bytes();

@@ -37,6 +37,7 @@ struct ScanRequest {
 struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
+  std::vector<int> others;  ///< GPUs that work with this one
 };
 
 /// Runs one scan on a thread of its own, from construction on. What goes wrong there is caught once and kept as

@@ -126,6 +126,9 @@ Context::~Context() {
   state_->cache.clear();
 }
 
+Context::KeepMemory::KeepMemory(Context& context) : state_(context.state_) { state_->device->keep_memory(true); }
+Context::KeepMemory::~KeepMemory() { state_->device->keep_memory(false); }
+
 void* Context::stream() const { return state_->device->stream(); }
 
 std::shared_ptr<void> Context::raw(std::size_t bytes) {

@@ -52,6 +52,8 @@ struct ContextOptions {
 /// they are ordered on the context's stream and synchronize() waits for them; on the CPU they are done when they
 /// return.
 class Context {
+  struct State;
+
  public:
   /// ResourceError with the reason when the backend is not available.
   explicit Context(Backend backend, const ContextOptions& options = {});
@@ -124,6 +126,20 @@ class Context {
   /// ResourceError when the device has reported an error (CUDA: sticky or of the last launch). Does not wait.
   void check();
 
+  /// While one lives, device memory that arrays give back is kept for arrays of the same size, so that what is done
+  /// again and again asks the device for no memory and can be recorded as a CUDA graph. Kept memory that no array has
+  /// counts nowhere.
+  class KeepMemory {
+   public:
+    explicit KeepMemory(Context& context);
+    ~KeepMemory();
+    KeepMemory(const KeepMemory&) = delete;
+    KeepMemory& operator=(const KeepMemory&) = delete;
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+
   std::uint64_t bytes_in_use() const;
   std::uint64_t peak_bytes() const;
   /// Bytes copied from device to host so far (0 on the CPU).
@@ -157,7 +173,6 @@ class Context {
 
   Backend backend_;
   ContextOptions options_;
-  struct State;
   std::shared_ptr<State> state_;
 };
 

@@ -124,6 +124,7 @@ class CudaDevice final : public Device {
   ~CudaDevice() override {
     cudaSetDevice(device_);
     release_deferred();
+    for (const Block& block : kept_) free_now(block);
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
     cudaGetLastError();
@@ -131,6 +132,7 @@ class CudaDevice final : public Device {
 
   void* allocate(std::size_t bytes) override {
     enter();
+    if (void* kept = take_kept(bytes)) return kept;
     void* memory = nullptr;
     if (cudaMallocAsync(&memory, block_size(bytes), stream_) == cudaSuccess) return memory;
     // The pool may hold memory that is free but in the wrong pieces, or about to become free.
@@ -155,6 +157,16 @@ class CudaDevice final : public Device {
 
   void release(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, false}); }
   void release_host(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, true}); }
+
+  void keep_memory(bool on) noexcept override {
+    std::vector<Block> blocks;
+    {
+      std::lock_guard lock(kept_mutex_);
+      keepers_ += on ? 1 : -1;
+      if (keepers_ == 0) blocks.swap(kept_);
+    }
+    for (const Block& block : blocks) give_back(block);
+  }
 
   void fill_zero(void* data, std::size_t bytes) override {
     enter();
@@ -248,7 +260,37 @@ class CudaDevice final : public Device {
     }
   }
 
+  /// A block that is kept and of this size, or nullptr. ResourceError where there is none and the stream is recorded.
+  void* take_kept(std::size_t bytes) {
+    {
+      std::lock_guard lock(kept_mutex_);
+      if (keepers_ == 0) return nullptr;
+      for (auto block = kept_.begin(); block != kept_.end(); ++block) {
+        if (block_size(block->bytes) != block_size(bytes)) continue;
+        void* memory = block->memory;
+        kept_.erase(block);
+        return memory;
+      }
+    }
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream_, &status), "asking whether a stream is recorded");
+    if (status != cudaStreamCaptureStatusNone) throw ResourceError("work that needs new memory cannot be recorded");
+    return nullptr;
+  }
+
+  bool keep(const Block& block) noexcept {
+    std::lock_guard lock(kept_mutex_);
+    if (keepers_ == 0 || block.host) return false;
+    try {
+      kept_.push_back(block);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  }
+
   void give_back(Block block) noexcept {
+    if (keep(block)) return;
     if (in_stream_callback) {
       std::lock_guard lock(deferred_mutex_);
       try {
@@ -285,6 +327,9 @@ class CudaDevice final : public Device {
   int device_;
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  std::mutex kept_mutex_;
+  int keepers_ = 0;
+  std::vector<Block> kept_;  // free, for the next of this size
   std::mutex deferred_mutex_;
   std::vector<Block> deferred_;  // released in a callback, freed at the next call
 };

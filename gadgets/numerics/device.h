@@ -28,6 +28,9 @@ class Device {
   virtual void release(void* memory, std::size_t bytes) noexcept = 0;
   virtual void release_host(void* memory, std::size_t bytes) noexcept = 0;
 
+  /// Begins and ends a time in which released memory is kept for reuse; such times may be nested.
+  virtual void keep_memory(bool) noexcept {}
+
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
   virtual void synchronize() = 0;

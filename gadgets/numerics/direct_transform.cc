@@ -32,6 +32,17 @@ DirectGrid make_grid(const Shape& image, std::int64_t coils) {
   return grid;
 }
 
+/// Parts begin where a plane does, or a group of lines: sums are worked out for such groups, from their first line on.
+void choose_columns(DirectGrid& grid, ImagePart part) {
+  constexpr std::int64_t kLines = 8;
+  const std::int64_t columns = grid.ny * grid.nz, unit = grid.dims == 3 ? grid.ny : kLines,
+                     units = (columns + unit - 1) / unit;
+  require(part.index >= 0 && part.index < part.count && part.count <= units,
+          fmt::format("part {} of {} is none of {} planes or groups of lines", part.index, part.count, units));
+  grid.first_column = units * part.index / part.count * unit;
+  grid.last_column = std::min(columns, units * (part.index + 1) / part.count * unit);
+}
+
 void check_samples(View<const double> coordinates, View<const cfloat> samples, int dims, std::int64_t coils) {
   require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == dims,
           fmt::format("expected coordinates of shape [sample, {}], got {}", dims, coordinates.shape().text()));
@@ -143,22 +154,25 @@ struct DirectAdjoint::Impl {
 };
 
 DirectAdjoint::DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis,
-                             Precision precision)
+                             Precision precision, ImagePart part)
     : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.grid = make_grid(image, coils);
   impl.grid.precision = precision;
+  choose_columns(impl.grid, part);
   impl.image = image;
   impl.basis = basis;
   impl.sums = context.zeros<float>({ECHOTRAIN_DISPATCH(context, direct_sums(context, impl.grid))});
   impl.waiting = {context.allocate<double>({kDirectGroup, impl.grid.dims}),
                   context.allocate<cfloat>({kDirectGroup, coils})};
-  if (precision == Precision::fast && context.cuda()) impl.choose_voxels(context);
+  if (precision == Precision::fast && context.cuda() && part.count == 1) impl.choose_voxels(context);
 }
 DirectAdjoint::~DirectAdjoint() = default;
 DirectAdjoint::DirectAdjoint(DirectAdjoint&&) noexcept = default;
 DirectAdjoint& DirectAdjoint::operator=(DirectAdjoint&&) noexcept = default;
 std::int64_t DirectAdjoint::samples() const { return impl_->samples; }
+std::int64_t DirectAdjoint::first_voxel() const { return impl_->grid.first_column * impl_->grid.nx; }
+std::int64_t DirectAdjoint::voxels() const { return impl_->grid.columns() * impl_->grid.nx; }
 
 void DirectAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples,
                         View<const float> weights) {

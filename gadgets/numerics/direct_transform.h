@@ -26,15 +26,21 @@ double basis_transform(VoxelBasis basis, const double* k, int dims);
 ///   fast: <= 4e-4 and, on CUDA, a third of the work: each factor is one fp16 number. On the CPU the same as exact.
 enum class Precision { exact, fast };
 
+/// Which of several parts of an image: whole planes z of a volume, lines y of a plane.
+struct ImagePart {
+  int index = 0, count = 1;
+};
+
 /// image[c, r] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r), r in pixels from floor(n/2): F^H d. Samples may come
 /// in any number of parts: they are worked on in groups of a fixed size, so the same samples give the same bits however
 /// they come and for any number of threads.
 class DirectAdjoint {
  public:
   /// `image`: extents, slowest first, 2 or 3 of them. std::invalid_argument otherwise; ResourceError when the sums
-  /// ([coil, image...], twice while get() runs) do not fit the budget.
+  /// ([coil, image...], twice while get() runs) do not fit the budget. Only `part` is worked out, with the same bits as
+  /// in the whole.
   DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta,
-                Precision precision = Precision::exact);
+                Precision precision = Precision::exact, ImagePart part = {});
   ~DirectAdjoint();
   DirectAdjoint(DirectAdjoint&&) noexcept;
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
@@ -44,8 +50,12 @@ class DirectAdjoint {
   /// empty. Returns before the work is done on CUDA, but has read what is on the host.
   void add(Context& context, View<const double> coordinates, View<const cfloat> samples,
            View<const float> weights = {});
-  /// image: [coil, image...], overwritten with the sum of all that was added. More may be added afterwards.
+  /// image: [coil, image...], overwritten with the sum of all that was added, but for other parts. More may be added
+  /// afterwards.
   void get(Context& context, View<cfloat> image);
+  /// Of the part, in each coil's image: voxels from the first one on, and their number.
+  std::int64_t first_voxel() const;
+  std::int64_t voxels() const;
   /// fast on CUDA only: the relative error of `image`, as get() gave it, at some voxels chosen at random, whose sums
   /// are made in float64 too. Waits for the device. Empty where nothing is lost.
   std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;

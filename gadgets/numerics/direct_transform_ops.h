@@ -9,13 +9,14 @@ namespace echotrain::numerics {
 /// Samples are added in groups of so many, from the first one on, so that sums do not depend on the parts they come in.
 constexpr std::int64_t kDirectGroup = 256;
 
-/// The voxels: columns (z, y), of which `first_column` .. are worked out, times rows along x, cosines and then sines.
+/// The voxels: columns (z, y), of which `first_column` .. `last_column` - 1 (0: all to the end) are worked out, times
+/// rows along x, cosines and then sines.
 struct DirectGrid {
-  std::int64_t nx = 1, ny = 1, nz = 1, first_column = 0;
+  std::int64_t nx = 1, ny = 1, nz = 1, first_column = 0, last_column = 0;
   std::int64_t coils = 1;
   int dims = 2;
   Precision precision = Precision::exact;
-  std::int64_t columns() const { return ny * nz - first_column; }
+  std::int64_t columns() const { return (last_column > 0 ? last_column : ny * nz) - first_column; }
   std::int64_t cosines() const { return (nx + 1) / 2; }
   /// Position of row i of the half range. With even nx voxels are moved by half a pixel to be symmetric.
   double half_position(std::int64_t i) const {

@@ -310,7 +310,8 @@ DirectTiles direct_tiles(Context& context, const DirectGrid& grid) {
     tiles.y0 = grid.first_column;
   else
     tiles.z0 = grid.first_column / grid.ny;
-  tiles.per_row = up_to_multiple(grid.ny - tiles.y0, kGroupColumns) / kGroupColumns;
+  const std::int64_t lines = grid.nz == 1 ? grid.columns() : grid.ny;
+  tiles.per_row = up_to_multiple(lines, kGroupColumns) / kGroupColumns;
   const std::int64_t last = grid.first_column + grid.columns() - 1;
   tiles.groups = (last / grid.ny - tiles.z0 + 1) * tiles.per_row;
   tiles.tiles = up_to_multiple(tiles.groups, kGroups) / kGroups;

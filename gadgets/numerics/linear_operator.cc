@@ -34,8 +34,9 @@ bool PlainToeplitz::circulant(Context& context, View<float> eigenvalues, View<fl
   return true;
 }
 
-SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps)
-    : toeplitz_(std::move(toeplitz)), maps_(std::move(maps)) {
+SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
+                             Communicator& others)
+    : toeplitz_(std::move(toeplitz)), maps_(std::move(maps)), others_(others) {
   const Shape& image = toeplitz_->image();
   Shape expected{maps_.shape().rank() > 0 ? maps_.shape()[0] : 0};
   for (const auto e : image) expected.push_back(e);
@@ -45,6 +46,7 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   const std::int64_t voxels = image.size();
   Array<float> power = context.allocate<float>(image);
   ECHOTRAIN_DISPATCH(context, map_power(context, maps_.data(), expected[0], voxels, power.data()));
+  others_.sum(context, power.view());
   const Array<float> host = context.download<float>(power.cview());
   std::vector<float> diagonal(host.data(), host.data() + voxels), share = diagonal;
   for (const float p : share) {
@@ -60,9 +62,13 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
 }
 
 void SenseToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
-  if (x.shape() == image()) return toeplitz_->apply_sense(context, maps_.cview(), x, y);
-  for (std::int64_t i = 0; i < x.shape()[0]; ++i)
-    toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
+  if (x.shape() == image()) {
+    toeplitz_->apply_sense(context, maps_.cview(), x, y);
+  } else {
+    for (std::int64_t i = 0; i < x.shape()[0]; ++i)
+      toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
+  }
+  others_.sum(context, y);
 }
 
 void SenseToeplitz::diagonal(Context& context, View<float> diagonal) const {

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "gadgets/numerics/communicator.h"
 #include "gadgets/numerics/toeplitz.h"
 
 namespace echotrain::numerics {
@@ -19,6 +20,8 @@ class LinearOperator {
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
   /// share: [image...], in (0, 1], 1 where A is strongest. False when there is no such matrix; neither is written then.
   virtual bool circulant(Context& context, View<float> eigenvalues, View<float> share) const = 0;
+  /// Whether apply() can be part of a CUDA graph that loops.
+  virtual bool can_be_recorded() const { return true; }
 };
 
 /// F^H W F of one coil.
@@ -34,20 +37,24 @@ class PlainToeplitz final : public LinearOperator {
   std::shared_ptr<const ToeplitzOperator> toeplitz_;
 };
 
-/// sum_c S_c^H F^H W F S_c, with the same coil maps S [coil, image...] for every item.
+/// sum_c S_c^H F^H W F S_c, with the same coil maps S [coil, image...] for every item. With several members, each has
+/// maps of some of the coils, and all call the same functions, with the same x; every member gets the sum over all.
 class SenseToeplitz final : public LinearOperator {
  public:
   /// Waits for the device. std::invalid_argument when the maps do not fit the operator, are not finite or all zero.
-  SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps);
+  SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
+                Communicator& others = alone());
   const Shape& image() const override { return toeplitz_->image(); }
   void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
   void diagonal(Context& context, View<float> diagonal) const override;
   /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
   bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+  bool can_be_recorded() const override { return others_.size() == 1; }
 
  private:
   std::shared_ptr<const ToeplitzOperator> toeplitz_;
   Array<cfloat> maps_;
+  Communicator& others_;
   Array<float> diagonal_, share_;
   float largest_power_ = 0;
 };

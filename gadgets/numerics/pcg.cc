@@ -69,16 +69,6 @@ Array<float> inverse_diagonal(Context& context, const LinearOperator& a, const R
   return diagonal;
 }
 
-bool all_done(Context& context, const Array<PcgState>& states) {
-  const PcgState* state = states.data();
-  Array<PcgState> host;
-  if (context.cuda()) {
-    host = context.download<PcgState>(states.view());
-    state = host.data();
-  }
-  return std::all_of(state, state + states.size(), [](const PcgState& s) { return s.status != PcgState::running; });
-}
-
 PcgResult take_result(Context& context, const Array<PcgState>& states, const Array<double>& residuals, double lambda) {
   const auto end = context.download<PcgState>(states.view());
   const auto log = context.download<double>(residuals.view());
@@ -107,7 +97,6 @@ void check_options(const PcgOptions& options) {
   require(options.lambda >= 0 && std::isfinite(options.lambda), fmt::format("lambda cannot be {}", options.lambda));
   require(options.largest_eigenvalue >= 0 && std::isfinite(options.largest_eigenvalue),
           fmt::format("a largest eigenvalue of {} is none", options.largest_eigenvalue));
-  require(options.check_every >= 0, "check_every cannot be negative");
 }
 
 }  // namespace
@@ -142,6 +131,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   const bool identity = lambda > 0 && regularizer->identity();
   const float shift = identity ? static_cast<float>(lambda) : 0.0f;
 
+  const Context::KeepMemory repeated(context);
   Array<cfloat> r = context.allocate<cfloat>(shape), p = context.allocate<cfloat>(shape),
                 q = context.allocate<cfloat>(shape), z;
   Array<float> jacobi;
@@ -151,11 +141,14 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     circulant = std::make_unique<CirculantInverse>(context, a, regularizer, lambda);
     z = context.allocate<cfloat>(shape);
   }
-  Array<double> partial = context.allocate<double>({batch, PcgArrays::kBlocks, 3});
+  const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(voxels));
+  Array<double> partial = context.allocate<double>({batch, blocks, 3});
+  Array<std::int32_t> arrived = context.zeros<std::int32_t>({batch});
   Array<double> residuals = context.zeros<double>({batch, options.iterations + 1});
   Array<PcgState> states = context.zeros<PcgState>({batch});
   const PcgArrays arrays{.batch = batch,
                          .voxels = voxels,
+                         .blocks = blocks,
                          .b = b.data(),
                          .x = x.data(),
                          .r = r.data(),
@@ -164,6 +157,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
                          .z = z ? z.data() : nullptr,
                          .inverse_diagonal = jacobi ? jacobi.data() : nullptr,
                          .partial = partial.data(),
+                         .arrived = arrived.data(),
                          .residuals = residuals.data(),
                          .length = options.iterations + 1,
                          .states = states.data(),
@@ -179,46 +173,50 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   ECHOTRAIN_DISPATCH(context, pcg_residual(context, arrays));
   precondition();
   ECHOTRAIN_DISPATCH(context, pcg_start(context, arrays));
-  for (int i = 0; i < options.iterations; ++i) {
-    const bool look = !context.cuda() || (options.check_every > 0 && i % options.check_every == 0);
-    if (look && all_done(context, states)) break;
+  const auto step = [&] {
     a.apply(context, p.cview(), q.view());
     if (lambda > 0 && !identity) regularizer->add(context, static_cast<float>(lambda), p.cview(), q.view());
     ECHOTRAIN_DISPATCH(context, pcg_direction(context, arrays, shift));
     ECHOTRAIN_DISPATCH(context, pcg_advance(context, arrays));
     precondition();
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));
-  }
+  };
+  const auto loop =
+      ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, a.can_be_recorded(), step));
   ECHOTRAIN_DISPATCH(context, pcg_clear(context, arrays));
   return take_result(context, states, residuals, lambda);
 }
 
 double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) {
   require(steps >= 1, "the power iteration takes at least a step");
+  const Context::KeepMemory repeated(context);
   Shape shape{1};
   for (const auto e : a.image()) shape.push_back(e);
   const std::int64_t voxels = a.image().size();
   Array<cfloat> v = context.allocate<cfloat>(shape), w = context.allocate<cfloat>(shape);
-  Array<double> partial = context.allocate<double>({PcgArrays::kBlocks, 2}), sums = context.allocate<double>({2});
-  const auto products = [&](const Array<cfloat>& one, const Array<cfloat>& other) {
-    ECHOTRAIN_DISPATCH(context, inner_products(context, one.data(), other.data(), voxels, partial.data(), sums.data()));
-    return context.download<double>(sums.cview());
+  const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(voxels));
+  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({steps + 1, 2});
+  // <v, w> and |w|^2 of each step; before the first one, both are |v|^2.
+  const auto products = [&](const Array<cfloat>& other, double* to) {
+    ECHOTRAIN_DISPATCH(context, inner_products(context, v.data(), other.data(), voxels, partial.data(), to));
   };
   ECHOTRAIN_DISPATCH(context, fill_start(context, v.data(), voxels));
-  double size = products(v, v).data()[0], quotient = 0;
+  products(v, sums.data());
   for (int i = 0; i < steps; ++i) {
+    const double* power = sums.data() + 2 * i + 1;
+    ECHOTRAIN_DISPATCH(context, normalize(context, power, v.data(), voxels));
     a.apply(context, v.cview(), w.view());
-    const Array<double> found = products(v, w);
-    quotient = found.data()[0] / size;
-    size = found.data()[1];
-    if (!std::isfinite(size) || !std::isfinite(quotient))
-      throw ResourceError("pcg: the operator gives values that are not finite");
-    if (size == 0) return 0;
-    ECHOTRAIN_DISPATCH(context, scale(context, static_cast<float>(1 / std::sqrt(size)), w.data(), voxels));
+    products(w, sums.data() + 2 * (i + 1));
     std::swap(v, w);
-    size = products(v, v).data()[0];
   }
-  return std::max(0.0, quotient);
+  const Array<double> found = context.download<double>(sums.cview());
+  for (int i = 1; i <= steps; ++i) {
+    const double quotient = found.data()[2 * i], power = found.data()[2 * i + 1];
+    if (!std::isfinite(quotient) || !std::isfinite(power))
+      throw ResourceError("pcg: the operator gives values that are not finite");
+    if (power == 0) return 0;
+  }
+  return std::max(0.0, found.data()[2 * steps]);
 }
 
 }  // namespace echotrain::numerics

@@ -26,8 +26,6 @@ struct PcgOptions {
   Preconditioner preconditioner = Preconditioner::none;
   double lambda = 0;              ///< relative to A's largest eigenvalue
   double largest_eigenvalue = 0;  ///< of A; 0: largest_eigenvalue() is asked where lambda needs it
-  int check_every =
-      0;  ///< CUDA: look every so many iterations whether all are done (which waits for the device); 0: never
 };
 
 struct PcgItem {
@@ -48,9 +46,10 @@ struct PcgResult {
 /// Vectors are fp32, sums of products fp64. Residuals are those that the recursion carries, as is usual; rounding adds
 /// about 1e-7 |A| |x| / |b| to what x really leaves. b = 0 gives x = 0. x is always finite: where b or the start is
 /// not, or numbers overflow on the way, it becomes 0; any other breakdown leaves the last good iterate. CUDA: nothing
-/// waits for the device but the end (and check_every). The same bits for any number of CPU threads.
-/// std::invalid_argument on shapes or numbers that do not fit, or when A has no circulant neighbour.
-/// Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008, sec. 2.2 (docs/seeds.md).
+/// waits for the device but the end: the loop is a graph that ends itself (drivers before 12.4 and several members: a
+/// look every few iterations). The same bits for any number of CPU threads. std::invalid_argument on shapes or numbers
+/// that do not fit, or when A has no circulant neighbour. Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008,
+/// sec. 2.2 (docs/seeds.md).
 PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, View<const cfloat> b,
               View<cfloat> x, const PcgOptions& options);
 

@@ -9,6 +9,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
+constexpr std::int64_t kBlocks = 128;       // partial sums
 constexpr std::int64_t kSums = 16;          // running sums side by side, so that they vectorise
 
 float* floats(cfloat* values) { return reinterpret_cast<float*>(values); }
@@ -96,7 +97,6 @@ ECHOTRAIN_CLONES void multiply(const float* from, const float* factor, float* to
 /// the blocks of all items for which `wanted` holds.
 template <class Wanted, class Work>
 void for_blocks(Context& context, const PcgArrays& a, const Wanted& wanted, const Work& work) {
-  constexpr std::int64_t kBlocks = PcgArrays::kBlocks;
   const std::int64_t per_block = (a.voxels + kBlocks - 1) / kBlocks;
   context.threads().parallel_for(
       a.batch * kBlocks, std::max<std::int64_t>(1, kGrain / per_block), [&](std::int64_t begin, std::int64_t end) {
@@ -115,8 +115,8 @@ struct Sums {
 };
 Sums sums_of(const PcgArrays& a, std::int64_t item) {
   Sums sums;
-  for (std::int64_t b = 0; b < PcgArrays::kBlocks; ++b)
-    for (int i = 0; i < 3; ++i) sums.values[i] += a.partial[3 * (item * PcgArrays::kBlocks + b) + i];
+  for (std::int64_t b = 0; b < kBlocks; ++b)
+    for (int i = 0; i < 3; ++i) sums.values[i] += a.partial[3 * (item * kBlocks + b) + i];
   return sums;
 }
 
@@ -135,6 +135,13 @@ void turn_all(Context& context, const PcgArrays& a, const Wanted& wanted) {
 }
 
 }  // namespace
+
+std::int64_t pcg_blocks(std::int64_t) { return kBlocks; }
+
+std::shared_ptr<void> pcg_loop(Context&, const PcgArrays& a, int times, bool, const std::function<void()>& step) {
+  for (int i = 0; i < times && std::any_of(a.states, a.states + a.batch, running); ++i) step();
+  return nullptr;
+}
 
 void pcg_residual(Context& context, const PcgArrays& a) {
   for_blocks(context, a, any, [&](std::int64_t at, std::int64_t n, double* partial, std::int64_t, std::int64_t first) {
@@ -211,7 +218,6 @@ void invert(Context& context, const float* a, float shift, const float* b, float
 }
 
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums) {
-  constexpr std::int64_t kBlocks = PcgArrays::kBlocks;
   const std::int64_t per_block = (n + kBlocks - 1) / kBlocks;
   context.threads().parallel_for(
       kBlocks, std::max<std::int64_t>(1, kGrain / per_block), [&](std::int64_t begin, std::int64_t end) {
@@ -225,7 +231,8 @@ void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int
   for (std::int64_t b = 0; b < 2 * kBlocks; ++b) sums[b % 2] += partial[b];
 }
 
-void scale(Context& context, float factor, cfloat* data, std::int64_t n) {
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {
+  const float factor = normalizing_factor(*power);
   context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) data[i] *= factor;
   });

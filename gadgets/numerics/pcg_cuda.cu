@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cfloat>
 
 #include "gadgets/numerics/cuda_support.cuh"
@@ -6,10 +7,9 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr int kSums = static_cast<int>(PcgArrays::kBlocks);
-static_assert(kSums <= kThreads && (kSums & (kSums - 1)) == 0, "a block adds up all partial sums of an item");
+constexpr std::int64_t kMostBlocks = 1024, kVoxelsOfThread = 4;
 
-// Blocks of the kernels over vectors: x counts PcgArrays::kBlocks parts of an item, y the items.
+// Blocks of the kernels over vectors: x counts the parts of an item, y the items.
 constexpr std::int64_t kMostItems = 65535;
 
 /// Adds up `value` over the block, in a fixed order; the sum is right in thread 0.
@@ -39,7 +39,7 @@ __device__ float2* complex(cfloat* p) { return reinterpret_cast<float2*>(p); }
        v += static_cast<std::int64_t>(gridDim.x) * blockDim.x, i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)
 
 __device__ double* partial_of(const PcgArrays& a, std::int64_t item) {
-  return a.partial + 3 * (item * PcgArrays::kBlocks + blockIdx.x);
+  return a.partial + 3 * (item * a.blocks + blockIdx.x);
 }
 
 __device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_t i) {
@@ -47,6 +47,39 @@ __device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_
   const float2 r = complex(a.r)[i];
   const float factor = a.inverse_diagonal == nullptr ? 1.0f : a.inverse_diagonal[v];
   return make_float2(r.x * factor, r.y * factor);
+}
+
+/// What an item's state takes sums for.
+enum class Moment { start, step, finish };
+
+/// To be called by all threads of a kernel over vectors, at its end: the last block of an item to get here adds up all
+/// partial sums, in their order, and takes them to the state.
+__device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(a.arrived + item, 1) == static_cast<int>(gridDim.x) - 1;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  const volatile double* partial = a.partial + 3 * item * a.blocks;
+  double sums[3] = {0, 0, 0};
+  for (std::int64_t b = threadIdx.x; b < a.blocks; b += kThreads)
+    for (int i = 0; i < 3; ++i) sums[i] += partial[3 * b + i];
+  for (double& sum : sums) sum = block_sum(sum);
+  if (threadIdx.x != 0) return;
+  a.arrived[item] = 0;
+  PcgState& state = a.states[item];
+  double* residuals = a.residuals + item * a.length;
+  switch (moment) {
+    case Moment::start:
+      return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals);
+    case Moment::step:
+      return state.step(sums[0]);
+    case Moment::finish:
+      return state.finish(sums[1], sums[2], a.tolerance, residuals);
+  }
 }
 
 __global__ void residual_kernel(PcgArrays a) {
@@ -64,15 +97,17 @@ __global__ void residual_kernel(PcgArrays a) {
     double* partial = partial_of(a, item);
     partial[0] = bb, partial[1] = rr, partial[2] = rz;
   }
+  if (a.z == nullptr) take_sums(a, item, Moment::start);
 }
 
-__global__ void product_kernel(PcgArrays a) {
+__global__ void product_kernel(PcgArrays a, Moment moment) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
   double rz = 0;
   ECHOTRAIN_VOXELS(a, item, v, i) rz += inner(complex(a.r)[i], complex(a.z)[i]);
   rz = block_sum(rz);
   if (threadIdx.x == 0) partial_of(a, item)[2] = rz;
+  take_sums(a, item, moment);
 }
 
 __global__ void direction_kernel(PcgArrays a, float shift) {
@@ -88,6 +123,7 @@ __global__ void direction_kernel(PcgArrays a, float shift) {
   }
   pq = block_sum(pq);
   if (threadIdx.x == 0) partial_of(a, item)[0] = pq;
+  take_sums(a, item, Moment::step);
 }
 
 __global__ void advance_kernel(PcgArrays a) {
@@ -107,6 +143,7 @@ __global__ void advance_kernel(PcgArrays a) {
   }
   rr = block_sum(rr), rz = block_sum(rz);
   if (threadIdx.x == 0) partial_of(a, item)[1] = rr, partial_of(a, item)[2] = rz;
+  if (a.z == nullptr) take_sums(a, item, Moment::finish);
 }
 
 __global__ void turn_kernel(PcgArrays a) {
@@ -116,27 +153,6 @@ __global__ void turn_kernel(PcgArrays a) {
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 z = preconditioned(a, v, i), p = complex(a.p)[i];
     complex(a.p)[i] = make_float2(z.x + beta * p.x, z.y + beta * p.y);
-  }
-}
-
-enum class Moment { start, step, finish };
-
-/// One block per item: adds up the partial sums and takes them to the state.
-__global__ void state_kernel(PcgArrays a, Moment moment) {
-  const std::int64_t item = blockIdx.x;
-  const double* partial = a.partial + 3 * (item * PcgArrays::kBlocks + threadIdx.x);
-  double sums[3];
-  for (int i = 0; i < 3; ++i) sums[i] = block_sum(partial[i]);
-  if (threadIdx.x != 0) return;
-  PcgState& state = a.states[item];
-  double* residuals = a.residuals + item * a.length;
-  switch (moment) {
-    case Moment::start:
-      return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals);
-    case Moment::step:
-      return state.step(sums[0]);
-    case Moment::finish:
-      return state.finish(sums[1], sums[2], a.tolerance, residuals);
   }
 }
 
@@ -188,13 +204,16 @@ __global__ void inner_kernel(const float2* u, const float2* v, std::int64_t n, d
   if (threadIdx.x == 0) partial[2 * blockIdx.x] = uv, partial[2 * blockIdx.x + 1] = vv;
 }
 
-/// One block of kSums threads.
-__global__ void inner_sums_kernel(const double* partial, double* sums) {
-  const double uv = block_sum(partial[2 * threadIdx.x]), vv = block_sum(partial[2 * threadIdx.x + 1]);
+/// One block.
+__global__ void inner_sums_kernel(const double* partial, std::int64_t blocks, double* sums) {
+  double uv = 0, vv = 0;
+  for (std::int64_t b = threadIdx.x; b < blocks; b += kThreads) uv += partial[2 * b], vv += partial[2 * b + 1];
+  uv = block_sum(uv), vv = block_sum(vv);
   if (threadIdx.x == 0) sums[0] = uv, sums[1] = vv;
 }
 
-__global__ void scale_kernel(float factor, float2* data, std::int64_t n) {
+__global__ void normalize_kernel(const double* power, float2* data, std::int64_t n) {
+  const float factor = normalizing_factor(*power);
   ECHOTRAIN_GRID_STRIDE(i, n) data[i] = make_float2(data[i].x * factor, data[i].y * factor);
 }
 
@@ -215,33 +234,33 @@ __global__ void power_kernel(const float2* maps, std::int64_t coils, std::int64_
 
 dim3 blocks(const PcgArrays& a) {
   if (a.batch > kMostItems) throw std::invalid_argument("pcg: CUDA solves at most 65535 images at once");
-  return {kSums, static_cast<unsigned>(a.batch)};
+  return {static_cast<unsigned>(a.blocks), static_cast<unsigned>(a.batch)};
 }
 
 }  // namespace
+
+std::int64_t pcg_blocks(std::int64_t n) {
+  return std::clamp<std::int64_t>(n / (kThreads * kVoxelsOfThread), 1, kMostBlocks);
+}
 
 void pcg_residual(Context& context, const PcgArrays& a) {
   residual_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
   check_launch("pcg_residual");
 }
 
-void pcg_product(Context& context, const PcgArrays& a) {
-  product_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
-  check_launch("pcg_product");
-}
+// Kernels take their own sums to the states; where z is an array of its own, they are complete only with its product.
+void pcg_product(Context&, const PcgArrays&) {}
 
 void pcg_start(Context& context, const PcgArrays& a) {
   const cudaStream_t stream = stream_of(context);
-  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::start);
+  if (a.z != nullptr) product_kernel<<<blocks(a), kThreads, 0, stream>>>(a, Moment::start);
   context.clear(View<cfloat>(a.p, {a.batch, a.voxels}));
   turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
   check_launch("pcg_start");
 }
 
 void pcg_direction(Context& context, const PcgArrays& a, float shift) {
-  const cudaStream_t stream = stream_of(context);
-  direction_kernel<<<blocks(a), kThreads, 0, stream>>>(a, shift);
-  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::step);
+  direction_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a, shift);
   check_launch("pcg_direction");
 }
 
@@ -252,7 +271,7 @@ void pcg_advance(Context& context, const PcgArrays& a) {
 
 void pcg_finish(Context& context, const PcgArrays& a) {
   const cudaStream_t stream = stream_of(context);
-  state_kernel<<<static_cast<unsigned>(a.batch), kSums, 0, stream>>>(a, Moment::finish);
+  if (a.z != nullptr) product_kernel<<<blocks(a), kThreads, 0, stream>>>(a, Moment::finish);
   turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
   check_launch("pcg_finish");
 }
@@ -280,14 +299,15 @@ void invert(Context& context, const float* a, float shift, const float* b, float
 
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums) {
   const cudaStream_t stream = stream_of(context);
-  inner_kernel<<<kSums, kThreads, 0, stream>>>(device_view(u), device_view(v), n, partial);
-  inner_sums_kernel<<<1, kSums, 0, stream>>>(partial, sums);
+  const std::int64_t blocks = pcg_blocks(n);
+  inner_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(device_view(u), device_view(v), n, partial);
+  inner_sums_kernel<<<1, kThreads, 0, stream>>>(partial, blocks, sums);
   check_launch("inner_products");
 }
 
-void scale(Context& context, float factor, cfloat* data, std::int64_t n) {
-  scale_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(factor, device_view(data), n);
-  check_launch("scale");
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {
+  normalize_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(power, device_view(data), n);
+  check_launch("normalize");
 }
 
 void fill_start(Context& context, cfloat* data, std::int64_t n) {

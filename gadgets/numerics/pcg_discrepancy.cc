@@ -16,7 +16,8 @@ void require(bool good, const std::string& problem) {
 
 /// Re <u, v>
 double product(Context& context, View<const cfloat> u, View<const cfloat> v) {
-  Array<double> partial = context.allocate<double>({PcgArrays::kBlocks, 2}), sums = context.allocate<double>({2});
+  const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(u.size()));
+  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({2});
   ECHOTRAIN_DISPATCH(context, inner_products(context, u.data(), v.data(), u.size(), partial.data(), sums.data()));
   return context.download<double>(sums.cview()).data()[0];
 }

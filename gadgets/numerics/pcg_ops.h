@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <memory>
 
 #include "gadgets/numerics/pcg.h"
 
@@ -80,19 +82,23 @@ struct PcgState {
 
 /// The arrays of an iteration, [batch, voxels] each.
 struct PcgArrays {
-  static constexpr std::int64_t kBlocks = 128;  ///< partial sums of an item, whatever the number of threads
-
   std::int64_t batch, voxels;
+  std::int64_t blocks;  ///< partial sums of an item: pcg_blocks(voxels)
   const cfloat* b;
   cfloat *x, *r, *p, *q;
   cfloat* z;                      ///< the preconditioned residual, or nullptr: inverse_diagonal times r
   const float* inverse_diagonal;  ///< [voxels]; nullptr: 1
-  double* partial;                ///< [batch, kBlocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
+  double* partial;                ///< [batch, blocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
+  std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's parts that have their sums
   double* residuals;              ///< [batch, length]
   std::int64_t length;
   PcgState* states;  ///< [batch]
   double tolerance;
 };
+
+ECHOTRAIN_HOST_DEVICE inline float normalizing_factor(double power) {
+  return power == 0 ? 0.0f : static_cast<float>(1 / sqrt(power));
+}
 
 /// The power iteration's first vector: 1 plus something between -1/2 and 1/2 that looks random.
 ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
@@ -102,6 +108,12 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 }
 
 namespace cpu {
+/// Partial sums of n values, whatever the number of threads.
+std::int64_t pcg_blocks(std::int64_t n);
+/// Does `step` `times` times, or until no item runs. CUDA: if it may be recorded, and that is possible, as a graph that
+/// loops by itself; what is returned must live until the work is done.
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
 void pcg_residual(Context& context, const PcgArrays& a);
 /// The sum <r, z> where z is an array of its own.
@@ -122,16 +134,19 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 /// inverse = scale / max(a + shift b, floor times the largest of these, and FLT_MIN); b may be nullptr.
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
-/// sums[0] = Re <u, v>, sums[1] = |v|^2.
+/// sums[0] = Re <u, v>, sums[1] = |v|^2. partial: [pcg_blocks(n), 2]
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
-/// data *= factor
-void scale(Context& context, float factor, cfloat* data, std::int64_t n);
+/// data *= 1 / sqrt(*power), or 0 where *power is 0.
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 /// data[i] = pcg_start_value(i)
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 /// power[v] = sum_c |maps[c, v]|^2
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
 }  // namespace cpu
 namespace cuda {
+std::int64_t pcg_blocks(std::int64_t n);
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step);
 void pcg_residual(Context& context, const PcgArrays& a);
 void pcg_product(Context& context, const PcgArrays& a);
 void pcg_start(Context& context, const PcgArrays& a);
@@ -144,7 +159,7 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
 void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
-void scale(Context& context, float factor, cfloat* data, std::int64_t n);
+void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
 }  // namespace cuda

@@ -41,6 +41,14 @@ void fill(Context& context, const std::vector<float>& values, View<float> to) {
   context.copy<float>({values.data(), to.shape()}, to);
 }
 
+template <class T>
+Array<T> copied(Context& context, const Array<T>& from) {
+  if (!from) return {};
+  Array<T> to = context.allocate<T>(from.shape());
+  context.copy<T>(from.view(), to.view());
+  return to;
+}
+
 class Identity final : public Regularizer {
  public:
   explicit Identity(const Shape& image) : image_(image) {}
@@ -55,6 +63,7 @@ class Identity final : public Regularizer {
     fill(context, std::vector<float>(static_cast<std::size_t>(image_.size()), 1.0f), diagonal);
   }
   void symbol(Context& context, View<float> symbol) const override { diagonal(context, symbol); }
+  std::shared_ptr<const Regularizer> copy(Context&) const override { return std::make_shared<Identity>(image_); }
 
  private:
   Shape image_;
@@ -93,6 +102,13 @@ class Differences final : public Regularizer {
       for (const double y : along[1])
         for (const double x : along[2]) values.push_back(static_cast<float>(z + y + x));
     fill(context, values, symbol);
+  }
+  std::shared_ptr<const Regularizer> copy(Context& context) const override {
+    auto other = std::make_shared<Differences>(image_, stencil_, mean_, copied(context, weights_));
+    for (const float*& weights : other->stencil_.weights)
+      if (weights != nullptr) weights = other->weights_.data() + (weights - weights_.data());
+    context.synchronize();
+    return other;
   }
 
  private:
@@ -229,6 +245,16 @@ class Sparse final : public Regularizer {
   void symbol(Context& context, View<float> symbol) const override {
     check_one(image_, symbol);
     fill(context, std::vector<float>(static_cast<std::size_t>(image_.size()), mean_diagonal_), symbol);
+  }
+  std::shared_ptr<const Regularizer> copy(Context& context) const override {
+    auto other = std::make_shared<Sparse>(*this);
+    for (Stored* stored : {&other->forward_, &other->transposed_}) {
+      stored->row_starts = copied(context, stored->row_starts);
+      stored->column = copied(context, stored->column);
+      stored->values = copied(context, stored->values);
+    }
+    context.synchronize();
+    return other;
   }
 
  private:

@@ -24,6 +24,8 @@ class Regularizer {
   /// Eigenvalues of a circulant matrix near R (for a stencil of constant weights T. Chan's optimal one), in FFT order,
   /// unscaled, >= 0. [image...]
   virtual void symbol(Context& context, View<float> symbol) const = 0;
+  /// The same where another context computes. Waits for `context`; this one's work must be done.
+  virtual std::shared_ptr<const Regularizer> copy(Context& context) const = 0;
   /// Whether R is the identity, which solvers add on their way.
   virtual bool identity() const { return false; }
 };

@@ -88,9 +88,22 @@ ToeplitzOperator::ToeplitzOperator(Context& context, View<const cfloat> q) : imp
   }
   ECHOTRAIN_DISPATCH(context, toeplitz_prepare(context, std::move(natural), impl));
 }
+ToeplitzOperator::ToeplitzOperator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ToeplitzOperator::~ToeplitzOperator() = default;
 ToeplitzOperator::ToeplitzOperator(ToeplitzOperator&&) noexcept = default;
 ToeplitzOperator& ToeplitzOperator::operator=(ToeplitzOperator&&) noexcept = default;
+
+ToeplitzOperator ToeplitzOperator::copy(Context& context) const {
+  require(context.backend() == impl_->backend, "the operator was made for another backend");
+  auto other = std::make_unique<Impl>(*impl_);
+  other->spectrum = context.allocate<float>(impl_->spectrum.shape());
+  other->circulant = context.allocate<float>(impl_->circulant.shape());
+  context.copy<float>(impl_->spectrum.cview(), other->spectrum.view());
+  context.copy<float>(impl_->circulant.cview(), other->circulant.view());
+  ECHOTRAIN_DISPATCH(context, toeplitz_plan(context, *other));
+  context.synchronize();
+  return ToeplitzOperator(std::move(other));
+}
 
 const Shape& ToeplitzOperator::image() const { return impl_->image; }
 const Shape& ToeplitzOperator::grid() const { return impl_->grid; }

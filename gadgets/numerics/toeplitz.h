@@ -24,6 +24,9 @@ class ToeplitzOperator {
   ToeplitzOperator(ToeplitzOperator&&) noexcept;
   ToeplitzOperator& operator=(ToeplitzOperator&&) noexcept;
 
+  /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
+  ToeplitzOperator copy(Context& context) const;
+
   const Shape& image() const;  ///< [n...]
   const Shape& grid() const;   ///< of the transforms: even, >= 2n
   Backend backend() const;
@@ -46,6 +49,7 @@ class ToeplitzOperator {
   struct Impl;
 
  private:
+  explicit ToeplitzOperator(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

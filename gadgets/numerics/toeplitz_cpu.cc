@@ -254,8 +254,13 @@ void real_part(Context& context, const cfloat* from, std::int64_t n, float scale
                                  });
 }
 
+void toeplitz_plan(Context&, ToeplitzOperator::Impl& impl) {
+  impl.axes = std::make_shared<const Layout>(impl.n, impl.dims);
+}
+
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
-  const auto layout = std::make_shared<const Layout>(impl.n, impl.dims);
+  toeplitz_plan(context, impl);
+  const auto* const layout = static_cast<const Layout*>(impl.axes.get());
   const Extents& p = impl.padded;
   const LanesAxis& last = layout->axis[3 - static_cast<std::size_t>(impl.dims)];
   // [column, frequency of the last axis, lane]; frequencies in the order in which the transforms leave them.
@@ -278,7 +283,6 @@ void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::
       }
     }
   });
-  impl.axes = layout;
 }
 
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {

@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
+#include <numbers>
+#include <vector>
 
 #include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/toeplitz_lines_cuda.h"
 #include "gadgets/numerics/toeplitz_ops.h"
 
 namespace echotrain::numerics::cuda {
@@ -18,6 +22,72 @@ std::int64_t fast_extent(std::int64_t n) {
     for (const int factor : {2, 3, 5})
       while (rest % factor == 0) rest /= factor;
     if (rest == 1) return m;
+  }
+}
+
+constexpr int kLineExtents[] = {
+#define ECHOTRAIN_EXTENT(m) m,
+    ECHOTRAIN_TOEPLITZ_LINES(ECHOTRAIN_EXTENT)
+#undef ECHOTRAIN_EXTENT
+};
+
+/// The kernels for an extent; none when there are none.
+bool find_kernels(std::int64_t m, LineKernels& kernels) {
+  switch (m) {
+#define ECHOTRAIN_CASE(extent)        \
+  case extent:                        \
+    kernels = line_kernels<extent>(); \
+    return true;
+    ECHOTRAIN_TOEPLITZ_LINES(ECHOTRAIN_CASE)
+#undef ECHOTRAIN_CASE
+    default:
+      return false;
+  }
+}
+
+/// How an operator is applied axis by axis. There is none where an axis has no kernels; cuFFT does those.
+struct LinePlan {
+  struct Axis {
+    LineKernels kernels;
+    std::int64_t n, m;
+    Array<cfloat> roots;
+  };
+  Axis axes[3];
+  int dims;
+
+  std::int64_t planes() const { return axes[0].n; }
+  /// Elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
+  std::int64_t rows_size() const { return planes() * axes[1].n * 2 * axes[2].m; }
+  std::int64_t full_size() const { return dims == 3 ? planes() * 4 * axes[1].m * axes[2].m : rows_size(); }
+};
+
+std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzOperator::Impl& impl) {
+  auto plan = std::make_shared<LinePlan>();
+  plan->dims = impl.dims;
+  for (int a = 0; a < 3; ++a) {
+    LinePlan::Axis& axis = plan->axes[a];
+    axis.n = impl.n[a];
+    axis.m = impl.padded[a] / 2;
+    if (a < 3 - impl.dims) continue;
+    if (!find_kernels(axis.m, axis.kernels)) return nullptr;
+    std::vector<cfloat> roots;
+    for (std::int64_t j = 0; j < 2 * axis.m; ++j)
+      roots.emplace_back(std::polar(1.0, -std::numbers::pi * static_cast<double>(j) / static_cast<double>(axis.m)));
+    axis.roots = context.upload<cfloat>({roots.data(), {2 * axis.m}});
+  }
+  return plan;
+}
+
+/// to: the even frequencies of each axis, then the odd ones.
+__global__ void reorder_kernel(const float* natural, Extents padded, float* to) {
+  ECHOTRAIN_GRID_STRIDE(i, padded[0] * padded[1] * padded[2]) {
+    const std::int64_t at[3] = {i / (padded[1] * padded[2]), i / padded[2] % padded[1], i % padded[2]};
+    std::int64_t source = 0;
+    for (int a = 0; a < 3; ++a) {
+      const std::int64_t m = padded[a] / 2;
+      source = source * padded[a] + (padded[a] == 1 ? 0 : at[a] < m ? 2 * at[a] : 2 * (at[a] - m) + 1);
+    }
+    to[i] = natural[source];
   }
 }
 
@@ -138,7 +208,13 @@ __global__ void combine_kernel(const float2* grid, const float2* maps, std::int6
 
 }  // namespace
 
-std::int64_t toeplitz_extent(std::int64_t n) { return 2 * fast_extent(n); }
+std::int64_t toeplitz_extent(std::int64_t n) {
+  // The next extent of our own kernels, where that is small or not much larger than cuFFT needs.
+  const std::int64_t fast = fast_extent(n);
+  for (const std::int64_t m : kLineExtents)
+    if (m >= n) return 2 * (4 * m <= 5 * fast || m <= kLineExtents[1] ? m : fast);
+  return 2 * fast;
+}
 
 void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims,
                     cfloat* grid) {
@@ -158,36 +234,135 @@ void real_part(Context& context, const cfloat* from, std::int64_t n, float scale
   check_launch("real_part");
 }
 
-void toeplitz_prepare(Context&, Array<float> natural, ToeplitzOperator::Impl& impl) {
-  impl.spectrum = std::move(natural);
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl) { impl.axes = make_line_plan(context, impl); }
+
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
+  toeplitz_plan(context, impl);
+  if (!impl.axes) {
+    impl.spectrum = std::move(natural);
+    return;
+  }
+  impl.spectrum = context.allocate<float>(natural.shape());
+  reorder_kernel<<<blocks_for(natural.size()), kThreads, 0, stream_of(context)>>>(natural.data(), impl.padded,
+                                                                                  impl.spectrum.data());
+  check_launch("toeplitz_prepare");
 }
 
-void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {
+namespace {
+
+/// Items first .. first + items - 1 of a job, which are coils where it has maps.
+struct Part {
+  std::int64_t first, items;
+  const float2 *x, *maps;
+  float2* y;
+};
+
+/// Calls work(part) for parts of the job of at most kWorkBytes at `bytes` an item.
+template <class Work>
+void for_parts(const ToeplitzOperator::Impl& impl, const ToeplitzJob& job, std::int64_t bytes, const Work& work) {
+  const std::int64_t image = volume(impl.n), chunk = std::clamp<std::int64_t>(kWorkBytes / bytes, 1, job.batch);
+  const bool sense = job.maps != nullptr;
+  for (std::int64_t first = 0; first < job.batch; first += chunk) {
+    const std::int64_t skipped = sense ? 0 : first * image;
+    work(Part{first, std::min(chunk, job.batch - first), device_view(job.x) + skipped,
+              sense ? device_view(job.maps) + first * image : nullptr, device_view(job.y) + skipped});
+  }
+}
+
+void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const LinePlan& plan,
+                    const ToeplitzJob& job) {
+  const cudaStream_t stream = stream_of(context);
+  const LinePlan::Axis &z = plan.axes[0], &y = plan.axes[1], &x = plan.axes[2];
+  const std::int64_t rows = z.n * y.n, across = 2 * x.m;
+  const bool solid = plan.dims == 3;
+  const std::int64_t item = plan.rows_size() + (solid ? plan.full_size() : 0);
+  for_parts(impl, job, item * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
+    Array<cfloat> by_rows = context.allocate<cfloat>({part.items, plan.rows_size()}), by_planes;
+    float2* const planes_of = device_view(by_rows.data());
+    const auto roots = [](const LinePlan::Axis& axis) { return device_view(axis.roots.data()); };
+    x.kernels.rows_forward({.from = part.x,
+                            .to = planes_of,
+                            .roots = roots(x),
+                            .n = static_cast<int>(x.n),
+                            .lines = part.items * rows,
+                            .maps = part.maps,
+                            .image_rows = rows},
+                           stream);
+    if (solid) {
+      by_planes = context.allocate<cfloat>({part.items, plan.full_size()});
+      float2* const full = device_view(by_planes.data());
+      LinePass pass{.from = planes_of,
+                    .to = full,
+                    .roots = roots(y),
+                    .n = static_cast<int>(y.n),
+                    .lines = across,
+                    .items = part.items * z.n};
+      y.kernels.columns_forward(pass, stream);
+      z.kernels.columns_around({.from = full,
+                                .to = full,
+                                .roots = roots(z),
+                                .n = static_cast<int>(z.n),
+                                .lines = 2 * y.m * across,
+                                .items = part.items,
+                                .spectrum = impl.spectrum.data()},
+                               stream);
+      pass.from = full;
+      pass.to = planes_of;
+      y.kernels.columns_inverse(pass, stream);
+    } else {
+      y.kernels.columns_around({.from = planes_of,
+                                .to = planes_of,
+                                .roots = roots(y),
+                                .n = static_cast<int>(y.n),
+                                .lines = across,
+                                .items = part.items,
+                                .spectrum = impl.spectrum.data()},
+                               stream);
+    }
+    x.kernels.rows_inverse({.from = planes_of,
+                            .to = part.y,
+                            .roots = roots(x),
+                            .n = static_cast<int>(x.n),
+                            .lines = part.maps == nullptr ? part.items * rows : rows,
+                            .maps = part.maps,
+                            .coils = part.items,
+                            .add = part.first > 0},
+                           stream);
+    check_launch("toeplitz_apply");
+  });
+}
+
+void apply_by_cufft(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {
   const cudaStream_t stream = stream_of(context);
   const std::int64_t item = volume(impl.padded), image = volume(impl.n);
-  const std::int64_t chunk =
-      std::clamp<std::int64_t>(kWorkBytes / (item * static_cast<std::int64_t>(sizeof(cfloat))), 1, job.batch);
-  Array<cfloat> grid = context.allocate<cfloat>({chunk, item});
-  for (std::int64_t first = 0; first < job.batch; first += chunk) {
-    const std::int64_t items = std::min(chunk, job.batch - first);
-    const bool sense = job.maps != nullptr;
-    const float2* maps = sense ? device_view(job.maps) + first * image : nullptr;
-    pad_kernel<<<blocks_for(items * item), kThreads, 0, stream>>>(
-        device_view(job.x) + (sense ? 0 : first * image), maps, items, impl.n, impl.padded, device_view(grid.data()));
+  for_parts(impl, job, item * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
+    Array<cfloat> grid = context.allocate<cfloat>({part.items, item});
+    float2* const values = device_view(grid.data());
+    pad_kernel<<<blocks_for(part.items * item), kThreads, 0, stream>>>(part.x, part.maps, part.items, impl.n,
+                                                                       impl.padded, values);
     check_launch("toeplitz_apply");
-    fft(context, grid.data(), items, impl.padded, impl.dims, Direction::forward);
-    multiply_kernel<<<blocks_for(items * item), kThreads, 0, stream>>>(impl.spectrum.data(), items, item,
-                                                                       device_view(grid.data()));
+    fft(context, grid.data(), part.items, impl.padded, impl.dims, Direction::forward);
+    multiply_kernel<<<blocks_for(part.items * item), kThreads, 0, stream>>>(impl.spectrum.data(), part.items, item,
+                                                                            values);
     check_launch("toeplitz_apply");
-    fft(context, grid.data(), items, impl.padded, impl.dims, Direction::inverse);
-    if (sense)
-      combine_kernel<<<blocks_for(image), kThreads, 0, stream>>>(device_view(grid.data()), maps, items, impl.n,
-                                                                 impl.padded, first > 0, device_view(job.y));
+    fft(context, grid.data(), part.items, impl.padded, impl.dims, Direction::inverse);
+    if (part.maps != nullptr)
+      combine_kernel<<<blocks_for(image), kThreads, 0, stream>>>(values, part.maps, part.items, impl.n, impl.padded,
+                                                                 part.first > 0, part.y);
     else
-      cut_kernel<<<blocks_for(items * image), kThreads, 0, stream>>>(device_view(grid.data()), items, impl.n,
-                                                                     impl.padded, device_view(job.y) + first * image);
+      cut_kernel<<<blocks_for(part.items * image), kThreads, 0, stream>>>(values, part.items, impl.n, impl.padded,
+                                                                          part.y);
     check_launch("toeplitz_apply");
-  }
+  });
+}
+
+}  // namespace
+
+void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {
+  if (impl.axes)
+    apply_by_lines(context, impl, *static_cast<const LinePlan*>(impl.axes.get()), job);
+  else
+    apply_by_cufft(context, impl, job);
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -28,7 +28,7 @@ struct ToeplitzOperator::Impl {
   double smallest, largest, diagonal;
   Array<float> spectrum;             ///< 1 / voxels of the grid included; laid out as the backend wants it
   Array<float> circulant;            ///< [image...]
-  std::shared_ptr<const void> axes;  ///< the CPU's plans
+  std::shared_ptr<const void> axes;  ///< the backend's plans; CUDA: none where cuFFT does it all
 };
 
 namespace cpu {
@@ -40,6 +40,8 @@ void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const E
 void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
 /// to = scale * Re(from), with the ranges of kBlocks parts.
 void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges);
+/// Sets `axes` for a context with `n`, `padded` and `dims`.
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
@@ -49,6 +51,7 @@ std::int64_t toeplitz_extent(std::int64_t n);
 void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
 void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
 void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges);
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
 }  // namespace cuda

@@ -4,6 +4,9 @@
 //   sincos_fhd/...               the plain loop that the exact transform stands against: a sine and a cosine per pair,
 //                                vectorised, on all threads
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
+//   recon/..., after_last/...    F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, and
+//                                the time from the last readout on
+//   .../2gpu                     the same by two GPUs
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -14,11 +17,13 @@
 #include <numbers>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "gadgets/numerics/direct_transform.h"
 #include "gadgets/numerics/pcg.h"
+#include "gadgets/numerics/split_adjoint.h"
 #include "gadgets/numerics/toeplitz.h"
 
 /// In sincos_loop.cc: image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
@@ -161,14 +166,21 @@ std::shared_ptr<const ToeplitzOperator> make_operator(Context& context, const Pr
   return std::make_shared<const ToeplitzOperator>(context, q.view());
 }
 
+/// One of several applications in a row.
 void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  constexpr int kApplications = 10;
   Context context(backend, {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto matrix = make_operator(context, p);
-  auto x = context.zeros<cfloat>({1, n, n, n}), y = context.allocate<cfloat>({1, n, n, n});
+  const std::vector<cfloat> values = make_problem(n, n * n * n).d;
+  const auto x = context.upload<cfloat>({values.data(), {1, n, n, n}});
+  auto y = context.allocate<cfloat>({1, n, n, n});
   for (auto _ : state) {
-    matrix->apply(context, x.view(), y.view());
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kApplications; ++i) matrix->apply(context, x.view(), y.view());
     context.synchronize();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    state.SetIterationTime(seconds.count() / kApplications);
   }
 }
 
@@ -195,6 +207,137 @@ void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
   state.counters["residual"] = residual;
 }
 
+/// Solves for what `sum` gives; the residual that is left.
+double solve60(Context& context, const LinearOperator& matrix, double largest, SplitAdjoint& sum, View<cfloat> b,
+               View<cfloat> x) {
+  sum.get(context, b);
+  context.clear<cfloat>(x);
+  PcgOptions options;
+  options.iterations = 60;
+  options.tolerance = 0;
+  options.lambda = 1e-3;
+  options.largest_eigenvalue = largest;
+  const auto result = pcg(context, matrix, tikhonov(matrix.image()).get(), b, x, options);
+  context.synchronize();
+  return result.items[0].residuals.back();
+}
+
+void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  const PlainToeplitz matrix(make_operator(context, p));
+  const double largest = largest_eigenvalue(context, matrix);
+  auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
+  auto host = context.allocate_host<cfloat>({samples, 1});
+  std::copy(p.d.begin(), p.d.end(), host.data());
+  for (auto _ : state) {
+    SplitAdjoint sum(context, nullptr, cube(n), 1, VoxelBasis::delta, precision);
+    const auto d = context.upload<cfloat>(host.view());
+    sum.add(context, coordinates(p), d.view(), {});
+    state.counters["residual"] = solve60(context, matrix, largest, sum, b.view(), x.view());
+  }
+}
+
+/// Readouts come at even times within a second; each time, all that have come are added.
+void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t kReadouts = 1078;
+  Context context(backend, {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  const PlainToeplitz matrix(make_operator(context, p));
+  const double largest = largest_eigenvalue(context, matrix);
+  auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
+  auto host = context.allocate_host<cfloat>({samples, 1});
+  std::copy(p.d.begin(), p.d.end(), host.data());
+  for (auto _ : state) {
+    SplitAdjoint sum(context, nullptr, cube(n), 1, VoxelBasis::delta, precision);
+    const auto begin = Clock::now(), end = begin + std::chrono::seconds(1);
+    const std::int64_t each = (samples + kReadouts - 1) / kReadouts;
+    for (std::int64_t added = 0; added < samples;) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      const std::int64_t here =
+          std::min(samples, std::min(kReadouts, static_cast<std::int64_t>(seconds * kReadouts)) * each);
+      if (here == added) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        continue;
+      }
+      const std::int64_t count = here - added;
+      const auto d = context.upload<cfloat>({host.data() + added, {count, 1}});
+      sum.add(context, {p.k.data() + 3 * added, {count, 3}}, d.view(), {});
+      added = here;
+    }
+    state.counters["residual"] = solve60(context, matrix, largest, sum, b.view(), x.view());
+    state.SetIterationTime(std::chrono::duration<double>(Clock::now() - end).count());
+  }
+}
+
+void exact_fhd_by_two(benchmark::State& state, std::int64_t n, std::int64_t samples, Precision precision) {
+  Context context(Backend::cuda, {.memory_budget = 64ull << 30});
+  Team team(context, {1}, 64ull << 30);
+  const Problem p = make_problem(n, samples);
+  const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
+  auto image = context.allocate<cfloat>({1, n, n, n});
+  for (auto _ : state) {
+    SplitAdjoint sum(context, &team, cube(n), 1, VoxelBasis::delta, precision);
+    sum.add(context, coordinates(p), d.view(), {});
+    sum.get(context, image.view());
+    context.synchronize();
+  }
+  state.counters["error"] = error_of(p, on_host(context, image), n, false);
+}
+
+/// 30 iterations with smooth coil maps.
+void sense30(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, std::int64_t coils,
+             int devices) {
+  Context context(backend, {.memory_budget = 64ull << 30});
+  Team team(context, std::vector<int>(static_cast<std::size_t>(devices - 1), 1), 64ull << 30);
+  const Problem p = make_problem(n, samples);
+  const auto matrix = make_operator(context, p);
+  context.synchronize();
+  std::vector<cfloat> maps;
+  for (std::int64_t c = 0; c < coils; ++c)
+    for (std::int64_t v = 0; v < n * n * n; ++v)
+      maps.push_back(
+          std::polar(0.5f, 0.01f * static_cast<float>((c + 1) * (v % n) + c * (v / n % n) - (c % 3) * (v / n / n))));
+  const std::vector<cfloat> right = make_problem(n, n * n * n).d;
+  struct Own {
+    std::unique_ptr<SenseToeplitz> sense;
+    Array<cfloat> b, x;
+  };
+  std::vector<Own> own(static_cast<std::size_t>(devices));
+  PcgOptions options;
+  options.iterations = 30;
+  options.tolerance = 0;
+  options.lambda = 1e-3;
+  const auto for_member = [&](Member& member) {
+    Own& mine = own[static_cast<std::size_t>(member.rank())];
+    Context& there = member.context;
+    const std::int64_t first = member.first(coils), last = member.last(coils);
+    if (!mine.sense) {
+      mine.sense = std::make_unique<SenseToeplitz>(
+          there, std::make_shared<const ToeplitzOperator>(matrix->copy(there)),
+          there.upload<cfloat>({maps.data() + first * n * n * n, {last - first, n, n, n}}), member.others);
+      mine.b = there.upload<cfloat>({right.data(), {1, n, n, n}});
+      mine.x = there.allocate<cfloat>({1, n, n, n});
+      const double largest = largest_eigenvalue(there, *mine.sense);
+      if (member.rank() == 0) options.largest_eigenvalue = largest;
+      return;
+    }
+    there.clear<cfloat>(mine.x.view());
+    const auto result = pcg(there, *mine.sense, tikhonov(cube(n)).get(), mine.b.cview(), mine.x.view(), options);
+    if (member.rank() == 0) state.counters["residual"] = result.items[0].residuals.back();
+  };
+  if (devices == 1) {
+    Member alone_here{context, alone()};
+    for_member(alone_here);
+    for (auto _ : state) for_member(alone_here);
+  } else {
+    team.run(for_member);
+    for (auto _ : state) team.run(for_member);
+  }
+  own.clear();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -203,6 +346,15 @@ int main(int argc, char** argv) {
     RegisterBenchmark(name.c_str(), run)
         ->Unit(benchmark::kMillisecond)
         ->UseRealTime()
+        ->Iterations(1)
+        ->Repetitions(repetitions)
+        ->ReportAggregatesOnly(true);
+  };
+  // For those that take the time themselves.
+  const auto add_timed = [](const std::string& name, auto run, int repetitions) {
+    RegisterBenchmark(name.c_str(), run)
+        ->Unit(benchmark::kMillisecond)
+        ->UseManualTime()
         ->Iterations(1)
         ->Repetitions(repetitions)
         ->ReportAggregatesOnly(true);
@@ -232,10 +384,36 @@ int main(int argc, char** argv) {
       if (!large && !cuda)
         add(
             "sincos_fhd/" + size, [=](benchmark::State& s) { sincos_fhd(s, n, samples); }, 3);
-      add(
+      add_timed(
           "toeplitz/" + size, [=](benchmark::State& s) { toeplitz(s, backend, n, samples); }, 20);
       add(
           "pcg60/" + size, [=](benchmark::State& s) { pcg60(s, backend, n, samples); }, cuda ? 20 : 3);
+    }
+  }
+  if (available(Backend::cuda)) {
+    const std::string size = "128^3x284592/cuda";
+    for (const Precision precision : {Precision::exact, Precision::fast}) {
+      const std::string name = precision == Precision::exact ? "" : "_fast";
+      add(
+          "recon" + name + "/" + size, [=](benchmark::State& s) { recon(s, Backend::cuda, 128, 284592, precision); },
+          20);
+      add_timed(
+          "after_last" + name + "/" + size,
+          [=](benchmark::State& s) { after_last(s, Backend::cuda, 128, 284592, precision); }, 7);
+    }
+    add(
+        "sense30_c8/" + size, [=](benchmark::State& s) { sense30(s, Backend::cuda, 128, 284592, 8, 1); }, 10);
+    std::string reason;
+    if (device_count() >= 2 && can_connect_devices(&reason)) {
+      for (const Precision precision : {Precision::exact, Precision::fast})
+        add(
+            std::string(precision == Precision::exact ? "exact" : "fast") + "_fhd/" + size + "/2gpu",
+            [=](benchmark::State& s) { exact_fhd_by_two(s, 128, 284592, precision); }, 20);
+      add(
+          "sense30_c8/" + size + "/2gpu", [=](benchmark::State& s) { sense30(s, Backend::cuda, 128, 284592, 8, 2); },
+          10);
+    } else if (device_count() >= 2) {
+      fmt::print("no rows of two GPUs: {}\n", reason);
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -72,6 +72,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--log-format", "json"},
                                                                {"--devices", "1"},
                                                                {"--devices", "0"},
+                                                               {"--devices-per-scan", "2"},
                                                                {"--device-scans", "21"},
                                                                {"--device-memory-mib", "22"},
                                                                {"--cpu-scans", "23"},
@@ -124,6 +125,7 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.admin.port, 15);
   EXPECT_EQ(o.admin.agent_port, 19);
   EXPECT_THAT(o.devices, ElementsAre("1", "0"));
+  EXPECT_EQ(o.devices_per_scan, 2);
   EXPECT_EQ(o.device_scans, 21);
   EXPECT_EQ(o.device_memory_mib, 22);
   EXPECT_EQ(o.cpu_scans, 23);

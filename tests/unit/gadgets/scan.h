@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <numbers>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gadgets/numerics/team.h"
 #include "gadgets/pipeline.h"
 #include "protocol/acquisition_check.h"
 #include "protocol/header.h"
@@ -137,6 +139,7 @@ struct RunOptions {
   std::function<void(const Item&, numerics::Context&)> on_item;
   std::vector<protocol::Image> images;  ///< sent before the readouts
   ReadAsset read_asset;
+  std::vector<int> others;  ///< devices that work with the first one
 };
 
 inline std::string yaml(const std::string& gadgets, const std::string& keys = "") {
@@ -147,10 +150,12 @@ inline Outcome run(const std::string& text, const protocol::Header& measurement,
                    const RunOptions& options = {}) {
   Outcome out;
   numerics::Context compute(options.backend);
+  std::optional<numerics::Team> team;
+  if (!options.others.empty()) team.emplace(compute, options.others, std::uint64_t{4} << 30);
   Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
                     {[&](protocol::Image&& image, const ImageTimes&) { out.images.push_back(std::move(image)); },
                      [&](protocol::Level level, const std::string& line) { out.texts.emplace_back(level, line); }},
-                    options.read_asset);
+                    options.read_asset, team ? &*team : nullptr);
   if (!options.tap.empty()) {
     EXPECT_TRUE(pipeline.tap(options.tap, [&](const Item& item) { options.on_item(item, compute); }));
   }

@@ -74,6 +74,16 @@ TEST(ComputePool, AFullLineRefuses) {
   EXPECT_NE(pool->ask(Backend::cpu, nothing), nullptr);
 }
 
+TEST(ComputePool, APlaceMayHaveSeveralDevices) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1, 0, {1}}, {Backend::cuda, 2, 1, 0, {3}}}, 1);
+  const Ticket one = pool->ask(Backend::cuda, nothing), two = pool->ask(Backend::cuda, nothing);
+  EXPECT_EQ(one->device(), 0);
+  EXPECT_EQ(one->others(), std::vector<int>{1});
+  EXPECT_EQ(two->device(), 2);
+  EXPECT_EQ(two->others(), std::vector<int>{3});
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing)->granted());
+}
+
 TEST(ComputePool, NoPlaceIsLentTwiceOrLost) {
   const auto pool = pool_of({{Backend::cuda, 0, 2}, {Backend::cuda, 1, 1}}, 1000);
   std::atomic<int> running = 0, most = 0;

@@ -1,0 +1,130 @@
+#include "gadgets/numerics/team.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace echotrain::numerics {
+namespace {
+
+/// Connections of different teams must not be used at the same time on the same devices.
+std::mutex& one_team_at_a_time() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+struct Team::Impl {
+  Impl(Context& context, std::vector<int> devices, std::uint64_t budget)
+      : first(context), other_devices(std::move(devices)), memory_budget(budget) {}
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex);
+      leave = true;
+    }
+    changed.notify_all();
+    for (Other& other : others)
+      if (other.thread.joinable()) other.thread.join();
+  }
+
+  /// A member with a thread.
+  struct Other {
+    std::unique_ptr<Context> context;
+    std::thread thread;
+  };
+
+  Context& first;
+  const std::vector<int> other_devices;
+  const std::uint64_t memory_budget;
+  std::vector<std::unique_ptr<Communicator>> ends;  // empty before the first run
+  std::vector<Other> others;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  const std::function<void(Member&)>* work = nullptr;
+  std::uint64_t round = 0;
+  int busy = 0;
+  bool leave = false;
+  std::exception_ptr error;  // the first
+
+  void connect() {
+    std::vector<int> devices{first.device()};
+    devices.insert(devices.end(), other_devices.begin(), other_devices.end());
+    std::vector<std::unique_ptr<Context>> contexts;
+    for (const int device : other_devices)
+      contexts.push_back(std::make_unique<Context>(
+          first.backend(), ContextOptions{.device = first.cuda() ? device : 0, .memory_budget = memory_budget}));
+    ends = first.cuda() ? connect_devices(devices) : connect_threads(static_cast<int>(devices.size()));
+    for (auto& context : contexts) {
+      others.push_back({std::move(context), {}});
+      const int rank = static_cast<int>(others.size());
+      others.back().thread = std::thread([this, own = others.back().context.get(), rank] { live(*own, rank); });
+    }
+  }
+
+  void fail(int rank) noexcept {
+    {
+      const std::scoped_lock lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+    ends[static_cast<std::size_t>(rank)]->abort();
+  }
+
+  void do_work(Context& context, int rank, const std::function<void(Member&)>& what) noexcept {
+    try {
+      Member member{context, *ends[static_cast<std::size_t>(rank)]};
+      what(member);
+      if (rank > 0) context.synchronize();
+    } catch (...) {
+      fail(rank);
+    }
+  }
+
+  void live(Context& context, int rank) {
+    std::uint64_t seen = 0;
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return leave || round != seen; });
+      if (leave) return;
+      seen = round;
+      const auto* what = work;
+      lock.unlock();
+      do_work(context, rank, *what);
+      lock.lock();
+      if (--busy == 0) changed.notify_all();
+    }
+  }
+};
+
+Team::Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget)
+    : impl_(std::make_unique<Impl>(first, others, memory_budget)) {}
+Team::~Team() = default;
+
+int Team::size() const { return 1 + static_cast<int>(impl_->other_devices.size()); }
+
+void Team::run(const std::function<void(Member&)>& work) {
+  Impl& impl = *impl_;
+  std::unique_lock<std::mutex> turn(one_team_at_a_time(), std::defer_lock);
+  if (impl.first.cuda()) turn.lock();
+  if (impl.ends.empty()) impl.connect();
+  impl.first.synchronize();
+  {
+    const std::scoped_lock lock(impl.mutex);
+    if (impl.error) throw ResourceError("the devices of this scan no longer work together: one has failed before");
+    impl.work = &work;
+    impl.busy = static_cast<int>(impl.others.size());
+    ++impl.round;
+  }
+  impl.changed.notify_all();
+  impl.do_work(impl.first, 0, work);
+  std::unique_lock lock(impl.mutex);
+  impl.changed.wait(lock, [&] { return impl.busy == 0; });
+  if (impl.error) std::rethrow_exception(impl.error);
+  lock.unlock();
+  if (impl.first.cuda()) impl.first.synchronize();  // sums may still run there
+}
+
+}  // namespace echotrain::numerics
