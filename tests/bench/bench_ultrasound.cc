@@ -1,7 +1,7 @@
-// Plane-wave ultrasound on the CPU: f-k migration as the pipeline ultrasound_plane_wave does it, and delay and sum of
-// the same traces to the same voxels, in one run. Both have made beforehand what depends on the geometry only. The
-// table at the end has the medians, their ratio, and the lateral widths of the four simulated points beside the
-// diffraction limit.
+// Plane-wave ultrasound: f-k migration as the pipeline ultrasound_plane_wave does it, on the CPU and where there is one
+// on a GPU, from traces on the host to an image there, and delay and sum of the same traces to the same voxels on the
+// CPU, in one run. Both have made beforehand what depends on the geometry only. The table at the end has the medians,
+// their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
 //
 //   bench_ultrasound [Google Benchmark's options]
 #include <benchmark/benchmark.h>
@@ -25,7 +25,7 @@ namespace {
 using numerics::cfloat;
 
 constexpr char kPipeline[] =
-    "echotrain: 1\nname: bench\ndescription: f-k migration\nbackend: cpu\npipeline:\n  - echo_traces\n"
+    "echotrain: 1\nname: bench\ndescription: f-k migration\npipeline:\n  - echo_traces\n"
     "  - echo_spectrum\n  - stolt_migration\n  - image: {component: complex}\n";
 constexpr double kFirstMm = 5;  // depth of the first row
 
@@ -80,9 +80,9 @@ protocol::Header header_of(const Case& c) {
 /// The pipeline, and the images it gave.
 class Migration {
  public:
-  explicit Migration(const Case& c)
+  Migration(const Case& c, numerics::Backend backend)
       : case_(c),
-        context_(numerics::Backend::cpu),
+        context_(backend),
         pipeline_(PipelinePlan::check(config::read_pipeline(kPipeline, "bench.yaml")), context_,
                   {[this](protocol::Image&& image, const ImageTimes&) { last_ = std::move(image); },
                    [](protocol::Level, const std::string&) {}}),
@@ -201,17 +201,20 @@ int main_(int argc, char** argv) {
   const std::vector<Case> cases = {make_case("128x_20MHz_to_251", 20, 0.15, 251),
                                    make_case("128x_20MHz_to_512", 20, 0.15, 512),
                                    make_case("128x_6.67MHz_to_251", 20.0 / 3, 0.15, 251)};
-  std::vector<std::unique_ptr<Migration>> migrations;
+  std::vector<std::unique_ptr<Migration>> migrations, on_gpu;
+  const bool gpu = numerics::available(numerics::Backend::cuda);
   std::vector<std::unique_ptr<DelayAndSum>> beamformers;
   std::vector<std::vector<cfloat>> sums;
   numerics::Context context(numerics::Backend::cpu);
   for (const Case& c : cases) {
-    migrations.push_back(std::make_unique<Migration>(c));
+    migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
+    if (gpu) on_gpu.push_back(std::make_unique<Migration>(c, numerics::Backend::cuda));
     beamformers.push_back(std::make_unique<DelayAndSum>(context, das_setting(c)));
     sums.emplace_back(static_cast<std::size_t>(c.matrix) * static_cast<std::size_t>(c.matrix));
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     measure("fk_migration/" + cases[i].name, [&, i] { migrations[i]->frame(); });
+    if (gpu) measure("fk_migration_cuda/" + cases[i].name, [&, i] { on_gpu[i]->frame(); });
     measure("delay_and_sum/" + cases[i].name, [&, i] {
       const Case& c = cases[i];
       beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
@@ -231,6 +234,9 @@ int main_(int argc, char** argv) {
       fmt::print(" {:.3f} {:.3f} {:.3f};", lateral_width(c, migrations[i]->last(), point),
                  lateral_width(c, sums[i], point), diffraction_limit(c, point));
     fmt::print("\n");
+    if (gpu)
+      fmt::print("{:<22} {:>7} {:>10.3f} on the GPU\n", c.name, c.samples(),
+                 median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
   }
   return 0;
 }
