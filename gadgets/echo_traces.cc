@@ -12,6 +12,8 @@
 namespace echotrain {
 namespace {
 
+constexpr int kMostWaves = 1024;  // each has its own plan and its own image
+
 /// A number of user_float, which must lie within (low, high].
 double field(const protocol::AcquisitionHeader& head, int which, const char* what, double low, double high) {
   const double value = head.user_float[which];
@@ -59,6 +61,9 @@ void EchoTraces::start(const protocol::Header& header, Session& session) {
           fmt::format("this pipeline images ultrasound echoes, whose header has the trajectory 'other', not '{}'",
                       protocol::to_string(encoding.trajectory)));
     const auto& limit = encoding.kspace_encoding_step_1;
+    if (limit && limit->maximum - limit->minimum >= kMostWaves)
+      throw ClientError(fmt::format("the header announces {} waves per image; at most {} can be",
+                                    limit->maximum - limit->minimum + 1, kMostWaves));
     waves_.push_back(limit ? Waves{limit->minimum, limit->maximum - limit->minimum + 1} : Waves{});
   }
 }

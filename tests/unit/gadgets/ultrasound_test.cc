@@ -59,7 +59,7 @@ std::vector<cdouble> defined(const Shot& shot, bool iq, int bins, int columns, d
   const double sampling = kSampling[iq ? 1 : 0], c = kSound / 1000, base = iq ? kCenter : 0;  // MHz, mm/us
   const double angle = shot.angle_deg * kPi / 180;
   std::vector<cdouble> image(kColumns * kRows);
-  const int first = iq ? -bins / 2 : 0, end = iq ? bins / 2 : bins / 2;
+  const int first = iq ? -bins / 2 : 0, end = bins / 2;
   int kept = 0;
   for (int j = first; j < end; ++j) {
     const double f = base + j * sampling / bins, k = f / c;
@@ -216,6 +216,7 @@ TEST(UltrasoundScanTest, ReadoutsThatDoNotSayHowTheyWereSampledAreRefused) {
   HeaderSpec cartesian = image_header(2);
   cartesian.trajectory = "cartesian";
   EXPECT_TRUE(has(client_error([&] { run(chain(), header(cartesian), {}); }), "trajectory 'other'"));
+  EXPECT_TRUE(has(client_error([&] { run(chain(), header(image_header(1025)), {}); }), "1025 waves"));
   HeaderSpec volume = image_header(2);
   volume.recon[2] = volume.encoded[2] = 2;
   EXPECT_TRUE(has(client_error([&] { run(chain(), header(volume), {}); }), "slices"));
