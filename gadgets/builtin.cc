@@ -1,4 +1,5 @@
 // The list of all gadgets.
+#include "gadgets/angle_compounding.h"
 #include "gadgets/average.h"
 #include "gadgets/cardiac_binning.h"
 #include "gadgets/cartesian_images.h"
@@ -7,11 +8,14 @@
 #include "gadgets/coil_maps.h"
 #include "gadgets/deapodization.h"
 #include "gadgets/density_compensation.h"
+#include "gadgets/echo_spectrum.h"
+#include "gadgets/echo_traces.h"
 #include "gadgets/fft.h"
 #include "gadgets/fhd.h"
 #include "gadgets/gridded_images.h"
 #include "gadgets/gridding.h"
 #include "gadgets/image.h"
+#include "gadgets/log_compression.h"
 #include "gadgets/noise_adjust.h"
 #include "gadgets/orient.h"
 #include "gadgets/partition_fft.h"
@@ -22,6 +26,7 @@
 #include "gadgets/resize.h"
 #include "gadgets/scale.h"
 #include "gadgets/stack_slices.h"
+#include "gadgets/stolt_migration.h"
 
 namespace echotrain {
 
@@ -60,6 +65,11 @@ const Registry& Registry::builtin() {
     r.add<Fhd>();
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
+    r.add<EchoTraces>();
+    r.add<EchoSpectrum>();
+    r.add<StoltMigration>();
+    r.add<AngleCompounding>();
+    r.add<LogCompression>();
     r.add<CoilCombine>();
     r.add<StackSlices>();
     r.add<Average>();

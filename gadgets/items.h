@@ -145,6 +145,39 @@ struct CoilImages {
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
 };
 
+/// How the echoes of plane waves were sampled (docs/ultrasound.md).
+struct EchoGeometry {
+  struct Wave {
+    double angle = 0;                               ///< [rad] from the array's normal, towards +x
+    double first_sample = 0;                        ///< [s] after the wave front passed the array's centre
+    auto operator<=>(const Wave&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
+  };
+  double sampling_hz = 0, center_hz = 0;
+  double demodulated_hz = 0;  ///< 0: traces are RF
+  double pitch_mm = 0;        ///< between elements
+  double sound_mm_per_s = 0;
+  std::int64_t elements = 0;
+  std::vector<Wave> waves;  ///< in the order of the data
+  bool operator==(const EchoGeometry&) const = default;
+};
+
+/// One frame's echoes of plane waves, as they were sampled.
+struct Echoes {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [element, wave, sample], followed by at least as many zeros as samples
+  std::shared_ptr<const EchoGeometry> geometry;
+};
+
+/// Their 2D Fourier transforms over time and elements, of the analytic signals: one frequency band.
+struct EchoSpectra {
+  std::shared_ptr<Frame> frame;
+  /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
+  /// each trace was moved in time so that the column is the image's spatial frequency, whatever the wave's angle.
+  Array<cfloat> data;
+  std::shared_ptr<const EchoGeometry> geometry;
+  double first_hz = 0, step_hz = 0;  ///< of the frequencies
+};
+
 /// What an image's latency is made of; zeros for an image that came from the client.
 struct ImageTimes {
   Arrival arrival;
@@ -165,7 +198,7 @@ struct Waveform {
 };
 
 using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, NormalEquations, CoilImages,
-                          Image, Waveform>;
+                          Image, Waveform, Echoes, EchoSpectra>;
 
 /// Item types by number, in the order of Item's alternatives.
 enum class ItemType {
@@ -178,7 +211,9 @@ enum class ItemType {
   normal_equations,
   coil_images,
   image,
-  waveform
+  waveform,
+  echoes,
+  echo_spectra
 };
 std::string_view to_string(ItemType type);  ///< "Readouts", ...
 

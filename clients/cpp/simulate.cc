@@ -11,6 +11,7 @@
 #include "clients/cpp/phantom.h"
 #include "clients/cpp/readout_writer.h"
 #include "clients/cpp/truth.h"
+#include "clients/cpp/ultrasound.h"
 #include "protocol/dataset.h"
 
 namespace echotrain::client {
@@ -208,6 +209,8 @@ double repetition_time_ms(const SimulateOptions& o) {
 }
 
 void simulate(const SimulateOptions& o, std::ostream& out) {
+  if (o.modality == "ultrasound") return simulate_ultrasound(o, out);
+  if (o.modality != "mri") throw UsageError("unknown --modality '" + o.modality + "'; use mri or ultrasound");
   check(o);
   const ScanPath scan(parse_trajectory(o.trajectory), {.matrix = o.matrix,
                                                        .readouts = o.readouts,

@@ -10,7 +10,19 @@
 
 namespace echotrain::client {
 
+/// A linear array and the plane waves it sends.
+struct UltrasoundOptions {
+  int elements = 128, angles = 1;
+  double angle_span_deg = 20;  ///< from the first wave's angle to the last's
+  double pitch_mm = 0.15, center_mhz = 5, sampling_mhz = 20, sound_m_per_s = 1540;
+  double depth_mm = 40;  ///< of the image's end
+  bool iq = false;       ///< demodulated at the centre frequency; otherwise RF
+};
+
 struct SimulateOptions {
+  std::string modality = "mri";  ///< mri or ultrasound, which uses output, group, phantom, matrix, frames, noise, seed,
+                                 ///< truth and `ultrasound` only
+  UltrasoundOptions ultrasound;
   std::filesystem::path output;
   std::string group = "dataset";
   std::string trajectory = "golden_radial";

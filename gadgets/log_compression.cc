@@ -1,0 +1,46 @@
+#include "gadgets/log_compression.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gadgets/numerics/layout.h"
+#include "gadgets/numerics/plane_wave.h"
+
+namespace echotrain {
+
+Parameters<LogCompression::Options> LogCompression::parameters() {
+  return Parameters<Options>().number("range_db", &Options::range_db, 1, 200,
+                                      "decibels between the largest echo and the floor, which becomes 0");
+}
+
+void LogCompression::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+float LogCompression::largest(const CoilImages& images) const {
+  numerics::Context& compute = session_->compute;
+  Array<float> magnitudes = compute.allocate<float>(images.data.shape());
+  numerics::component(compute, images.data.view(), numerics::Component::magnitude, 1, magnitudes.view());
+  const Array<float> host = compute.download<float>(magnitudes.view());
+  float most = 0;
+  for (std::int64_t i = 0; i < host.size(); ++i)
+    if (std::isfinite(host.data()[i])) most = std::max(most, host.data()[i]);
+  return most;
+}
+
+void LogCompression::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  const std::uint16_t series = images.frame->key.encoding;
+  auto reference = references_.find(series);
+  if (reference == references_.end()) {
+    const float most = largest(images);
+    if (most <= 0) {  // silence lies below any floor
+      emit(std::move(images));
+      return;
+    }
+    reference = references_.emplace(series, most).first;
+  }
+  CoilImages out{images.frame, session_->compute.allocate<cfloat>(images.data.shape())};
+  numerics::log_compress(session_->compute, images.data.view(), reference->second,
+                         static_cast<float>(options_.range_db), out.data.view());
+  emit(std::move(out));
+}
+
+}  // namespace echotrain

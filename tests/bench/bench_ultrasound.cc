@@ -1,0 +1,247 @@
+// Plane-wave ultrasound: f-k migration as the pipeline ultrasound_plane_wave does it, on the CPU and where there is one
+// on a GPU, from traces on the host to an image there, and delay and sum of the same traces to the same voxels on the
+// CPU, in one run. Both have made beforehand what depends on the geometry only. The table at the end has the medians,
+// their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
+//
+//   bench_ultrasound [Google Benchmark's options]
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "clients/cpp/ultrasound.h"
+#include "gadgets/pipeline.h"
+#include "protocol/header.h"
+#include "tests/bench/das.h"
+
+namespace echotrain::bench {
+namespace {
+
+using numerics::cfloat;
+
+constexpr char kPipeline[] =
+    "echotrain: 1\nname: bench\ndescription: f-k migration\npipeline:\n  - echo_traces\n"
+    "  - echo_spectrum\n  - stolt_migration\n  - image: {component: complex}\n";
+constexpr double kFirstMm = 5;  // depth of the first row
+
+struct Case {
+  std::string name;
+  client::UltrasoundOptions array;
+  int matrix = 251;
+  double first_sample_us = 0;
+  std::vector<client::Scatterer> points;
+  std::vector<cfloat> traces;  // [element, sample]
+  std::int64_t samples() const { return static_cast<std::int64_t>(traces.size()) / array.elements; }
+  double width_mm() const { return array.elements * array.pitch_mm; }
+  double depth_mm() const { return array.depth_mm - kFirstMm; }
+  double x(int column) const { return (column - matrix / 2) * width_mm() / matrix; }  // NOLINT: whole columns
+  double z(int row) const {
+    return (kFirstMm + array.depth_mm) / 2 + (row - matrix / 2) * depth_mm() / matrix;  // NOLINT: whole rows
+  }
+};
+
+Case make_case(std::string name, double sampling_mhz, double pitch_mm, int matrix) {
+  Case c;
+  c.name = std::move(name);
+  c.array.sampling_mhz = sampling_mhz;
+  c.array.pitch_mm = pitch_mm;
+  c.matrix = matrix;
+  client::SimulateOptions o;
+  o.phantom = "points";
+  o.ultrasound = c.array;
+  c.points = client::scatterers(o);
+  c.traces = client::echoes(c.array, c.points, 0);
+  c.first_sample_us = client::first_sample_us(c.array);
+  return c;
+}
+
+protocol::Header header_of(const Case& c) {
+  const auto space = [&](const char* name) {
+    return fmt::format(
+        "<{0}><matrixSize><x>{1}</x><y>{1}</y><z>1</z></matrixSize><fieldOfView_mm><x>{2}</x><y>{3}</y><z>1</z>"
+        "</fieldOfView_mm></{0}>",
+        name, c.matrix, c.width_mm(), c.depth_mm());
+  };
+  const auto parsed = protocol::parse_header(
+      "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><experimentalConditions><H1resonanceFrequency_Hz>0"
+      "</H1resonanceFrequency_Hz></experimentalConditions><encoding>" +
+          space("encodedSpace") + space("reconSpace") +
+          "<encodingLimits></encodingLimits><trajectory>other</trajectory></encoding></ismrmrdHeader>",
+      {});
+  if (!parsed) throw std::logic_error(parsed.error().message);
+  return *parsed;
+}
+
+/// The pipeline, and the images it gave.
+class Migration {
+ public:
+  Migration(const Case& c, numerics::Backend backend)
+      : case_(c),
+        context_(backend),
+        pipeline_(PipelinePlan::check(config::read_pipeline(kPipeline, "bench.yaml")), context_,
+                  {[this](protocol::Image&& image, const ImageTimes&) { last_ = std::move(image); },
+                   [](protocol::Level, const std::string&) {}}),
+        payload_(protocol::Payload::take(std::vector<cfloat>(c.traces))) {
+    pipeline_.start(header_of(c));
+  }
+  void frame() {
+    protocol::Acquisition readout;
+    auto& head = readout.head;
+    head.version = 1;
+    head.number_of_samples = static_cast<std::uint16_t>(case_.samples());
+    head.active_channels = head.available_channels = static_cast<std::uint16_t>(case_.array.elements);
+    head.sample_time_us = static_cast<float>(1 / case_.array.sampling_mhz);
+    head.read_dir[0] = head.phase_dir[1] = 1;
+    head.position[1] = static_cast<float>((kFirstMm + case_.array.depth_mm) / 2);
+    head.idx.repetition = repetition_++;
+    head.flags = 1ull << (ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION - 1);
+    head.user_float[1] = static_cast<float>(case_.first_sample_us);
+    head.user_float[2] = static_cast<float>(case_.array.pitch_mm);
+    head.user_float[3] = static_cast<float>(case_.array.sound_m_per_s);
+    head.user_float[4] = static_cast<float>(case_.array.center_mhz);
+    readout.data = payload_;
+    std::vector<protocol::Acquisition> batch;
+    batch.push_back(std::move(readout));
+    pipeline_.push(std::move(batch));
+    pipeline_.wait();
+  }
+  std::vector<cfloat> last() const {
+    std::vector<cfloat> pixels(last_.pixels.bytes.size() / sizeof(cfloat));
+    last_.pixels.copy_to(pixels.data());
+    return pixels;
+  }
+
+ private:
+  const Case& case_;
+  numerics::Context context_;
+  protocol::Image last_;
+  Pipeline pipeline_;
+  protocol::Payload payload_;
+  std::uint16_t repetition_ = 0;
+};
+
+DasSetting das_setting(const Case& c) {
+  DasSetting s;
+  s.elements = c.array.elements;
+  s.samples = c.samples();
+  s.pitch = c.array.pitch_mm;
+  s.sampling = c.array.sampling_mhz * 1e6;
+  s.center = c.array.center_mhz * 1e6;
+  s.sound = c.array.sound_m_per_s * 1e3;
+  s.first_sample = c.first_sample_us * 1e-6;
+  for (int i = 0; i < c.matrix; ++i) {
+    s.x.push_back(c.x(i));
+    s.z.push_back(c.z(i));
+  }
+  return s;
+}
+
+/// Full width at half maximum along x at a point [mm].
+double lateral_width(const Case& c, const std::vector<cfloat>& image, const client::Scatterer& point) {
+  const auto magnitude = [&](int row, int column) {
+    return std::abs(
+        image[static_cast<std::size_t>(row) * static_cast<std::size_t>(c.matrix) + static_cast<std::size_t>(column)]);
+  };
+  int row = 0, column = 0;
+  for (int i = 0; i < c.matrix; ++i)
+    for (int j = 0; j < c.matrix; ++j)
+      if (std::hypot(c.x(j) - point.x, c.z(i) - point.z) < 1 && magnitude(i, j) > magnitude(row, column)) {
+        row = i;
+        column = j;
+      }
+  const float half = magnitude(row, column) / 2;
+  const auto edge = [&](int step) {
+    int j = column;
+    while (j + step >= 0 && j + step < c.matrix && magnitude(row, j) >= half) j += step;
+    const float inner = magnitude(row, j - step), outer = magnitude(row, j);
+    return c.x(j) - (c.x(j) - c.x(j - step)) * (half - outer) / (inner - outer);
+  };
+  return edge(1) - edge(-1);
+}
+
+double diffraction_limit(const Case& c, const client::Scatterer& p) {
+  const double half = c.width_mm() / 2, wavelength = c.array.sound_m_per_s / 1000 / c.array.center_mhz;
+  const auto sine = [&](double end) { return (end - p.x) / std::hypot(end - p.x, p.z); };
+  return 1.207 * wavelength / (sine(half) - sine(-half));
+}
+
+std::map<std::string, std::vector<double>> seconds;
+
+void measure(const std::string& name, const std::function<void()>& work) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [name, work](benchmark::State& state) {
+                                 work();
+                                 for (auto _ : state) {
+                                   const auto begin = std::chrono::steady_clock::now();
+                                   work();
+                                   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+                                   state.SetIterationTime(took.count());
+                                   seconds[name].push_back(took.count());
+                                 }
+                               })
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Repetitions(21)
+      ->ReportAggregatesOnly(true)
+      ->Unit(benchmark::kMillisecond);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+int main_(int argc, char** argv) {
+  const std::vector<Case> cases = {make_case("128x_20MHz_to_251", 20, 0.15, 251),
+                                   make_case("128x_20MHz_to_512", 20, 0.15, 512),
+                                   make_case("128x_6.67MHz_to_251", 20.0 / 3, 0.15, 251)};
+  std::vector<std::unique_ptr<Migration>> migrations, on_gpu;
+  const bool gpu = numerics::available(numerics::Backend::cuda);
+  std::vector<std::unique_ptr<DelayAndSum>> beamformers;
+  std::vector<std::vector<cfloat>> sums;
+  numerics::Context context(numerics::Backend::cpu);
+  for (const Case& c : cases) {
+    migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
+    if (gpu) on_gpu.push_back(std::make_unique<Migration>(c, numerics::Backend::cuda));
+    beamformers.push_back(std::make_unique<DelayAndSum>(context, das_setting(c)));
+    sums.emplace_back(static_cast<std::size_t>(c.matrix) * static_cast<std::size_t>(c.matrix));
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    measure("fk_migration/" + cases[i].name, [&, i] { migrations[i]->frame(); });
+    if (gpu) measure("fk_migration_cuda/" + cases[i].name, [&, i] { on_gpu[i]->frame(); });
+    measure("delay_and_sum/" + cases[i].name, [&, i] {
+      const Case& c = cases[i];
+      beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
+    });
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  fmt::print("\n{:<22} {:>7} {:>10} {:>14} {:>6}  lateral width at the four points: f-k, delay and sum, limit [mm]\n",
+             "case", "samples", "f-k [ms]", "del.+sum [ms]", "ratio");
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    const double fk = median(seconds["fk_migration/" + c.name]), das = median(seconds["delay_and_sum/" + c.name]);
+    if (fk <= 0 || das <= 0) continue;
+    fmt::print("{:<22} {:>7} {:>10.2f} {:>14.2f} {:>6.1f} ", c.name, c.samples(), fk * 1e3, das * 1e3, das / fk);
+    for (const auto& point : c.points)
+      fmt::print(" {:.3f} {:.3f} {:.3f};", lateral_width(c, migrations[i]->last(), point),
+                 lateral_width(c, sums[i], point), diffraction_limit(c, point));
+    fmt::print("\n");
+    if (gpu)
+      fmt::print("{:<22} {:>7} {:>10.3f} on the GPU\n", c.name, c.samples(),
+                 median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace echotrain::bench
+
+int main(int argc, char** argv) { return echotrain::bench::main_(argc, argv); }

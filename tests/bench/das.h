@@ -1,0 +1,43 @@
+// Delay and sum, the beamformer that f-k migration is measured against.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+#include "gadgets/numerics/context.h"
+
+namespace echotrain::bench {
+
+/// A linear array, its traces of one plane wave sent straight ahead, and the voxels wanted. Lengths in mm, times in s.
+struct DasSetting {
+  std::int64_t elements = 0, samples = 0;
+  double pitch = 0, sampling = 0, center = 0, sound = 0, first_sample = 0;
+  std::vector<double> x, z;  ///< of columns and rows
+};
+
+/// Every voxel is the mean over the elements of their analytic signals at the time when its echo comes there. Traces
+/// are demodulated by Fourier transforms and interpolated linearly between samples; where and with which phase each
+/// element is read is worked out beforehand, for every voxel. Runs on all threads of the context.
+class DelayAndSum {
+ public:
+  DelayAndSum(numerics::Context& context, DasSetting setting);
+  /// traces: RF, [element, sample]; image: [z, x].
+  void image(numerics::View<const numerics::cfloat> traces, numerics::View<numerics::cfloat> image);
+
+ private:
+  void demodulate(numerics::View<const numerics::cfloat> traces);
+
+  numerics::Context& context_;
+  DasSetting setting_;
+  std::int64_t bins_ = 0;
+  struct Read {
+    std::int32_t sample;
+    float behind;  ///< share of the next sample
+    float re, im;  ///< phase
+  };
+  std::vector<Read> reads_;  // [z, element, x]
+  numerics::Array<numerics::cfloat> baseband_;
+};
+
+}  // namespace echotrain::bench
