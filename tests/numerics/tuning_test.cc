@@ -250,8 +250,8 @@ TYPED_TEST(TuningTest, TheDefaultsAreThese) {
   const auto tuning = [](std::int32_t z, std::int32_t y, std::int32_t x, std::int64_t piece) {
     return NufftTuning{.tile = {z, y, x}, .most_piece = piece, .most_group = 8, .most_threads = 0};
   };
-  EXPECT_EQ(default_tuning(1, 5, TypeParam::kBackend), cuda ? tuning(1, 1, 64, 512) : tuning(1, 1, 512, 4096));
-  EXPECT_EQ(default_tuning(2, 5, TypeParam::kBackend), cuda ? tuning(1, 8, 8, 512) : tuning(1, 32, 32, 8192));
+  EXPECT_EQ(default_tuning(1, 5, TypeParam::kBackend), cuda ? tuning(1, 1, 64, 256) : tuning(1, 1, 512, 4096));
+  EXPECT_EQ(default_tuning(2, 5, TypeParam::kBackend), cuda ? tuning(1, 8, 8, 256) : tuning(1, 32, 32, 8192));
   EXPECT_EQ(default_tuning(3, 5, TypeParam::kBackend), cuda ? tuning(4, 4, 4, 512) : tuning(8, 16, 32, 8192));
 }
 

@@ -34,7 +34,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.default_text), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 50U);
+  EXPECT_EQ(names.size(), 51U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
