@@ -35,6 +35,8 @@ class Eigenvalues {
   void add(const NormalEquations& of, double value) {
     const std::scoped_lock lock(mutex_);
     constexpr std::size_t kMost = 64;
+    std::erase_if(known_,
+                  [](const Known& each) { return each.matrix.expired() || (each.has_maps && each.maps.expired()); });
     known_.push_back({of.matrix, of.maps.memory(), static_cast<bool>(of.maps), value});
     if (known_.size() > kMost) known_.erase(known_.begin());
   }

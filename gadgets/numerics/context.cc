@@ -141,9 +141,11 @@ std::shared_ptr<void> Context::raw(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  return {memory, [device, bytes](void* released) {
-            device->release(released, bytes);
-            device->refund(bytes);
+  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  return {memory, [device, bytes](void* released) mutable {
+            const std::shared_ptr<Device> last = std::move(device);
+            last->release(released, bytes);
+            last->refund(bytes);
           }};
 }
 
@@ -157,9 +159,11 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  return {memory, [device, bytes](void* released) {
-            device->release_host(released, bytes);
-            device->refund(bytes);
+  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  return {memory, [device, bytes](void* released) mutable {
+            const std::shared_ptr<Device> last = std::move(device);
+            last->release_host(released, bytes);
+            last->refund(bytes);
           }};
 }
 

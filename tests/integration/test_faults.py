@@ -22,7 +22,8 @@ MEMORY_NOISE = 16 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu")
+    # Memory of ended sessions, kept for later ones, must not hide what is lost.
+    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", "--spare-memory-s", 0.5)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()
