@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "gadgets/numerics/device.h"
 #include "gadgets/numerics/dispatch.h"
@@ -88,7 +90,7 @@ std::string bytes_text(std::uint64_t bytes) {
 std::size_t block_size(std::size_t bytes) {
   constexpr std::size_t kSmallest = 4096;
   if (bytes <= kSmallest) return kSmallest;
-  const std::size_t step = std::bit_floor(bytes) / 8;
+  const std::size_t step = std::max<std::size_t>(1, std::bit_floor(bytes) / 8);
   const std::size_t rounded = (bytes + step - 1) / step * step;
   return rounded < bytes ? bytes : rounded;
 }
