@@ -219,8 +219,13 @@ std::optional<Error> check_with_library(const std::string& xml) {
     ISMRMRD::deserialize(xml.c_str(), ignored);
     return std::nullopt;
   } catch (const std::exception& e) {
-    // The library does not tell apart what is no XML from what it has no memory for.
-    if (std::string_view(e.what()).starts_with("Unable to load")) throw std::bad_alloc();
+    // The library does not tell apart what is no XML to it, which guesses encodings, from what it has no memory for.
+    if (std::string_view(e.what()).starts_with("Unable to load")) {
+      pugi::xml_document document;
+      const pugi::xml_parse_result result = document.load_string(xml.c_str());
+      if (result || result.status == pugi::status_out_of_memory) throw std::bad_alloc();
+      return Error{"bad-header", fmt::format("libismrmrd cannot read the header: {}", result.description())};
+    }
     return Error{"bad-header", fmt::format("libismrmrd cannot read the header: {}", quotable(e.what(), 200))};
   }
 }

@@ -127,6 +127,11 @@ TEST(HeaderXml, SizesThatTheLibraryWrapsAreRefused) {
   EXPECT_TRUE(parse_changed("<y>140</y>", "<y> 140\n</y>"));
 }
 
+// An XML declaration behind other text, which the library stops at. A fuzzer's finding.
+TEST(HeaderXml, WhatOnlyTheLibraryCannotLoadIsRefused) {
+  expect_refused(parse_header("a]..l/>a:./><a:./>:" + good_xml(), Limits{}), "libismrmrd cannot read the header");
+}
+
 TEST(HeaderXml, MatrixProductIsCapped) {
   std::string xml = good_xml();
   replace(xml, "<x>256</x><y>140</y><z>80</z>", "<x>4096</x><y>4096</y><z>64</z>");
