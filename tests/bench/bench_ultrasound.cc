@@ -3,15 +3,22 @@
 // CPU, in one run. Both have made beforehand what depends on the geometry only. The table at the end has the medians,
 // their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
 //
+// The chapter transforms frame n+1 forwards while it transforms frame n back (section 48.5.3, figure 48-7). The cases
+// stream/... push a run of frames without waiting between them, and give the time of a frame: to one session, to two
+// sessions in turn, each with a stream of its own on the GPU, and to two sessions with a thread each. What overlap of
+// the transforms of successive frames could gain is what the second and the third gain over the first.
+//
 //   bench_ultrasound [Google Benchmark's options]
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "clients/cpp/ultrasound.h"
@@ -90,6 +97,11 @@ class Migration {
     pipeline_.start(header_of(c));
   }
   void frame() {
+    push();
+    wait();
+  }
+  void wait() { pipeline_.wait(); }
+  void push() {
     protocol::Acquisition readout;
     auto& head = readout.head;
     head.version = 1;
@@ -108,7 +120,6 @@ class Migration {
     std::vector<protocol::Acquisition> batch;
     batch.push_back(std::move(readout));
     pipeline_.push(std::move(batch));
-    pipeline_.wait();
   }
   std::vector<cfloat> last() const {
     std::vector<cfloat> pixels(last_.pixels.bytes.size() / sizeof(cfloat));
@@ -172,16 +183,17 @@ double diffraction_limit(const Case& c, const client::Scatterer& p) {
 
 std::map<std::string, std::vector<double>> seconds;
 
-void measure(const std::string& name, const std::function<void()>& work) {
+/// The time of `work`, which does `frames` of them.
+void measure(const std::string& name, const std::function<void()>& work, int frames = 1) {
   benchmark::RegisterBenchmark(name.c_str(),
-                               [name, work](benchmark::State& state) {
+                               [name, work, frames](benchmark::State& state) {
                                  work();
                                  for (auto _ : state) {
                                    const auto begin = std::chrono::steady_clock::now();
                                    work();
                                    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-                                   state.SetIterationTime(took.count());
-                                   seconds[name].push_back(took.count());
+                                   state.SetIterationTime(took.count() / frames);
+                                   seconds[name].push_back(took.count() / frames);
                                  }
                                })
       ->UseManualTime()
@@ -197,6 +209,49 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// Sessions that share the frames of a stream.
+using Pair = std::array<std::unique_ptr<Migration>, 2>;
+
+void measure_streams(const std::string& name, Pair& sessions) {
+  constexpr int kFrames = 32;
+  measure(
+      "stream/one_session/" + name,
+      [&sessions] {
+        for (int i = 0; i < kFrames; ++i) sessions[0]->push();
+        sessions[0]->wait();
+      },
+      kFrames);
+  measure(
+      "stream/two_in_turn/" + name,
+      [&sessions] {
+        for (int i = 0; i < kFrames; ++i) sessions[static_cast<std::size_t>(i % 2)]->push();
+        for (auto& session : sessions) session->wait();
+      },
+      kFrames);
+  measure(
+      "stream/two_threads/" + name,
+      [&sessions] {
+        std::vector<std::thread> threads;
+        for (auto& session : sessions)
+          threads.emplace_back([&session] {
+            for (int i = 0; i < kFrames / 2; ++i) session->push();
+            session->wait();
+          });
+        for (auto& thread : threads) thread.join();
+      },
+      kFrames);
+}
+
+void print_streams(const std::string& name) {
+  const auto of = [&name](const char* way) {
+    const auto& times = seconds[std::string("stream/") + way + "/" + name];
+    return times.empty() ? 0.0 : median(times) * 1e3;
+  };
+  if (of("one_session") > 0)
+    fmt::print("{:<28} a frame of a stream [ms]: one session {:.3f}, two in turn {:.3f}, two threads {:.3f}\n", name,
+               of("one_session"), of("two_in_turn"), of("two_threads"));
+}
+
 int main_(int argc, char** argv) {
   const std::vector<Case> cases = {make_case("128x_20MHz_to_251", 20, 0.15, 251),
                                    make_case("128x_20MHz_to_512", 20, 0.15, 512),
@@ -205,6 +260,7 @@ int main_(int argc, char** argv) {
   const bool gpu = numerics::available(numerics::Backend::cuda);
   std::vector<std::unique_ptr<DelayAndSum>> beamformers;
   std::vector<std::vector<cfloat>> sums;
+  std::map<std::string, Pair> streams;
   numerics::Context context(numerics::Backend::cpu);
   for (const Case& c : cases) {
     migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
@@ -219,6 +275,13 @@ int main_(int argc, char** argv) {
       const Case& c = cases[i];
       beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
     });
+    for (const auto backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
+      if (!numerics::available(backend)) continue;
+      const std::string name = fmt::format("{}/{}", numerics::to_string(backend), cases[i].name);
+      Pair& pair = streams[name];
+      for (auto& session : pair) session = std::make_unique<Migration>(cases[i], backend);
+      measure_streams(name, pair);
+    }
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
@@ -238,6 +301,7 @@ int main_(int argc, char** argv) {
       fmt::print("{:<22} {:>7} {:>10.3f} on the GPU\n", c.name, c.samples(),
                  median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
   }
+  for (const auto& [name, sessions] : streams) print_streams(name);
   return 0;
 }
 
