@@ -22,9 +22,13 @@
 #include <vector>
 
 #include "clients/cpp/ultrasound.h"
+#include "gadgets/numerics/fft.h"
+#include "gadgets/numerics/nufft.h"
+#include "gadgets/numerics/plane_wave.h"
 #include "gadgets/pipeline.h"
 #include "protocol/header.h"
 #include "tests/bench/das.h"
+#include "tests/bench/device_graph.h"
 
 namespace echotrain::bench {
 namespace {
@@ -242,6 +246,113 @@ void measure_streams(const std::string& name, Pair& sessions) {
       kFrames);
 }
 
+#ifdef ECHOTRAIN_HAS_CUDA
+/// The steps of echo_spectrum and stolt_migration for a plane wave along z, on a stream of its own.
+class Chain {
+ public:
+  Chain(const Case& c, const numerics::ContextOptions& options)
+      : context_(numerics::Backend::cuda, options), elements_(c.array.elements) {
+    const double pitch = c.array.pitch_mm, sound = c.array.sound_m_per_s * 1e3, sampling = c.array.sampling_mhz * 1e6;
+    std::int64_t bins = 1;
+    while (bins < 2 * c.samples()) bins *= 2;
+    const double step = sampling / static_cast<double>(bins), center = c.array.center_mhz * 1e6;
+    const auto count = static_cast<std::int64_t>(1.5 * center / step);
+    band_ = {static_cast<std::int64_t>(0.25 * center / step), 0.25 * center, step};
+    std::vector<cfloat> traces(static_cast<std::size_t>(elements_ * bins));
+    for (std::int64_t e = 0; e < elements_; ++e)
+      std::copy_n(c.traces.begin() + e * c.samples(), c.samples(), traces.begin() + e * bins);
+    std::vector<double> places;
+    std::vector<cfloat> factors;
+    for (std::int64_t i = 0; i < count * columns(); ++i) {
+      const double k = (band_.first_hz + static_cast<double>(i / columns()) * step) / sound;
+      const double u = std::remainder(static_cast<double>(i % columns()) / static_cast<double>(columns()), 1.0) / pitch;
+      const bool kept = std::abs(u) < k;
+      places.push_back(kept ? u * c.width_mm() / c.matrix : std::nan(""));
+      places.push_back(kept ? (k + std::sqrt(k * k - u * u)) * c.depth_mm() / c.matrix : std::nan(""));
+      factors.emplace_back(kept ? 1.0f : 0.0f);
+    }
+    traces_ = context_.upload<cfloat>({traces.data(), {elements_, 1, bins}});
+    spectra_ = context_.allocate<cfloat>({elements_, 1, bins});
+    advances_ = context_.zeros<double>({1, elements_});
+    samples_ = context_.allocate<cfloat>({1, count, columns()});
+    factors_ = context_.upload<cfloat>({factors.data(), {count, columns()}});
+    plan_ = numerics::NufftPlan::make(context_, {places.data(), {count * columns(), 2}}, {c.matrix, c.matrix},
+                                      {.use = numerics::NufftUse::adjoint}, 1);
+    image_ = context_.allocate<cfloat>({1, c.matrix, c.matrix});
+    context_.synchronize();
+  }
+  numerics::Context& context() { return context_; }
+  void forwards() {
+    context_.copy<cfloat>(traces_.cview(), spectra_.view());
+    numerics::fft(context_, spectra_.view(), 1, numerics::Direction::forward);
+    numerics::take_band(context_, spectra_.cview(), advances_.cview(), band_, samples_.view());
+    numerics::fft(context_, samples_.view(), 1, numerics::Direction::forward);
+  }
+  void back() {
+    numerics::multiply(context_, factors_.cview(), samples_.view());
+    plan_->adjoint(context_, samples_.cview().reshaped({samples_.size(), 1}), {}, image_.view());
+  }
+
+ private:
+  std::int64_t columns() const { return 2 * elements_; }
+
+  numerics::Context context_;
+  std::int64_t elements_;
+  numerics::EchoBand band_;
+  numerics::Array<cfloat> traces_, spectra_, samples_, factors_, image_;
+  numerics::Array<double> advances_;
+  std::shared_ptr<const numerics::NufftPlan> plan_;
+};
+
+void measure_device(const Case& c) {
+  constexpr int kFrames = 16;
+  const auto add = [&c](const std::string& name, const std::function<double()>& run) {
+    benchmark::RegisterBenchmark((name + "/" + c.name).c_str(),
+                                 [name, run, &c](benchmark::State& state) {
+                                   const double took = run();
+                                   for (auto _ : state) state.SetIterationTime(took);
+                                   seconds[name + "/" + c.name].push_back(took);
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  };
+  const auto frames = [&c](int lanes) {
+    std::vector<std::unique_ptr<Chain>> chains;
+    std::vector<numerics::Context*> contexts;
+    for (int i = 0; i < lanes; ++i) {
+      chains.push_back(std::make_unique<Chain>(c, numerics::ContextOptions{}));
+      contexts.push_back(&chains.back()->context());
+    }
+    return device_seconds_of(contexts,
+                             [&] {
+                               for (int i = 0; i < kFrames; ++i) {
+                                 Chain& chain = *chains[static_cast<std::size_t>(i % lanes)];
+                                 chain.forwards();
+                                 chain.back();
+                               }
+                             }) /
+           kFrames;
+  };
+  add("device/one_after_the_other", [frames] { return frames(1); });
+  add("device/two_at_a_time", [frames] { return frames(2); });
+  add("device/forwards_only", [&c] {
+    Chain chain(c, {});
+    return device_seconds_of({&chain.context()}, [&] { chain.forwards(); });
+  });
+}
+
+void print_device(const std::string& name) {
+  const auto of = [&name](const char* way) {
+    const auto& times = seconds[std::string("device/") + way + "/" + name];
+    return times.empty() ? 0.0 : times.back() * 1e6;
+  };
+  if (of("one_after_the_other") > 0)
+    fmt::print("{:<28} a frame on the GPU alone [us]: {:.1f} (forwards {:.1f}), two at a time {:.1f}\n", name,
+               of("one_after_the_other"), of("forwards_only"), of("two_at_a_time"));
+}
+#endif
+
 void print_streams(const std::string& name) {
   const auto of = [&name](const char* way) {
     const auto& times = seconds[std::string("stream/") + way + "/" + name];
@@ -275,6 +386,9 @@ int main_(int argc, char** argv) {
       const Case& c = cases[i];
       beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
     });
+#ifdef ECHOTRAIN_HAS_CUDA
+    if (gpu) measure_device(cases[i]);
+#endif
     for (const auto backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
       if (!numerics::available(backend)) continue;
       const std::string name = fmt::format("{}/{}", numerics::to_string(backend), cases[i].name);
@@ -302,6 +416,9 @@ int main_(int argc, char** argv) {
                  median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
   }
   for (const auto& [name, sessions] : streams) print_streams(name);
+#ifdef ECHOTRAIN_HAS_CUDA
+  for (const Case& c : cases) print_device(c.name);
+#endif
   return 0;
 }
 
