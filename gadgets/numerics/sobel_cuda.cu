@@ -28,52 +28,53 @@ struct Slab {
 };
 
 template <int axes>
-__device__ Slab slab_of(const Image& image, long long at, long long y, long long x) {
-  const auto line = [&](long long z, long long row) {
-    const float* from = image.data + (z * image.ny + min(max(row, 0ll), image.ny - 1)) * image.nx;
-    const float left = from[max(x - 1, 0ll)], middle = from[x], right = from[min(x + 1, image.nx - 1)];
+__device__ Slab slab_of(const Image& image, int at, int y, int x) {
+  const int nx = static_cast<int>(image.nx), ny = static_cast<int>(image.ny), nz = static_cast<int>(image.nz);
+  const auto line = [&](long long z, int row) {
+    const float* from = image.data + (z * ny + min(max(row, 0), ny - 1)) * nx;
+    const float left = from[max(x - 1, 0)], middle = from[x], right = from[min(x + 1, nx - 1)];
     return make_float2(0.5f * (right - left), 0.25f * (left + right) + 0.5f * middle);
   };
   if (axes == 2) {
     const float2 only = line(0, at);
     return {only.x, 0, only.y};
   }
-  const long long z = min(max(at, 0ll), image.nz - 1);
+  const long long z = min(max(at, 0), nz - 1);
   const float2 before = line(z, y - 1), here = line(z, y), after = line(z, y + 1);
   return {0.25f * (before.x + after.x) + 0.5f * here.x, 0.5f * (after.y - before.y),
           0.25f * (before.y + after.y) + 0.5f * here.y};
 }
 
-constexpr int kRun = 8;  // voxels of a thread, along the slowest axis
+constexpr int kRun = 4;  // voxels of a thread, along the slowest axis
 constexpr unsigned kWidth = 32, kHeight = kThreads / kWidth;
 
 /// Threads: x in the image, then y in a volume and runs of an image; blocks along z: runs of a volume.
 template <int axes>
 __global__ void __launch_bounds__(kThreads) sobel_kernel(Image image, float* magnitude, float* components) {
-  const long long x = static_cast<long long>(blockIdx.x) * kWidth + threadIdx.x;
-  const long long row = static_cast<long long>(blockIdx.y) * kHeight + threadIdx.y;
-  const long long y = axes == 2 ? 0 : row, first = (axes == 2 ? row : blockIdx.z) * kRun;
-  const long long end = axes == 2 ? image.ny : image.nz, step = axes == 2 ? image.nx : image.ny * image.nx;
+  const int x = static_cast<int>(blockIdx.x * kWidth + threadIdx.x);
+  const int row = static_cast<int>(blockIdx.y * kHeight + threadIdx.y);
+  const int y = axes == 2 ? 0 : row, first = (axes == 2 ? row : static_cast<int>(blockIdx.z)) * kRun;
+  const int end = static_cast<int>(axes == 2 ? image.ny : image.nz);
   if (x >= image.nx || y >= image.ny || first >= end) return;
-  const long long voxels = image.nz * image.ny * image.nx;
-  Slab before = slab_of<axes>(image, first - 1, y, x), here = slab_of<axes>(image, first, y, x);
-  long long v = first * step + y * image.nx + x;
+  Slab slabs[kRun + 2];  // those beyond the end are read, and repeat the last
 #pragma unroll
-  for (int i = 0; i < kRun; ++i, v += step) {
-    if (first + i >= end) return;
-    const Slab after = slab_of<axes>(image, first + i + 1, y, x);
+  for (int i = 0; i < kRun + 2; ++i) slabs[i] = slab_of<axes>(image, first + i - 1, y, x);
+  const long long step = axes == 2 ? image.nx : image.ny * image.nx, voxels = image.nz * image.ny * image.nx;
+  const long long v0 = first * step + y * image.nx + x;
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) {
+    if (first + i >= end) break;
+    const Slab &before = slabs[i], &here = slabs[i + 1], &after = slabs[i + 2];
+    const long long v = v0 + i * step;
     const float across = 0.25f * (before.along_x + after.along_x) + 0.5f * here.along_x;
     const float between = 0.25f * (before.along_y + after.along_y) + 0.5f * here.along_y;
     const float along = 0.5f * (after.smooth - before.smooth);
     const float squares = across * across + along * along;
     magnitude[v] = sqrtf(axes == 2 ? squares : squares + between * between);
-    if (components != nullptr) {
-      components[v] = across;
-      components[voxels + v] = axes == 2 ? along : between;
-      if (axes == 3) components[2 * voxels + v] = along;
-    }
-    before = here;
-    here = after;
+    if (components == nullptr) continue;
+    components[v] = across;
+    components[voxels + v] = axes == 2 ? along : between;
+    if (axes == 3) components[2 * voxels + v] = along;
   }
 }
 

@@ -256,7 +256,7 @@ class Chain {
     std::int64_t bins = 1;
     while (bins < 2 * c.samples()) bins *= 2;
     const double step = sampling / static_cast<double>(bins), center = c.array.center_mhz * 1e6;
-    const auto count = static_cast<std::int64_t>(1.5 * center / step);
+    const auto count = std::min(bins / 2, static_cast<std::int64_t>(1.5 * center / step));
     band_ = {static_cast<std::int64_t>(0.25 * center / step), 0.25 * center, step};
     std::vector<cfloat> traces(static_cast<std::size_t>(elements_ * bins));
     for (std::int64_t e = 0; e < elements_; ++e)

@@ -182,12 +182,18 @@ void add_cpu(Table& table) {
   const Inputs& in = table.in;
   add(table, {.name = "cpu/sum_ints/plain_loop"}, [&in] {
     std::int32_t sum = 0;
-    const double seconds = cpu_seconds_of([&] { benchmark::DoNotOptimize(sum = plain_sum(in.ints)); });
+    const double seconds = cpu_seconds_of([&] {
+      sum = plain_sum(in.ints);
+      benchmark::ClobberMemory();
+    });
     return Row{.seconds = seconds, .error = relative_error(sum, static_cast<long double>(in.int_sum))};
   });
   add(table, {.name = "cpu/sum_floats/plain_loop"}, [&in] {
     float sum = 0;
-    const double seconds = cpu_seconds_of([&] { benchmark::DoNotOptimize(sum = plain_sum(in.floats)); });
+    const double seconds = cpu_seconds_of([&] {
+      sum = plain_sum(in.floats);
+      benchmark::ClobberMemory();
+    });
     return Row{.seconds = seconds, .error = relative_error(static_cast<double>(sum), in.float_sum)};
   });
   add(table, {.name = "cpu/sum_floats/ours"}, [&in, context] {
