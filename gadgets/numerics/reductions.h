@@ -1,8 +1,9 @@
-// Many values to one: sums, norms, dot products, extremes, quantiles and how far one array is from another. All that
-// the tree reduces goes through here. Two kinds of code keep loops of their own and add up with what this service adds
-// up with (reductions_cpu.h, reductions_cuda.cuh): kernels that make the values they sum, where a pass of its own would
-// read them once more (pcg_*, density_pipe_menon_*), and those of many small sums (coil_maps_*,
-// direct_transform_tensor_cuda.cu).
+// Many values to one: sums, norms, dot products, extremes, quantiles and how far one array is from another. Images and
+// samples are reduced here and nowhere else. Two kinds of code keep loops of their own and join values by what this
+// service joins them by (reductions_cpu.h, reductions_cuda.cuh): those that make the values they sum, which a pass of
+// its own would read once more (pcg_*, whose products are part of a CUDA graph; density_pipe_menon_*; toeplitz_*), and
+// those of many small sums (coil_maps_*, direct_transform_tensor_cuda.cu). Matrix products, interpolation, and loops
+// over geometry or a handful of numbers are no reductions.
 #pragma once
 
 #include <cmath>
@@ -14,9 +15,9 @@ namespace echotrain::numerics {
 
 // Sums are taken in float64. With n terms they are off by at most (300 + n / 4096) 2^-53 times the sum of the terms'
 // magnitudes on the CPU, and (60 + n / 262144) 2^-53 times it on CUDA: the longest chain of roundings that a term goes
-// through. They are the same bits in every run, for any number of CPU threads and on
-// any CUDA device; the two backends differ by rounding. Sums of nothing are 0, and values that are not finite make them
-// not finite. Extremes and quantiles leave out what is not finite.
+// through. They are the same bits in every run, for any number of CPU threads and on any CUDA device; the two backends
+// differ by rounding. Sums of nothing are 0, and values that are not finite make them not finite. Extremes and quantiles
+// leave out what is not finite.
 //
 // Functions with a `to` are asynchronous on CUDA: values and result are where the context computes. Those that return
 // numbers wait for them. std::invalid_argument when sizes do not fit.
