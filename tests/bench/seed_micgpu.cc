@@ -29,7 +29,6 @@
 namespace echotrain::seed {
 namespace {
 
-using numerics::Array;
 using numerics::Backend;
 using numerics::Context;
 using numerics::View;
@@ -244,10 +243,10 @@ void add_pictures(Table& table, const std::shared_ptr<Context>& context, const s
   }
   if constexpr (std::is_same_v<Pixel, float>) {
     add(table, {.name = "gpu/sobel_" + type + "/ours", .bytes = bytes}, [&table, context, picture] {
-      Array<float> edge = context->allocate<float>({1, kEdge, kEdge});
+      numerics::Array<float> edge = context->allocate<float>({1, kEdge, kEdge});
       const double seconds =
           gpu_seconds_of(*context, [&](int copy) { numerics::sobel(*context, picture->pixels(copy), edge.view()); });
-      const Array<float> host = context->download<float>(edge.cview());
+      const numerics::Array<float> host = context->download<float>(edge.cview());
       const std::vector<float> got(host.data(), host.data() + host.size());
       return Row{.seconds = seconds, .error = picture_error(got, table.in.roots, INFINITY)};
     });
@@ -268,7 +267,7 @@ void add_gpu(Table& table) {
           return Row{.seconds = seconds, .error = relative_error(numbers->result(kernel.which), truth)};
         });
   add(table, {.name = "gpu/sum/ours_floats_fp64", .bytes = kBytes}, [&table, context, numbers] {
-    Array<double> sum = context->allocate<double>({1});
+    numerics::Array<double> sum = context->allocate<double>({1});
     const double seconds =
         gpu_seconds_of(*context, [&](int copy) { numerics::sum(*context, numbers->floats(copy), sum.view()); });
     return Row{.seconds = seconds,
