@@ -88,7 +88,8 @@ __global__ void product_kernel(PcgArrays a, Moment moment) {
   take_sums(a, item, moment);
 }
 
-__global__ void direction_kernel(PcgArrays a, float shift) {
+/// Eight blocks of a multiprocessor take all parts of a large item at once; one register more, and only six fit.
+__global__ void __launch_bounds__(kThreads, 8) direction_kernel(PcgArrays a, float shift) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
   Sums<1> pq;

@@ -45,7 +45,7 @@ __device__ Slab slab_of(const Image& image, int at, int y, int x) {
           0.25f * (before.y + after.y) + 0.5f * here.y};
 }
 
-constexpr int kRun = 4;  // voxels of a thread, along the slowest axis
+constexpr int kRun = 8;  // voxels of a thread, along the slowest axis
 constexpr unsigned kWidth = 32, kHeight = kThreads / kWidth;
 
 /// Threads: x in the image, then y in a volume and runs of an image; blocks along z: runs of a volume.
