@@ -1,4 +1,5 @@
-// The steps of the conjugate gradients on each backend; arguments were checked.
+// The steps of the conjugate gradients on each backend; arguments were checked. Dot products are part of the steps that
+// make what they sum, and are added up as those of reductions.h are.
 #pragma once
 
 #include <cmath>
