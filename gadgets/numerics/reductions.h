@@ -16,8 +16,8 @@ namespace echotrain::numerics {
 // Sums are taken in float64. With n terms they are off by at most (300 + n / 4096) 2^-53 times the sum of the terms'
 // magnitudes on the CPU, and (60 + n / 262144) 2^-53 times it on CUDA: the longest chain of roundings that a term goes
 // through. They are the same bits in every run, for any number of CPU threads and on any CUDA device; the two backends
-// differ by rounding. Sums of nothing are 0, and values that are not finite make them not finite. Extremes and quantiles
-// leave out what is not finite.
+// differ by rounding. Sums of nothing are 0, and values that are not finite make them not finite. Extremes and
+// quantiles leave out what is not finite.
 //
 // Functions with a `to` are asynchronous on CUDA: values and result are where the context computes. Those that return
 // numbers wait for them. std::invalid_argument when sizes do not fit.
