@@ -36,8 +36,8 @@ RUNS = {
     "gregerson": Run("seed_gregerson", "the ladder of gridding"),
     "nufft": Run("bench_nufft", "gridding in 3D", (f"--benchmark_filter={KOOSHBALL}",)),
     "stone": Run("seed_stone", "versions of F^H d and Q"),
-    "solver": Run("bench_solver", "exact F^H d and the solver at 128^3",
-                  ("--benchmark_filter=^(exact_.*128.*/cuda|recon/|after_last/|pcg60/128|exact_fhd/128.*/cpu)",)),
+    "solver": Run("bench_solver", "the solver at 128^3",
+                  ("--benchmark_filter=^(exact_.*128.*/cuda|recon/|after_last/|pcg60/128)",)),
     "micgpu": Run("seed_micgpu", "sums and Sobel's operator"),
     "quality": Run("echotrain", "error, PSNR and noise of images (minutes)"),
 }  # fmt: skip
@@ -88,12 +88,16 @@ def stone_rows():
     versions = ("Base", "RegAlloc", "Layout", "ConstMem", "FastTrig", r"Tune\.as_seed", "Tune/", r"Multi\.\d+")
     for row, version in enumerate(versions, 12):
         at = rf"GPU\.{version}"
-        yield (f"S{row}", "stone", f"GPU: <{at}:ms> ms, <{at}:gflops> GFLOPS; image <{at}:percent> %, <{at}:psnr> dB")
+        yield (f"S{row}", "stone", f"GPU: <{at}:ms> ms, <{at}:gflops> GFLOPS")
+        yield (f"S{row}", "stone", f"image <{at}:percent> %, <{at}:psnr> dB, noisy <{at}:noisy_percent> %")
     yield ("S20", "stone", r"<ours/\d+_threads:at_seed_size> s by pairs")
-    yield ("S20", "solver", r"<exact_fhd/128.*/cpu:ms> ms at the seed's size")
+    for precision in ("exact", "fast"):
+        at = rf"ours\.{precision}/gpu"
+        yield ("S20", "stone", f"{precision}: <{at}:ms> ms on the GPU, image <{at}:percent> %, <{at}:psnr> dB")
     yield ("S20", "solver", "GPU: <exact_fhd/128.*/cuda:ms> ms, error <exact_fhd/128.*/cuda:error>")
     yield ("S21", "solver", "60 iterations <pcg60/128.*/cpu:ms> ms")
     yield ("S21", "solver", "GPU: 60 iterations <pcg60/128.*/cuda:ms> ms")
+    yield ("S22", "stone", r"GPU: the pipeline <ours\.pipeline/gpu:ms> ms")
     yield ("S22", "solver", "GPU: <recon/128.*/cuda:ms> ms; after the last readout <after_last/128.*/cuda:ms> ms")
     yield ("S23", "stone", r"CPU.SP <Q/CPU\.SP:at_seed_size> s, ours <Q/ours/\d+_threads:ms> ms for 128^3 lags of 1,024 samples")
     yield ("S23", "solver", "GPU: <exact_q/128.*/cuda:ms> ms")
