@@ -24,7 +24,6 @@ from programs import measured, variant  # noqa: E402
 from test_ultrasound import disc_messages  # noqa: E402
 
 SIZE = 256
-GREYS = 64  # as many as an eye tells apart in such pictures; noise then packs well
 
 
 def reconstruct(program, scan, config, folder):
@@ -53,10 +52,6 @@ def lung(folder):
     return folder / "lung.h5"
 
 
-def save(path, panels):
-    write_png(path, np.round(np.hstack(panels) * (GREYS - 1)) / (GREYS - 1))
-
-
 def main():
     program, docs = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     os.environ.setdefault("ECHOTRAIN_AUTOTUNE", "off")
@@ -68,7 +63,7 @@ def main():
             panels.append(panel(reconstruct(program, measured(scan), flat, folder)[0, 0, 0]))
         volume = reconstruct(program, lung(folder), enlarged("kooshball_3d", folder), folder)[0, 0]
         panels.append(panel(volume[volume.shape[0] // 2]))
-        save(docs / "measured_mri.png", panels)
+        write_png(docs / "measured_mri.png", np.hstack(panels))
 
         data = loadmat(measured("ultrasound_disk/PWI_disk.mat"), squeeze_me=True)
         theirs = loadmat(measured("ultrasound_disk/bmode_PWI_disk.mat"), squeeze_me=True)["I"][:, :, 0].astype(float)
@@ -77,7 +72,7 @@ def main():
         config.write_text(variant("ultrasound_plane_wave", ("range_db: 60", "range_db: 30"),
                                   ("max_angle_deg: 90", "max_angle_deg: 25")))  # fmt: skip
         ours = reconstruct(program, folder / "disc.h5", config, folder)[0, 0, 0]
-        save(docs / "measured_ultrasound.png", [ours / ours.max(), theirs / theirs.max()])
+        write_png(docs / "measured_ultrasound.png", np.hstack([ours / ours.max(), theirs / theirs.max()]))
 
 
 if __name__ == "__main__":
