@@ -1,14 +1,14 @@
 // The seed's own table, reproduced: 5,000 and 8,192 samples, uniform over a 512 x 512 grid, a Gaussian window of 8
 // points with a table of 10 entries per grid cell. Each case is checked against a float64 loop on the CPU with the same
-// window
-// (`error`), and stands beside a single-thread CPU loop of this run (`speedup_cpu`; the case `cpu_loop`), the rung
-// below it (`speedup_step`) and what the seed reports for its step on a GeForce 8800 GTX (`seed_speedup`, Table 1,
+// window (`error`), and stands beside a single-thread CPU loop of this run (`speedup_cpu`; the case `cpu_loop`), the
+// rung below it (`speedup_step`) and what the seed reports for its step on a GeForce 8800 GTX (`seed_speedup`, Table 1,
 // where 40 % is written 1.4; `seed_speedup_cpu`, Table 2: 114). Differences from the seed:
 // - Its timer includes the grid's copy to the host; here the grid stays on the device, in every case.
 // - Its kernels race where windows overlap; here they add atomically. Its halos are added on the host; here by a
 // kernel.
 // - Table 1 has each step on top of the naive kernel; here each stands on the one before it.
-// - `ours` is NufftPlan::grid() of the product with its own window, Kaiser-Bessel of 8 points, by stored weights.
+// - `ours` is NufftPlan::grid() of the product with its own window, Kaiser-Bessel of 8 points; `ours_cpu` the same on
+// the CPU, by all threads. Without a GPU there are the CPU's cases only.
 #include "tests/bench/seed_gregerson.h"
 
 #include <benchmark/benchmark.h>
@@ -131,6 +131,7 @@ void report(benchmark::State& state, double seconds, double error, const Times& 
   if (times.step > 0) state.counters["speedup_step"] = times.step / seconds;
 }
 
+#ifdef ECHOTRAIN_HAS_CUDA
 struct Step {
   const char* name;
   Rung rung;
@@ -148,6 +149,7 @@ constexpr Step kSteps[] = {
     {"sector_tiles", Rung::sector_tiles, Rung::constant_table, Window::table, 4.1},
     {"two_blocks_per_sm", Rung::two_blocks_per_sm, Rung::sector_tiles, Window::table, 1.35},
 };
+#endif
 constexpr double kSeedOverCpu = 114;
 
 /// A problem and what was measured for it so far; cases run in the order of the ladder.
@@ -179,6 +181,7 @@ void run_cpu(benchmark::State& state, Problem& problem) {
   report(state, problem.cpu(), relative_error(grid, float64_loop(problem.samples, Window::table)), {problem.cpu(), 0});
 }
 
+#ifdef ECHOTRAIN_HAS_CUDA
 void run_step(benchmark::State& state, Problem& problem, const Step& step) {
   Context context(Backend::cuda);
   Ladder ladder(context, problem.samples);
@@ -190,9 +193,10 @@ void run_step(benchmark::State& state, Problem& problem, const Step& step) {
   if (step.seed_speedup > 0) state.counters["seed_speedup"] = step.seed_speedup;
   if (step.rung == Rung::two_blocks_per_sm) state.counters["seed_speedup_cpu"] = kSeedOverCpu;
 }
+#endif
 
-void run_ours(benchmark::State& state, Problem& problem) {
-  Context context(Backend::cuda);
+void run_ours(benchmark::State& state, Problem& problem, Backend backend) {
+  Context context(backend);
   const auto count = static_cast<std::int64_t>(problem.samples.size());
   std::vector<double> coordinates;
   std::vector<cfloat> values;
@@ -219,21 +223,27 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
 }
 
 int run_all(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu));
   std::string reason;
-  if (!numerics::available(Backend::cuda, &reason)) {
-    fmt::print(stderr, "seed_gregerson needs a GPU, and there is no usable one: {}\n", reason);
-    return 1;
-  }
+  const bool gpu = numerics::available(Backend::cuda, &reason);
+  if (gpu)
+    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda));
+  else
+    fmt::print(stderr, "seed_gregerson: CPU cases only, there is no usable GPU: {}\n", reason);
   Problem problems[] = {Problem(5000), Problem(8192)};
   for (Problem& problem : problems) {
     const std::string prefix = fmt::format("seed_{}/", problem.samples.size());
     add(prefix + "cpu_loop", [&](benchmark::State& state) { run_cpu(state, problem); });
+    add(prefix + "ours_cpu", [&](benchmark::State& state) { run_ours(state, problem, Backend::cpu); });
+#ifdef ECHOTRAIN_HAS_CUDA
+    if (!gpu) continue;
     for (const Step& step : kSteps)
       add(prefix + step.name, [&](benchmark::State& state) { run_step(state, problem, step); });
-    add(prefix + "ours", [&](benchmark::State& state) { run_ours(state, problem); });
+    add(prefix + "ours", [&](benchmark::State& state) { run_ours(state, problem, Backend::cuda); });
+#endif
   }
-  benchmark::Initialize(&argc, argv);
-  fmt::print("{}\n", numerics::describe(Backend::cuda));
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

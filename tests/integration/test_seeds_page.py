@@ -1,0 +1,59 @@
+"""docs/seeds.md and the driver that measures its rows (tests/bench/seeds.py) know the same rows, programs and tests."""
+
+import re
+import sys
+
+from programs import SHIPPED, SOURCE
+
+sys.path.insert(0, str(SOURCE / "tests" / "bench"))
+import seeds  # noqa: E402
+
+PAGE = seeds.PAGE.read_text()
+
+
+def test_every_measured_row_is_on_the_page_once():
+    rows = re.findall(r"^\| ([FGSKM]\d+) \|", PAGE, re.MULTILINE)
+    assert len(rows) == len(set(rows)) and set(rows) == set(seeds.page_rows())
+    assert {row for row, _, _ in seeds.ROWS} | set(seeds.QUALITY) <= set(rows)
+    assert {of for _, of, _ in seeds.ROWS} | {"quality"} == set(seeds.RUNS)
+
+
+def test_lines_of_a_table_have_the_same_columns():
+    columns = 0
+    for line in PAGE.splitlines():
+        count = len(re.split(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        assert not (columns and count) or count == columns, line
+        columns = count
+
+
+def test_what_the_page_names_is_there():
+    documents = SOURCE / "docs"
+    for name in re.findall(r"\]\(([\w./]+)", PAGE):
+        assert (documents / name).exists(), name
+    for name in re.findall(r"integration\.(\w+)", PAGE):
+        assert (SOURCE / f"tests/integration/test_{name}.py").exists(), name
+    for name in re.findall(r"(?:tests|docs|config)/[\w./]+\.\w+", PAGE):
+        assert (SOURCE / name).exists(), name
+    assert {path.stem for path in SHIPPED.glob("*.yaml")} - {"passthrough"} <= set(re.findall(r"`(\w+)`", PAGE))
+
+
+def test_numbers_of_a_bench_go_into_a_row():
+    """As Google Benchmark writes them: times with units, counters, medians where it repeats."""
+    results = seeds.Results([
+        {"name": "a/1/cpu", "run_type": "iteration", "real_time": 1500.0, "time_unit": "us", "error": 2.5e-4},
+        {"name": "b/cpu", "run_name": "b/cpu", "run_type": "iteration", "real_time": 9.0, "time_unit": "ms"},
+        {"name": "b/cpu_mean", "run_name": "b/cpu", "run_type": "aggregate", "aggregate_name": "mean", "real_time": 8.0,
+         "time_unit": "ms"},
+        {"name": "b/cpu_median", "run_name": "b/cpu", "run_type": "aggregate", "aggregate_name": "median",
+         "real_time": 7.0, "time_unit": "ms", "rate": 123456.0},
+    ])  # fmt: skip
+    assert results.fill(r"<a/\d/cpu:ms> ms, error <a/1:error>") == "1.5 ms, error 2.5e-04"
+    assert results.fill("<b/:ms> ms, <b/:rate> frames/s") == "7 ms, 123,456 frames/s"
+    assert results.fill("<b/:ms> ms, <c/:ms> ms") is None
+
+
+def test_an_unknown_name_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["seeds.py", "--programs", "fttf"])
+    assert seeds.main() == 2 and "fft, stream" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "argv", ["seeds.py", "--programs", "stream"])
+    assert seeds.main() == 0 and capsys.readouterr().out.split() == ["bench_stream", "echotrain-server"]
