@@ -118,6 +118,8 @@ class CudaDevice final : public Device {
     std::uint64_t keep_all = UINT64_MAX;
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep_all), "setting up the memory pool");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    check(cudaStreamCreateWithFlags(&callbacks_, cudaStreamNonBlocking), "making a stream");
+    check(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming), "making an event");
     note_use(device_);
   }
 
@@ -126,6 +128,9 @@ class CudaDevice final : public Device {
     release_deferred();
     for (const Block& block : kept_) free_now(block);
     cudaStreamSynchronize(stream_);
+    cudaStreamSynchronize(callbacks_);
+    cudaEventDestroy(reached_);
+    cudaStreamDestroy(callbacks_);
     cudaStreamDestroy(stream_);
     cudaGetLastError();
   }
@@ -196,13 +201,17 @@ class CudaDevice final : public Device {
   void synchronize() override {
     enter();
     check(cudaStreamSynchronize(stream_), "waiting for the device");
+    check(cudaStreamSynchronize(callbacks_), "waiting for the device");
   }
 
+  /// On a stream of their own, so that the device need not wait for the host to call back.
   void on_complete(std::function<void()> done) override {
     enter();
+    check(cudaEventRecord(reached_, stream_), "recording an event");
+    check(cudaStreamWaitEvent(callbacks_, reached_), "waiting for an event");
     auto* callback = new std::function<void()>(std::move(done));
     const cudaError_t status = cudaLaunchHostFunc(
-        stream_,
+        callbacks_,
         [](void* data) {
           auto* function = static_cast<std::function<void()>*>(data);
           in_stream_callback = true;
@@ -326,7 +335,8 @@ class CudaDevice final : public Device {
 
   int device_;
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, callbacks_ = nullptr;
+  cudaEvent_t reached_ = nullptr;  // on stream_, by what is called back for
   std::mutex kept_mutex_;
   int keepers_ = 0;
   std::vector<Block> kept_;  // free, for the next of this size

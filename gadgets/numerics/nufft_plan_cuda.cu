@@ -231,12 +231,12 @@ void make_footprints(Context& context, View<const double> coordinates, NufftPlan
     Event copied;
   };
   Stage stages[2];
-  for (Stage& stage : stages) {
-    stage.host = context.allocate_host<double>({part * t.dims});
-    stage.device = context.allocate<double>({part * t.dims});
-  }
   for (std::int64_t first = 0, i = 0; first < plan.samples; first += part, ++i) {
     Stage& stage = stages[i % 2];
+    if (!stage.host) {
+      stage.host = context.allocate_host<double>({part * t.dims});
+      stage.device = context.allocate<double>({part * t.dims});
+    }
     const std::int64_t n = std::min(part, plan.samples - first), values = n * t.dims;
     if (i >= 2) check(cudaEventSynchronize(stage.copied.get()), "waiting for a copy");
     const double* from = coordinates.data() + first * t.dims;
