@@ -97,6 +97,7 @@ Parameters<DensityCompensation::Options> DensityCompensation::parameters() {
 
 void DensityCompensation::start(const protocol::Header& header, Session& session) {
   session_ = &session;
+  session.weighs_apart = !session.stacked && weights_stand_alone(true);
   key_ = store_key(header, options_, session);
   for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
     session.likely_positions.push_back(trajectory->positions);
@@ -140,16 +141,17 @@ void DensityCompensation::check(const Readouts& readouts, const Space& space) co
         space.dims + 1, have));
 }
 
-/// Whether a readout's weights depend on nothing but itself.
-bool DensityCompensation::weights_stand_alone(const Frame& frame) const {
+/// Whether a readout's weights depend on nothing but itself. `counted`: the frame rule says how many make a frame.
+bool DensityCompensation::weights_stand_alone(bool counted) const {
   if (options_.normalize != "none") return false;
-  if (options_.method == "ramp") return options_.share == "equal" && frame.expected_readouts > 0;
+  if (options_.method == "ramp") return options_.share == "equal" && counted;
   return options_.method == "from_data" || options_.method == "none";
 }
 
 void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const std::shared_ptr<Frame> frame = readouts.frame;
+  if (frame->window != 0 && session_->moves_windows()) return give_moved(readouts, emit);
   const bool first = readouts.first, last = readouts.last;
   Open& open = open_[frame->id];
   if (!readouts.heads.empty()) {
@@ -166,9 +168,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   const Open whole = std::move(open);
   open_.erase(frame->id);
   if (whole.batches.empty()) return;
-  if (frame->window != 0 && session_->takes_windows && weights_stand_alone(*frame)) {
-    give_moved(whole.batches, frame, emit);
-  } else if (!whole.in_parts) {
+  if (!whole.in_parts) {
     give_whole(whole, frame, emit);
   } else {
     ++session_->numbers.frames_in_parts;
@@ -189,7 +189,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   const bool starts = open.given == 0;
   if (starts) {
     open.expected = expect(readouts);
-    open.in_parts = open.expected || weights_stand_alone(*frame);
+    open.in_parts = open.expected || weights_stand_alone(frame->expected_readouts > 0);
   }
   if (!open.in_parts) return;
   const std::int64_t count = readouts.trajectory ? readouts.trajectory.shape()[0] * readouts.trajectory.shape()[1] : 0;
@@ -252,40 +252,36 @@ void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<Fra
   emit(std::move(out));
 }
 
-/// Gives the readouts that the window's frames before this one did not have.
-void DensityCompensation::give_moved(const std::vector<Readouts>& window, const std::shared_ptr<Frame>& frame,
-                                     const Emit<Samples>& emit) {
-  const std::int64_t per_readout = window.front().data.shape()[2], coils = window.front().data.shape()[1];
-  std::int64_t& entered = window_ends_[frame->window];
-  std::int64_t skip = std::max<std::int64_t>(0, entered - frame->window_begin);
-  const std::int64_t skipped = skip, fresh = frame->readouts - skip;
-  entered = frame->window_begin + frame->readouts;
-
+/// Gives readouts that have entered a window.
+void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Samples>& emit) {
+  const std::shared_ptr<Frame>& frame = readouts.frame;
+  const Space& space = spaces_.at(frame->key.encoding);
+  check(readouts, space);
+  const auto& shape = readouts.data.shape();
+  const std::int64_t count = shape[0] * shape[2];
+  const Weighted weighted = weigh(trajectory_of(readouts), shape[2], *frame);
+  Open& open = open_[frame->id];
+  open.given += count;
+  open.dropped += weighted.dropped;
+  open.largest = std::max(open.largest, weighted.largest);
+  if (readouts.last) {
+    const Open all = std::move(open);
+    open_.erase(frame->id);
+    if (frame->window_begin == 0)
+      judge_dropped(all.dropped, all.given, all.largest, space);
+    else
+      warn_of_dropped(all.dropped, all.given);
+  }
   Samples out;
   out.frame = frame;
   out.part = Samples::Part::moved;
-  out.data = session_->compute.allocate<cfloat>({fresh * per_readout, coils});
-  std::vector<float> raw;
-  std::int64_t at = 0, components = 0;
-  for (const Readouts& batch : window) {
-    const std::int64_t readouts = batch.data.shape()[0], from = std::min(skip, readouts);
-    skip -= from;
-    if (from == readouts) continue;
-    const View<const cfloat> data(batch.data.data() + from * coils * per_readout,
-                                  {readouts - from, coils, per_readout});
-    numerics::to_sample_major(session_->compute, data, out.data.view(), at);
-    at += (readouts - from) * per_readout;
-    components = batch.trajectory.shape()[2];
-    raw.insert(raw.end(), batch.trajectory.data() + from * per_readout * components,
-               batch.trajectory.data() + batch.trajectory.size());
-  }
-  const Weighted weighted = weigh({raw.data(), {at, components}}, per_readout, *frame);
-  if (skipped == 0)
-    judge_dropped(weighted.dropped, at, weighted.largest, spaces_.at(frame->key.encoding));
-  else
-    warn_of_dropped(weighted.dropped, at);
+  out.readouts = shape[0];
+  out.first = readouts.first;
+  out.last = readouts.last;
+  out.data = session_->compute.allocate<cfloat>({count, shape[1]});
+  numerics::to_sample_major(session_->compute, readouts.data.view(), out.data.view(), 0);
   out.positions = weighted.positions;
-  out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {at}});
+  out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {count}});
   emit(std::move(out));
 }
 

@@ -67,10 +67,10 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     double largest = 0;
   };
   void check(const Readouts& readouts, const Space& space) const;
-  bool weights_stand_alone(const Frame& frame) const;
+  bool weights_stand_alone(bool counted) const;
   void give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit);
   void give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
-  void give_moved(const std::vector<Readouts>& window, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
+  void give_moved(const Readouts& readouts, const Emit<Samples>& emit);
   std::shared_ptr<const KnownTrajectory> expect(const Readouts& first) const;
   Known& known_for(const std::vector<Readouts>& batches, const Frame& frame);
   Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
@@ -89,8 +89,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::string key_;  // of the store
   std::vector<Space> spaces_;
   std::map<std::uint64_t, Open> open_;
-  std::map<std::uint64_t, std::int64_t> window_ends_;  // readouts that have entered each sliding window
-  std::vector<Known> known_;                           // most recent first, bounded
+  std::vector<Known> known_;  // most recent first, bounded
   std::size_t stored_ = 0;
   bool warned_ = false;  // of dropped samples
 

@@ -83,6 +83,7 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
     nufft.use = numerics::NufftUse::adjoint;
     nufft_.push_back(nufft);
   }
+  loose_.resize(nufft_.size());
   // The most recent trajectory of such scans; it is checked against the data when they come.
   if (session.likely_positions.empty()) return;
   const auto& likely = session.likely_positions.front();
@@ -131,7 +132,9 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding) {
   PlanCache::Request what = request(positions, encoding);
   what.options.use = numerics::NufftUse::accumulate;
-  return what.make(session_->compute);
+  std::shared_ptr<const numerics::NufftPlan>& one = loose_.at(encoding);
+  if (one) return what.make_like(session_->compute, *one);
+  return one = what.make(session_->compute);
 }
 
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& samples) {
@@ -189,35 +192,44 @@ void FrameGridder::add_readouts(Window& window, const Chunk& chunk, std::int64_t
                          window.grid.view());
 }
 
-FrameGridder::Gridded FrameGridder::move_window(Samples&& samples) {
-  const std::shared_ptr<Frame> frame = samples.frame;
-  Window& window = windows_[frame->window];
-  if (window.grid) check_channels(window.grid, samples);
-  const std::int64_t begin = frame->window_begin, end = begin + frame->readouts,
-                     entered = window.chunks.empty() ? begin : window.chunks.back().end;
-  Chunk chunk{.begin = entered,
-              .end = end,
-              .per_readout = samples.data.shape()[0] / (end - entered),
-              .data = std::move(samples.data),
-              .weights = std::move(samples.weights),
-              .plan = loose_plan(samples.positions, frame->key.encoding)};
-  const bool anew = !window.grid || ++window.moves >= options_.rebuild_every;
-  if (!anew) {
-    for (const Chunk& old : window.chunks) add_readouts(window, old, window.begin, begin, -1);
-    add_readouts(window, chunk, begin, end, 1);
+/// Moves a window on to where a frame begins: what has left it is taken away, or its grid is made anew of what stays.
+void FrameGridder::begin_position(Window& window, const Frame& frame) {
+  const std::int64_t begin = frame.window_begin;
+  if (window.chunks.empty()) return;
+  const std::int64_t entered = window.chunks.back().end;
+  if (++window.moves < options_.rebuild_every) {
+    for (const Chunk& chunk : window.chunks) add_readouts(window, chunk, window.begin, begin, -1);
+  } else {
+    window.moves = 0;
+    session_->compute.clear<cfloat>(window.grid.view());
+    for (const Chunk& chunk : window.chunks) add_readouts(window, chunk, begin, entered, 1);
   }
   window.begin = begin;
-  const auto plan = chunk.plan;
-  window.chunks.push_back(std::move(chunk));
-  while (window.chunks.front().end <= begin) window.chunks.pop_front();
-  if (anew) {
-    window.moves = 0;
-    if (!window.grid) window.grid = make_grid(*plan, window.chunks.back().data.shape()[1]);
+  while (!window.chunks.empty() && window.chunks.front().end <= begin) window.chunks.pop_front();
+}
+
+std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples) {
+  const std::shared_ptr<Frame> frame = samples.frame;
+  const bool last = samples.last;
+  Window& window = windows_[frame->window];
+  if (window.grid) check_channels(window.grid, samples);
+  if (samples.first) begin_position(window, *frame);
+  window.plan = loose_plan(samples.positions, frame->key.encoding);
+  if (!window.grid) {
+    window.grid = make_grid(*window.plan, samples.data.shape()[1]);
     session_->compute.clear<cfloat>(window.grid.view());
-    for (const Chunk& each : window.chunks) add_readouts(window, each, begin, end, 1);
   }
+  const std::int64_t entered = window.chunks.empty() ? frame->window_begin : window.chunks.back().end;
+  window.chunks.push_back({.begin = entered,
+                           .end = entered + samples.readouts,
+                           .per_readout = samples.data.shape()[0] / samples.readouts,
+                           .data = std::move(samples.data),
+                           .weights = std::move(samples.weights),
+                           .plan = window.plan});
+  add_readouts(window, window.chunks.back(), entered, entered + samples.readouts, 1);
+  if (!last) return std::nullopt;
   // The transform works in place, and the window goes on.
-  Gridded out{frame, session_->compute.allocate<cfloat>(window.grid.shape()), plan};
+  Gridded out{frame, session_->compute.allocate<cfloat>(window.grid.shape()), window.plan};
   session_->compute.copy<cfloat>(window.grid.view(), out.grid.view());
   ++session_->numbers.frames_in_parts;
   return out;

@@ -61,8 +61,9 @@ class FrameGridder {
   struct Window {
     std::deque<Chunk> chunks;  // oldest first
     Array<cfloat> grid;
-    std::int64_t begin = 0;  // readouts that have left
-    std::int64_t moves = 0;  // since the grid was made of the chunks alone
+    std::shared_ptr<const numerics::NufftPlan> plan;  // of some of its readouts
+    std::int64_t begin = 0;                           // readouts that have left
+    std::int64_t moves = 0;                           // since the grid was made of the chunks alone
   };
   struct Held {
     std::shared_ptr<const SamplePositions> positions;
@@ -77,15 +78,17 @@ class FrameGridder {
                                                         std::uint16_t encoding);
   Array<cfloat> make_grid(const numerics::NufftPlan& plan, std::int64_t coils);
   void add_part(Partial& partial, const Samples& samples);
-  Gridded move_window(Samples&& samples);
+  std::optional<Gridded> move_window(Samples&& samples);
+  void begin_position(Window& window, const Frame& frame);
   void add_readouts(Window& window, const Chunk& chunk, std::int64_t begin, std::int64_t end, float sign);
 
   GriddingOptions options_;
   Session* session_ = nullptr;
   std::vector<ImageGeometry> geometries_;
-  std::vector<numerics::NufftOptions> nufft_;  // per encoding
-  std::vector<Held> plans_;                    // most recent first, bounded: so that the cache keeps them
-  std::map<std::uint64_t, Partial> partial_;   // by frame
+  std::vector<numerics::NufftOptions> nufft_;                      // per encoding
+  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: one to make others by
+  std::vector<Held> plans_;                   // most recent first, bounded: so that the cache keeps them
+  std::map<std::uint64_t, Partial> partial_;  // by frame
   std::map<std::uint64_t, Window> windows_;
 };
 

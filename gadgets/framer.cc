@@ -220,28 +220,49 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   key.repetition = 0;  // the window runs on through repetitions
   auto it = windows_.find(key);
   if (it == windows_.end())
-    it = windows_.emplace(key, Window{{session_->compute, rule_.readouts}, windows_.size() + 1, rule_.readouts}).first;
+    it = windows_
+             .emplace(key, Window{.readouts = {session_->compute, rule_.readouts},
+                                  .number = windows_.size() + 1,
+                                  .until_next = rule_.readouts})
+             .first;
   Window& window = it->second;
   window.readouts.push(acquisition);
   ++window.pending;
-  if (--window.until_next > 0) return;
-  window.until_next = rule_.stride;
-  window.pending = 0;
-
-  const auto frame = std::make_shared<Frame>();
-  frame->id = next_id_++;
-  frame->key = key;
-  frame->key.repetition = window.readouts.back().idx.repetition;
-  frame->reference = window.readouts.front();
-  frame->readouts = frame->expected_readouts = rule_.readouts;
-  note_arrival(*frame, acquisition);
-  frame->arrival.taken = taken_;
-  frame->window = window.number;
-  frame->window_begin = std::exchange(window.left, window.left + rule_.stride);
-  window.readouts.give(rule_.stride, [&](Readouts&& readouts) {
+  ++window.ungiven;
+  // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
+  // is left to do after it.
+  const bool moves = session_->moves_windows(), last = --window.until_next == 0;
+  if (!last && !(moves && window.until_next == 1)) return;
+  const bool first = !window.frame;
+  if (first) window.frame = next_of_window(key, window);
+  const std::shared_ptr<Frame> frame = window.frame;
+  if (last) {
+    frame->key.repetition = window.readouts.back().idx.repetition;
+    note_arrival(*frame, acquisition);
+    frame->arrival.taken = taken_;
+    window.until_next = rule_.stride;
+    window.pending = 0;
+    window.frame.reset();
+  }
+  const auto hand_on = [&](Readouts&& readouts) {
     readouts.frame = frame;
     emit(std::move(readouts));
-  });
+  };
+  if (!moves) return window.readouts.give(rule_.stride, hand_on);
+  window.readouts.give_newest(std::exchange(window.ungiven, 0), first, last, hand_on);
+  if (last) window.readouts.drop(rule_.stride);
+}
+
+/// The window's next position. Its repetition is that of its last readout, which is not known yet.
+std::shared_ptr<Frame> Framer::next_of_window(const FrameKey& key, Window& window) {
+  auto frame = std::make_shared<Frame>();
+  frame->id = next_id_++;
+  frame->key = key;
+  frame->reference = window.readouts.front();
+  frame->readouts = frame->expected_readouts = rule_.readouts;
+  frame->window = window.number;
+  frame->window_begin = std::exchange(window.left, window.left + rule_.stride);
+  return frame;
 }
 
 void Framer::flush(Open& frame, bool last, const EmitReadouts& emit) {

@@ -51,9 +51,20 @@ class Framer {
     bool last_seen = false;                      // a last-in flag has come
   };
 
+  struct Window {
+    ReadoutWindow readouts;
+    std::uint64_t number = 0;      // counted from 1
+    std::int64_t until_next = 0;   // readouts to wait before the next frame is complete
+    std::int64_t pending = 0;      // readouts since the last frame
+    std::int64_t left = 0;         // readouts that have left
+    std::int64_t ungiven = 0;      // readouts not yet handed on, where a window moves
+    std::shared_ptr<Frame> frame;  // that is being handed on
+  };
+
   void add_imaging(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
   void add_counted(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
   void add_windowed(const protocol::Acquisition& acquisition, const EmitReadouts& emit);
+  std::shared_ptr<Frame> next_of_window(const FrameKey& key, Window& window);
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
   Open& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
   const Expected& expected(const FrameKey& key) const { return expected_.at(key.encoding); }
@@ -79,13 +90,6 @@ class Framer {
   };
   std::deque<Closed> closed_incomplete_;           // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;  // repetition met so far, by encoding
-  struct Window {
-    ReadoutWindow readouts;
-    std::uint64_t number = 0;     // counted from 1
-    std::int64_t until_next = 0;  // readouts to wait before the next frame is complete
-    std::int64_t pending = 0;     // readouts since the last frame
-    std::int64_t left = 0;        // readouts that have left
-  };
   std::map<FrameKey, Window> windows_;
   Instant taken_{};  // the batch being pushed
   std::uint64_t next_id_ = 0;

@@ -68,6 +68,11 @@ class Session {
   bool takes_parts = false;
   /// The same for what enters a sliding window; without it each of its frames comes whole.
   bool takes_windows = false;
+  /// Set at start() by the gadget that makes Samples of Readouts, if it needs no other readout for each.
+  bool weighs_apart = false;
+  /// Of a sliding window's frame only those Readouts come that have entered since the frame before it; what came before
+  /// its last one comes before that has come.
+  bool moves_windows() const { return takes_windows && weighs_apart; }
   /// Trajectories that this scan probably has: those of scans with such a header. Set by the gadget that knows them,
   /// for those after it to prepare plans by.
   std::vector<std::shared_ptr<const SamplePositions>> likely_positions;

@@ -95,7 +95,7 @@ struct Samples {
     whole,  ///< all samples of the frame. What came of it before is void.
     next,   ///< some samples: `offset` is the number of the first of them in `positions`, which are the whole frame's
     loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
-    moved   ///< what has entered the frame's sliding window since its frame before this; positions are these samples'
+    moved   ///< some that entered the frame's sliding window since the frame before; positions are these samples'
   };
   std::shared_ptr<Frame> frame;
   Array<cfloat> data;    ///< [sample, coil]
@@ -103,6 +103,7 @@ struct Samples {
   std::shared_ptr<const SamplePositions> positions;
   Part part = Part::whole;
   std::int64_t offset = 0;
+  std::int64_t readouts = 0;       ///< of moved: how many these samples are
   bool first = true, last = true;  ///< the frame's first, its last part
 };
 

@@ -40,6 +40,12 @@ std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Cont
                                    coils);
 }
 
+std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make_like(numerics::Context& context,
+                                                                       const numerics::NufftPlan& one) const {
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  return one.with_samples(context, {coordinates.data(), {positions->count(), positions->dims}});
+}
+
 PlanCache& PlanCache::shared() {
   constexpr std::uint64_t kMib = 2048;
   static PlanCache& cache = *new PlanCache(bytes_from_environment("ECHOTRAIN_PLAN_CACHE_MIB", kMib));

@@ -28,6 +28,8 @@ struct NufftPlanRequest {
   bool same(const NufftPlanRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
+  /// For accumulate() only, and only by `context`, which made `one` for these images and options.
+  std::shared_ptr<const Made> make_like(numerics::Context& context, const Made& one) const;
 };
 
 class PlanCache : public DeviceCache<NufftPlanRequest> {

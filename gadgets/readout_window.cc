@@ -1,6 +1,7 @@
 #include "gadgets/readout_window.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace echotrain {
 namespace {
@@ -75,7 +76,7 @@ void ReadoutWindow::give(std::int64_t leaving, const std::function<void(Readouts
   const std::int64_t whole = size_;
   std::int64_t given = 0;
   const auto next = [&](const Chunk& chunk, bool leaves) {
-    Readouts out = batch(chunk, leaves);
+    Readouts out = batch(chunk, chunk.begin, leaves);
     out.first = given == 0;
     given += chunk.end - chunk.begin;
     out.last = given == whole;
@@ -92,18 +93,33 @@ void ReadoutWindow::give(std::int64_t leaving, const std::function<void(Readouts
   drop(leaving);
 }
 
-/// On CUDA an upload is a copy already: it reads its part of the chunk later, which nobody writes to again.
-Readouts ReadoutWindow::batch(const Chunk& chunk, bool leaves) const {
+void ReadoutWindow::give_newest(std::int64_t count, bool first, bool last,
+                                const std::function<void(Readouts&&)>& emit) const {
+  std::int64_t skip = size_ - count;
+  for (const Chunk& chunk : chunks_) {
+    const std::int64_t begin = std::min(chunk.begin + skip, chunk.end);
+    skip -= begin - chunk.begin;
+    if (begin == chunk.end) continue;
+    Readouts out = batch(chunk, begin, false);
+    out.first = std::exchange(first, false);
+    out.last = last && &chunk == &chunks_.back();
+    emit(std::move(out));
+  }
+}
+
+/// The readouts of a chunk from `begin` on. On CUDA an upload is a copy already: it reads its part of the chunk later,
+/// which nobody writes to again.
+Readouts ReadoutWindow::batch(const Chunk& chunk, std::int64_t begin, bool leaves) const {
   Readouts out;
-  out.heads.assign(chunk.heads.data() + chunk.begin, chunk.heads.data() + chunk.end);
-  const auto data = part(chunk.data, chunk.begin, chunk.end);
+  out.heads.assign(chunk.heads.data() + begin, chunk.heads.data() + chunk.end);
+  const auto data = part(chunk.data, begin, chunk.end);
   if (compute_->cuda()) {
     out.data = compute_->upload<cfloat>(data);
   } else {
     out.data = leaves ? shared(chunk.data, data) : copied(*compute_, data);
   }
   if (chunk.trajectory) {
-    const auto trajectory = part(chunk.trajectory, chunk.begin, chunk.end);
+    const auto trajectory = part(chunk.trajectory, begin, chunk.end);
     out.trajectory = leaves ? shared(chunk.trajectory, trajectory) : copied(*compute_, trajectory);
   }
   return out;

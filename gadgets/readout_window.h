@@ -24,6 +24,10 @@ class ReadoutWindow {
   /// Gives all readouts in order, in batches with first and last set, and drops the `leaving` oldest. What leaves is
   /// handed over and what stays is copied, so batches are free to be written to.
   void give(std::int64_t leaving, const std::function<void(Readouts&&)>& emit);
+  /// Gives copies of the `count` newest in order, in batches; `first` and `last` hold for them together.
+  void give_newest(std::int64_t count, bool first, bool last, const std::function<void(Readouts&&)>& emit) const;
+  /// Forgets the oldest.
+  void drop(std::int64_t oldest);
 
  private:
   struct Chunk {
@@ -32,10 +36,9 @@ class ReadoutWindow {
     Array<float> trajectory;  // [readout, sample, dimension], host
     std::int64_t begin = 0, end = 0;
   };
-  void drop(std::int64_t oldest);
   bool fits(const protocol::AcquisitionHeader& head) const;
   Chunk make_chunk(const protocol::AcquisitionHeader& head) const;
-  Readouts batch(const Chunk& chunk, bool leaves) const;
+  Readouts batch(const Chunk& chunk, std::int64_t begin, bool leaves) const;
 
   numerics::Context* compute_;
   std::int64_t most_;

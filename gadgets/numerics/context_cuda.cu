@@ -2,6 +2,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <new>
+#include <optional>
+#include <shared_mutex>
 #include <vector>
 
 #include "gadgets/numerics/cuda_support.cuh"
@@ -12,9 +15,96 @@ namespace {
 
 constexpr std::size_t kStagingBytes = 16u << 20;     // of a copy from pageable memory, at a time
 constexpr std::size_t kMostKeptPinned = 1ull << 30;  // pinned memory kept for reuse in the process
+constexpr std::size_t kMostKeptDevice = 96u << 20;   // device memory kept for reuse by a context
+constexpr std::size_t kMostSpareEvents = 64;         // of a device
 
 /// True while this thread runs a callback of a stream, where no CUDA call is allowed.
 thread_local bool in_stream_callback = false;
+
+enum class Place { device, pinned, pageable };
+
+/// Where the process's own blocks lie: asking the driver takes longer than a small copy.
+class Places {
+ public:
+  static Places& instance() {
+    static auto* places = new Places;
+    return *places;
+  }
+  void add(void* memory, std::size_t bytes, Place place) noexcept {
+    std::lock_guard lock(mutex_);
+    try {
+      blocks_.insert_or_assign(reinterpret_cast<std::uintptr_t>(memory), Block{bytes, place});
+    } catch (const std::bad_alloc&) {
+      // The driver knows, too.
+    }
+  }
+  void remove(void* memory) noexcept {
+    std::lock_guard lock(mutex_);
+    blocks_.erase(reinterpret_cast<std::uintptr_t>(memory));
+  }
+  std::optional<Place> of(const void* memory) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    std::shared_lock lock(mutex_);
+    auto block = blocks_.upper_bound(address);
+    if (block == blocks_.begin()) return std::nullopt;
+    --block;
+    if (address - block->first >= block->second.bytes) return std::nullopt;
+    return block->second.place;
+  }
+
+ private:
+  struct Block {
+    std::size_t bytes;
+    Place place;
+  };
+  mutable std::shared_mutex mutex_;
+  std::map<std::uintptr_t, Block> blocks_;
+};
+
+/// Events for use again; making one takes longer than recording it. They belong to the current device.
+class SpareEvents {
+ public:
+  static SpareEvents& instance() {
+    static auto* events = new SpareEvents;
+    return *events;
+  }
+  /// nullptr where none can be made.
+  cudaEvent_t take() noexcept {
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess) return nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      const auto spare = spare_.find(device);
+      if (spare != spare_.end() && !spare->second.empty()) {
+        cudaEvent_t event = spare->second.back();
+        spare->second.pop_back();
+        return event;
+      }
+    }
+    cudaEvent_t event = nullptr;
+    return cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess ? event : nullptr;
+  }
+  /// `device`: that it was taken for.
+  void give_back(cudaEvent_t event, int device) noexcept {
+    {
+      std::lock_guard lock(mutex_);
+      try {
+        std::vector<cudaEvent_t>& spare = spare_[device];
+        if (spare.size() < kMostSpareEvents) {
+          spare.push_back(event);
+          return;
+        }
+      } catch (const std::bad_alloc&) {
+        // Not kept, then.
+      }
+    }
+    cudaEventDestroy(event);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<cudaEvent_t>> spare_;
+};
 
 /// Pinned host memory of the process. Pinning is slow and stops the device, so blocks are kept, each with an event that
 /// says when the last work which may use it is done.
@@ -33,36 +123,40 @@ class PinnedMemory {
       for (auto block = blocks.begin(); block != blocks.end(); ++block) {
         if (!finished(block->done)) continue;
         void* memory = block->memory;
-        cudaEventDestroy(block->done);
+        SpareEvents::instance().give_back(block->done, block->device);
         blocks.erase(block);
         kept_bytes_ -= size;
         return memory;
       }
     }
     void* memory = nullptr;
-    if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) == cudaSuccess) return memory;
-    cudaGetLastError();
-    drop_finished();
-    const cudaError_t status = cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    cudaError_t status = cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    if (status != cudaSuccess) {
+      cudaGetLastError();
+      drop_finished();
+      status = cudaHostAlloc(&memory, size, cudaHostAllocPortable);
+    }
     if (status != cudaSuccess) {
       cudaGetLastError();
       if (is_sticky(status)) check(status, "pinning memory");
       throw ResourceError("the machine has no " + bytes_text(bytes) +
                           " of pinned memory left: " + cudaGetErrorString(status));
     }
+    Places::instance().add(memory, size, Place::pinned);
     return memory;
   }
 
   /// Keeps the block until the work now on `stream` is done. The stream's device must be current.
   void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept {
     const std::size_t size = block_size(bytes);
-    cudaEvent_t done = nullptr;
-    if (cudaEventCreateWithFlags(&done, cudaEventDisableTiming) == cudaSuccess) {
+    int device = 0;
+    cudaGetDevice(&device);
+    if (cudaEvent_t done = SpareEvents::instance().take(); done != nullptr) {
       if (cudaEventRecord(done, stream) == cudaSuccess) {
         std::lock_guard lock(mutex_);
         if (kept_bytes_ + size <= kMostKeptPinned) {
           try {
-            kept_[size].push_back({memory, done});
+            kept_[size].push_back({memory, done, device});
             kept_bytes_ += size;
             return;
           } catch (const std::bad_alloc&) {
@@ -73,6 +167,7 @@ class PinnedMemory {
       cudaEventDestroy(done);
     }
     cudaStreamSynchronize(stream);
+    Places::instance().remove(memory);
     cudaFreeHost(memory);
     cudaGetLastError();
   }
@@ -81,6 +176,7 @@ class PinnedMemory {
   struct Block {
     void* memory;
     cudaEvent_t done;
+    int device;  // of the event
   };
 
   static bool finished(cudaEvent_t done) noexcept {
@@ -98,6 +194,7 @@ class PinnedMemory {
           continue;
         }
         cudaEventDestroy(block->done);
+        Places::instance().remove(block->memory);
         cudaFreeHost(block->memory);
         kept_bytes_ -= size;
         block = blocks.erase(block);
@@ -118,14 +215,19 @@ class CudaDevice final : public Device {
     std::uint64_t keep_all = UINT64_MAX;
     check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep_all), "setting up the memory pool");
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+    check(cudaStreamCreateWithFlags(&callbacks_, cudaStreamNonBlocking), "making a stream");
+    check(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming), "making an event");
     note_use(device_);
   }
 
   ~CudaDevice() override {
     cudaSetDevice(device_);
     release_deferred();
-    for (const Block& block : kept_) free_now(block);
+    free_kept();
     cudaStreamSynchronize(stream_);
+    cudaStreamSynchronize(callbacks_);
+    cudaEventDestroy(reached_);
+    cudaStreamDestroy(callbacks_);
     cudaStreamDestroy(stream_);
     cudaGetLastError();
   }
@@ -134,12 +236,15 @@ class CudaDevice final : public Device {
     enter();
     if (void* kept = take_kept(bytes)) return kept;
     void* memory = nullptr;
-    if (cudaMallocAsync(&memory, block_size(bytes), stream_) == cudaSuccess) return memory;
-    // The pool may hold memory that is free but in the wrong pieces, or about to become free.
-    cudaGetLastError();
-    check(cudaStreamSynchronize(stream_), "waiting for the device");
-    check(cudaMemPoolTrimTo(pool_, 0), "trimming the memory pool");
-    const cudaError_t status = cudaMallocAsync(&memory, block_size(bytes), stream_);
+    cudaError_t status = cudaMallocAsync(&memory, block_size(bytes), stream_);
+    if (status != cudaSuccess) {
+      // The pool may hold memory that is free but in the wrong pieces, or about to become free.
+      cudaGetLastError();
+      free_kept();
+      check(cudaStreamSynchronize(stream_), "waiting for the device");
+      check(cudaMemPoolTrimTo(pool_, 0), "trimming the memory pool");
+      status = cudaMallocAsync(&memory, block_size(bytes), stream_);
+    }
     if (status != cudaSuccess) {
       cudaGetLastError();
       std::size_t free = 0, total = 0;
@@ -147,6 +252,7 @@ class CudaDevice final : public Device {
       throw ResourceError("the device cannot give " + bytes_text(bytes) + " (" + bytes_text(free) + " of " +
                           bytes_text(total) + " free): " + cudaGetErrorString(status));
     }
+    Places::instance().add(memory, block_size(bytes), Place::device);
     return memory;
   }
 
@@ -159,13 +265,12 @@ class CudaDevice final : public Device {
   void release_host(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, true}); }
 
   void keep_memory(bool on) noexcept override {
-    std::vector<Block> blocks;
     {
       std::lock_guard lock(kept_mutex_);
       keepers_ += on ? 1 : -1;
-      if (keepers_ == 0) blocks.swap(kept_);
+      if (keepers_ > 0 || kept_bytes_ <= kMostKeptDevice) return;
     }
-    for (const Block& block : blocks) give_back(block);
+    free_kept();
   }
 
   void fill_zero(void* data, std::size_t bytes) override {
@@ -196,13 +301,17 @@ class CudaDevice final : public Device {
   void synchronize() override {
     enter();
     check(cudaStreamSynchronize(stream_), "waiting for the device");
+    check(cudaStreamSynchronize(callbacks_), "waiting for the device");
   }
 
+  /// On a stream of their own, so that the device need not wait for the host to call back.
   void on_complete(std::function<void()> done) override {
     enter();
+    check(cudaEventRecord(reached_, stream_), "recording an event");
+    check(cudaStreamWaitEvent(callbacks_, reached_), "waiting for an event");
     auto* callback = new std::function<void()>(std::move(done));
     const cudaError_t status = cudaLaunchHostFunc(
-        stream_,
+        callbacks_,
         [](void* data) {
           auto* function = static_cast<std::function<void()>*>(data);
           in_stream_callback = true;
@@ -225,7 +334,6 @@ class CudaDevice final : public Device {
   void* stream() const override { return stream_; }
 
  private:
-  enum class Place { device, pinned, pageable };
   struct Block {
     void* memory;
     std::size_t bytes;
@@ -240,6 +348,7 @@ class CudaDevice final : public Device {
   }
 
   static Place place_of(const void* memory) {
+    if (const auto known = Places::instance().of(memory)) return *known;
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, memory), "looking up memory");
     if (attributes.type == cudaMemoryTypeUnregistered) return Place::pageable;
@@ -260,17 +369,20 @@ class CudaDevice final : public Device {
     }
   }
 
-  /// A block that is kept and of this size, or nullptr. ResourceError where there is none and the stream is recorded.
+  /// A block that is kept and of this size, or nullptr. What was given back is used by nothing but work that the stream
+  /// does before whatever comes next. ResourceError where there is none and the stream is recorded.
   void* take_kept(std::size_t bytes) {
     {
       std::lock_guard lock(kept_mutex_);
-      if (keepers_ == 0) return nullptr;
-      for (auto block = kept_.begin(); block != kept_.end(); ++block) {
-        if (block_size(block->bytes) != block_size(bytes)) continue;
-        void* memory = block->memory;
-        kept_.erase(block);
+      // The one given back last is the likeliest to be in the device's cache.
+      for (std::size_t i = kept_.size(); i-- > 0;) {
+        if (kept_[i].bytes != block_size(bytes)) continue;
+        void* memory = kept_[i].memory;
+        kept_bytes_ -= kept_[i].bytes;
+        kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
         return memory;
       }
+      if (keepers_ == 0) return nullptr;
     }
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream_, &status), "asking whether a stream is recorded");
@@ -279,10 +391,13 @@ class CudaDevice final : public Device {
   }
 
   bool keep(const Block& block) noexcept {
+    if (block.host) return false;
+    const std::size_t size = block_size(block.bytes);
     std::lock_guard lock(kept_mutex_);
-    if (keepers_ == 0 || block.host) return false;
+    if (keepers_ == 0 && kept_bytes_ + size > kMostKeptDevice) return false;
     try {
-      kept_.push_back(block);
+      kept_.push_back({block.memory, size, false});
+      kept_bytes_ += size;
       return true;
     } catch (const std::bad_alloc&) {
       return false;
@@ -309,10 +424,27 @@ class CudaDevice final : public Device {
   }
 
   void free_now(const Block& block) noexcept {
-    if (block.host)
+    if (block.host) {
       PinnedMemory::instance().release(block.memory, block.bytes, stream_);
-    else
+    } else {
+      Places::instance().remove(block.memory);
       cudaFreeAsync(block.memory, stream_);
+    }
+  }
+
+  void free_kept() noexcept {
+    std::vector<Block> blocks;
+    {
+      std::lock_guard lock(kept_mutex_);
+      blocks.swap(kept_);
+      kept_bytes_ = 0;
+    }
+    int before = device_;
+    cudaGetDevice(&before);
+    cudaSetDevice(device_);
+    for (const Block& block : blocks) free_now(block);
+    if (before != device_) cudaSetDevice(before);
+    cudaGetLastError();
   }
 
   void release_deferred() noexcept {
@@ -326,10 +458,12 @@ class CudaDevice final : public Device {
 
   int device_;
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_ = nullptr, callbacks_ = nullptr;
+  cudaEvent_t reached_ = nullptr;  // on stream_, by what is called back for
   std::mutex kept_mutex_;
   int keepers_ = 0;
-  std::vector<Block> kept_;  // free, for the next of this size
+  std::vector<Block> kept_;  // free, for the next of this size; `bytes` is that of the block
+  std::size_t kept_bytes_ = 0;
   std::mutex deferred_mutex_;
   std::vector<Block> deferred_;  // released in a callback, freed at the next call
 };

@@ -3,6 +3,9 @@
 #include <compare>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
 
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/fft_ops.h"
@@ -44,11 +47,10 @@ class Plan {
     check_fft(cufftCreate(&handle_), "making a plan");
     long long n[3];
     for (int a = 0; a < problem.dims; ++a) n[a] = problem.extents[3 - problem.dims + a];
-    std::size_t work_bytes = 0;
     cufftResult status = cufftSetStream(handle_, stream);
     if (status == CUFFT_SUCCESS)
       status = cufftMakePlanMany64(handle_, problem.dims, n, n, problem.stride, problem.distance, n, problem.stride,
-                                   problem.distance, CUFFT_C2C, problem.batch, &work_bytes);
+                                   problem.distance, CUFFT_C2C, problem.batch, &work_bytes_);
     if (status != CUFFT_SUCCESS) {
       cufftDestroy(handle_);
       check_fft(status, "planning");
@@ -58,27 +60,82 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   cufftHandle handle() const { return handle_; }
+  std::size_t work_bytes() const { return work_bytes_; }
 
  private:
   cufftHandle handle_ = 0;
+  std::size_t work_bytes_ = 0;
 };
 
-/// The plans of a context.
+/// Plans that no context has, for the next one: making a plan takes milliseconds, and giving up its memory stops the
+/// device. They do no work.
+class IdlePlans {
+ public:
+  static IdlePlans& instance() {
+    static auto* plans = new IdlePlans;  // outlives CUDA's own clean-up at exit
+    return *plans;
+  }
+  std::unique_ptr<Plan> take(int device, const Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    const auto found = plans_.find({device, problem});
+    if (found == plans_.end()) return nullptr;
+    std::unique_ptr<Plan> plan = std::move(found->second);
+    plans_.erase(found);
+    bytes_ -= plan->work_bytes();
+    return plan;
+  }
+  /// Keeps a plan whose work is done, if there is room.
+  void keep(int device, const Problem& problem, std::unique_ptr<Plan> plan) noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::size_t bytes = plan->work_bytes();
+    if (plans_.size() >= kMost || bytes > kMostBytes - bytes_) return;
+    try {
+      plans_.emplace(std::pair{device, problem}, std::move(plan));
+      bytes_ += bytes;
+    } catch (const std::bad_alloc&) {
+      // Not kept, then.
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64, kMostBytes = 256u << 20;
+  std::mutex mutex_;
+  std::multimap<std::pair<int, Problem>, std::unique_ptr<Plan>> plans_;
+  std::size_t bytes_ = 0;
+};
+
+/// The plans of a context. They are given up when the stream has done their work.
 struct Plans {
   static constexpr std::size_t kMost = 16;
+  int device = 0;
   std::map<Problem, std::unique_ptr<Plan>> plans;
+
+  ~Plans() { give_up(); }
+  void give_up() {
+    for (auto& [problem, plan] : plans) IdlePlans::instance().keep(device, problem, std::move(plan));
+    plans.clear();
+  }
 };
+
+std::unique_ptr<Plan> idle_or_new(int device, const Problem& problem, cudaStream_t stream) {
+  auto plan = IdlePlans::instance().take(device, problem);
+  if (!plan) return std::make_unique<Plan>(problem, stream);
+  check_fft(cufftSetStream(plan->handle(), stream), "choosing a stream");
+  return plan;
+}
 
 void run(Context& context, const Problem& problem, cfloat* data, Direction direction) {
   const cudaStream_t stream = stream_of(context);
-  auto& plans = context.cache<Plans>().plans;
+  auto& cache = context.cache<Plans>();
+  cache.device = context.device();
+  auto& plans = cache.plans;
   auto found = plans.find(problem);
   if (found == plans.end()) {
     if (plans.size() >= Plans::kMost) {
       context.synchronize();  // their work areas may be in use
-      plans.clear();
+      cache.give_up();
     }
-    found = plans.emplace(problem, std::make_unique<Plan>(problem, stream)).first;
+    found = plans.emplace(problem, idle_or_new(context.device(), problem, stream)).first;
   }
   auto* values = reinterpret_cast<cufftComplex*>(data);
   const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;

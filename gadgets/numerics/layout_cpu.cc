@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "gadgets/numerics/clones.h"
 #include "gadgets/numerics/layout_ops.h"
@@ -25,19 +26,35 @@ ECHOTRAIN_CLONES void multiply(const float* from, float factor, float* to, std::
   for (std::int64_t i = 0; i < n; ++i) to[i] = factor * from[i];
 }
 
-/// |z| without overflow in its square for any float whose magnitude is one.
-float magnitude(cfloat z) { return std::hypot(z.real(), z.imag()); }
+/// |factor z|. No float's square overflows or vanishes in float64.
+ECHOTRAIN_CLONES void magnitudes(const cfloat* from, float factor, float* to, std::int64_t n) {
+  const auto* parts = reinterpret_cast<const float*>(from);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double x = factor * parts[2 * i], y = factor * parts[2 * i + 1];
+    to[i] = static_cast<float>(std::sqrt(x * x + y * y));
+  }
+}
+
+template <class Store>
+void convert_magnitudes(View<const cfloat> from, float factor, std::int64_t begin, std::int64_t end,
+                        const Store& store) {
+  float block[512];
+  constexpr std::int64_t kBlock = std::size(block);
+  for (; begin < end; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - begin);
+    magnitudes(from.data() + begin, factor, block, n);
+    for (std::int64_t i = 0; i < n; ++i) store(begin + i, block[i]);
+  }
+}
 
 template <class Store>
 void convert(Context& context, View<const cfloat> from, Component what, float factor, const Store& store) {
   context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (what == Component::magnitude) return convert_magnitudes(from, factor, begin, end, store);
     for (std::int64_t i = begin; i < end; ++i) {
       const cfloat z = from[i] * factor;
       float value = 0;
       switch (what) {
-        case Component::magnitude:
-          value = magnitude(z);
-          break;
         case Component::phase:
           value = std::atan2(z.imag(), z.real());
           break;
@@ -46,6 +63,7 @@ void convert(Context& context, View<const cfloat> from, Component what, float fa
           break;
         case Component::real:
         case Component::complex:
+        case Component::magnitude:
           value = z.real();
           break;
       }

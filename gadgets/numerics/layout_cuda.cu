@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/layout_ops.h"
 
@@ -10,6 +12,22 @@ __global__ void to_sample_major_kernel(const float2* from, std::int64_t readouts
   ECHOTRAIN_GRID_STRIDE(i, readouts * coils * samples) {
     const std::int64_t c = i % coils, row = i / coils, s = row % samples, r = row / samples;
     to[i] = from[(r * coils + c) * samples + s];
+  }
+}
+
+/// One thread per readout, coil and sample, for readouts of different lines.
+__global__ void add_different_lines_kernel(const float2* from, const std::int32_t* lines, std::int64_t readouts,
+                                           std::int64_t coils, std::int64_t samples, std::int64_t first_sample,
+                                           std::int64_t n, std::int64_t first_x, std::int64_t height,
+                                           std::int64_t width, float2* kspace) {
+  ECHOTRAIN_GRID_STRIDE(i, readouts * coils * n) {
+    const std::int64_t s = i % n, c = i / n % coils, r = i / (n * coils);
+    const std::int32_t line = lines[r];
+    if (line < 0) continue;
+    const float2 value = from[(r * coils + c) * samples + first_sample + s];
+    float2* to = kspace + (c * height + line) * width + first_x + s;
+    to->x += value.x;
+    to->y += value.y;
   }
 }
 
@@ -79,6 +97,21 @@ void launch_component(Context& context, View<const cfloat> from, Component what,
   check_launch("component");
 }
 
+/// Where the stretches of readouts end in which no line comes twice; nothing when there are more than `most`.
+std::vector<std::int64_t> ends_of_stretches(View<const std::int32_t> lines, std::int64_t height, std::size_t most) {
+  std::vector<std::int64_t> ends;
+  std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the stretch, counted from 1, that had the line
+  for (std::int64_t r = 0; r < lines.size(); ++r) {
+    if (lines[r] < 0) continue;
+    std::size_t& last = met[static_cast<std::size_t>(lines[r])];
+    if (last == ends.size() + 1) ends.push_back(r);
+    if (ends.size() >= most) return {};
+    last = ends.size() + 1;
+  }
+  ends.push_back(lines.size());
+  return ends;
+}
+
 }  // namespace
 
 void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to, std::int64_t first_sample) {
@@ -91,8 +124,19 @@ void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to,
 void add_lines(Context& context, View<const cfloat> from, View<const std::int32_t> lines,
                const LinePlacement& placement, View<cfloat> kspace) {
   const Shape &f = from.shape(), &k = kspace.shape();
+  constexpr std::size_t kMostStretches = 8;
   const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
   const std::int64_t n = placement.last_sample - placement.first_sample;
+  const std::vector<std::int64_t> ends = ends_of_stretches(lines, k[1], kMostStretches);
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    add_different_lines_kernel<<<blocks_for((end - begin) * f[1] * n), kThreads, 0, stream_of(context)>>>(
+        device_view(from.data()) + begin * f[1] * f[2], numbers.data() + begin, end - begin, f[1], f[2],
+        placement.first_sample, n, placement.first_x, k[1], k[2], device_view(kspace.data()));
+    check_launch("add_different_lines");
+    begin = end;
+  }
+  if (!ends.empty()) return;
   add_lines_kernel<<<blocks_for(f[1] * n), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), numbers.data(), f[0], f[1], f[2], placement.first_sample, n, placement.first_x, k[1],
       k[2], device_view(kspace.data()));

@@ -52,6 +52,12 @@ std::uint64_t bytes_of(const Array<T>& array) {
   return static_cast<std::uint64_t>(array.size()) * sizeof(T);
 }
 
+std::uint64_t bytes_of(const NufftPlan::Impl& plan) {
+  return bytes_of(plan.starts) + bytes_of(plan.list) + bytes_of(plan.weights) + bytes_of(plan.deapodization) +
+         bytes_of(plan.pieces) + bytes_of(plan.split_tiles) + bytes_of(plan.order) + bytes_of(plan.bins) +
+         bytes_of(plan.footprints);
+}
+
 void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
                 std::int64_t first, std::int64_t count, cfloat* grid) {
   const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * plan.slot_points,
@@ -168,10 +174,28 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   const std::vector<float> factors = deapodization_factors(impl->tiling);
   impl->deapodization = context.upload<float>({factors.data(), {static_cast<std::int64_t>(factors.size())}});
   ECHOTRAIN_DISPATCH(context, fill_plan(context, coordinates, *impl));
-  impl->bytes = bytes_of(impl->starts) + bytes_of(impl->list) + bytes_of(impl->weights) +
-                bytes_of(impl->deapodization) + bytes_of(impl->pieces) + bytes_of(impl->split_tiles) +
-                bytes_of(impl->order) + bytes_of(impl->bins) + bytes_of(impl->footprints);
+  impl->bytes = bytes_of(*impl);
   context.synchronize();  // from here on the plan may be used on other streams
+  return std::make_shared<const NufftPlan>(std::move(impl));
+}
+
+std::shared_ptr<const NufftPlan> NufftPlan::with_samples(Context& context, View<const double> coordinates) const {
+  check_problem(coordinates, impl_->image, impl_->options);
+  require(context.backend() == impl_->backend && context.stream() == impl_->stream,
+          "the plan was made with another context");
+  auto impl = std::make_unique<Impl>();
+  impl->tiling = impl_->tiling;
+  impl->image = impl_->image;
+  impl->grid = impl_->grid;
+  impl->options = impl_->options;
+  impl->options.use = NufftUse::accumulate;
+  impl->tuning = impl_->tuning;
+  impl->samples = coordinates.shape()[0];
+  impl->backend = impl_->backend;
+  impl->stream = impl_->stream;
+  impl->deapodization = impl_->deapodization;
+  ECHOTRAIN_DISPATCH(context, fill_plan(context, coordinates, *impl));
+  impl->bytes = bytes_of(*impl);
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
 

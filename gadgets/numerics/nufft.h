@@ -47,6 +47,10 @@ class NufftPlan {
   /// group is none, and on CUDA for any tile but the default.
   static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
                                                const NufftOptions& options, const NufftTuning& tuning);
+  /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
+  /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either: nothing is
+  /// waited for.
+  std::shared_ptr<const NufftPlan> with_samples(Context& context, View<const double> coordinates) const;
   ~NufftPlan();
 
   const Shape& image_shape() const;  ///< as given

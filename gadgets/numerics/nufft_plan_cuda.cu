@@ -17,6 +17,7 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::int64_t kStagedSamples = 1 << 19;  // of coordinates, on their way to the device
+constexpr std::int64_t kFewSamples = 1 << 12;     // whose coordinates are read where they are, on the host
 
 /// `coordinates`: of `n` samples, component 0 = x. `weights`: or nullptr. One thread per sample.
 __global__ void footprint_kernel(Tiling t, Windows windows, const double* coordinates, std::int64_t n,
@@ -219,24 +220,39 @@ Cut cut_lists(Context& context, const Array<std::int64_t>& offsets, std::int64_t
   return AddCuts{}(last.data()[0], last.data()[1]);
 }
 
+void launch_footprints(Context& context, NufftPlan::Impl& plan, const Windows& windows, const double* coordinates,
+                       std::int64_t first, std::int64_t n) {
+  const Tiling& t = plan.tiling;
+  footprint_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(
+      t, windows, coordinates, n, plan.footprints.data() + first,
+      plan.weights.size() == 0 ? nullptr : plan.weights.data() + first * t.dims * t.width);
+  check_launch("footprint");
+}
+
 /// Copies coordinates to the device in parts, the next while this one is worked on.
 void make_footprints(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
   const cudaStream_t stream = stream_of(context);
   const Tiling& t = plan.tiling;
   Windows windows;
   std::copy_n(plan.windows, 3, windows.axis);
+  if (plan.samples == 0) return;
+  if (plan.samples <= kFewSamples) {
+    Array<double> few = context.allocate_host<double>({plan.samples * t.dims});
+    std::copy_n(coordinates.data(), few.size(), few.data());
+    return launch_footprints(context, plan, windows, few.data(), 0, plan.samples);
+  }
   const std::int64_t part = std::min(plan.samples, kStagedSamples);
   struct Stage {
     Array<double> host, device;
     Event copied;
   };
   Stage stages[2];
-  for (Stage& stage : stages) {
-    stage.host = context.allocate_host<double>({part * t.dims});
-    stage.device = context.allocate<double>({part * t.dims});
-  }
   for (std::int64_t first = 0, i = 0; first < plan.samples; first += part, ++i) {
     Stage& stage = stages[i % 2];
+    if (!stage.host) {
+      stage.host = context.allocate_host<double>({part * t.dims});
+      stage.device = context.allocate<double>({part * t.dims});
+    }
     const std::int64_t n = std::min(part, plan.samples - first), values = n * t.dims;
     if (i >= 2) check(cudaEventSynchronize(stage.copied.get()), "waiting for a copy");
     const double* from = coordinates.data() + first * t.dims;
@@ -247,10 +263,7 @@ void make_footprints(Context& context, View<const double> coordinates, NufftPlan
                           cudaMemcpyHostToDevice, stream),
           "copying coordinates");
     check(cudaEventRecord(stage.copied.get(), stream), "recording an event");
-    footprint_kernel<<<blocks_for(n), kThreads, 0, stream>>>(
-        t, windows, stage.device.data(), n, plan.footprints.data() + first,
-        plan.weights.size() == 0 ? nullptr : plan.weights.data() + first * t.dims * t.width);
-    check_launch("footprint");
+    launch_footprints(context, plan, windows, stage.device.data(), first, n);
   }
 }
 

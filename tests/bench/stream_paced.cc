@@ -45,6 +45,9 @@ PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, i
         const Clock::time_point from{Clock::duration(sent.at(last).load())};
         times.client_ms.push_back(std::chrono::duration<double, std::milli>(now - from).count());
         times.server_ms.push_back(meta_number(image.attributes, "echotrain_latency_ms"));
+        times.queue_ms.push_back(meta_number(image.attributes, "echotrain_queue_ms"));
+        times.compute_ms.push_back(meta_number(image.attributes, "echotrain_compute_ms"));
+        times.copy_ms.push_back(meta_number(image.attributes, "echotrain_copy_ms"));
         if (const double ms = meta_number(image.attributes, "echotrain_last_send_ms"); ms >= 0)
           times.send_ms.push_back(ms);
       });

@@ -11,7 +11,8 @@ namespace echotrain::bench {
 struct PacedTimes {
   std::vector<double> client_ms;  ///< last readout given to the socket -> last byte of its image read, per image
   std::vector<double> server_ms;  ///< last readout received -> image queued for sending, by the server's clock
-  std::vector<double> send_ms;    ///< queued -> last byte given to the kernel, by the server's clock; one less
+  std::vector<double> queue_ms, compute_ms, copy_ms;  ///< parts of server_ms
+  std::vector<double> send_ms;  ///< queued -> last byte given to the kernel, by the server's clock; one less
 };
 
 /// Sends one readout of `ring` every `repetition_time_ms`, again from its start when it is at its end, until there are

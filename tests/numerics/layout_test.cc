@@ -52,6 +52,26 @@ TYPED_TEST(LayoutTest, AddLines) {
   EXPECT_EQ(this->download(kspace), right);
 }
 
+// Lines that come again and again are added in order, however many stretches of different lines there are.
+TYPED_TEST(LayoutTest, AddLinesThatComeAgain) {
+  const std::int64_t coils = 2, samples = 40, height = 7;
+  for (const std::int64_t readouts : {7, 14, 51, 56, 57, 300}) {
+    std::vector<std::int32_t> lines;
+    for (std::int64_t i = 0; i < readouts; ++i) lines.push_back(static_cast<std::int32_t>(i * 3 % height));
+    const auto values = Random(7).normals(readouts * coils * samples);
+    auto from = this->upload(values, {readouts, coils, samples});
+    auto kspace = this->context().template zeros<cfloat>({coils, height, samples});
+    add_lines(this->context(), from.cview(), {lines.data(), {readouts}}, {0, samples, 0}, kspace.view());
+    std::vector<cfloat> right(static_cast<std::size_t>(coils * height * samples));
+    for (std::int64_t i = 0; i < readouts; ++i)
+      for (std::int64_t c = 0; c < coils; ++c)
+        for (std::int64_t s = 0; s < samples; ++s)
+          right[static_cast<std::size_t>((c * height + lines[static_cast<std::size_t>(i)]) * samples + s)] +=
+              values[static_cast<std::size_t>((i * coils + c) * samples + s)];
+    EXPECT_EQ(this->download(kspace), right) << readouts;
+  }
+}
+
 TYPED_TEST(LayoutTest, ScaleLines) {
   const auto values = Random(4).normals(2 * 5 * 7);
   const std::vector<float> factors{1.0f, 0.5f, 0.0f, -2.0f, 1.0f / 3.0f};

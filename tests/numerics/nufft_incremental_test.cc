@@ -106,6 +106,37 @@ TYPED_TEST(NufftIncrementalTest, WhatIsTakenAwayIsGone) {
   EXPECT_LT(testing::relative_error(image, truth, image.size()), tolerance(p.options, p.image, made->grid_shape()));
 }
 
+// Each batch with a plan made by that of other samples.
+TYPED_TEST(NufftIncrementalTest, PlansMadeByAnother) {
+  for (const Shape& size : {Shape{50}, Shape{97, 110}, Shape{12, 9, 15}}) {
+    const Problem p = make_problem(size, 5, {5, 1.5}, 3000, 551);
+    const Problem other = make_problem(size, 5, {5, 1.5}, 10, 552);
+    const auto rank = static_cast<std::int64_t>(p.image.rank());
+    const auto one = this->plan(other, NufftUse::all);
+    Array<cfloat> grid = this->empty_grid(p, *one);
+    const auto at = this->cuts(p.count());
+    std::shared_ptr<const NufftPlan> made;
+    for (std::size_t i = 0; i + 1 < at.size(); ++i) {
+      const std::int64_t count = at[i + 1] - at[i];
+      made = one->with_samples(this->context(), {p.coordinates.data() + at[i] * rank, {count, rank}});
+      EXPECT_EQ(made->samples(), count);
+      const auto samples =
+          this->context().template upload<cfloat>({p.samples.data() + at[i] * p.coils, {count, p.coils}});
+      const auto weights = this->context().template upload<float>({p.weights.data() + at[i], {count}});
+      made->accumulate(this->context(), 0, samples.cview(), weights.cview(), 1, grid.view());
+      EXPECT_THROW(made->grid(this->context(), samples.cview(), weights.cview(), grid.view()), std::invalid_argument);
+    }
+    const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
+    const auto image = this->images(p, *made, grid);
+    EXPECT_LT(testing::relative_error(image, truth, image.size()), tolerance(p.options, p.image, made->grid_shape()))
+        << size.text();
+    Context another(TypeParam::kBackend);
+    if (another.cuda()) {
+      EXPECT_THROW(one->with_samples(another, {p.coordinates.data(), {1, rank}}), std::invalid_argument);
+    }
+  }
+}
+
 TYPED_TEST(NufftIncrementalTest, WithoutWeightsAndWithoutSamples) {
   Problem p = make_problem({16, 18}, 3, {5, 1.5}, 300, 541);
   p.weights.clear();

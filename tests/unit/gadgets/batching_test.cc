@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "tests/unit/gadgets/blob.h"
 
@@ -99,6 +100,20 @@ TEST_P(BatchingTest, SlidingWindows) {
   const std::string text = yaml("  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n  - image\n",
                                 "frame: {readouts: 34, stride: 8}\n");
   expect_same(text, h, sample(golden_radial(60, 48), {{2, {2, 1, 0}}}), 4, GetParam());
+}
+
+// Windows that move: what they take is the same however it comes. On CUDA samples are added in no fixed order.
+TEST_P(BatchingTest, MovingWindows) {
+  const auto h = header({.encoded = {24, 24, 1}, .trajectory = "goldenangle"});
+  for (const auto& [window, stride, images] :
+       std::vector<std::tuple<int, int, std::size_t>>{{34, 8, 4}, {5, 2, 28}, {7, 1, 54}}) {
+    const std::string text = yaml(
+        "  - density_compensation: {share: equal}\n  - gridding: {rebuild_every: 3}\n  - fft\n  - deapodization\n"
+        "  - image\n",
+        fmt::format("frame: {{readouts: {}, stride: {}}}\n", window, stride));
+    expect_same(text, h, sample(golden_radial(60, 48), {{2, {2, 1, 0}}}), images, GetParam(),
+                GetParam() == Backend::cuda ? 1e-5 : 0);
+  }
 }
 
 ECHOTRAIN_ON_BACKENDS(BatchingTest);

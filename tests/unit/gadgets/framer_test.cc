@@ -40,6 +40,7 @@ struct Log {
   std::map<std::uint64_t, FrameKey> keys;
   Numbers closed;                      ///< frame ids in the order of their ends
   std::map<int, std::size_t> open_at;  ///< readouts pushed when a frame closed, by frame
+  std::map<int, int> began;            ///< the readout that a frame that closed has its geometry from
   std::vector<std::pair<protocol::ReadoutKind, Numbers>> others;
   std::vector<std::string> order;  ///< "noise", or the frame's number, for each batch
   std::vector<std::string> warnings;
@@ -47,7 +48,7 @@ struct Log {
 };
 
 Log frames(const std::string& rule, const protocol::Header& measurement, std::vector<Acquisition> list,
-           std::size_t batch = 1, End how = End::complete) {
+           std::size_t batch = 1, End how = End::complete, bool moves = false) {
   Log log;
   numerics::Context compute(Backend::cpu);
   Session session(compute, config::TrajectoryUnit::cycles_per_pixel,
@@ -56,6 +57,7 @@ Log frames(const std::string& rule, const protocol::Header& measurement, std::ve
                   });
   Framer framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame);
   framer.start(measurement, session);
+  session.takes_windows = session.weighs_apart = moves;
   std::size_t pushed = 0;
   const auto take = [&](Readouts&& readouts) {
     Numbers numbers;
@@ -77,7 +79,10 @@ Log frames(const std::string& rule, const protocol::Header& measurement, std::ve
     if (readouts.last) {
       log.closed.push_back(static_cast<int>(id));
       log.open_at[static_cast<int>(id)] = pushed;
-      EXPECT_EQ(readouts.frame->readouts, static_cast<std::int64_t>(log.frames[id].size()));
+      log.began[static_cast<int>(id)] = static_cast<int>(readouts.frame->reference.scan_counter);
+      if (!moves) {
+        EXPECT_EQ(readouts.frame->readouts, static_cast<std::int64_t>(log.frames[id].size()));
+      }
     }
   };
   for (auto at = list.begin(); at != list.end();) {
@@ -288,6 +293,27 @@ TEST(FramerTest, FixedNumbersOfReadouts) {
   EXPECT_EQ(sliding.open_at, (std::map<int, std::size_t>{{0, 5}, {1, 7}, {2, 9}, {3, 11}}));
   EXPECT_TRUE(sliding.warnings.empty());
   EXPECT_EQ(sliding.keys.at(3).repetition, 2);
+}
+
+// What enters a window that moves comes once, and the last of it by itself, however the scan came.
+TEST(FramerTest, WindowsThatMoveTakeWhatIsNew) {
+  const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
+  std::vector<Counters> list;
+  for (int i = 0; i < 12; ++i) list.push_back({.step = i % 4, .repetition = i / 4});
+  for (const std::size_t batch : {1u, 2u, 3u, 12u}) {
+    const Log log = frames("{readouts: 5, stride: 3}", h, scan(list), batch, End::complete, true);
+    EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4}}, {1, {5, 6, 7}}, {2, {8, 9, 10}}}));
+    EXPECT_EQ(log.began, (std::map<int, int>{{0, 0}, {1, 3}, {2, 6}}));
+    EXPECT_EQ(log.order, (std::vector<std::string>{"0", "0", "1", "1", "2", "2"}));
+    EXPECT_EQ(log.keys.at(1).repetition, 1);
+    EXPECT_EQ(log.keys.at(2).repetition, 2);
+    ASSERT_EQ(log.warnings.size(), 1u);
+    EXPECT_EQ(log.warnings[0], "the last 1 readouts do not make a whole frame and are left out");
+    const Log each = frames("{readouts: 3, stride: 1}", h, scan(list), batch, End::complete, true);
+    EXPECT_EQ(each.frames.size(), 10u);
+    EXPECT_EQ(each.frames.at(9), Numbers{11});
+    EXPECT_EQ(each.began.at(9), 9);
+  }
 }
 
 TEST(FramerTest, WindowsOfSlicesAreSeparate) {
