@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 #include <thread>
 
 #include "clients/cpp/cli.h"
@@ -43,6 +44,8 @@ int main(int argc, char** argv) {
       if (ranks.rank() == 0) return lead(ranks, argc, argv);
       echotrain::follow(ranks);
       return 0;
+    } catch (const std::bad_alloc&) {
+      give_up(ranks, "it is out of memory");
     } catch (const std::exception& error) {
       give_up(ranks, error.what());
     }

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -26,6 +29,35 @@ void check(int status, const char* what) {
   MPI_Error_string(status, text.data(), &length);
   throw ResourceError(fmt::format("MPI: {} failed: {}", what, text.data()));
 }
+
+/// Ends this process, and so all ranks, unless they have found each other in time: MPI waits for ever where a firewall
+/// stands between machines.
+class StartLimit {
+ public:
+  ~StartLimit() {
+    {
+      const std::scoped_lock lock(mutex_);
+      started_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void watch() {
+    constexpr std::chrono::seconds kLimit(120);
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, kLimit, [this] { return started_; })) return;
+    std::fputs(
+        "MPI: the ranks have not found each other in 120 s. Can their machines reach each other by TCP, on any port?\n",
+        stderr);
+    std::_Exit(1);
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::thread thread_{[this] { watch(); }};
+};
 
 std::string machine() {
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
@@ -119,6 +151,7 @@ struct MpiRanks::Impl {
 
 MpiRanks::MpiRanks(int& argc, char**& argv) : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
+  const StartLimit limit;
   int level = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "starting");
   if (level < MPI_THREAD_FUNNELED) throw ResourceError("this MPI takes no programs with threads");
@@ -133,6 +166,8 @@ MpiRanks::MpiRanks(int& argc, char**& argv) : impl_(std::make_unique<Impl>()) {
   check(MPI_Comm_rank(here, &impl.local_rank), "connecting");
   check(MPI_Comm_free(&here), "connecting");
   impl.where = machine();
+  float one = 1;
+  sum({&one, 1});  // all reach all
 }
 
 MpiRanks::~MpiRanks() {
