@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+import balanced
 import scans
 from programs import BIN, run_client, variant
 
@@ -165,6 +166,55 @@ def test_a_rank_that_is_killed_ends_the_scan(scan, tmp_path, rank):
         while any(runs(child) for child in ranks.values()):
             assert time.monotonic() < end
             time.sleep(0.05)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def two_machines(tmp_path):
+    """Runs echotrain-ranks on two machines that only have a network in common; for mpirun, a script stands for ssh."""
+    balanced.require(("ip", "unshare", "hostname"))
+    network = balanced.Network(1)
+    agent = tmp_path / "agent"
+    agent.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {network.space("s1")} unshare -u sh -c "hostname nodeb; $*"\n')
+    agent.chmod(0o755)
+    keepalive = [f for key, value in {"time": 4, "intvl": 1, "probes": 3}.items()
+                 for f in ("--mca", f"oob_tcp_keepalive_{key}", value)]  # fmt: skip
+
+    def command(*arguments):
+        return network.command("lb", "unshare", "-u", "sh", "-c", 'hostname nodea; exec "$@"', "sh", MPIRUN,
+                               "--host", f"{balanced.BACK}.1,{balanced.BACK}.11", "--map-by", "ppr:1:node", "--bind-to",
+                               "none", "--mca", "plm_rsh_agent", agent, *keepalive, PROGRAM, *arguments)  # fmt: skip
+
+    command.network = network
+    yield command
+    network.remove()
+
+
+def test_two_machines(scan, tmp_path, two_machines):
+    """Over TCP, the same images; and when the cable between them is pulled, mpirun says so and ends the scan."""
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(variant("fhd_pcg_3d", *COILS, ("iterations: 60", "iterations: 5")))
+    one, two = tmp_path / "one.h5", tmp_path / "two.h5"
+    result = run_client("recon", scan[3], "-c", pipeline, "-o", one, "--backend", "cpu")
+    assert result.returncode == 0, result.stderr
+    options = ("--backend", "cpu", "-c", pipeline, "-o")
+    result = subprocess.run(two_machines(scan[3], *options, two), capture_output=True, timeout=120, env=ENVIRONMENT)
+    assert result.returncode == 0, result.stderr.decode()
+    assert images_of(two).tobytes() == images_of(one).tobytes()
+
+    pipeline.write_text(sense().replace("iterations: 40, tolerance: 1e-6", "iterations: 10000, tolerance: 0"))
+    two.unlink()
+    process = subprocess.Popen(two_machines(scan[2], *options, two), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=ENVIRONMENT)  # fmt: skip
+    try:
+        balanced.wait_until(lambda: two.exists() or process.poll() is not None, "the scan to begin", 60)
+        two_machines.network.set_link("s1", "down")
+        _, errors = process.communicate(timeout=90)
+        assert process.returncode != 0
+        assert b"daemon" in errors, errors.decode()  # of mpirun, on the other machine
     finally:
         if process.poll() is None:
             process.kill()
