@@ -1,5 +1,7 @@
 // The loop of the conjugate gradients as a CUDA graph that ends itself.
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/pcg_ops.h"
@@ -62,21 +64,26 @@ cudaError_t add_loop(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphConditio
   return status;
 }
 
-/// Records `work` on the stream into the graph. False when that cannot be; then nothing is being recorded any more.
+/// Records `work` on the stream into the graph. False when that cannot be. Nothing is being recorded any more then, nor
+/// when `work` throws.
 template <class Work>
 bool record(cudaStream_t stream, cudaGraph_t graph, const Work& work) {
   if (cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed) != cudaSuccess)
     return false;
-  bool good = true;
+  cudaGraph_t same = nullptr;
   try {
     work();
   } catch (const DeviceLost&) {
+    cudaStreamEndCapture(stream, &same);
     throw;
   } catch (const ResourceError&) {
-    good = false;
+    cudaStreamEndCapture(stream, &same);
+    return false;
+  } catch (...) {
+    cudaStreamEndCapture(stream, &same);
+    throw;
   }
-  cudaGraph_t same = nullptr;
-  return cudaStreamEndCapture(stream, &same) == cudaSuccess && good;
+  return cudaStreamEndCapture(stream, &same) == cudaSuccess;
 }
 
 /// Null where the driver or the work does not allow it.
@@ -115,12 +122,19 @@ std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::func
 
 #endif
 
+/// ECHOTRAIN_GRAPHS=off in the environment says that nothing is recorded, for tools that cannot follow graphs that loop
+/// (racecheck).
+bool graphs_are_wanted() {
+  static const char* const wish = std::getenv("ECHOTRAIN_GRAPHS");
+  return wish == nullptr || std::string_view(wish) != "off";
+}
+
 }  // namespace
 
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step) {
   if (times == 0) return nullptr;
-  if (may_record) {
+  if (may_record && graphs_are_wanted()) {
     if (auto recording = run_graph(context, a, times, step)) return recording;
     cudaGetLastError();  // of what could not be recorded
   }
