@@ -17,7 +17,7 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "run
 # gadgets/<name>.{h,cc} that are the frame every gadget stands in, not gadgets themselves.
 CORE = {"gadget", "items", "parameters", "registry", "pipeline", "framer", "readout_window", "line_set",
         "measurement", "cartesian_lines", "heartbeats", "frame_gridder", "device_cache", "plan_cache", "operator_cache",
-        "trajectory_store", "side_images", "echo_geometry"}
+        "trajectory_store", "side_images", "echo_geometry", "ranked_pipeline"}
 # The one file that knows every gadget.
 REGISTERS_ALL = "gadgets/builtin.cc"
 # What a gadget may see of the protocol: data types, no files and no byte streams.

@@ -2,8 +2,9 @@
 #   programs     the server, the client, the pipelines and the documents
 #   development  headers, static libraries and find_package(echotrain)
 #   service      systemd's unit and /etc/echotrain: for the Debian package only
+#   ranks        echotrain-ranks, where it was built: in no package, as it needs the site's MPI
 #   libraries    the shared libraries the programs need, in lib/echotrain: for the relocatable archive only
-# `cmake --install build` installs the first two; `cpack` in build/ makes the Debian package and the archive.
+# `cmake --install build` installs the first two and ranks; `cpack` in build/ makes the Debian package and the archive.
 include(GNUInstallDirs)
 
 # The archive keeps its libraries in a folder of their own, beside the programs wherever it is unpacked. The older kind
@@ -14,6 +15,9 @@ foreach(program echotrain echotrain-server)
   install(TARGETS ${program} RUNTIME_DEPENDENCY_SET echotrain_dependencies
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
 endforeach()
+if(TARGET echotrain-ranks)
+  install(TARGETS echotrain-ranks RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ranks)
+endif()
 install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain COMPONENT programs)
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.png docs/*.gif)
 install(FILES README.md ${documents} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)

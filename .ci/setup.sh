@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image]. Debian 12 and Ubuntu 24.04,
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks]. Debian 12 and Ubuntu 24.04,
 # by apt; the Python packages of the tests go to build/venv. A machine that has everything sees no apt call.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
@@ -14,6 +14,7 @@ bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
+ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
@@ -71,6 +72,7 @@ for part in "${@:-build}"; do
     fuzz) install_packages "${fuzz_packages[@]}" ;;
     package) install_packages "${package_packages[@]}" ;;
     image) install_packages "${image_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image" ;;
+    ranks) install_packages "${ranks_packages[@]}" ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image, ranks" ;;
   esac
 done

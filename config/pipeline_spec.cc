@@ -224,7 +224,9 @@ std::vector<std::string> until_flags() {
 
 PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
   refuse_xml(text, name);
-  return read_spec(read_yaml(text, name));
+  PipelineSpec spec = read_spec(read_yaml(text, name));
+  spec.text = text;
+  return spec;
 }
 
 ClientConfig read_client_config(std::string_view text, const std::string& name, std::string* token) {

@@ -55,6 +55,7 @@ struct PipelineSpec {
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;
   Mark mark;
+  std::string text;  ///< what it was read from by read_pipeline(), for others to read
 };
 
 /// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.

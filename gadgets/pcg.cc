@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -63,6 +65,32 @@ numerics::Preconditioner preconditioner(const std::string& name) {
   return name == "jacobi"      ? numerics::Preconditioner::jacobi
          : name == "circulant" ? numerics::Preconditioner::circulant
                                : numerics::Preconditioner::none;
+}
+
+/// What the solver found, for other processes.
+std::vector<std::byte> packed(const numerics::PcgResult& result) {
+  std::vector<double> numbers{result.lambda};
+  for (const auto& item : result.items) {
+    numbers.insert(numbers.end(), {static_cast<double>(item.status), static_cast<double>(item.iterations),
+                                   static_cast<double>(item.residuals.size())});
+    numbers.insert(numbers.end(), item.residuals.begin(), item.residuals.end());
+  }
+  const auto bytes = std::as_bytes(std::span(numbers));
+  return {bytes.begin(), bytes.end()};
+}
+numerics::PcgResult unpacked(const std::vector<std::byte>& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
+  numerics::PcgResult result;
+  result.lambda = numbers.at(0);
+  for (std::size_t at = 1; at < numbers.size();) {
+    const auto count = static_cast<std::ptrdiff_t>(numbers.at(at + 2));
+    const auto first = numbers.begin() + static_cast<std::ptrdiff_t>(at) + 3;
+    result.items.push_back({static_cast<numerics::PcgStatus>(numbers[at]), static_cast<int>(numbers[at + 1]),
+                            std::vector<double>(first, first + count)});
+    at += 3 + static_cast<std::size_t>(count);
+  }
+  return result;
 }
 
 /// What the contrasts of one slice at one time have in common.
@@ -205,7 +233,7 @@ Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const n
 /// The operator where a member computes.
 std::shared_ptr<const numerics::ToeplitzOperator> PcgSolver::matrix_of(numerics::Member& member,
                                                                        const NormalEquations& equations) {
-  if (member.rank() == 0) return equations.matrix;
+  if (&member.context == &session_->compute) return equations.matrix;
   Copy& copy = copies_[static_cast<std::size_t>(member.rank()) - 1];
   if (copy.of.lock() != equations.matrix) {
     copy.matrix = std::make_shared<const numerics::ToeplitzOperator>(equations.matrix->copy(member.context));
@@ -221,11 +249,12 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
   const bool sense = static_cast<bool>(equations.maps);
-  const double known = prior == nullptr ? 0 : Eigenvalues::shared().find(equations);
+  const double known = known_to_all(prior == nullptr ? 0 : Eigenvalues::shared().find(equations));
   std::vector<numerics::PcgResult> results(static_cast<std::size_t>(session_->team->size()));
   copies_.resize(results.size() - 1);
   session_->team->run([&](numerics::Member& member) {
     numerics::Context& own = member.context;
+    const bool here = &own == &session_->compute;
     /// Items first .. last - 1 of an array of such images, where this member computes.
     const auto part_of = [&](const Array<cfloat>& all, std::int64_t first, std::int64_t last) {
       numerics::Shape part{last - first};
@@ -246,20 +275,46 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
     } else {
       a = std::make_unique<numerics::PlainToeplitz>(matrix);
     }
-    const auto own_prior = prior == nullptr || member.rank() == 0 ? nullptr : prior->copy(own);
+    const auto own_prior = prior == nullptr || here ? nullptr : prior->copy(own);
     numerics::PcgOptions own_options = options;
     own_options.largest_eigenvalue = known;
     results[static_cast<std::size_t>(member.rank())] =
         numerics::pcg(own, *a, own_prior ? own_prior.get() : prior, b.view(), x.view(), own_options);
-    if (member.rank() == 0 || !sense)
-      own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
+    if (here || !sense) own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
   });
+  if (!session_->team->in_one_process()) share_results(results, sense ? 0 : voxels, image);
   numerics::PcgResult& all = results.front();
   for (std::size_t i = 1; i < results.size() && !sense; ++i)
     all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
   if (known == 0 && options.lambda > 0) Eigenvalues::shared().add(equations, all.lambda / options.lambda);
   note(equations, all);
   return image;
+}
+
+/// What the first process of a team knows.
+double PcgSolver::known_to_all(double value) {
+  std::vector<std::byte> bytes(sizeof(value));
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  session_->team->share(bytes, 0);
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  return value;
+}
+
+/// Gives what each process of a team found to all. voxels: of an image, where each process solved for some of them.
+void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::int64_t voxels, Array<cfloat>& image) {
+  numerics::Team& team = *session_->team;
+  const std::int64_t images = image.shape()[0];
+  for (int rank = 0; rank < team.size(); ++rank) {
+    auto& of_rank = results[static_cast<std::size_t>(rank)];
+    std::vector<std::byte> bytes = packed(of_rank);
+    team.share(bytes, rank);
+    of_rank = unpacked(bytes);
+    const std::int64_t first = numerics::share_begin(images, rank, team.size()),
+                       last = numerics::share_begin(images, rank + 1, team.size());
+    if (voxels > 0)
+      team.share(session_->compute, numerics::View<cfloat>(image.data() + first * voxels, {(last - first) * voxels}),
+                 rank);
+  }
 }
 
 [[noreturn]] void PcgSolver::refuse_numbers() {

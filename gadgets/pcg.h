@@ -64,6 +64,8 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
   Array<cfloat> solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
                                const numerics::PcgOptions& options, Array<cfloat> image);
+  double known_to_all(double value);
+  void share_results(std::vector<numerics::PcgResult>& results, std::int64_t voxels, Array<cfloat>& image);
   std::shared_ptr<const numerics::ToeplitzOperator> matrix_of(numerics::Member& member,
                                                               const NormalEquations& equations);
   Array<cfloat> solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,

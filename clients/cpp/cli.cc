@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <ostream>
 #include <set>
@@ -154,32 +155,50 @@ int recon_pipe(const ReconOptions& o, Streams streams) {
   return recon_stream(o, STDIN_FILENO, stdout, streams.err);
 }
 
+void add_recon_options(CLI::App& app, ReconOptions& o) {
+  app.add_option("input", o.input, "ISMRMRD file, or - for a stream on stdin, answered by one on stdout")
+      ->required()
+      ->type_name("IN.h5|-");
+  app.add_option("-c,--config", o.config, "pipeline: a shipped one's name, or a .yaml file (a stream may name its own)")
+      ->type_name("NAME|FILE.yaml");
+  app.add_option("-o,--output", o.output, "file for the images")->type_name("OUT.h5");
+  app.add_option("--backend", o.backend, "auto, cpu or cuda (the pipeline's own choice goes first)")
+      ->capture_default_str();
+  app.add_option("--pipelines", o.pipelines, "one more folder of pipelines")->type_name("DIR")->take_all()->expected(1);
+  app.add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
+      ->type_name("DIR");
+  app.add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
+      ->type_name("GADGET FILE.h5");
+  app.add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
+  add_truth(&app, o.truth);
+  app.add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
+  app.add_option("--batch", o.batch, "readouts given to the pipeline at once")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+}
+
+int do_recon(const ReconOptions& o, Streams streams) {
+  if (o.input == "-") return recon_pipe(o, streams);
+  if (o.config.empty()) throw UsageError("--config is required");
+  if (o.output.empty()) throw UsageError("--output is required");
+  refuse_overwriting(o.input, o.output);
+  recon(o, streams.out, streams.err);
+  return 0;
+}
+
+// Under mpirun every process would write the same output.
+void refuse_to_be_one_of_several() {
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size != nullptr && std::string(size) != "1")
+    throw UsageError(std::string("mpirun has started ") + size +
+                     " of these, and each would do all of the work; start echotrain-ranks, whose ranks share it out "
+                     "(docs/deploy.md)");
+}
+
 void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& o) {
   CLI::App* app =
       parent.add_subcommand("recon", "reconstruct a file, or a stream on stdin, in this process, without a server");
-  app->add_option("input", o.input, "ISMRMRD file, or - for a stream on stdin, answered by one on stdout")
-      ->required()
-      ->type_name("IN.h5|-");
-  app->add_option("-c,--config", o.config,
-                  "pipeline: a shipped one's name, or a .yaml file (a stream may name its own)")
-      ->type_name("NAME|FILE.yaml");
-  app->add_option("-o,--output", o.output, "file for the images")->type_name("OUT.h5");
-  app->add_option("--backend", o.backend, "auto, cpu or cuda (the pipeline's own choice goes first)")
-      ->capture_default_str();
-  app->add_option("--pipelines", o.pipelines, "one more folder of pipelines")
-      ->type_name("DIR")
-      ->take_all()
-      ->expected(1);
-  app->add_option("--assets", o.assets, "folder of files that pipelines may name: coil maps, references")
-      ->type_name("DIR");
-  app->add_option("--save-after", o.save_after, "write what a gadget gave to FILE.h5 as arrays")
-      ->type_name("GADGET FILE.h5");
-  app->add_option("-g,--group", o.group, "group of the input file")->capture_default_str();
-  add_truth(app, o.truth);
-  app->add_option("--png", o.png, "folder for pictures of the images")->type_name("DIR");
-  app->add_option("--batch", o.batch, "readouts given to the pipeline at once")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
+  add_recon_options(*app, o);
   app->footer(
       "Examples:\n"
       "  echotrain recon scan.h5 -c spiral_2d -o images.h5\n"
@@ -188,12 +207,8 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
       "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d > images.mrd");
   app->callback([&action, &o, streams] {
     action = [&o, streams] {
-      if (o.input == "-") return recon_pipe(o, streams);
-      if (o.config.empty()) throw UsageError("--config is required");
-      if (o.output.empty()) throw UsageError("--output is required");
-      refuse_overwriting(o.input, o.output);
-      recon(o, streams.out, streams.err);
-      return 0;
+      refuse_to_be_one_of_several();
+      return do_recon(o, streams);
     };
   });
 }
@@ -395,6 +410,26 @@ void add_health(CLI::App& parent, Streams streams, Action& action, HealthOptions
   app->callback([&action, &o, streams] { action = [&o, streams] { return health(o, streams.out); }; });
 }
 
+int parse_and_do(CLI::App& app, int argc, const char* const* argv, Streams streams, const Action& action) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return app.exit(asked_for_help, streams.out, streams.err);
+  } catch (const CLI::ParseError& error) {
+    streams.err << app.get_name() << ": " << error.what() << "\nRun with --help for what is possible.\n";
+    return 2;
+  }
+  try {
+    return action();
+  } catch (const UsageError& error) {
+    streams.err << app.get_name() << ": " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    streams.err << app.get_name() << ": " << error.what() << '\n';
+    return 1;
+  }
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv, const std::string& version, std::ostream& out, std::ostream& err) {
@@ -428,23 +463,30 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   add_export(app, streams, action, export_options);
   add_info(app, streams, action, info_file);
   add_health(app, streams, action, health_options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help, out, err);
-  } catch (const CLI::ParseError& error) {
-    err << "echotrain: " << error.what() << "\nRun with --help for what is possible.\n";
-    return 2;
-  }
-  try {
-    return action();
-  } catch (const UsageError& error) {
-    err << "echotrain: " << error.what() << '\n';
-    return 2;
-  } catch (const std::exception& error) {
-    err << "echotrain: " << error.what() << '\n';
-    return 1;
-  }
+  return parse_and_do(app, argc, argv, streams, action);
+}
+
+int run_ranks(int argc, const char* const* argv, const std::string& version, Followers* followers, std::ostream& out,
+              std::ostream& err) {
+  CLI::App app(
+      "Reconstructs a file, or a stream on stdin, like `echotrain recon`, by the processes that MPI has started, on "
+      "one "
+      "machine or many. fhd with method: exact and pcg share out their work. Only the first process (rank 0) reads and "
+      "writes files.",
+      "echotrain-ranks");
+  app.set_version_flag("--version", "echotrain-ranks " + version);
+  ReconOptions options;
+  options.followers = followers;
+  add_recon_options(app, options);
+  app.footer(
+      "Examples:\n"
+      "  mpirun -n 4 echotrain-ranks scan.h5 -c fhd_pcg_3d -o images.h5\n"
+      "  mpirun --host node1,node2 --map-by ppr:1:node --bind-to none echotrain-ranks scan.h5 -c my_pipeline.yaml -o "
+      "images.h5\n"
+      "  mpirun -n 2 echotrain-ranks scan.h5 -c fhd_pcg_3d -o images.h5 --backend cuda        (a GPU for each)\n"
+      "  echotrain convert scan.h5 - | mpirun -n 2 echotrain-ranks - -c fhd_pcg_3d > images.mrd");
+  const Streams streams{out, err};
+  return parse_and_do(app, argc, argv, streams, [&] { return do_recon(options, streams); });
 }
 
 }  // namespace echotrain::client

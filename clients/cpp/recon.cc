@@ -16,7 +16,7 @@
 #include "clients/cpp/pipeline_files.h"
 #include "clients/cpp/recon_parts.h"
 #include "clients/cpp/save_after.h"
-#include "gadgets/pipeline.h"
+#include "gadgets/ranked_pipeline.h"
 #include "protocol/asset_folder.h"
 #include "protocol/dataset.h"
 #include "protocol/header.h"
@@ -90,7 +90,7 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
 class Savers {
  public:
   /// Files are opened by open(), before the first item.
-  Savers(const ReconOptions& o, Pipeline& pipeline) : options_(o) {
+  Savers(const ReconOptions& o, RankedPipeline& pipeline) : options_(o) {
     for (std::size_t i = 0; i < o.save_after.size(); ++i)
       pipeline.tap(o.save_after[i].first, [this, i](const Item& item) { savers_.at(i)->save(item); });
   }
@@ -125,7 +125,7 @@ class Feeder {
       : options_(o), reader_(reader), filter_(header, err) {}
 
   template <class AfterPush>
-  void feed(Pipeline& pipeline, const AfterPush& after_push) {
+  void feed(RankedPipeline& pipeline, const AfterPush& after_push) {
     std::vector<protocol::Acquisition> batch;
     const std::size_t readouts = reader_.acquisitions();
     for (std::size_t i = 0; i < readouts; ++i) {
@@ -178,7 +178,8 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
     err << level_name(level) << ": " << text << '\n';
   };
   const protocol::AssetFolder assets(o.assets);
-  Pipeline pipeline(plan, context, std::move(sink), [&](const std::string& name) { return assets.images(name); });
+  RankedPipeline pipeline(o.followers, plan, context, std::move(sink),
+                          [&](const std::string& name) { return assets.images(name); });
   Savers savers(o, pipeline);
   pipeline.start(*header);
   // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.
@@ -199,7 +200,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   const PipelineCounts& counts = pipeline.counts();
   out << fmt::format("{}: {} readouts, {} frames, {} images in {:.3f} s on {}\n", plan->spec().name, counts.readouts,
-                     counts.frames, output.images(), elapsed.count(), numerics::describe(backend));
+                     counts.frames, output.images(), elapsed.count(), place_name(backend, o.followers));
   if (const auto error = output.report().median_error())
     out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
 }

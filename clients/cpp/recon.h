@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+namespace echotrain {
+class Followers;
+}
+
 namespace echotrain::client {
 
 struct ReconOptions {
@@ -21,6 +25,7 @@ struct ReconOptions {
   std::optional<std::string> truth;                             ///< file with an array `truth`; empty: the input
   std::filesystem::path png;                                    ///< empty: no pictures
   int batch = 64;                                               ///< readouts pushed at once
+  Followers* followers = nullptr;                               ///< other ranks that share in the work
 };
 
 /// Reconstructs the scan and writes its images. Lines of the pipeline go to `err`, the summary to `out`. Images that

@@ -33,6 +33,11 @@ std::string_view level_name(protocol::Level level) {
   return "info";
 }
 
+std::string place_name(numerics::Backend backend, const Followers* followers) {
+  const std::string device = numerics::describe(backend);
+  return followers == nullptr ? device : fmt::format("{} ranks, rank 0 on {}", followers->size(), device);
+}
+
 bool ReadoutFilter::keeps(const protocol::Acquisition& readout) {
   ++seen_;
   const auto reason = check_.check(readout);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "config/pipeline_spec.h"
+#include "gadgets/ranked_pipeline.h"
 #include "protocol/acquisition_check.h"
 #include "protocol/codec.h"
 #include "protocol/header.h"
@@ -17,6 +18,9 @@ namespace echotrain::client {
 config::BackendChoice backend_choice(const std::string& text);
 
 std::string_view level_name(protocol::Level level);  ///< "warning"
+
+/// "CPU, 2 threads (AVX-512)", and of how many ranks, for people.
+std::string place_name(numerics::Backend backend, const Followers* followers);
 
 /// Leaves out readouts that do not fit the header, with a warning for each kind of them.
 class ReadoutFilter {

@@ -21,7 +21,7 @@
 #include "clients/cpp/pipeline_files.h"
 #include "clients/cpp/recon_parts.h"
 #include "clients/cpp/scan_source.h"
-#include "gadgets/pipeline.h"
+#include "gadgets/ranked_pipeline.h"
 #include "protocol/asset_folder.h"
 #include "protocol/header.h"
 #include "protocol/stream_file.h"
@@ -141,7 +141,7 @@ class StreamRecon {
     filter_->report();
     const PipelineCounts& counts = pipeline_->counts();
     err_ << fmt::format("{}: {} readouts, {} frames, {} images on {}\n", plan_->spec().name, counts.readouts,
-                        counts.frames, counts.images_out, numerics::describe(context_->backend()));
+                        counts.frames, counts.images_out, place_name(context_->backend(), options_.followers));
   }
   /// Lets what was finished before a failure out.
   void give_up() {
@@ -171,9 +171,9 @@ class StreamRecon {
     sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };
     filter_.emplace(*header, err_);
-    pipeline_ = std::make_unique<Pipeline>(plan_, *context_, std::move(sink), [this](const std::string& name) {
-      return protocol::AssetFolder(options_.assets).images(name);
-    });
+    pipeline_ = std::make_unique<RankedPipeline>(
+        options_.followers, plan_, *context_, std::move(sink),
+        [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
     pipeline_->start(*header);
     if (!header->images_only) reply_.add(HeaderText{header->xml});
   }
@@ -208,7 +208,7 @@ class StreamRecon {
   std::ostream& err_;
   std::shared_ptr<const PipelinePlan> plan_;
   std::unique_ptr<numerics::Context> context_;
-  std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<RankedPipeline> pipeline_;
   std::optional<ReadoutFilter> filter_;
   std::vector<Acquisition> batch_;
 };

@@ -21,6 +21,9 @@ class Communicator {
   void sum(Context& context, View<cfloat> values) {
     sum(context, View<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}));
   }
+  /// ResourceError unless all members have the same bits in `values`. Members of one process are not asked: they
+  /// compute by the same code on devices of one kind.
+  virtual void require_same(Context& /*context*/, View<const float> /*values*/) {}
   /// This member has failed: the others' calls throw, and so do all further ones. From any thread.
   virtual void abort() noexcept = 0;
 };

@@ -9,16 +9,22 @@
 
 #include <map>
 #include <mutex>
+#include <span>
+#include <utility>
 
 #include "gadgets/numerics/communicator.h"
 #include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/ranks.h"
 
 namespace echotrain::numerics {
 namespace {
 
 struct Nccl {
   decltype(&ncclCommInitAll) init_all = nullptr;
+  decltype(&ncclGetUniqueId) unique_id = nullptr;
+  decltype(&ncclCommInitRank) init_rank = nullptr;
   decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
   decltype(&ncclCommAbort) abort = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
   std::string problem;
@@ -40,7 +46,10 @@ struct Nccl {
       return;
     }
     find(library, "ncclCommInitAll", init_all);
+    find(library, "ncclGetUniqueId", unique_id);
+    find(library, "ncclCommInitRank", init_rank);
     find(library, "ncclAllReduce", all_reduce);
+    find(library, "ncclBroadcast", broadcast);
     find(library, "ncclCommAbort", abort);
     find(library, "ncclGetErrorString", error_string);
   }
@@ -117,6 +126,43 @@ class NcclCommunicator final : public Communicator {
   const int rank_;
 };
 
+/// A member that is a process of its own. The connection lives until the process ends.
+class NcclRank final : public RankCommunicator {
+ public:
+  NcclRank(Ranks& ranks, ncclComm_t comm) : ranks_(ranks), comm_(comm) {}
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  void sum(Context& context, View<float> values) override {
+    const cudaStream_t stream = stream_of(context);
+    Nccl::get().check(Nccl::get().all_reduce(values.data(), values.data(), static_cast<std::size_t>(values.size()),
+                                             ncclFloat, ncclSum, comm_, stream),
+                      "adding up");
+  }
+  void broadcast(Context& context, View<float> values, int from) override {
+    const cudaStream_t stream = stream_of(context);
+    Nccl::get().check(Nccl::get().broadcast(values.data(), values.data(), static_cast<std::size_t>(values.size()),
+                                            ncclFloat, from, comm_, stream),
+                      "handing on");
+  }
+  void broadcast(std::vector<std::byte>& bytes, int from) override { numerics::broadcast(ranks_, bytes, from); }
+  void require_same(Context& context, View<const float> values) override {
+    const Array<float> host = context.download<float>(values);
+    compare_with_first(ranks_, std::as_bytes(std::span(host.data(), static_cast<std::size_t>(host.size()))));
+  }
+  void abort() noexcept override {
+    if (!std::exchange(aborted_, true)) Nccl::get().abort(comm_);
+  }
+
+ private:
+  cudaStream_t stream_of(Context& context) const {
+    if (aborted_) throw ResourceError("another rank of this scan has failed");
+    return cuda::stream_of(context);
+  }
+  Ranks& ranks_;
+  const ncclComm_t comm_;
+  bool aborted_ = false;
+};
+
 /// Lets `device` reach what arrays of the other one are in.
 void give_access(int device, int other) {
   int can = 0;
@@ -161,6 +207,19 @@ std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int
   for (int rank = 0; rank < static_cast<int>(devices.size()); ++rank)
     ends.push_back(std::make_unique<NcclCommunicator>(connection, rank));
   return ends;
+}
+
+std::unique_ptr<RankCommunicator> cuda::connect_ranks(Ranks& ranks, Context& context) {
+  std::string reason;
+  if (!can_connect_devices(&reason)) throw ResourceError("GPUs of several ranks cannot work together: " + reason);
+  const Nccl& nccl = Nccl::get();
+  cuda::stream_of(context);  // makes the device the one that NCCL takes
+  ncclUniqueId id{};
+  if (ranks.rank() == 0) nccl.check(nccl.unique_id(&id), "making an address");
+  ranks.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+  ncclComm_t comm = nullptr;
+  nccl.check(nccl.init_rank(&comm, ranks.size(), id, ranks.rank()), "connecting the ranks' devices");
+  return std::make_unique<NcclRank>(ranks, comm);
 }
 
 }  // namespace echotrain::numerics

@@ -20,6 +20,8 @@ class LinearOperator {
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
   /// share: [image...], in (0, 1], 1 where A is strongest. False when there is no such matrix; neither is written then.
   virtual bool circulant(Context& context, View<float> eigenvalues, View<float> share) const = 0;
+  /// Where several members apply it, each in its own iteration: ResourceError unless `values` are the same for all.
+  virtual void require_same(Context& /*context*/, View<const float> /*values*/) const {}
   /// Whether apply() can be part of a CUDA graph that loops.
   virtual bool can_be_recorded() const { return true; }
 };
@@ -49,6 +51,9 @@ class SenseToeplitz final : public LinearOperator {
   void diagonal(Context& context, View<float> diagonal) const override;
   /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
   bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+  void require_same(Context& context, View<const float> values) const override {
+    others_.require_same(context, values);
+  }
   bool can_be_recorded() const override { return others_.size() == 1; }
 
  private:

@@ -169,11 +169,17 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     ECHOTRAIN_DISPATCH(context, pcg_product(context, arrays));
   };
 
+  // Members that iterate together must take the same turns, which all follow from the states.
+  static_assert(sizeof(PcgState) % sizeof(float) == 0);
+  const View<const float> all_states(reinterpret_cast<const float*>(states.data()),
+                                     {batch * static_cast<std::int64_t>(sizeof(PcgState) / sizeof(float))});
+
   a.apply(context, x, q.view());
   if (lambda > 0) regularizer->add(context, static_cast<float>(lambda), x, q.view());
   ECHOTRAIN_DISPATCH(context, pcg_residual(context, arrays));
   precondition();
   ECHOTRAIN_DISPATCH(context, pcg_start(context, arrays));
+  a.require_same(context, all_states);
   const auto step = [&] {
     a.apply(context, p.cview(), q.view());
     if (lambda > 0 && !identity) regularizer->add(context, static_cast<float>(lambda), p.cview(), q.view());
@@ -181,6 +187,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     ECHOTRAIN_DISPATCH(context, pcg_advance(context, arrays));
     precondition();
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));
+    a.require_same(context, all_states);
   };
   const auto loop =
       ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, a.can_be_recorded(), step));

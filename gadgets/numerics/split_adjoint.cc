@@ -1,5 +1,7 @@
 #include "gadgets/numerics/split_adjoint.h"
 
+#include <cstring>
+
 namespace echotrain::numerics {
 
 SplitAdjoint::SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
@@ -25,7 +27,7 @@ void SplitAdjoint::add(Context& context, View<const double> coordinates, View<co
   team_->run([&](Member& member) {
     Context& own = member.context;
     DirectAdjoint& part = *parts_[static_cast<std::size_t>(member.rank())];
-    if (member.rank() == 0) return part.add(own, coordinates, samples, weights);
+    if (&own == &context) return part.add(own, coordinates, samples, weights);
     Array<cfloat> copy = own.allocate<cfloat>(samples.shape());
     own.copy<cfloat>(samples, copy.view());
     part.add(own, coordinates, copy.cview(), weights);
@@ -37,7 +39,7 @@ void SplitAdjoint::get(Context& context, View<cfloat> image) {
   team_->run([&](Member& member) {
     Context& own = member.context;
     DirectAdjoint& part = *parts_[static_cast<std::size_t>(member.rank())];
-    if (member.rank() == 0) return part.get(own, image);
+    if (&own == &context) return part.get(own, image);
     Array<cfloat> copy = own.allocate<cfloat>(image.shape());
     part.get(own, copy.view());
     const std::int64_t coils = image.shape()[0], voxels = image.size() / coils, n = part.voxels();
@@ -46,6 +48,18 @@ void SplitAdjoint::get(Context& context, View<cfloat> image) {
       own.copy<cfloat>({copy.data() + at, {n}}, View<cfloat>(image.data() + at, {n}));
     }
   });
+  if (team_->in_one_process()) return;
+  const std::int64_t coils = image.shape()[0], voxels = image.size() / coils;
+  for (int rank = 0; rank < team_->size(); ++rank) {
+    const auto& own = parts_[static_cast<std::size_t>(rank)];
+    std::vector<std::byte> bytes(2 * sizeof(std::int64_t));
+    std::int64_t place[2] = {own ? own->first_voxel() : 0, own ? own->voxels() : 0};
+    std::memcpy(bytes.data(), place, sizeof(place));
+    team_->share(bytes, rank);
+    std::memcpy(place, bytes.data(), sizeof(place));
+    for (std::int64_t coil = 0; coil < coils; ++coil)
+      team_->share(context, View<cfloat>(image.data() + coil * voxels + place[0], {place[1]}), rank);
+  }
 }
 
 std::optional<double> SplitAdjoint::sampled_error(Context& context, View<const cfloat> image) const {

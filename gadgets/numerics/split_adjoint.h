@@ -14,7 +14,7 @@ namespace echotrain::numerics {
 /// and the result has the same bits as one device's. Without a team, or with more members than parts, a DirectAdjoint.
 class SplitAdjoint {
  public:
-  /// Arguments as DirectAdjoint's; `context` is that of the team's member 0. The team must outlive this.
+  /// Arguments as DirectAdjoint's; `context` is the one that the team was made for. The team must outlive this.
   SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
                Precision precision);
   /// As those of DirectAdjoint. samples and image are where `context` computes; with a team, it is waited for.

@@ -20,6 +20,11 @@ std::mutex& one_team_at_a_time() {
 struct Team::Impl {
   Impl(Context& context, std::vector<int> devices, std::uint64_t budget)
       : first(context), other_devices(std::move(devices)), memory_budget(budget) {}
+  Impl(Context& context, Ranks& all) : first(context), memory_budget(0) {
+    auto end = connect_ranks(all, context);
+    ranks = end.get();
+    ends.push_back(std::move(end));
+  }
   ~Impl() {
     {
       const std::scoped_lock lock(mutex);
@@ -39,7 +44,8 @@ struct Team::Impl {
   Context& first;
   const std::vector<int> other_devices;
   const std::uint64_t memory_budget;
-  std::vector<std::unique_ptr<Communicator>> ends;  // empty before the first run
+  std::vector<std::unique_ptr<Communicator>> ends;  // of this process's members; empty before the first run
+  RankCommunicator* ranks = nullptr;                // the end, where there are several processes
   std::vector<Other> others;
 
   std::mutex mutex;
@@ -65,21 +71,23 @@ struct Team::Impl {
     }
   }
 
-  void fail(int rank) noexcept {
+  void fail(Communicator& end) noexcept {
     {
       const std::scoped_lock lock(mutex);
       if (!error) error = std::current_exception();
     }
-    ends[static_cast<std::size_t>(rank)]->abort();
+    end.abort();
   }
 
-  void do_work(Context& context, int rank, const std::function<void(Member&)>& what) noexcept {
+  /// `own`: the member's place among those of this process.
+  void do_work(Context& context, int own, const std::function<void(Member&)>& what) noexcept {
+    Communicator& end = *ends[static_cast<std::size_t>(own)];
     try {
-      Member member{context, *ends[static_cast<std::size_t>(rank)]};
+      Member member{context, end};
       what(member);
-      if (rank > 0) context.synchronize();
+      if (own > 0) context.synchronize();
     } catch (...) {
-      fail(rank);
+      fail(end);
     }
   }
 
@@ -101,9 +109,23 @@ struct Team::Impl {
 
 Team::Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget)
     : impl_(std::make_unique<Impl>(first, others, memory_budget)) {}
+Team::Team(Context& first, Ranks& ranks) : impl_(std::make_unique<Impl>(first, ranks)) {}
 Team::~Team() = default;
 
-int Team::size() const { return 1 + static_cast<int>(impl_->other_devices.size()); }
+int Team::size() const {
+  return in_one_process() ? 1 + static_cast<int>(impl_->other_devices.size()) : impl_->ranks->size();
+}
+
+bool Team::in_one_process() const { return impl_->ranks == nullptr; }
+
+void Team::share(Context& context, View<cfloat> values, int from) {
+  if (in_one_process() || values.size() == 0) return;
+  impl_->ranks->broadcast(context, View<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}), from);
+}
+
+void Team::share(std::vector<std::byte>& bytes, int from) {
+  if (!in_one_process()) impl_->ranks->broadcast(bytes, from);
+}
 
 void Team::run(const std::function<void(Member&)>& work) {
   Impl& impl = *impl_;

@@ -18,11 +18,11 @@ BACK = "10.77.0"  # the balancer is .1, server i is .1i
 INTERVAL_S = 1.0  # of the checks in docker/haproxy.cfg
 
 
-def require():
-    """Skips where namespaces or HAProxy cannot be had."""
+def require(programs=("ip", "haproxy")):
+    """Skips where namespaces or programs cannot be had."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    for program in ("ip", "haproxy"):
+    for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     name = f"et{os.getpid()}try"
