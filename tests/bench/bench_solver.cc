@@ -6,7 +6,7 @@
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
 //   recon/..., after_last/...    F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, and
 //                                the time from the last readout on
-//   .../2gpu                     the same by two GPUs
+//   .../2gpu                     the same by two GPUs; .../half is what one of two would do, alone
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -110,17 +110,19 @@ benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
   return {static_cast<double>(n * n * n) * static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate};
 }
 
-void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
+void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision,
+               ImagePart part = {}) {
   Context context(backend, {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto image = context.allocate<cfloat>({1, n, n, n});
   for (auto _ : state) {
-    DirectAdjoint sum(context, cube(n), 1, VoxelBasis::delta, precision);
+    DirectAdjoint sum(context, cube(n), 1, VoxelBasis::delta, precision, part);
     sum.add(context, coordinates(p), d.view());
     sum.get(context, image.view());
     context.synchronize();
   }
+  if (part.count > 1) return;
   state.counters["error"] = error_of(p, on_host(context, image), n, false);
   state.counters["pairs"] = pairs_per_second(n, samples);  // four operations each
 }
@@ -381,6 +383,13 @@ int main(int argc, char** argv) {
             cuda    ? 20
             : large ? 3
                     : 9);
+        if (cuda)
+          add(
+              fmt::format("{}_fhd/{}/half", name, size),
+              [=](benchmark::State& s) {
+                exact_fhd(s, backend, n, samples, precision, {0, 2});
+              },
+              20);
         if (!large || cuda)
           add(
               fmt::format("{}_q/{}", name, size),
