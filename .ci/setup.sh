@@ -14,7 +14,7 @@ bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
-python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest matplotlib nibabel)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 install_packages() {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the image `cpu` without a Docker engine and runs it: its entry point, its health check, a scan through it and its
 # end, as an engine would with --read-only --cap-drop ALL --security-opt no-new-privileges.
-#   docker/test.sh [--prebuilt]     (as root, on Debian or Ubuntu; --prebuilt: with build/packages/echotrain_*.deb)
-# Needs buildah and debootstrap (both are installed if missing) and a network. Without --prebuilt the sources are compiled
-# inside the image.
+#   docker/test.sh [--prebuilt | --cuda]     (as root, on Debian or Ubuntu)
+# --prebuilt: with build/packages/echotrain_*.deb; without it the sources are compiled inside the image. --cuda: the image
+# `cuda`, compiled for one architecture on a bare Debian with a copy of this machine's CUDA toolkit in place of NVIDIA's
+# images; the scan runs on the CPU. Needs buildah and debootstrap (both are installed if missing) and a network.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../.ci/common.sh"
@@ -12,10 +13,19 @@ if [ "${ECHOTRAIN_OWN_MOUNTS:-}" != yes ]; then
   [ "$(id -u)" -eq 0 ] || die "this must run as root: it makes systems in folders"
   ECHOTRAIN_OWN_MOUNTS=yes exec unshare --mount --propagation private -- "${BASH_SOURCE[0]}" "$@"
 fi
-packages=compiled
-if [ "${1:-}" = --prebuilt ]; then packages=prebuilt; fi
+packages=compiled target=cpu
+case ${1:-} in
+  '') ;;
+  --prebuilt) packages=prebuilt ;;
+  --cuda)
+    target=cuda
+    toolkit=$(readlink -f "$(dirname "$(find_nvcc)")/..")
+    [ -x "$toolkit/bin/nvcc" ] || die "--cuda needs a CUDA toolkit, and no nvcc was found"
+    ;;
+  *) die "'$1' is neither --prebuilt nor --cuda" ;;
+esac
 "$root/.ci/setup.sh" package image
-image=localhost/echotrain:cpu
+image=localhost/echotrain:$target
 base=localhost/echotrain-base
 work=$(mktemp -d /tmp/echotrain-image.XXXXXX)
 container='' server=''
@@ -32,19 +42,43 @@ clean_up() {
 }
 trap clean_up EXIT
 
+# make_base NAME [FILE OF THE TOOLKIT...]: an image of a bare Debian, and of these where CUDA is looked for.
+make_base() {
+  local made name=$1 file
+  shift
+  tests/packages/base.sh "$work/base"
+  for file in "$@"; do
+    mkdir -p "$work/base/usr/local/cuda/$(dirname "$file")"
+    cp -a "$toolkit/$file" "$work/base/usr/local/cuda/$file"
+  done
+  if [ $# -gt 0 ]; then
+    echo /usr/local/cuda/lib >"$work/base/etc/ld.so.conf.d/cuda.conf"
+    chroot "$work/base" ldconfig
+  fi
+  made=$(b from scratch)
+  b add -q "$made" "$work/base" / >/dev/null
+  b commit -q "$made" "$name" >/dev/null
+  b rm "$made" >/dev/null
+  rm -rf "$work/base"
+}
+
 say "the base: a bare Debian"
 mkdir -p "$build/images"
-tests/packages/base.sh "$work/base"
-made=$(b from scratch)
-b add -q "$made" "$work/base" / >/dev/null
-b commit -q "$made" "$base" >/dev/null
-b rm "$made" >/dev/null
-rm -rf "$work/base"
+make_base "$base"
+arguments=(--build-arg "BASE=$base" --build-arg "PACKAGES=$packages")
+if [ "$target" = cuda ]; then
+  say "the bases with CUDA from $toolkit"
+  needed=$(cd "$toolkit" && find lib/ -name 'libcufft.so*' -o -name 'libnccl.so*' -o -name 'libcudart.so*')
+  mapfile -t libraries <<<"$needed"
+  make_base "$base-cuda" "${libraries[@]}"
+  make_base "$base-cuda-build" "${libraries[@]}" bin include nvvm lib64 lib/libcudart_static.a lib/libcudadevrt.a
+  arguments+=(--build-arg "CUDA_BASE=$base-cuda" --build-arg "CUDA_BUILD_BASE=$base-cuda-build" --build-arg CUDA_ARCHITECTURES=90)
+fi
 
-say "the image, $packages"
+say "the image $target, $packages"
 begun=$SECONDS
 quietly "$build/image.log" "buildah build" b build --isolation chroot --format docker --pull=never --layers=false \
-  --build-arg "BASE=$base" --build-arg "PACKAGES=$packages" --target cpu -t "$image" -f docker/Dockerfile .
+  "${arguments[@]}" --target "$target" -t "$image" -f docker/Dockerfile .
 say "built in $((SECONDS - begun)) s"
 
 container=$(b from --pull=never "$image")
@@ -124,6 +158,10 @@ wait "$server" || status=$?
 server=
 expect "the exit status" "$status" 0
 
+if [ "$target" = cuda ]; then
+  say "image: built, healthy without a GPU, reconstructed a scan on a read-only root without capabilities, and stopped"
+  exit 0
+fi
 say "the package for OpenRecon"
 engine="buildah --storage-driver vfs --root $build/images --runroot $work/run"
 docker/openrecon/package.py --image "$image" --engine "$engine" -o "$work/openrecon" >"$build/openrecon.log" 2>&1 ||

@@ -137,7 +137,8 @@ std::shared_ptr<ComputePool> make_compute_pool(const config::ServerOptions& opti
   std::vector<Place> places{{numerics::Backend::cpu, 0,
                              options.cpu_scans > 0 ? options.cpu_scans : std::numeric_limits<std::int64_t>::max(), 0}};
   const std::set<int> devices = chosen_devices(options.devices, numerics::device_count());
-  check_together(options.devices_per_scan, static_cast<std::int64_t>(devices.size()));
+  if (options.backend != config::BackendChoice::cpu)
+    check_together(options.devices_per_scan, static_cast<std::int64_t>(devices.size()));
   std::int64_t taken = 0;
   for (const int device : devices) {
     if (taken++ % options.devices_per_scan == 0)

@@ -50,8 +50,8 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
 // must not keep this one from serving.
 void Server::open_admin_port() {
   const config::AdminOptions& options = environment_.options.admin;
-  if (!options.enabled) return;
   if (options.agent_port >= 0) agent_ = std::make_unique<Agent>(context_, environment_);
+  if (!options.enabled) return;
   try {
     admin_ = std::make_unique<Admin>(context_, environment_);
   } catch (const std::runtime_error& error) {
@@ -152,13 +152,14 @@ void Server::tidy_later() {
 void Server::stop() {
   environment_.readiness->drain();
   asio::post(control_, [this] {
-    if (std::exchange(stopping_, true)) return;
-    supervision_.stopping();
+    const bool again = std::exchange(stopping_, true);
+    if (!again) supervision_.stopping();
     const double delay_s = environment_.options.shutdown_delay_s;
     if (delay_s <= 0 || environment_.readiness->state() == Readiness::State::broken) {
       close_down();
       return;
     }
+    if (again) return;
     patience_.expires_after(duration_of(delay_s));
     patience_.async_wait([this](const error_code& cancelled) {
       if (!cancelled) close_down();
@@ -166,8 +167,9 @@ void Server::stop() {
   });
 }
 
-// On control_, once.
+// On control_.
 void Server::close_down() {
+  if (std::exchange(closing_, true)) return;
   patience_.expires_after(duration_of(environment_.options.shutdown_timeout_s));
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) listener_.stop_sessions_now();

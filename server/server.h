@@ -61,6 +61,7 @@ class Server {
   asio::signal_set signals_, hangup_;
   asio::steady_timer patience_, tidying_;
   bool stopping_ = false;         // on control_
+  bool closing_ = false;          // on control_
   bool ended_ = false;            // on control_
   Supervision supervision_;       // on control_
   std::unique_ptr<Admin> admin_;  // null: there is none

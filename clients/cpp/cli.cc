@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <functional>
 #include <ostream>
+#include <set>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -196,41 +198,57 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
   });
 }
 
+const char* const kUltrasound = "Ultrasound";
+
 void add_ultrasound(CLI::App& app, UltrasoundOptions& u) {
   const auto number = [&](const char* name, double& value, double low, double high, const char* help) {
-    app.add_option(name, value, help)->check(CLI::Range(low, high))->capture_default_str()->group("Ultrasound");
+    app.add_option(name, value, help)->check(CLI::Range(low, high))->capture_default_str()->group(kUltrasound);
   };
   app.add_option("--elements", u.elements, "of the linear array")
       ->check(CLI::Range(2, 1024))
       ->capture_default_str()
-      ->group("Ultrasound");
+      ->group(kUltrasound);
   app.add_option("--angles", u.angles, "plane waves per frame")
       ->check(CLI::Range(1, 255))
       ->capture_default_str()
-      ->group("Ultrasound");
+      ->group(kUltrasound);
   number("--angle-span", u.angle_span_deg, 0.1, 80, "from the first wave's angle to the last's [degrees]");
   number("--pitch-mm", u.pitch_mm, 0.01, 10, "between elements");
   number("--center-mhz", u.center_mhz, 0.1, 100, "of the pulse, whose bandwidth is half of it");
   number("--sampling-mhz", u.sampling_mhz, 0.1, 1000, "of the traces; RF may be band-pass sampled");
   number("--sound-speed", u.sound_m_per_s, 100, 10000, "[m/s]");
   number("--depth-mm", u.depth_mm, 10, 1000, "where the image ends");
-  app.add_flag("--iq", u.iq, "traces demodulated at the centre frequency, not RF")->group("Ultrasound");
+  app.add_flag("--iq", u.iq, "traces demodulated at the centre frequency, not RF")->group(kUltrasound);
+}
+
+/// An option that the modality does not know is refused, not left unused. --phantom means another one by default.
+void check_modality(const CLI::App& app, SimulateOptions& o) {
+  const bool ultrasound = o.modality == "ultrasound";
+  const std::set<std::string> of_both = {"--output", "--group", "--modality", "--phantom",  "--matrix",
+                                         "--frames", "--noise", "--seed",     "--no-truth", "--help"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_single_name();
+    if (option->count() > 0 && !of_both.contains("--" + name) && ultrasound != (option->get_group() == kUltrasound))
+      throw UsageError(fmt::format("--{} means nothing for --modality {}", name, o.modality));
+  }
+  if (ultrasound && app.count("--phantom") == 0) o.phantom = "points";
 }
 
 void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOptions& o) {
-  CLI::App* app = parent.add_subcommand("simulate", "make a scan of a phantom with analytic k-space");
+  CLI::App* app =
+      parent.add_subcommand("simulate", "make a scan of a phantom: analytic k-space, or echoes of plane waves");
   const CLI::Range positive(1, 65535);
   app->add_option("-o,--output", o.output, "file to write")->required()->type_name("OUT.h5");
   app->add_option("-g,--group", o.group, "group in the file")->capture_default_str();
-  app->add_option("--modality", o.modality, "mri or ultrasound (plane waves; --phantom points or speckle)")
-      ->capture_default_str();
+  app->add_option("--modality", o.modality, "mri or ultrasound (plane waves)")->capture_default_str();
   add_ultrasound(*app, o.ultrasound);
   app->add_option("--trajectory", o.trajectory,
                   "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
       ->capture_default_str();
   app->add_option(
          "--phantom", o.phantom,
-         "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1)")
+         "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1); of "
+         "ultrasound: points (the default there) or speckle")
       ->capture_default_str();
   app->add_option("--matrix", o.matrix, "pixels per axis")->check(CLI::Range(4, 4096))->capture_default_str();
   app->add_option("--coils", o.coils, "receiver coils; one coil is 1 everywhere")
@@ -296,8 +314,9 @@ void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOpt
       "  echotrain simulate -o scan.h5 --trajectory kooshball --phantom ellipsoids_3d --contrasts 3 --coils 1 "
       "--readouts 1078 --samples 264\n"
       "  echotrain simulate -o scan.h5 --modality ultrasound --phantom speckle --matrix 512 --angles 11");
-  app->callback([&action, &o, streams] {
-    action = [&o, streams] {
+  app->callback([&action, &o, streams, app] {
+    action = [&o, streams, app] {
+      check_modality(*app, o);
       simulate(o, streams.out);
       return 0;
     };

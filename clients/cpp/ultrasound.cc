@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <ostream>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr double kFirstMm = 4;      // depth at which recording and the image begin
 constexpr double kBandwidth = 0.5;  // of the pulse at half its amplitude, as a share of the centre frequency
-constexpr double kScatterersPerCell = 10;
+constexpr double kScatterersPerCell = 10, kMostScatterers = 1e7;
 
 double sound_mm_per_us(const UltrasoundOptions& u) { return u.sound_m_per_s / 1000; }
 double aperture_mm(const UltrasoundOptions& u) { return u.elements * u.pitch_mm; }
@@ -35,11 +36,24 @@ double pulse_width_us(const UltrasoundOptions& u) {
   return std::sqrt(2 * std::numbers::ln2) / (std::numbers::pi * kBandwidth * u.center_mhz);
 }
 
+double wavelength_mm(const UltrasoundOptions& u) { return sound_mm_per_us(u) / u.center_mhz; }
+
+/// Of speckle, all over the image.
+double scatterers_of_speckle(const UltrasoundOptions& u) {
+  const double cell = 2 * wavelength_mm(u) * wavelength_mm(u);
+  return kScatterersPerCell * aperture_mm(u) * (u.depth_mm - kFirstMm) / cell;
+}
+
 void check(const SimulateOptions& o) {
   const UltrasoundOptions& u = o.ultrasound;
   if (o.phantom != "points" && o.phantom != "speckle")
     throw UsageError("unknown phantom '" + o.phantom + "' for ultrasound; use points or speckle");
   if (u.depth_mm <= 2 * kFirstMm) throw UsageError(fmt::format("give --depth-mm above {:g}", 2 * kFirstMm));
+  if (o.phantom == "speckle" && scatterers_of_speckle(u) > kMostScatterers)
+    throw UsageError(
+        fmt::format("speckle of {:.2g} scatterers is more than {:.0g}: give a smaller --depth-mm or a lower "
+                    "--center-mhz",
+                    scatterers_of_speckle(u), kMostScatterers));
   if (samples_of(u) > 65535)
     throw UsageError(
         fmt::format("{} samples are more than a readout holds: give a smaller --depth-mm or a lower "
@@ -118,14 +132,12 @@ std::vector<Scatterer> scatterers(const SimulateOptions& o) {
             {0.3 * half, kFirstMm + 0.42 * depth, 1},
             {-0.15 * half, kFirstMm + 0.6 * depth, 1},
             {0.2 * half, kFirstMm + 0.8 * depth, 1}};
-  const double wavelength = sound_mm_per_us(u) / u.center_mhz;
-  const double cells = 2 * half * depth / (2 * wavelength * wavelength);
   std::mt19937_64 random(o.seed);
   std::uniform_real_distribution<double> x(-half, half), z(kFirstMm, u.depth_mm);
   std::normal_distribution<double> amplitude;
   std::vector<Scatterer> out;
   const double radius = std::min(half, depth) / 4, middle = kFirstMm + depth / 2;
-  for (auto i = static_cast<std::int64_t>(cells * kScatterersPerCell); i > 0; --i) {
+  for (auto i = static_cast<std::int64_t>(scatterers_of_speckle(u)); i > 0; --i) {
     Scatterer s;
     s.x = x(random);
     s.z = z(random);
@@ -171,9 +183,8 @@ std::vector<std::complex<float>> echoes(const UltrasoundOptions& u, const std::v
 }
 
 void simulate_ultrasound(const SimulateOptions& options, std::ostream& out) {
-  SimulateOptions o = options;
-  if (o.phantom == "shepp_logan") o.phantom = "points";  // the default is of the other modality
-  check(o);
+  check(options);
+  const SimulateOptions& o = options;
   const UltrasoundOptions& u = o.ultrasound;
   const std::vector<Scatterer> phantom = scatterers(o);
   const std::vector<double> angles = wave_angles(u);

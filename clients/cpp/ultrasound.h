@@ -1,11 +1,8 @@
 // `echotrain simulate --modality ultrasound`: echoes of plane waves, by the times that sound takes.
 #pragma once
 
-#include <array>
 #include <complex>
-#include <filesystem>
 #include <iosfwd>
-#include <string>
 #include <vector>
 
 #include "clients/cpp/simulate.h"

@@ -189,6 +189,18 @@ void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const 
   });
 }
 
+void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan) {
+  const auto keep = [&context]<class T>(const std::vector<T>& values) {
+    return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
+  };
+  plan.slots = lists.slots;
+  plan.list = keep(lists.list);
+  plan.pieces = keep(lists.pieces);
+  plan.split_tiles = keep(lists.split_tiles);
+  plan.order = keep(lists.bins.order);
+  plan.bins = keep(lists.bins.pieces);
+}
+
 namespace cpu {
 
 void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
@@ -199,16 +211,7 @@ void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl
   plan.weights = context.allocate<float>({floats + kWeightPadding});
   std::fill_n(plan.weights.data() + floats, kWeightPadding, 0.0f);
   place_samples(context.threads(), plan, coordinates, plan.starts.data(), plan.weights.data());
-  HostLists lists = list_samples(context.threads(), plan, plan.starts.data(), plan.weights.data());
-  const auto keep = [&context]<class T>(const std::vector<T>& values) {
-    return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
-  };
-  plan.slots = lists.slots;
-  plan.list = keep(lists.list);
-  plan.pieces = keep(lists.pieces);
-  plan.split_tiles = keep(lists.split_tiles);
-  plan.order = keep(lists.bins.order);
-  plan.bins = keep(lists.bins.pieces);
+  keep_lists(context, list_samples(context.threads(), plan, plan.starts.data(), plan.weights.data()), plan);
 }
 
 }  // namespace cpu

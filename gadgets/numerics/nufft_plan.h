@@ -162,6 +162,8 @@ struct HostLists {
 };
 HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const std::int32_t* starts,
                        const float* weights);
+/// Uploads the lists to where the plan is.
+void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan);
 /// Fills in `starts` and `weights` from coordinates.
 void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
                    std::int32_t* starts, float* weights);

@@ -317,16 +317,7 @@ void list_on_host(Context& context, View<const double> coordinates, NufftPlan::I
   std::vector<std::int32_t> starts(static_cast<std::size_t>(places));
   std::vector<float> weights(static_cast<std::size_t>(places * plan.tiling.width));
   place_samples(context.threads(), plan, coordinates, starts.data(), weights.data());
-  const HostLists lists = list_samples(context.threads(), plan, starts.data(), weights.data());
-  const auto keep = [&context]<class T>(const std::vector<T>& values) {
-    return context.upload<T>({values.data(), {static_cast<std::int64_t>(values.size())}});
-  };
-  plan.slots = lists.slots;
-  plan.list = keep(lists.list);
-  plan.pieces = keep(lists.pieces);
-  plan.split_tiles = keep(lists.split_tiles);
-  plan.order = keep(lists.bins.order);
-  plan.bins = keep(lists.bins.pieces);
+  keep_lists(context, list_samples(context.threads(), plan, starts.data(), weights.data()), plan);
 }
 
 /// The windows used so far: working one out takes longer than all the rest of a small plan.

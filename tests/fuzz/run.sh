@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tests/fuzz/run.sh [SECONDS] [NAME...]: builds the fuzz targets with Clang into build-fuzz/ and runs each for SECONDS (10),
-# as many at a time as there are cores. Prints what each one did; fails when one finds something, and says how to see it
+# tests/fuzz/run.sh [--seed N] [SECONDS] [NAME...]: builds the fuzz targets with Clang into build-fuzz/ and runs each for
+# SECONDS (10), as many at a time as there are cores. Prints what each one did; fails when one finds something, and says how to see it
 # again. Inputs that reached something new stay in build-fuzz/corpus. Needs build/bin/echotrain, which simulates scans. The
-# target hdf5 runs only when it is named: it finds faults of the HDF5 library (docs/reliability.md).
+# target hdf5 runs only when it is named: it finds faults of the HDF5 library (docs/reliability.md). --seed N: begins the
+# same sequence of random inputs each time, so that a run that passed passes again (the default, 0, is a new one each time).
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../../.ci/common.sh"
@@ -31,15 +32,16 @@ dictionaries() {
 allocation() { case $1 in codec | stream) echo 80 ;; compression) echo 32 ;; *) echo 300 ;; esac; }
 input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
 
-# run_one NAME SECONDS: into NAME.log; its status goes to NAME.status.
+# run_one NAME SECONDS SEED: first every kept input as it is, then others made of them. Its output goes to NAME.log, its
+# status to NAME.status.
 run_one() {
-  local name=$1 seconds=$2 status=0 extra=()
+  local name=$1 seconds=$2 seed=$3 status=0 extra=()
   mkdir -p "$folder/corpus/$name" "$folder/findings" "$folder/seeds/$name" "$folder/logs"
   if [ -n "$(dictionaries "$name")" ]; then
     for words in $(dictionaries "$name"); do cat "$here/$words.dict"; done >"$folder/logs/$name.dict"
     extra=("-dict=$folder/logs/$name.dict")
   fi
-  "$folder/bin/fuzz_$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=3000 -print_final_stats=1 \
+  "$folder/bin/fuzz_$name" -max_total_time="$seconds" -seed="$seed" -timeout=60 -rss_limit_mb=3000 -print_final_stats=1 \
     -malloc_limit_mb="$(allocation "$name")" -max_len="$(input_bytes "$name")" "${extra[@]}" \
     -artifact_prefix="$folder/findings/$name-" "$folder/corpus/$name" "$folder/seeds/$name" \
     >"$folder/logs/$name.log" 2>&1 || status=$?
@@ -67,10 +69,16 @@ explain() {
 }
 
 if [ "${1:-}" = --one ]; then
-  run_one "$2" "$3"
+  run_one "$2" "$3" "$4"
   exit 0
 fi
 
+seed=0
+if [ "${1:-}" = --seed ]; then
+  [[ ${2:-} =~ ^[0-9]+$ ]] || die "--seed needs a number, as in tests/fuzz/run.sh --seed 1 10"
+  seed=$2
+  shift 2
+fi
 seconds=10
 if [[ ${1:-} =~ ^[0-9]+$ ]]; then
   seconds=$1
@@ -104,7 +112,7 @@ TMPDIR=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo /tmp)" echotra
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 say "fuzzing ${#names[@]} targets for $seconds s each, with ASan and UBSan"
-printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} "$0" --one {} "$seconds"
+printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} "$0" --one {} "$seconds" "$seed"
 printf '%-12s %12s %8s %8s %8s\n' target executions cov ft corpus
 failed=()
 for name in "${names[@]}"; do

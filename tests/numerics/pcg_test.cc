@@ -439,6 +439,40 @@ TYPED_TEST(PcgTest, EndsWhenAllAreDone) {
   }
 }
 
+/// Like another operator, but never part of a graph: as with several members, or drivers that have no such graphs.
+class NotRecorded final : public LinearOperator {
+ public:
+  explicit NotRecorded(std::shared_ptr<const LinearOperator> same) : same_(std::move(same)) {}
+  const Shape& image() const override { return same_->image(); }
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override { same_->apply(context, x, y); }
+  void diagonal(Context& context, View<float> to) const override { same_->diagonal(context, to); }
+  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override {
+    return same_->circulant(context, eigenvalues, share);
+  }
+  bool can_be_recorded() const override { return false; }
+
+ private:
+  std::shared_ptr<const LinearOperator> same_;
+};
+
+// The same kernels on the same numbers in the same order.
+TYPED_TEST(PcgTest, RecordedOrNotTheBitsAreTheSame) {
+  for (Problem problem :
+       {this->plain({13, 12}, 300, Prior::edges), this->sense({9, 8, 7}, 900, 3, Prior::smoothness)}) {
+    const auto b = Random(27).normals(2 * static_cast<std::size_t>(problem.image.size()));
+    for (const Preconditioner preconditioner : kPreconditioners)
+      for (const int iterations : {1, 7, 20}) {
+        const PcgOptions options{.iterations = iterations, .preconditioner = preconditioner, .lambda = 0.01};
+        Problem plain = problem;
+        plain.op = std::make_shared<NotRecorded>(problem.op);
+        std::vector<cfloat> x(b.size()), y(b.size());
+        const auto recorded = this->solve(problem, b, x, options), not_recorded = this->solve(plain, b, y, options);
+        EXPECT_EQ(x, y);
+        for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(recorded.items[i].residuals, not_recorded.items[i].residuals);
+      }
+  }
+}
+
 TYPED_TEST(PcgTest, LargestEigenvalue) {
   for (const bool coils : {false, true}) {
     const auto problem =

@@ -261,23 +261,30 @@ TEST_P(SolverTest, AnAnatomicalPriorKeepsEdges) {
 }
 
 // A sender that does not count repetitions: the same contrasts again are other images, with a reference of their own.
+//
+// On CUDA, samples are added to the grid in any order, so that right-hand sides differ by rounding. Solutions whose
+// residuals are within the tolerance t of them differ by at most 2 c t, where c is the condition number: the density of
+// unweighted radial samples falls as 1/|k| over 32 samples, c = 32. To stop after a few steps would say less: the
+// solver begins again from the draft, whose residual is orthogonal to the strongest directions but for rounding, and a
+// few steps make of that rounding anything up to the residual that remains (3e-4 of the image when data move by 1e-7).
 TEST_P(SolverTest, ContrastsThatComeAgain) {
+  constexpr double kTolerance = 1e-6, kCondition = 32, kRounding = 1e-5;
   std::vector<double> object;
   std::vector<Acquisition> scan;
   for (int time = 0; time < 3; ++time)
     for (auto& a : two_contrasts(24, 0, &object)) scan.push_back(std::move(a));
   const auto h = plane(24, 24, limit("contrast", 0, 1, 0));
   for (const char* reference : {"all_contrasts", "first_contrast"}) {
-    const auto out =
-        run(pipeline("method: nufft", std::string("prior: anatomical, iterations: 5, reference: ") + reference,
-                     "method: none", "frame: {until: last_in_slice}\n"),
-            h, scan, split_by(GetParam(), 20));
+    const auto pcg =
+        fmt::format("prior: anatomical, iterations: 200, tolerance: {}, reference: {}", kTolerance, reference);
+    const auto out = run(pipeline("method: nufft", pcg, "method: none", "frame: {until: last_in_slice}\n"), h, scan,
+                         split_by(GetParam(), 20));
     ASSERT_EQ(out.images.size(), 6u) << reference;
     for (std::size_t i = 0; i < 6; ++i) {
       EXPECT_EQ(out.images[i].head.contrast, i % 2);
-      // On CUDA, samples are added to the grid in any order, and the prior's edges amplify what that rounds.
+      EXPECT_NE(out.images[i].attributes.find("<value>converged<"), std::string::npos);
       EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(out.images[i % 2])),
-                GetParam() == numerics::Backend::cuda ? 1e-3 : 1e-5);
+                GetParam() == numerics::Backend::cuda ? 2 * kCondition * kTolerance + kRounding : kRounding);
     }
   }
 }

@@ -131,24 +131,30 @@ class Killer final : public Gadget<RawBatch, Image> {
   }
 };
 
-TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
+const Registry& registry_with_killer() {
   static const Registry registry = [] {
     Registry all = Registry::builtin();
     all.add<Killer>();
     return all;
   }();
+  return registry;
+}
+std::string scan_that_kills() {
+  return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - killer\n") +
+         wire::header(wire::xml()) + wire::frame() + wire::close();
+}
+
+TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   config::ServerOptions options;
   options.shutdown_timeout_s = 60;
-  TestServer server(options, registry);
+  TestServer server(options, registry_with_killer());
   RawClient runs(server.port());
   runs.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
   ASSERT_TRUE(runs.receive());
   HttpClient admin(server.admin_port());
   EXPECT_EQ(admin.get("/readyz")->status, 200);
 
-  const Conversation all =
-      server.exchange(wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - killer\n") +
-                      wire::header(wire::xml()) + wire::frame() + wire::close());
+  const Conversation all = server.exchange(scan_that_kills());
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
   const auto page = admin.get("/readyz");
@@ -168,6 +174,16 @@ TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   EXPECT_TRUE(rest.ended_well());
   EXPECT_EQ(rest.count(1022), 1U) << rest.texts();
   runs.close();
+  EXPECT_EQ(server.wait_for_end(), Server::End::broken);
+}
+
+// A server that is asked to stop accepts for a while, so that balancers notice; not once its device is lost.
+TEST(DeviceLost, EndsTheDelayOfAShutdown) {
+  config::ServerOptions options;
+  options.shutdown_delay_s = 3600;
+  TestServer server(options, registry_with_killer());
+  server.ask_to_stop();
+  EXPECT_THAT(server.exchange(scan_that_kills()).texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
   EXPECT_EQ(server.wait_for_end(), Server::End::broken);
 }
 
