@@ -212,7 +212,10 @@ Image our_version(const Samples<float>& from, std::int64_t matrix, Backend backe
   std::vector<int> others;
   for (int d = 1; d < devices; ++d) others.push_back(d);
   std::optional<numerics::Team> team;
-  if (!others.empty()) team.emplace(context, others, kMemory);
+  if (!others.empty()) {
+    team.emplace(context, others, kMemory);
+    team->run([](numerics::Member&) {});  // connects the devices, once per process
+  }
   const numerics::Shape cube{matrix, matrix, matrix};
   const std::vector<double> k = coordinates_of(from);
   std::vector<cfloat> d;
