@@ -1,7 +1,7 @@
 // The direct transform's matrix product for devices of compute capability 9.0, by the instructions that only they have.
-// Four warps copy factors and make the bases of the left factor, as far ahead as there is room; eight multiply: the
-// tensor cores take the right factor from shared memory, and work while the next step's left factor is made. Built for
-// them alone; others never come here.
+// Four warps copy factors and make the bases of the left factor, as far ahead as there is room; eight, or four in small
+// blocks, multiply: the tensor cores take the right factor from shared memory, and work while the next left factor is
+// made. Built for them alone; others never come here.
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
