@@ -55,7 +55,7 @@ for part in $parts; do
       "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
         --benchmark_out="$out/bench_stream.json" >"$out/bench_stream.log" 2>&1 || status=1
       sed -n '/^backend cuda/,$p' "$out/bench_stream.log"
-      for program in seed_gregerson seed_stone; do
+      for program in seed_gregerson seed_stone seed_micgpu; do
         if [ -x "$bundle/bin/$program" ]; then
           "$bundle/bin/$program" >"$out/$program.log" 2>&1 || status=1
           tail -n 20 "$out/$program.log" | cut -c1-160

@@ -7,16 +7,20 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
-#include <numeric>
 
 #include "gadgets/measurement.h"
 #include "gadgets/numerics/density.h"
 #include "gadgets/numerics/density_pipe_menon.h"
 #include "gadgets/numerics/density_voronoi.h"
 #include "gadgets/numerics/layout.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain {
 namespace {
+
+double sum_of(const std::vector<float>& weights) {
+  return numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+}
 
 using numerics::View;
 
@@ -217,7 +221,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     open.largest = std::max(open.largest, weighted.largest);
     if (readouts.last) judge_dropped(open.dropped, open.given + count, open.largest, spaces_.at(frame->key.encoding));
     if (!weighted.positions) weighted.positions = std::make_shared<SamplePositions>();
-    open.weights_sum += std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
+    open.weights_sum += sum_of(weighted.positions->weights);
     out.part = Samples::Part::loose;
     out.positions = weighted.positions;
     out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {count}});
@@ -299,7 +303,7 @@ DensityCompensation::Known& DensityCompensation::known_for(const std::vector<Rea
       return remember(known.trajectory, false, true);
   Weighted weighted = weigh(raw, made->per_readout, frame);
   judge_dropped(weighted.dropped, raw.shape()[0], weighted.largest, spaces_.at(frame.key.encoding));
-  const double sum = std::accumulate(weighted.positions->weights.begin(), weighted.positions->weights.end(), 0.0);
+  const double sum = sum_of(weighted.positions->weights);
   if (!(std::abs(sum) > 0) || !std::isfinite(sum)) refuse_weights();
   if (options_.normalize == "area") {
     const auto factor =

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <utility>
 
-#include "gadgets/numerics/weighted_power.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain {
 namespace {
@@ -175,7 +174,8 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Fr
       right.reshaped({open.coils, geometry.dims == 3 ? geometry.image[0] : 1, geometry.image[1], geometry.image[2]});
   out.matrix = found.plan;
   out.power = open.power;
-  out.weight = std::accumulate(open.positions->weights.begin(), open.positions->weights.end(), 0.0);
+  const std::vector<float>& weights = open.positions->weights;
+  out.weight = numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
   out.coils = open.coils;
   emit(std::move(out));
 }

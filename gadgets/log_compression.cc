@@ -1,10 +1,7 @@
 #include "gadgets/log_compression.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "gadgets/numerics/layout.h"
 #include "gadgets/numerics/plane_wave.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain {
 
@@ -15,22 +12,11 @@ Parameters<LogCompression::Options> LogCompression::parameters() {
 
 void LogCompression::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
 
-float LogCompression::largest(const CoilImages& images) const {
-  numerics::Context& compute = session_->compute;
-  Array<float> magnitudes = compute.allocate<float>(images.data.shape());
-  numerics::component(compute, images.data.view(), numerics::Component::magnitude, 1, magnitudes.view());
-  const Array<float> host = compute.download<float>(magnitudes.view());
-  float most = 0;
-  for (std::int64_t i = 0; i < host.size(); ++i)
-    if (std::isfinite(host.data()[i])) most = std::max(most, host.data()[i]);
-  return most;
-}
-
 void LogCompression::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const std::uint16_t series = images.frame->key.encoding;
   auto reference = references_.find(series);
   if (reference == references_.end()) {
-    const float most = largest(images);
+    const float most = numerics::extremes(session_->compute, images.data.cview()).most;
     if (most <= 0) {  // silence lies below any floor
       emit(std::move(images));
       return;

@@ -25,8 +25,6 @@ class LogCompression final : public Gadget<CoilImages, CoilImages> {
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
-  float largest(const CoilImages& images) const;
-
   Options options_;
   Session* session_ = nullptr;
   std::map<std::uint16_t, float> references_;  // per encoding, which is a series

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-#include <vector>
-
 #include "gadgets/numerics/layout.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain {
 
@@ -23,14 +20,8 @@ double Scale::level(const CoilImages& images) const {
   numerics::Context& compute = session_->compute;
   Array<float> magnitudes = compute.allocate<float>(images.data.shape());
   numerics::component(compute, images.data.view(), numerics::Component::magnitude, 1, magnitudes.view());
-  Array<float> host = compute.download<float>(magnitudes.view());
-  std::vector<float> values(host.data(), host.data() + host.size());
-  std::erase_if(values, [](float value) { return !std::isfinite(value); });
-  if (values.empty()) return 0;
-  const double place = options_.percentile / 100 * static_cast<double>(values.size() - 1);
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(std::lround(place));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
+  const double found = numerics::quantile(compute, magnitudes.cview(), options_.percentile / 100);
+  return found > 0 ? found : 0;  // NaN: no value is finite
 }
 
 void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {

@@ -12,7 +12,7 @@ namespace echotrain {
 /// magnitudes of the series' first image that is not all zero to `to`. It is fixed by that image: later images keep it
 /// however bright they are, so that values of a series can be compared. What then lies above `to` stays what it is in
 /// floating point; `image: {type: uint16}` cuts it at 65535, so `to` leaves room: with `to: 1000`, for images 65 times
-/// as bright. The first image of a series is read back to the host for this, once. Meta attributes: scale_factor, and a
+/// as bright. The first image of a series is waited for, later ones are not. Meta attributes: scale_factor, and a
 /// window from 0 to `to` (WindowCenter, WindowWidth).
 class Scale final : public Gadget<CoilImages, CoilImages> {
  public:

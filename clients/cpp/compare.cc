@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <ostream>
 #include <stdexcept>
 
 #include "clients/cpp/errors.h"
 #include "clients/cpp/pixels.h"
+#include "gadgets/numerics/reductions.h"
 #include "protocol/dataset.h"
 
 namespace echotrain::client {
@@ -72,23 +72,18 @@ std::vector<std::complex<double>> values(const Pixels& pixels, bool magnitude) {
 
 Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
                       ScaleFit fit) {
-  std::complex<double> inner = 0;
-  double power_a = 0, power_b = 0, peak = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    inner += std::conj(a[i]) * b[i];
-    power_a += std::norm(a[i]);
-    power_b += std::norm(b[i]);
-    peak = std::max(peak, std::abs(b[i]));
-  }
+  const auto n = static_cast<std::int64_t>(a.size());
+  const numerics::View<const std::complex<double>> ours(a.data(), {n}), reference(b.data(), {n});
   Difference result;
-  if (fit != ScaleFit::none && power_a > 0) {
-    result.scale = fit == ScaleFit::real ? std::complex<double>(inner.real()) / power_a : inner / power_a;
+  if (fit != ScaleFit::none) {
+    const numerics::Comparison unscaled = numerics::on_host::compare(ours, reference);
+    if (unscaled.power > 0)
+      result.scale =
+          (fit == ScaleFit::real ? std::complex<double>(unscaled.inner.real()) : unscaled.inner) / unscaled.power;
   }
-  double error = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) error += std::norm(result.scale * a[i] - b[i]);
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  result.nrmse = error == 0 ? 0 : std::sqrt(error / power_b);
-  result.psnr = error == 0 ? kInfinite : 20 * std::log10(peak / std::sqrt(error / static_cast<double>(a.size())));
+  const numerics::Comparison scaled = numerics::on_host::compare(ours, reference, result.scale);
+  result.nrmse = scaled.nrmse();
+  result.psnr = scaled.psnr();
   return result;
 }
 

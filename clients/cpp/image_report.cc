@@ -8,17 +8,19 @@
 #include <utility>
 
 #include "clients/cpp/png_writer.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::client {
+namespace {
+
+numerics::View<const float> view(const std::vector<float>& values) {
+  return {values.data(), {static_cast<std::int64_t>(values.size())}};
+}
+
+}  // namespace
 
 double nrmse(const std::vector<float>& values, const std::vector<float>& reference) {
-  double difference = 0, power = 0;
-  for (std::size_t i = 0; i < reference.size(); ++i) {
-    const double d = static_cast<double>(values[i]) - reference[i];
-    difference += d * d;
-    power += static_cast<double>(reference[i]) * reference[i];
-  }
-  return std::sqrt(difference / power);
+  return numerics::on_host::compare(view(values), view(reference)).nrmse();
 }
 
 ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder)
@@ -28,7 +30,7 @@ ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path 
 
 float ImageReport::truth_peak() const {
   const std::vector<float>& values = truths_[current_].values;
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+  return values.empty() ? 0 : numerics::on_host::extremes(view(values)).most;
 }
 
 ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x) {

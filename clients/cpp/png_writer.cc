@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "gadgets/numerics/reductions.h"
+
 namespace echotrain::client {
 
 void write_png(const std::filesystem::path& file, std::size_t width, std::size_t height,
@@ -33,14 +35,9 @@ std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, floa
 }
 
 float percentile(std::span<const float> values, double percent) {
-  std::vector<float> sorted;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(sorted), [](float v) { return !std::isnan(v); });
-  if (sorted.empty()) return 0;
-  const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
-  const auto at =
-      sorted.begin() + static_cast<std::ptrdiff_t>(std::clamp(place, 0.0, static_cast<double>(sorted.size() - 1)));
-  std::nth_element(sorted.begin(), at, sorted.end());
-  return *at;
+  const float found =
+      numerics::on_host::quantile({values.data(), {static_cast<std::int64_t>(values.size())}}, percent / 100);
+  return std::isnan(found) ? 0 : found;
 }
 
 }  // namespace echotrain::client

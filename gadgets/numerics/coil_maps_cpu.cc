@@ -6,6 +6,7 @@
 
 #include "gadgets/numerics/clones.h"
 #include "gadgets/numerics/coil_maps_ops.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
@@ -154,20 +155,9 @@ void put(const float* x, std::int64_t coils, std::int64_t n, const bool* keep, c
 }
 
 /// A power of two that makes the largest finite part 1..2; 1 for images of zeros.
-float unit_scale(Context& context, const cfloat* images, std::int64_t count) {
-  constexpr std::int64_t kPieces = 256;
-  std::vector<float> largest(kPieces, 0.0f);
-  const std::int64_t per_piece = (count + kPieces - 1) / kPieces;
-  context.threads().parallel_for(kPieces, std::max<std::int64_t>(1, kGrain / per_piece), [&](auto begin, auto end) {
-    for (std::int64_t p = begin; p < end; ++p) {
-      float most = 0;
-      for (std::int64_t i = p * per_piece; i < std::min(count, (p + 1) * per_piece); ++i)
-        for (const float part : {images[i].real(), images[i].imag()})
-          if (part - part == 0) most = std::max(most, std::abs(part));
-      largest[static_cast<std::size_t>(p)] = most;
-    }
-  });
-  const float most = *std::max_element(largest.begin(), largest.end());
+float unit_scale(const cfloat* images, std::int64_t count) {
+  const Extremes found = on_host::extremes(View<const float>(reinterpret_cast<const float*>(images), {2 * count}));
+  const float most = std::max(-found.least, found.most);
   // Both ends of the range of float can be undone.
   return most > 0 ? std::ldexp(1.0f, std::clamp(-std::ilogb(most), -126, 126)) : 1.0f;
 }
@@ -360,7 +350,7 @@ class Column {
 
 void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   const std::int64_t voxels = volume(work.n);
-  const float scale = unit_scale(context, work.images, work.coils * voxels);
+  const float scale = unit_scale(work.images, work.coils * voxels);
   const std::vector<cfloat> reference = virtual_coil(context, work, scale);
   const bool masked = work.threshold > 0;
   Array<float> power;
@@ -372,7 +362,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
       column.run(t % across * kTileX, t / across * kTileY, masked ? power.data() : nullptr);
   });
   if (!masked) return;
-  const float least = work.threshold * work.threshold * *std::max_element(power.data(), power.data() + voxels);
+  const float least = work.threshold * work.threshold * on_host::extremes(power.cview()).most;
   context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v)
       if (power.data()[v] < least)

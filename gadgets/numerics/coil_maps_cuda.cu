@@ -2,14 +2,12 @@
 #include <climits>
 
 #include "gadgets/numerics/coil_maps_ops.h"
-#include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/reductions_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::int64_t kSharedBytes = 48 * 1024;  // that every device gives without asking
-constexpr int kPieces = 256;                      // partial results, whatever the device
-static_assert(kPieces == kThreads, "one thread of the last block takes one partial result");
 
 __device__ float2 times(float2 a, float2 b) { return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 __device__ float2 conj_times(float2 a, float2 b) { return make_float2(a.x * b.x + a.y * b.y, a.x * b.y - a.y * b.x); }
@@ -26,59 +24,24 @@ __device__ float2 start_value(int coil) {
   return make_float2(static_cast<float>(cosine), static_cast<float>(sine));
 }
 
-/// The largest value of the block; right in thread 0.
-__device__ float most_of_block(float value) {
-  __shared__ float values[kThreads];
-  values[threadIdx.x] = value;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) values[threadIdx.x] = fmaxf(values[threadIdx.x], values[threadIdx.x + half]);
-    __syncthreads();
-  }
-  return values[0];
-}
-
-/// partial[block] = the largest finite value of `values`, of either sign.
-__global__ void largest_kernel(const float* values, std::int64_t count, float* partial) {
-  float most = 0;
-  ECHOTRAIN_GRID_STRIDE(i, count)
-  if (isfinite(values[i])) most = fmaxf(most, fabsf(values[i]));
-  most = most_of_block(most);
-  if (threadIdx.x == 0) partial[blockIdx.x] = most;
-}
-
-/// *scale = the power of two that makes the largest value 1..2; 1 for zeros.
-__global__ void scale_kernel(const float* partial, float* scale) {
-  const float most = most_of_block(partial[threadIdx.x]);
-  if (threadIdx.x == 0) *scale = most > 0 ? ldexpf(1.0f, max(-126, min(126, -ilogbf(most)))) : 1.0f;
-}
-
-__global__ void most_kernel(const float* partial, float* most) {
-  const float value = most_of_block(partial[threadIdx.x]);
-  if (threadIdx.x == 0) *most = value;
+/// *scale = the power of two that makes the largest value, of either sign, 1..2; 1 for zeros. extremes: [2]
+__global__ void scale_kernel(const float* extremes, float* scale) {
+  const float most = fmaxf(-extremes[0], extremes[1]);
+  *scale = most > 0 ? ldexpf(1.0f, max(-126, min(126, -ilogbf(most)))) : 1.0f;
 }
 
 /// One block per element of the lower triangle of sum_v I(v) I(v)^H.
 __global__ void covariance_kernel(const float2* images, std::int64_t voxels, const float* scale, double2* triangle) {
   int a = 0, b = static_cast<int>(blockIdx.x);
   while (b > a) b -= ++a;
-  double re = 0, im = 0;
+  Sums<2> sum;  // real and imaginary part
   for (std::int64_t v = threadIdx.x; v < voxels; v += blockDim.x) {
     const float2 p = take(images[a * voxels + v], *scale), q = take(images[b * voxels + v], *scale);
-    re += static_cast<double>(p.x) * q.x + static_cast<double>(p.y) * q.y;
-    im += static_cast<double>(p.y) * q.x - static_cast<double>(p.x) * q.y;
+    sum.of[0] += static_cast<double>(p.x) * q.x + static_cast<double>(p.y) * q.y;
+    sum.of[1] += static_cast<double>(p.y) * q.x - static_cast<double>(p.x) * q.y;
   }
-  __shared__ double2 sums[kThreads];
-  sums[threadIdx.x] = make_double2(re, im);
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      sums[threadIdx.x].x += sums[threadIdx.x + half].x;
-      sums[threadIdx.x].y += sums[threadIdx.x + half].y;
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) triangle[blockIdx.x] = sums[0];
+  sum = block_join(sum);
+  if (threadIdx.x == 0) triangle[blockIdx.x] = make_double2(sum.of[0], sum.of[1]);
 }
 
 /// principal_component() by one block. x, y: [coils].
@@ -292,8 +255,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   const int coils = static_cast<int>(work.coils);
   const cudaStream_t stream = stream_of(context);
   const Launch launch("adaptive_maps", work.coils, voxels);
-  auto partial = context.allocate<float>({kPieces});
-  auto scale = context.allocate<float>({1}), most = context.allocate<float>({1});
+  auto scale = context.allocate<float>({1}), found = context.allocate<float>({2});
   auto triangle = context.allocate<cdouble>({pairs}), vectors = context.allocate<cdouble>({2, work.coils});
   auto reference = context.allocate<cfloat>({work.coils});
   Array<float> power;
@@ -303,9 +265,9 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   auto* const triangle_there = reinterpret_cast<double2*>(triangle.data());
   auto* const vectors_there = reinterpret_cast<double2*>(vectors.data());
 
-  largest_kernel<<<kPieces, kThreads, 0, stream>>>(reinterpret_cast<const float*>(images), 2 * coils * voxels,
-                                                   partial.data());
-  scale_kernel<<<1, kThreads, 0, stream>>>(partial.data(), scale.data());
+  cuda::extremes(context, View<const float>(reinterpret_cast<const float*>(images), {2 * coils * voxels}),
+                 found.view());
+  scale_kernel<<<1, 1, 0, stream>>>(found.data(), scale.data());
   covariance_kernel<<<static_cast<unsigned>(pairs), kThreads, 0, stream>>>(images, voxels, scale.data(),
                                                                            triangle_there);
   virtual_coil_kernel<<<1, kThreads, 0, stream>>>(triangle_there, coils, vectors_there, vectors_there + coils,
@@ -315,10 +277,9 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
       where, scale.data(), device_view(reference.data()), maps, power.data());
   check_launch("adaptive_maps");
   if (work.threshold <= 0) return;
-  largest_kernel<<<kPieces, kThreads, 0, stream>>>(power.data(), voxels, partial.data());
-  most_kernel<<<1, kThreads, 0, stream>>>(partial.data(), most.data());
-  mask_kernel<<<blocks_for(voxels), kThreads, 0, stream>>>(power.data(), most.data(), work.threshold * work.threshold,
-                                                           coils, voxels, maps);
+  cuda::extremes(context, power.cview(), found.view());
+  mask_kernel<<<blocks_for(voxels), kThreads, 0, stream>>>(power.data(), found.data() + 1,
+                                                           work.threshold * work.threshold, coils, voxels, maps);
   check_launch("adaptive_maps");
 }
 

@@ -1,5 +1,5 @@
-#include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/density_pipe_menon_ops.h"
+#include "gadgets/numerics/reductions_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -13,37 +13,24 @@ __global__ void start_kernel(const float* start, std::int64_t samples, float* we
   }
 }
 
-/// Adds up three values over the block, in a fixed order; the sums are right in thread 0.
-__device__ void add_over_block(double* values) {
-  __shared__ double sums[3][kThreads];
-  for (int i = 0; i < 3; ++i) sums[i][threadIdx.x] = values[i];
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half)
-      for (int i = 0; i < 3; ++i) sums[i][threadIdx.x] += sums[i][threadIdx.x + half];
-    __syncthreads();
-  }
-  for (int i = 0; i < 3; ++i) values[i] = sums[i][0];
-}
-
 __global__ void sums_kernel(PipeMenonStep step) {
-  double sums[3] = {0, 0, 0};
+  Sums<3> sums;
   ECHOTRAIN_GRID_STRIDE(s, step.samples) {
     const double w = step.weights[s], d = step.convolved[s].real();
-    sums[0] += w;
-    sums[1] += w * d;
-    sums[2] += w * d * d;
+    sums.of[0] += w;
+    sums.of[1] += w * d;
+    sums.of[2] += w * d * d;
   }
-  add_over_block(sums);
+  sums = block_join(sums);
   if (threadIdx.x == 0)
-    for (int i = 0; i < 3; ++i) step.partial[3 * blockIdx.x + i] = sums[i];
+    for (int i = 0; i < 3; ++i) step.partial[3 * blockIdx.x + i] = sums.of[i];
 }
 
 __global__ void state_kernel(PipeMenonStep step) {
-  double sums[3];
-  for (int i = 0; i < 3; ++i) sums[i] = step.partial[3 * threadIdx.x + i];
-  add_over_block(sums);
-  if (threadIdx.x == 0) step.state->take(sums[0], sums[1], sums[2], step.residuals);
+  Sums<3> sums;
+  for (int i = 0; i < 3; ++i) sums.of[i] = step.partial[3 * threadIdx.x + i];
+  sums = block_join(sums);
+  if (threadIdx.x == 0) step.state->take(sums.of[0], sums.of[1], sums.of[2], step.residuals);
 }
 
 __global__ void next_kernel(PipeMenonStep step) {

@@ -50,7 +50,7 @@ ECHOTRAIN_HOST_DEVICE inline float pipe_menon_next(float w, float d) {
 }
 
 struct PipeMenonStep {
-  static constexpr std::int64_t kBlocks = 256;  ///< partial sums, whatever the number of threads
+  static constexpr std::int64_t kBlocks = 256;  ///< partial sums of CUDA
 
   std::int64_t samples;
   const cfloat* convolved;  ///< C C^T w

@@ -10,6 +10,7 @@
 
 #include "gadgets/numerics/direct_transform_ops.h"
 #include "gadgets/numerics/dispatch.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -215,12 +216,9 @@ std::optional<double> DirectAdjoint::sampled_error(Context& context, View<const 
                                           kCheckedVoxels, picked.data()));
   const Array<cfloat> got = context.download<cfloat>(picked.cview());
   const Array<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
-  double error = 0, size = 0;
-  for (std::int64_t i = 0; i < truth.size(); ++i) {
-    error += std::norm(cdouble(got.data()[i]) - truth.data()[i]);
-    size += std::norm(truth.data()[i]);
-  }
-  return size == 0 ? 0.0 : std::sqrt(error / size);
+  const std::vector<cdouble> values(got.data(), got.data() + got.size());
+  const Comparison found = on_host::compare(View<const cdouble>(values.data(), truth.shape()), truth.cview());
+  return found.reference_power == 0 ? 0.0 : found.nrmse();
 }
 
 void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gadgets/numerics/direct_transform_product.cuh"
+#include "gadgets/numerics/reductions_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -70,14 +71,12 @@ __global__ void phases_kernel(int dims, const double* coordinates, std::int64_t 
 /// A block per group of samples and coil: scales them by a power of two, so that fp16 holds them.
 __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* samples, std::int64_t n, std::int64_t coils,
                                                             std::int64_t capacity, StepData* data, float* scales) {
-  __shared__ float largest[kDirectGroup / 32];
   const std::int64_t coil = blockIdx.y, s = static_cast<std::int64_t>(blockIdx.x) * kDirectGroup + threadIdx.x;
   const float2 d = s < n ? samples[s * coils + coil] : make_float2(0.0f, 0.0f);
-  float most = fmaxf(fabsf(d.x), fabsf(d.y));
-  for (int mask = 16; mask > 0; mask /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, mask));
-  if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = most;
+  __shared__ float most;
+  const Largest largest = block_join<kDirectGroup>(Largest{fmaxf(fabsf(d.x), fabsf(d.y))});
+  if (threadIdx.x == 0) most = largest.most;
   __syncthreads();
-  for (const float other : largest) most = fmaxf(most, other);
   // fp16 holds up to 2^16; what is left under the largest is for the low parts of small samples.
   constexpr int kTop = 14, kFarthest = 120;
   int exponent = 0;

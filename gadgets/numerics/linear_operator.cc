@@ -9,6 +9,7 @@
 
 #include "gadgets/numerics/dispatch.h"
 #include "gadgets/numerics/pcg_ops.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -49,10 +50,9 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   others_.sum(context, power.view());
   const Array<float> host = context.download<float>(power.cview());
   std::vector<float> diagonal(host.data(), host.data() + voxels), share = diagonal;
-  for (const float p : share) {
-    if (!std::isfinite(p)) throw std::invalid_argument("sense: coil maps are not finite");
-    largest_power_ = std::max(largest_power_, p);
-  }
+  if (!std::all_of(share.begin(), share.end(), [](float p) { return std::isfinite(p); }))
+    throw std::invalid_argument("sense: coil maps are not finite");
+  largest_power_ = on_host::extremes(host.view()).most;
   if (largest_power_ == 0) throw std::invalid_argument("sense: coil maps are all zero");
   constexpr float kLeastShare = 0.1f;
   for (float& p : share) p = std::max(kLeastShare, std::sqrt(p / largest_power_));

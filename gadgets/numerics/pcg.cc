@@ -9,6 +9,7 @@
 #include "gadgets/numerics/dispatch.h"
 #include "gadgets/numerics/fft.h"
 #include "gadgets/numerics/pcg_ops.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -194,19 +195,18 @@ double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) 
   for (const auto e : a.image()) shape.push_back(e);
   const std::int64_t voxels = a.image().size();
   Array<cfloat> v = context.allocate<cfloat>(shape), w = context.allocate<cfloat>(shape);
-  const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(voxels));
-  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({steps + 1, 2});
+  Array<double> sums = context.allocate<double>({steps + 1, 2});
   // <v, w> and |w|^2 of each step; before the first one, both are |v|^2.
-  const auto products = [&](const Array<cfloat>& other, double* to) {
-    ECHOTRAIN_DISPATCH(context, inner_products(context, v.data(), other.data(), voxels, partial.data(), to));
+  const auto products = [&](const Array<cfloat>& other, std::int64_t step) {
+    inner_products(context, v.cview(), other.cview(), sums.view().slice(step));
   };
   ECHOTRAIN_DISPATCH(context, fill_start(context, v.data(), voxels));
-  products(v, sums.data());
+  products(v, 0);
   for (int i = 0; i < steps; ++i) {
     const double* power = sums.data() + 2 * i + 1;
     ECHOTRAIN_DISPATCH(context, normalize(context, power, v.data(), voxels));
     a.apply(context, v.cview(), w.view());
-    products(w, sums.data() + 2 * (i + 1));
+    products(w, i + 1);
     std::swap(v, w);
   }
   const Array<double> found = context.download<double>(sums.cview());

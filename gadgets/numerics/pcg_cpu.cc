@@ -2,33 +2,18 @@
 #include <cfloat>
 #include <cmath>
 
-#include "gadgets/numerics/clones.h"
 #include "gadgets/numerics/pcg_ops.h"
+#include "gadgets/numerics/reductions.h"
+#include "gadgets/numerics/reductions_cpu.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
 constexpr std::int64_t kBlocks = 128;       // partial sums
-constexpr std::int64_t kSums = 16;          // running sums side by side, so that they vectorise
 
 float* floats(cfloat* values) { return reinterpret_cast<float*>(values); }
 const float* floats(const cfloat* values) { return reinterpret_cast<const float*>(values); }
-
-ECHOTRAIN_INLINE double add_up(const double* sums) {
-  double sum = 0;
-  for (std::int64_t l = 0; l < kSums; ++l) sum += sums[l];
-  return sum;
-}
-
-/// Calls term(l, i) for all i < n, where l = i % kSums counts the running sums.
-template <class Term>
-ECHOTRAIN_INLINE void for_terms(std::int64_t n, const Term& term) {
-  std::int64_t i = 0;
-  for (; i + kSums <= n; i += kSums)
-    for (std::int64_t l = 0; l < kSums; ++l) term(l, i + l);
-  for (std::int64_t l = 0; i + l < n; ++l) term(l, i + l);
-}
 
 ECHOTRAIN_CLONES double dot(const float* a, const float* b, std::int64_t n) {
   double sums[kSums] = {};
@@ -208,27 +193,14 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n) {
-  const auto value = [=](std::int64_t i) { return a[i] + (b == nullptr ? 0.0f : shift * b[i]); };
-  float largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) largest = std::max(largest, value(i));
-  const float least = std::max(floor * largest, FLT_MIN);
-  context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) inverse[i] = scale / std::max(value(i), least);
-  });
-}
-
-void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums) {
-  const std::int64_t per_block = (n + kBlocks - 1) / kBlocks;
-  context.threads().parallel_for(
-      kBlocks, std::max<std::int64_t>(1, kGrain / per_block), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t b = begin; b < end; ++b) {
-          const std::int64_t first = std::min(n, b * per_block), count = std::min(per_block, n - first);
-          partial[2 * b] = dot(floats(u + first), floats(v + first), 2 * count);
-          partial[2 * b + 1] = dot(floats(v + first), floats(v + first), 2 * count);
-        }
-      });
-  sums[0] = sums[1] = 0;
-  for (std::int64_t b = 0; b < 2 * kBlocks; ++b) sums[b % 2] += partial[b];
+  const auto pieces = [&](const auto& work) {
+    context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) work(i);
+    });
+  };
+  pieces([=](std::int64_t i) { inverse[i] = a[i] + (b == nullptr ? 0.0f : shift * b[i]); });
+  const float least = std::max(floor * on_host::extremes(View<const float>(inverse, {n})).most, FLT_MIN);
+  pieces([=](std::int64_t i) { inverse[i] = scale / std::max(inverse[i], least); });
 }
 
 void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {

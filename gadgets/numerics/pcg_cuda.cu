@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/pcg_ops.h"
+#include "gadgets/numerics/reductions_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -11,19 +11,6 @@ constexpr std::int64_t kMostBlocks = 1024, kVoxelsOfThread = 4;
 
 // Blocks of the kernels over vectors: x counts the parts of an item, y the items.
 constexpr std::int64_t kMostItems = 65535;
-
-/// Adds up `value` over the block, in a fixed order; the sum is right in thread 0.
-__device__ double block_sum(double value) {
-  __shared__ double sums[kThreads];
-  __syncthreads();  // of the call before
-  sums[threadIdx.x] = value;
-  __syncthreads();
-  for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-    __syncthreads();
-  }
-  return sums[0];
-}
 
 __device__ double inner(float2 a, float2 b) {
   return static_cast<double>(a.x) * static_cast<double>(b.x) + static_cast<double>(a.y) * static_cast<double>(b.y);
@@ -55,21 +42,14 @@ enum class Moment { start, step, finish };
 /// To be called by all threads of a kernel over vectors, at its end: the last block of an item to get here adds up all
 /// partial sums, in their order, and takes them to the state.
 __device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) {
-  __shared__ bool last;
-  if (threadIdx.x == 0) {
-    __threadfence();
-    last = atomicAdd(a.arrived + item, 1) == static_cast<int>(gridDim.x) - 1;
-  }
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
+  if (!is_last_block(a.arrived + item, gridDim.x)) return;
   const volatile double* partial = a.partial + 3 * item * a.blocks;
-  double sums[3] = {0, 0, 0};
+  Sums<3> all;
   for (std::int64_t b = threadIdx.x; b < a.blocks; b += kThreads)
-    for (int i = 0; i < 3; ++i) sums[i] += partial[3 * b + i];
-  for (double& sum : sums) sum = block_sum(sum);
+    for (int i = 0; i < 3; ++i) all.of[i] += partial[3 * b + i];
+  all = block_join(all);
   if (threadIdx.x != 0) return;
-  a.arrived[item] = 0;
+  const double* sums = all.of;
   PcgState& state = a.states[item];
   double* residuals = a.residuals + item * a.length;
   switch (moment) {
@@ -84,45 +64,44 @@ __device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) 
 
 __global__ void residual_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
-  double bb = 0, rr = 0, rz = 0;
+  Sums<3> sums;  // |b|^2, |r|^2, <r, z>
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 b = complex(a.b)[i], q = complex(a.q)[i], r = make_float2(b.x - q.x, b.y - q.y);
     complex(a.r)[i] = r;
-    bb += inner(b, b);
-    rr += inner(r, r);
-    if (a.z == nullptr) rz += inner(r, preconditioned(a, v, i));
+    sums.of[0] += inner(b, b);
+    sums.of[1] += inner(r, r);
+    if (a.z == nullptr) sums.of[2] += inner(r, preconditioned(a, v, i));
   }
-  bb = block_sum(bb), rr = block_sum(rr), rz = block_sum(rz);
-  if (threadIdx.x == 0) {
-    double* partial = partial_of(a, item);
-    partial[0] = bb, partial[1] = rr, partial[2] = rz;
-  }
+  sums = block_join(sums);
+  if (threadIdx.x == 0)
+    for (int i = 0; i < 3; ++i) partial_of(a, item)[i] = sums.of[i];
   if (a.z == nullptr) take_sums(a, item, Moment::start);
 }
 
 __global__ void product_kernel(PcgArrays a, Moment moment) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
-  double rz = 0;
-  ECHOTRAIN_VOXELS(a, item, v, i) rz += inner(complex(a.r)[i], complex(a.z)[i]);
-  rz = block_sum(rz);
-  if (threadIdx.x == 0) partial_of(a, item)[2] = rz;
+  Sums<1> rz;
+  ECHOTRAIN_VOXELS(a, item, v, i) rz.of[0] += inner(complex(a.r)[i], complex(a.z)[i]);
+  rz = block_join(rz);
+  if (threadIdx.x == 0) partial_of(a, item)[2] = rz.of[0];
   take_sums(a, item, moment);
 }
 
-__global__ void direction_kernel(PcgArrays a, float shift) {
+/// Eight blocks of a multiprocessor take all parts of a large item at once; one register more, and only six fit.
+__global__ void __launch_bounds__(kThreads, 8) direction_kernel(PcgArrays a, float shift) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].status != PcgState::running) return;
-  double pq = 0;
+  Sums<1> pq;
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 p = complex(a.p)[i];
     float2 q = complex(a.q)[i];
     q.x += shift * p.x, q.y += shift * p.y;
     complex(a.q)[i] = q;
-    pq += inner(p, q);
+    pq.of[0] += inner(p, q);
   }
-  pq = block_sum(pq);
-  if (threadIdx.x == 0) partial_of(a, item)[0] = pq;
+  pq = block_join(pq);
+  if (threadIdx.x == 0) partial_of(a, item)[0] = pq.of[0];
   take_sums(a, item, Moment::step);
 }
 
@@ -130,7 +109,7 @@ __global__ void advance_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
   if (a.states[item].moving == 0) return;
   const float alpha = a.states[item].alpha;
-  double rr = 0, rz = 0;
+  Sums<2> sums;  // |r|^2, <r, z>
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 p = complex(a.p)[i], q = complex(a.q)[i];
     float2 x = complex(a.x)[i], r = complex(a.r)[i];
@@ -138,11 +117,11 @@ __global__ void advance_kernel(PcgArrays a) {
     r.x -= alpha * q.x, r.y -= alpha * q.y;
     complex(a.x)[i] = x;
     complex(a.r)[i] = r;
-    rr += inner(r, r);
-    if (a.z == nullptr) rz += inner(r, preconditioned(a, v, i));
+    sums.of[0] += inner(r, r);
+    if (a.z == nullptr) sums.of[1] += inner(r, preconditioned(a, v, i));
   }
-  rr = block_sum(rr), rz = block_sum(rz);
-  if (threadIdx.x == 0) partial_of(a, item)[1] = rr, partial_of(a, item)[2] = rz;
+  sums = block_join(sums);
+  if (threadIdx.x == 0) partial_of(a, item)[1] = sums.of[0], partial_of(a, item)[2] = sums.of[1];
   if (a.z == nullptr) take_sums(a, item, Moment::finish);
 }
 
@@ -170,46 +149,13 @@ __global__ void multiply_kernel(const float2* from, const float* factor, float2*
   }
 }
 
-__device__ float sum_of(const float* a, float shift, const float* b, std::int64_t i) {
-  return a[i] + (b == nullptr ? 0.0f : shift * b[i]);
+__global__ void add_shifted_kernel(const float* a, float shift, const float* b, float* to, std::int64_t n) {
+  ECHOTRAIN_GRID_STRIDE(i, n) to[i] = a[i] + (b == nullptr ? 0.0f : shift * b[i]);
 }
 
-/// One block.
-__global__ void largest_kernel(const float* a, float shift, const float* b, std::int64_t n, float* largest) {
-  __shared__ float most[kThreads];
-  float mine = 0;
-  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) mine = fmaxf(mine, sum_of(a, shift, b, i));
-  most[threadIdx.x] = mine;
-  __syncthreads();
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) most[threadIdx.x] = fmaxf(most[threadIdx.x], most[threadIdx.x + half]);
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *largest = most[0];
-}
-
-__global__ void invert_kernel(const float* a, float shift, const float* b, float floor, float scale,
-                              const float* largest, float* inverse, std::int64_t n) {
+__global__ void invert_kernel(float floor, float scale, const float* largest, float* values, std::int64_t n) {
   const float least = fmaxf(floor * *largest, FLT_MIN);
-  ECHOTRAIN_GRID_STRIDE(i, n) inverse[i] = scale / fmaxf(sum_of(a, shift, b, i), least);
-}
-
-__global__ void inner_kernel(const float2* u, const float2* v, std::int64_t n, double* partial) {
-  double uv = 0, vv = 0;
-  ECHOTRAIN_GRID_STRIDE(i, n) {
-    uv += inner(u[i], v[i]);
-    vv += inner(v[i], v[i]);
-  }
-  uv = block_sum(uv), vv = block_sum(vv);
-  if (threadIdx.x == 0) partial[2 * blockIdx.x] = uv, partial[2 * blockIdx.x + 1] = vv;
-}
-
-/// One block.
-__global__ void inner_sums_kernel(const double* partial, std::int64_t blocks, double* sums) {
-  double uv = 0, vv = 0;
-  for (std::int64_t b = threadIdx.x; b < blocks; b += kThreads) uv += partial[2 * b], vv += partial[2 * b + 1];
-  uv = block_sum(uv), vv = block_sum(vv);
-  if (threadIdx.x == 0) sums[0] = uv, sums[1] = vv;
+  ECHOTRAIN_GRID_STRIDE(i, n) values[i] = scale / fmaxf(values[i], least);
 }
 
 __global__ void normalize_kernel(const double* power, float2* data, std::int64_t n) {
@@ -291,18 +237,11 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n) {
   const cudaStream_t stream = stream_of(context);
-  Array<float> largest = context.allocate<float>({1});
-  largest_kernel<<<1, kThreads, 0, stream>>>(a, shift, b, n, largest.data());
-  invert_kernel<<<blocks_for(n), kThreads, 0, stream>>>(a, shift, b, floor, scale, largest.data(), inverse, n);
+  Array<float> found = context.allocate<float>({2});
+  add_shifted_kernel<<<blocks_for(n), kThreads, 0, stream>>>(a, shift, b, inverse, n);
+  cuda::extremes(context, View<const float>(inverse, {n}), found.view());
+  invert_kernel<<<blocks_for(n), kThreads, 0, stream>>>(floor, scale, found.data() + 1, inverse, n);
   check_launch("invert");
-}
-
-void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums) {
-  const cudaStream_t stream = stream_of(context);
-  const std::int64_t blocks = pcg_blocks(n);
-  inner_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(device_view(u), device_view(v), n, partial);
-  inner_sums_kernel<<<1, kThreads, 0, stream>>>(partial, blocks, sums);
-  check_launch("inner_products");
 }
 
 void normalize(Context& context, const double* power, cfloat* data, std::int64_t n) {

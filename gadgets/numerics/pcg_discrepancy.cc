@@ -4,22 +4,14 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "gadgets/numerics/dispatch.h"
-#include "gadgets/numerics/pcg_ops.h"
+#include "gadgets/numerics/pcg.h"
+#include "gadgets/numerics/reductions.h"
 
 namespace echotrain::numerics {
 namespace {
 
 void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("lambda by discrepancy: " + problem);
-}
-
-/// Re <u, v>
-double product(Context& context, View<const cfloat> u, View<const cfloat> v) {
-  const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(u.size()));
-  Array<double> partial = context.allocate<double>({blocks, 2}), sums = context.allocate<double>({2});
-  ECHOTRAIN_DISPATCH(context, inner_products(context, u.data(), v.data(), u.size(), partial.data(), sums.data()));
-  return context.download<double>(sums.cview()).data()[0];
 }
 
 /// An end of the range that holds the answer: log lambda, and log of residual over target, which rises with it.
@@ -50,7 +42,8 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
     solve.lambda = std::exp(log_lambda);
     result.last = pcg(context, a, regularizer, b, x, solve);
     a.apply(context, x, ax.view());
-    result.residual = product(context, x, ax.cview()) - 2 * product(context, x, b) + data_power;
+    result.residual =
+        dot(context, View<const cfloat>(x), ax.cview()) - 2 * dot(context, View<const cfloat>(x), b) + data_power;
     result.lambda = solve.lambda;
     ++result.solves;
     constexpr double kLeast = 1e-9;  // rounding can leave anything, also below 0

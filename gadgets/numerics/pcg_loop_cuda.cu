@@ -64,21 +64,26 @@ cudaError_t add_loop(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphConditio
   return status;
 }
 
-/// Records `work` on the stream into the graph. False when that cannot be; then nothing is being recorded any more.
+/// Records `work` on the stream into the graph. False when that cannot be. Nothing is being recorded any more then, nor
+/// when `work` throws.
 template <class Work>
 bool record(cudaStream_t stream, cudaGraph_t graph, const Work& work) {
   if (cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed) != cudaSuccess)
     return false;
-  bool good = true;
+  cudaGraph_t same = nullptr;
   try {
     work();
   } catch (const DeviceLost&) {
+    cudaStreamEndCapture(stream, &same);
     throw;
   } catch (const ResourceError&) {
-    good = false;
+    cudaStreamEndCapture(stream, &same);
+    return false;
+  } catch (...) {
+    cudaStreamEndCapture(stream, &same);
+    throw;
   }
-  cudaGraph_t same = nullptr;
-  return cudaStreamEndCapture(stream, &same) == cudaSuccess && good;
+  return cudaStreamEndCapture(stream, &same) == cudaSuccess;
 }
 
 /// Null where the driver or the work does not allow it.

@@ -1,4 +1,5 @@
-// The steps of the conjugate gradients on each backend; arguments were checked.
+// The steps of the conjugate gradients on each backend; arguments were checked. Dot products are part of the steps that
+// make what they sum, and are added up as those of reductions.h are.
 #pragma once
 
 #include <cmath>
@@ -131,11 +132,9 @@ void pcg_clear(Context& context, const PcgArrays& a);
 /// to = factor from, a factor per voxel. [batch, voxels]
 void multiply_real(Context& context, const cfloat* from, const float* factor, cfloat* to, std::int64_t batch,
                    std::int64_t voxels);
-/// inverse = scale / max(a + shift b, floor times the largest of these, and FLT_MIN); b may be nullptr.
+/// inverse = scale / max(a + shift b, floor times the largest finite one of these, and FLT_MIN); b may be nullptr.
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
-/// sums[0] = Re <u, v>, sums[1] = |v|^2. partial: [pcg_blocks(n), 2]
-void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
 /// data *= 1 / sqrt(*power), or 0 where *power is 0.
 void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 /// data[i] = pcg_start_value(i)
@@ -158,7 +157,6 @@ void multiply_real(Context& context, const cfloat* from, const float* factor, cf
                    std::int64_t voxels);
 void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
             std::int64_t n);
-void inner_products(Context& context, const cfloat* u, const cfloat* v, std::int64_t n, double* partial, double* sums);
 void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);

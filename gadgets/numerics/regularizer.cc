@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/dispatch.h"
+#include "gadgets/numerics/reductions.h"
 #include "gadgets/numerics/regularizer_ops.h"
 
 namespace echotrain::numerics {
@@ -164,16 +165,15 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
     const float* w = host.data() + static_cast<std::int64_t>(a) * image.size();
     std::int64_t step = 1;
     for (std::size_t inner = a + 1; inner < image.rank(); ++inner) step *= image[inner];
-    double sum = 0;
-    std::int64_t edges = 0;
+    std::vector<float> edges;
     for (std::int64_t i = 0; i < image.size(); ++i)
       if (i / step % image[a] + 1 < image[a]) {
         require(std::isfinite(w[i]),
                 fmt::format("the weight of the edge after voxel {} along axis {} is not finite", i, a));
-        sum += static_cast<double>(w[i]) * static_cast<double>(w[i]);
-        ++edges;
+        edges.push_back(w[i]);
       }
-    mean[axis] = edges > 0 ? sum / static_cast<double>(edges) : 0;
+    const auto count = static_cast<std::int64_t>(edges.size());
+    mean[axis] = count > 0 ? on_host::power(View<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
   }
   return std::make_shared<Differences>(image, stencil, mean, weights);
 }
@@ -223,9 +223,8 @@ class Sparse final : public Regularizer {
         values[to] = std::conj(w.values[from]);
       }
     transposed_.set(context, starts, column, values);
-    double sum = 0;
-    for (const cfloat v : w.values) sum += static_cast<double>(std::norm(v));
-    mean_diagonal_ = static_cast<float>(sum / static_cast<double>(w.columns));
+    const View<const cfloat> all(w.values.data(), {static_cast<std::int64_t>(w.values.size())});
+    mean_diagonal_ = static_cast<float>(on_host::power(all) / static_cast<double>(w.columns));
   }
   const Shape& image() const override { return image_; }
   void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const override {

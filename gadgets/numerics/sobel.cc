@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "gadgets/numerics/dispatch.h"
 #include "gadgets/numerics/layout.h"
 #include "gadgets/numerics/sobel_ops.h"
@@ -50,12 +48,8 @@ void edge_weights(Context& context, View<const float> reference, const EdgeOptio
   if (reference.size() == 0) return;
   const Extents n = last_axes(shape, 3);
   const int axes = static_cast<int>(image_axes(shape));
-  std::int64_t edges = 0;
-  for (int a = 0; a < axes; ++a) edges += edges_along(n, a);
-  const auto rank = edges > 0 ? static_cast<std::int64_t>(std::floor(options.quantile * static_cast<double>(edges - 1)))
-                              : std::int64_t{0};
   ECHOTRAIN_DISPATCH(context, edge_weights(context, reference.data(), n, axes, static_cast<float>(options.strength),
-                                           rank, weights.data()));
+                                           options.quantile, weights.data()));
 }
 
 }  // namespace echotrain::numerics

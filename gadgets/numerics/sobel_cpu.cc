@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gadgets/numerics/clones.h"
+#include "gadgets/numerics/reductions.h"
 #include "gadgets/numerics/sobel_ops.h"
 
 namespace echotrain::numerics::cpu {
@@ -130,44 +131,35 @@ void sobel(Context& context, const float* image, const Extents& n, int axes, flo
   });
 }
 
-void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength,
-                  std::int64_t rank, float* weights) {
+void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength, double quantile,
+                  float* weights) {
   const Lines lines{reference, n, axes};
   const std::int64_t voxels = volume(n), all = n[0] * n[1];
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / n[2]);
+  const auto count_of = [&](int axis, std::int64_t z, std::int64_t y) {  // edges of a line
+    if (axis == 0) return n[2] - 1;
+    return (axis == 1 ? y + 1 < n[1] : z + 1 < n[0]) ? n[2] : std::int64_t{0};
+  };
+  // First the sizes of differences; NaN where there is no edge.
   context.threads().parallel_for(all, grain, [&](std::int64_t begin, std::int64_t end) {
     Space space(n[2]);
     for (std::int64_t i = begin; i < end; ++i)
       for (int axis = 0; axis < axes; ++axis) {
         float* to = weights + axis * voxels + i * n[2];
+        const std::int64_t edges = count_of(axis, i / n[1], i % n[1]);
         line_differences(lines, axis, i / n[1], i % n[1], space, to);
-        for (std::int64_t x = 0; x < n[2]; ++x) to[x] = std::isfinite(to[x]) ? std::abs(to[x]) : 0.0f;
+        for (std::int64_t x = 0; x < edges; ++x) to[x] = std::isfinite(to[x]) ? std::abs(to[x]) : 0.0f;
+        std::fill(to + edges, to + n[2], std::numeric_limits<float>::quiet_NaN());
       }
   });
-  const auto count_of = [&](int axis, std::int64_t z, std::int64_t y) {  // edges of a line
-    if (axis == 0) return n[2] - 1;
-    return (axis == 1 ? y + 1 < n[1] : z + 1 < n[0]) ? n[2] : std::int64_t{0};
-  };
-  std::vector<float> sizes;
-  for (int axis = 0; axis < axes; ++axis)
-    for (std::int64_t i = 0; i < all; ++i) {
-      const float* from = weights + axis * voxels + i * n[2];
-      sizes.insert(sizes.end(), from, from + count_of(axis, i / n[1], i % n[1]));
+  const View<const float> sizes(weights, {axes * voxels});
+  const float most = on_host::extremes(sizes).most, middle = on_host::quantile(sizes, quantile);
+  const float sigma = most > 0 ? std::max(strength * middle, most / kMostRatio) : 0.0f;
+  context.threads().parallel_for(axes * all, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin * n[2]; i < end * n[2]; ++i) {
+      const float ratio = sigma > 0 ? weights[i] / sigma : 0.0f;
+      weights[i] = std::isnan(weights[i]) ? 0.0f : 1 / (1 + ratio * ratio);
     }
-  if (sizes.empty()) sizes.push_back(0);
-  const float most = *std::max_element(sizes.begin(), sizes.end());
-  std::nth_element(sizes.begin(), sizes.begin() + rank, sizes.end());
-  const float sigma = std::max(strength * sizes[static_cast<std::size_t>(rank)], most / kMostRatio);
-  context.threads().parallel_for(all, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      for (int axis = 0; axis < axes; ++axis) {
-        float* to = weights + axis * voxels + i * n[2];
-        const std::int64_t edges = count_of(axis, i / n[1], i % n[1]);  // what is none is 0 already
-        for (std::int64_t x = 0; x < edges; ++x) {
-          const float ratio = sigma > 0 ? to[x] / sigma : 0.0f;
-          to[x] = 1 / (1 + ratio * ratio);
-        }
-      }
   });
 }
 

@@ -31,18 +31,7 @@ Shape halved(const Shape& doubled) {
 
 /// The real part of a spectrum, with its range.
 SpectrumRange take_real(Context& context, const Array<cfloat>& spectrum, float scale, float* to) {
-  auto parts = context.allocate<SpectrumRange>({SpectrumRange::kBlocks});
-  ECHOTRAIN_DISPATCH(context, real_part(context, spectrum.data(), spectrum.size(), scale, to, parts.data()));
-  const auto host = context.download<SpectrumRange>(parts.cview());
-  SpectrumRange all = host.data()[0];
-  for (std::int64_t i = 1; i < SpectrumRange::kBlocks; ++i) {
-    const SpectrumRange& part = host.data()[i];
-    all.smallest = std::min(all.smallest, part.smallest);
-    all.largest = std::max(all.largest, part.largest);
-    if (!(part.imaginary <= all.imaginary)) all.imaginary = part.imaginary;
-    if (!std::isfinite(all.imaginary)) break;
-  }
-  return all;
+  return ECHOTRAIN_DISPATCH(context, real_part(context, spectrum.data(), spectrum.size(), scale, to));
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <new>
 
 #include "gadgets/numerics/clones.h"
 #include "gadgets/numerics/lanes_fft_cpu.h"
+#include "gadgets/numerics/reductions_cpu.h"
 #include "gadgets/numerics/thread_scratch.h"
 #include "gadgets/numerics/toeplitz_ops.h"
 
@@ -231,27 +231,15 @@ void circulant_place(Context& context, const cfloat* q, const Extents& n, int di
       });
 }
 
-void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges) {
-  constexpr std::int64_t kBlocks = SpectrumRange::kBlocks;
-  const std::int64_t per_block = (n + kBlocks - 1) / kBlocks;
-  context.threads().parallel_for(kBlocks, std::max<std::int64_t>(1, kGrain / per_block),
-                                 [&](std::int64_t begin, std::int64_t end) {
-                                   for (std::int64_t b = begin; b < end; ++b) {
-                                     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-                                     SpectrumRange range{kInfinity, -kInfinity, 0};
-                                     bool finite = true;
-                                     for (std::int64_t i = b * per_block; i < std::min(n, (b + 1) * per_block); ++i) {
-                                       const cfloat v = from[i];
-                                       finite = finite && std::isfinite(v.real()) && std::isfinite(v.imag());
-                                       to[i] = scale * v.real();
-                                       range.smallest = std::min(range.smallest, v.real());
-                                       range.largest = std::max(range.largest, v.real());
-                                       range.imaginary = std::max(range.imaginary, std::abs(v.imag()));
-                                     }
-                                     if (!finite) range.imaginary = std::numeric_limits<float>::quiet_NaN();
-                                     ranges[b] = range;
-                                   }
-                                 });
+SpectrumRange real_part(Context&, const cfloat* from, std::int64_t n, float scale, float* to) {
+  return reduce_blocks<SpectrumRange>(n, [&](std::int64_t begin, std::int64_t end) {
+    SpectrumRange range;
+    for (std::int64_t i = begin; i < end; ++i) {
+      to[i] = scale * from[i].real();
+      range.take(from[i].real(), from[i].imag());
+    }
+    return range;
+  });
 }
 
 void toeplitz_plan(Context&, ToeplitzOperator::Impl& impl) {

@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/reductions_cuda.cuh"
 #include "gadgets/numerics/toeplitz_lines_cuda.h"
 #include "gadgets/numerics/toeplitz_ops.h"
 
@@ -13,8 +12,6 @@ namespace {
 
 /// Items transformed together.
 constexpr std::int64_t kWorkBytes = 512ll << 20;
-
-static_assert(SpectrumRange::kBlocks <= 1 << 16, "one block makes one range");
 
 std::int64_t fast_extent(std::int64_t n) {
   for (std::int64_t m = n;; ++m) {
@@ -129,27 +126,14 @@ __global__ void circulant_kernel(const float2* q, Extents n, int dims, float2* c
 }
 
 __global__ void real_kernel(const float2* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges) {
-  __shared__ float least[kThreads], most[kThreads], imaginary[kThreads];
-  float smallest = INFINITY, largest = -INFINITY, other = 0;
+  SpectrumRange range;
   ECHOTRAIN_GRID_STRIDE(i, n) {
     const float2 v = from[i];
     to[i] = scale * v.x;
-    smallest = fminf(smallest, v.x);
-    largest = fmaxf(largest, v.x);
-    // What is not finite becomes infinite: fmaxf() would pass over NaN.
-    other = fmaxf(other, isfinite(v.x) && isfinite(v.y) ? fabsf(v.y) : INFINITY);
+    range.take(v.x, v.y);
   }
-  least[threadIdx.x] = smallest, most[threadIdx.x] = largest, imaginary[threadIdx.x] = other;
-  __syncthreads();
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) {
-      least[threadIdx.x] = fminf(least[threadIdx.x], least[threadIdx.x + half]);
-      most[threadIdx.x] = fmaxf(most[threadIdx.x], most[threadIdx.x + half]);
-      imaginary[threadIdx.x] = fmaxf(imaginary[threadIdx.x], imaginary[threadIdx.x + half]);
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) ranges[blockIdx.x] = SpectrumRange{least[0], most[0], imaginary[0]};
+  range = block_join(range);
+  if (threadIdx.x == 0) ranges[blockIdx.x] = range;
 }
 
 /// grid = the images, times their maps where there are some, filled up with zeros.
@@ -229,9 +213,16 @@ void circulant_place(Context& context, const cfloat* q, const Extents& n, int di
   check_launch("circulant_place");
 }
 
-void real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to, SpectrumRange* ranges) {
-  real_kernel<<<SpectrumRange::kBlocks, kThreads, 0, stream_of(context)>>>(device_view(from), n, scale, to, ranges);
+SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
+  const std::int64_t blocks = reduction_blocks(n);
+  Array<SpectrumRange> ranges = context.allocate<SpectrumRange>({blocks});
+  real_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(context)>>>(device_view(from), n, scale, to,
+                                                                                  ranges.data());
   check_launch("real_part");
+  const Array<SpectrumRange> host = context.download<SpectrumRange>(ranges.cview());
+  SpectrumRange all;
+  for (std::int64_t b = 0; b < blocks; ++b) all.join(host.data()[b]);
+  return all;
 }
 
 void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl) { impl.axes = make_line_plan(context, impl); }

@@ -3,21 +3,32 @@
 // CPU, in one run. Both have made beforehand what depends on the geometry only. The table at the end has the medians,
 // their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
 //
+// The chapter transforms frame n+1 forwards while it transforms frame n back (section 48.5.3, figure 48-7). The cases
+// stream/... push a run of frames without waiting between them, and give the time of a frame: to one session, to two
+// sessions in turn, each with a stream of its own on the GPU, and to two sessions with a thread each. What overlap of
+// the transforms of successive frames could gain is what the second and the third gain over the first.
+//
 //   bench_ultrasound [Google Benchmark's options]
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "clients/cpp/ultrasound.h"
+#include "gadgets/numerics/fft.h"
+#include "gadgets/numerics/nufft.h"
+#include "gadgets/numerics/plane_wave.h"
 #include "gadgets/pipeline.h"
 #include "protocol/header.h"
 #include "tests/bench/das.h"
+#include "tests/bench/device_graph.h"
 
 namespace echotrain::bench {
 namespace {
@@ -90,6 +101,11 @@ class Migration {
     pipeline_.start(header_of(c));
   }
   void frame() {
+    push();
+    wait();
+  }
+  void wait() { pipeline_.wait(); }
+  void push() {
     protocol::Acquisition readout;
     auto& head = readout.head;
     head.version = 1;
@@ -108,7 +124,6 @@ class Migration {
     std::vector<protocol::Acquisition> batch;
     batch.push_back(std::move(readout));
     pipeline_.push(std::move(batch));
-    pipeline_.wait();
   }
   std::vector<cfloat> last() const {
     std::vector<cfloat> pixels(last_.pixels.bytes.size() / sizeof(cfloat));
@@ -172,16 +187,17 @@ double diffraction_limit(const Case& c, const client::Scatterer& p) {
 
 std::map<std::string, std::vector<double>> seconds;
 
-void measure(const std::string& name, const std::function<void()>& work) {
+/// The time of `work`, which does `frames` of them.
+void measure(const std::string& name, const std::function<void()>& work, int frames = 1) {
   benchmark::RegisterBenchmark(name.c_str(),
-                               [name, work](benchmark::State& state) {
+                               [name, work, frames](benchmark::State& state) {
                                  work();
                                  for (auto _ : state) {
                                    const auto begin = std::chrono::steady_clock::now();
                                    work();
                                    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-                                   state.SetIterationTime(took.count());
-                                   seconds[name].push_back(took.count());
+                                   state.SetIterationTime(took.count() / frames);
+                                   seconds[name].push_back(took.count() / frames);
                                  }
                                })
       ->UseManualTime()
@@ -197,6 +213,156 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// Sessions that share the frames of a stream.
+using Pair = std::array<std::unique_ptr<Migration>, 2>;
+
+void measure_streams(const std::string& name, Pair& sessions) {
+  constexpr int kFrames = 32;
+  measure(
+      "stream/one_session/" + name,
+      [&sessions] {
+        for (int i = 0; i < kFrames; ++i) sessions[0]->push();
+        sessions[0]->wait();
+      },
+      kFrames);
+  measure(
+      "stream/two_in_turn/" + name,
+      [&sessions] {
+        for (int i = 0; i < kFrames; ++i) sessions[static_cast<std::size_t>(i % 2)]->push();
+        for (auto& session : sessions) session->wait();
+      },
+      kFrames);
+  measure(
+      "stream/two_threads/" + name,
+      [&sessions] {
+        std::vector<std::thread> threads;
+        for (auto& session : sessions)
+          threads.emplace_back([&session] {
+            for (int i = 0; i < kFrames / 2; ++i) session->push();
+            session->wait();
+          });
+        for (auto& thread : threads) thread.join();
+      },
+      kFrames);
+}
+
+#ifdef ECHOTRAIN_HAS_CUDA
+/// The steps of echo_spectrum and stolt_migration for a plane wave along z, on a stream of its own.
+class Chain {
+ public:
+  Chain(const Case& c, const numerics::ContextOptions& options)
+      : context_(numerics::Backend::cuda, options), elements_(c.array.elements) {
+    const double pitch = c.array.pitch_mm, sound = c.array.sound_m_per_s * 1e3, sampling = c.array.sampling_mhz * 1e6;
+    std::int64_t bins = 1;
+    while (bins < 2 * c.samples()) bins *= 2;
+    const double step = sampling / static_cast<double>(bins), center = c.array.center_mhz * 1e6;
+    const auto count = std::min(bins / 2, static_cast<std::int64_t>(1.5 * center / step));
+    band_ = {static_cast<std::int64_t>(0.25 * center / step), 0.25 * center, step};
+    std::vector<cfloat> traces(static_cast<std::size_t>(elements_ * bins));
+    for (std::int64_t e = 0; e < elements_; ++e)
+      std::copy_n(c.traces.begin() + e * c.samples(), c.samples(), traces.begin() + e * bins);
+    std::vector<double> places;
+    std::vector<cfloat> factors;
+    for (std::int64_t i = 0; i < count * columns(); ++i) {
+      const double k = (band_.first_hz + static_cast<double>(i / columns()) * step) / sound;
+      const double u = std::remainder(static_cast<double>(i % columns()) / static_cast<double>(columns()), 1.0) / pitch;
+      const bool kept = std::abs(u) < k;
+      places.push_back(kept ? u * c.width_mm() / c.matrix : std::nan(""));
+      places.push_back(kept ? (k + std::sqrt(k * k - u * u)) * c.depth_mm() / c.matrix : std::nan(""));
+      factors.emplace_back(kept ? 1.0f : 0.0f);
+    }
+    traces_ = context_.upload<cfloat>({traces.data(), {elements_, 1, bins}});
+    spectra_ = context_.allocate<cfloat>({elements_, 1, bins});
+    advances_ = context_.zeros<double>({1, elements_});
+    samples_ = context_.allocate<cfloat>({1, count, columns()});
+    factors_ = context_.upload<cfloat>({factors.data(), {count, columns()}});
+    plan_ = numerics::NufftPlan::make(context_, {places.data(), {count * columns(), 2}}, {c.matrix, c.matrix},
+                                      {.use = numerics::NufftUse::adjoint}, 1);
+    image_ = context_.allocate<cfloat>({1, c.matrix, c.matrix});
+    context_.synchronize();
+  }
+  numerics::Context& context() { return context_; }
+  void forwards() {
+    context_.copy<cfloat>(traces_.cview(), spectra_.view());
+    numerics::fft(context_, spectra_.view(), 1, numerics::Direction::forward);
+    numerics::take_band(context_, spectra_.cview(), advances_.cview(), band_, samples_.view());
+    numerics::fft(context_, samples_.view(), 1, numerics::Direction::forward);
+  }
+  void back() {
+    numerics::multiply(context_, factors_.cview(), samples_.view());
+    plan_->adjoint(context_, samples_.cview().reshaped({samples_.size(), 1}), {}, image_.view());
+  }
+
+ private:
+  std::int64_t columns() const { return 2 * elements_; }
+
+  numerics::Context context_;
+  std::int64_t elements_;
+  numerics::EchoBand band_;
+  numerics::Array<cfloat> traces_, spectra_, samples_, factors_, image_;
+  numerics::Array<double> advances_;
+  std::shared_ptr<const numerics::NufftPlan> plan_;
+};
+
+void measure_device(const Case& c) {
+  constexpr int kFrames = 16;
+  const auto add = [&c](const std::string& name, const std::function<double()>& run) {
+    benchmark::RegisterBenchmark((name + "/" + c.name).c_str(),
+                                 [name, run, &c](benchmark::State& state) {
+                                   const double took = run();
+                                   for (auto _ : state) state.SetIterationTime(took);
+                                   seconds[name + "/" + c.name].push_back(took);
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  };
+  const auto frames = [&c](int lanes) {
+    std::vector<std::unique_ptr<Chain>> chains;
+    std::vector<numerics::Context*> contexts;
+    for (int i = 0; i < lanes; ++i) {
+      chains.push_back(std::make_unique<Chain>(c, numerics::ContextOptions{}));
+      contexts.push_back(&chains.back()->context());
+    }
+    return device_seconds_of(contexts,
+                             [&] {
+                               for (int i = 0; i < kFrames; ++i) {
+                                 Chain& chain = *chains[static_cast<std::size_t>(i % lanes)];
+                                 chain.forwards();
+                                 chain.back();
+                               }
+                             }) /
+           kFrames;
+  };
+  add("device/one_after_the_other", [frames] { return frames(1); });
+  add("device/two_at_a_time", [frames] { return frames(2); });
+  add("device/forwards_only", [&c] {
+    Chain chain(c, {});
+    return device_seconds_of({&chain.context()}, [&] { chain.forwards(); });
+  });
+}
+
+void print_device(const std::string& name) {
+  const auto of = [&name](const char* way) {
+    const auto& times = seconds[std::string("device/") + way + "/" + name];
+    return times.empty() ? 0.0 : times.back() * 1e6;
+  };
+  if (of("one_after_the_other") > 0)
+    fmt::print("{:<28} a frame on the GPU alone [us]: {:.1f} (forwards {:.1f}), two at a time {:.1f}\n", name,
+               of("one_after_the_other"), of("forwards_only"), of("two_at_a_time"));
+}
+#endif
+
+void print_streams(const std::string& name) {
+  const auto of = [&name](const char* way) {
+    const auto& times = seconds[std::string("stream/") + way + "/" + name];
+    return times.empty() ? 0.0 : median(times) * 1e3;
+  };
+  if (of("one_session") > 0)
+    fmt::print("{:<28} a frame of a stream [ms]: one session {:.3f}, two in turn {:.3f}, two threads {:.3f}\n", name,
+               of("one_session"), of("two_in_turn"), of("two_threads"));
+}
+
 int main_(int argc, char** argv) {
   const std::vector<Case> cases = {make_case("128x_20MHz_to_251", 20, 0.15, 251),
                                    make_case("128x_20MHz_to_512", 20, 0.15, 512),
@@ -205,6 +371,7 @@ int main_(int argc, char** argv) {
   const bool gpu = numerics::available(numerics::Backend::cuda);
   std::vector<std::unique_ptr<DelayAndSum>> beamformers;
   std::vector<std::vector<cfloat>> sums;
+  std::map<std::string, Pair> streams;
   numerics::Context context(numerics::Backend::cpu);
   for (const Case& c : cases) {
     migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
@@ -219,6 +386,16 @@ int main_(int argc, char** argv) {
       const Case& c = cases[i];
       beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
     });
+#ifdef ECHOTRAIN_HAS_CUDA
+    if (gpu) measure_device(cases[i]);
+#endif
+    for (const auto backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
+      if (!numerics::available(backend)) continue;
+      const std::string name = fmt::format("{}/{}", numerics::to_string(backend), cases[i].name);
+      Pair& pair = streams[name];
+      for (auto& session : pair) session = std::make_unique<Migration>(cases[i], backend);
+      measure_streams(name, pair);
+    }
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
@@ -238,6 +415,10 @@ int main_(int argc, char** argv) {
       fmt::print("{:<22} {:>7} {:>10.3f} on the GPU\n", c.name, c.samples(),
                  median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
   }
+  for (const auto& [name, sessions] : streams) print_streams(name);
+#ifdef ECHOTRAIN_HAS_CUDA
+  for (const Case& c : cases) print_device(c.name);
+#endif
   return 0;
 }
 

@@ -451,7 +451,7 @@ TEST_P(ScaleTest, TheFirstImageDecidesForTheSeries) {
   std::vector<double> magnitudes;
   for (const cfloat v : pixels<cfloat>(each.images.at(1))) magnitudes.push_back(std::abs(cdouble(v)));
   std::sort(magnitudes.begin(), magnitudes.end());
-  const double factor = 1000 / magnitudes[static_cast<std::size_t>(std::lround(0.9 * 255))];
+  const double factor = 1000 / magnitudes[static_cast<std::size_t>(0.9 * 255)];
 
   const std::string scale = "  - scale: {percentile: 90, to: 1000}\n";
   const auto out = run(chain(scale), header(spec), scan, here());

@@ -1,0 +1,16 @@
+// The time that a GPU alone takes for work that is asynchronous on contexts' streams: the work is recorded as a CUDA
+// graph, so that the host's launches cost little. Benches use it.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "gadgets/numerics/context.h"
+
+namespace echotrain::bench {
+
+/// Median seconds of the whole of `work`, which enqueues on the contexts' streams; what it enqueues on different ones
+/// may run at the same time. It is called twice, the first time for plans and memory to be made.
+double device_seconds_of(const std::vector<numerics::Context*>& contexts, const std::function<void()>& work);
+
+}  // namespace echotrain::bench
