@@ -109,6 +109,8 @@ class AnyGadget {
   virtual void start(const protocol::Header& header, Session& session) = 0;
   /// Takes `item` if it is of its input type; any other item passes by to the next gadget.
   virtual void push(Item&& item, const EmitItem& next) = 0;
+  /// What had come is taken.
+  virtual void pause(const EmitItem& next) = 0;
   virtual void end(End how, const EmitItem& next) = 0;
 };
 
@@ -122,6 +124,8 @@ class Gadget : public AnyGadget {
 
   void start(const protocol::Header& /*header*/, Session& /*session*/) override {}
   virtual void process(In&& item, const Emit<Out>& emit) = 0;
+  /// All readouts that were at hand have been taken. Gives what was held only to be worked on with others.
+  virtual void rest(const Emit<Out>& /*emit*/) {}
   /// Gives what is still held. Frames closed by the end of the scan arrive through process() before this.
   virtual void finish(End /*how*/, const Emit<Out>& /*emit*/) {}
   /// Side items: what neither is the input nor comes from it (waveforms, images of the client). Kept (true) or passed
@@ -135,6 +139,9 @@ class Gadget : public AnyGadget {
     } else if (!take_aside(item, emit)) {
       next(std::move(item));
     }
+  }
+  void pause(const EmitItem& next) final {
+    rest([&next](Out&& out) { next(Item(std::move(out))); });
   }
   void end(End how, const EmitItem& next) final {
     finish(how, [&next](Out&& out) { next(Item(std::move(out))); });

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -93,6 +94,24 @@ numerics::PcgResult unpacked(const std::vector<std::byte>& bytes) {
   return result;
 }
 
+double largest_eigenvalue(numerics::Context& own, const NormalEquations& equations,
+                          const numerics::LinearOperator& matrix) {
+  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
+  const double value = numerics::largest_eigenvalue(own, matrix);
+  Eigenvalues::shared().add(equations, value);
+  return value;
+}
+
+/// What numerics refuses is in the data: shapes were checked by types and headers.
+template <class Work>
+auto with_clear_errors(const Work& work) {
+  try {
+    return work();
+  } catch (const std::invalid_argument& error) {
+    throw ClientError(fmt::format("pcg: {}", error.what()));
+  }
+}
+
 /// What the contrasts of one slice at one time have in common.
 FrameKey without_contrast(FrameKey key) {
   key.contrast = 0;
@@ -161,73 +180,130 @@ void PcgSolver::start(const protocol::Header& header, Session& session) {
 void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   if (options_.noise_level > 0 && equations.right.shape()[0] > 1)
     throw ClientError("pcg: noise_level needs the equations of one image, not of each coil; put coil_maps before pcg");
-  if (options_.prior == "anatomical" && options_.reference == "given") {
-    const RegularizerPtr edges = given_edges(equations);
-    Array<cfloat> image = solve(equations, edges.get(), zeros_like(equations.right));
-    emit({equations.frame, std::move(image)});
-    return;
-  }
-  if (options_.prior == "anatomical") {
+  if (options_.prior == "anatomical" && options_.reference != "given") {
     solve_anatomically(std::move(equations), emit);
     return;
   }
+  // An image that begins where another ends waits for that one only.
   const FrameKey key = without_repetition(equations.frame->key);
-  Array<cfloat> image = zeros_like(equations.right);
-  if (const auto before = previous_.find(key);
-      options_.warm_start && before != previous_.end() && before->second.shape() == image.shape())
-    session_->compute.copy<cfloat>(before->second.view(), image.view());
-  image = solve(equations, plain_prior(equations.frame->key.encoding), std::move(image));
-  if (options_.warm_start) previous_[key] = image;
-  emit({equations.frame, std::move(image)});
+  if (options_.warm_start && std::any_of(waiting_.begin(), waiting_.end(), [&](const NormalEquations& before) {
+        return without_repetition(before.frame->key) == key;
+      }))
+    solve_waiting(emit);
+  waiting_.push_back(std::move(equations));
+  const bool shared_out = session_->team != nullptr && session_->team->in_one_process();
+  const int devices = shared_out ? session_->team->size() : 1;
+  if (waiting_.size() == static_cast<std::size_t>(devices)) solve_waiting(emit);
 }
 
-/// Solves from `image` on, in place.
-Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
-                               Array<cfloat> image) {
-  try {
-    return solve_checked(equations, prior, std::move(image));
-  } catch (const std::invalid_argument& error) {  // what the data are like; shapes were checked by types and headers
-    throw ClientError(fmt::format("pcg: {}", error.what()));
+/// Frames that are at hand at the same time need nothing of each other: each device of this process takes one. One
+/// alone is for all.
+void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
+  const std::vector<NormalEquations> all = std::exchange(waiting_, {});
+  std::vector<RegularizerPtr> priors;
+  std::vector<Array<cfloat>> images;
+  for (const NormalEquations& equations : all) {
+    priors.push_back(prior_of(equations));
+    images.push_back(start_of(equations));
+  }
+  if (all.size() == 1)
+    images[0] = solve(all[0], priors[0].get(), images[0]);
+  else if (all.size() > 1)
+    solve_side_by_side(all, priors, images);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (options_.warm_start) previous_[without_repetition(all[i].frame->key)] = images[i];
+    emit({all[i].frame, std::move(images[i])});
   }
 }
 
-Array<cfloat> PcgSolver::solve_checked(const NormalEquations& equations, const numerics::Regularizer* prior,
-                                       Array<cfloat> image) {
-  numerics::Context& compute = session_->compute;
-  const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
-  const auto right = equations.right.view().reshaped(shape);
-  auto x = image.view().reshaped(shape);
+PcgSolver::RegularizerPtr PcgSolver::prior_of(const NormalEquations& equations) {
+  return options_.prior == "anatomical" ? given_edges(equations) : plain_prior(equations.frame->key.encoding);
+}
+
+Array<cfloat> PcgSolver::start_of(const NormalEquations& equations) {
+  Array<cfloat> image = zeros_like(equations.right);
+  if (const auto before = previous_.find(without_repetition(equations.frame->key));
+      before != previous_.end() && before->second.shape() == image.shape())
+    session_->compute.copy<cfloat>(before->second.view(), image.view());
+  return image;
+}
+
+double PcgSolver::power_of(const NormalEquations& equations) {
+  if (options_.noise_level == 0) return 0;
+  const double power = session_->compute.download<double>(equations.power.view()).data()[0];
+  if (!std::isfinite(power)) refuse_numbers();
+  return power;
+}
+
+numerics::PcgOptions PcgSolver::solver_options(const numerics::Regularizer* prior) const {
   numerics::PcgOptions options;
   options.iterations = static_cast<int>(options_.iterations);
   options.tolerance = options_.tolerance;
   options.preconditioner = preconditioner(options_.preconditioner);
   options.lambda = prior == nullptr ? 0 : options_.lambda;
-  const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : shape[0];
-  if (session_->team != nullptr && options_.noise_level == 0 && parts >= session_->team->size())
-    return solve_together(equations, prior, options, std::move(image));
-  std::unique_ptr<numerics::LinearOperator> matrix;
-  if (equations.maps)
-    matrix = std::make_unique<numerics::SenseToeplitz>(
-        compute, equations.matrix, equations.maps.reshaped(as_solved(equations.maps.shape(), *equations.matrix)));
-  else
-    matrix = std::make_unique<numerics::PlainToeplitz>(equations.matrix);
-  if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(equations, *matrix);
-  if (options_.noise_level == 0) {
-    note(equations, numerics::pcg(compute, *matrix, prior, right, x, options));
+  return options;
+}
+
+/// Solves from `image` on, in place.
+Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
+                               Array<cfloat> image) {
+  return with_clear_errors([&] {
+    const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
+    if (session_->team != nullptr && options_.noise_level == 0 && parts >= session_->team->size())
+      return solve_together(equations, prior, solver_options(prior), image);
+    note(equations, solve_alone(equations, prior,
+                                {session_->compute, equations.matrix, equations.maps, equations.right, image,
+                                 power_of(equations)}));
     return image;
-  }
-  const double power = compute.download<double>(equations.power.view()).data()[0];
-  if (!std::isfinite(power)) refuse_numbers();
-  const auto found = numerics::lambda_by_discrepancy(compute, *matrix, prior, right, x, power,
-                                                     equations.weight * static_cast<double>(equations.coils),
-                                                     options_.noise_level, options);
-  using Status = numerics::DiscrepancyResult::Status;
-  if (found.status == Status::below_range)
-    session_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
-  if (found.status == Status::above_range) session_->warn("pcg: by noise_level the data hold nothing but noise");
-  equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", found.lambda);
-  note(equations, found.last);
-  return image;
+  });
+}
+
+/// By one device. Any member may call it, at the same time as others.
+PcgSolver::Found PcgSolver::solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior,
+                                        Placed at) const {
+  const numerics::Shape shape = as_solved(at.x.shape(), *at.matrix);
+  const auto right = at.right.view().reshaped(shape);
+  auto x = at.x.view().reshaped(shape);
+  std::unique_ptr<numerics::LinearOperator> matrix;
+  if (at.maps)
+    matrix = std::make_unique<numerics::SenseToeplitz>(at.own, at.matrix,
+                                                       at.maps.reshaped(as_solved(at.maps.shape(), *at.matrix)));
+  else
+    matrix = std::make_unique<numerics::PlainToeplitz>(at.matrix);
+  numerics::PcgOptions options = solver_options(prior);
+  if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(at.own, equations, *matrix);
+  if (options_.noise_level == 0) return {numerics::pcg(at.own, *matrix, prior, right, x, options), {}};
+  auto found = numerics::lambda_by_discrepancy(at.own, *matrix, prior, right, x, at.power,
+                                               equations.weight * static_cast<double>(equations.coils),
+                                               options_.noise_level, options);
+  return {found.last, std::move(found)};
+}
+
+/// Each on a device of its own. There are no more than devices.
+void PcgSolver::solve_side_by_side(const std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+                                   std::vector<Array<cfloat>>& images) {
+  std::vector<Found> found(all.size());
+  std::vector<double> powers;
+  for (const NormalEquations& equations : all) powers.push_back(power_of(equations));
+  copies_.resize(static_cast<std::size_t>(session_->team->size()) - 1);
+  with_clear_errors([&] {
+    session_->team->run([&](numerics::Member& member) {
+      const auto i = static_cast<std::size_t>(member.rank());
+      if (i >= all.size()) return;
+      numerics::Context& own = member.context;
+      const auto here = [&](const Array<cfloat>& array) {
+        if (i == 0 || !array) return array;
+        Array<cfloat> copy = own.allocate<cfloat>(array.shape());
+        own.copy<cfloat>(array.view(), copy.view());
+        return copy;
+      };
+      const auto prior = i == 0 || !priors[i] ? nullptr : priors[i]->copy(own);
+      Placed at{own, matrix_of(member, all[i]), here(all[i].maps), here(all[i].right), here(images[i]), powers[i]};
+      found[i] = solve_alone(all[i], prior ? prior.get() : priors[i].get(), at);
+      if (i > 0) own.copy<cfloat>(at.x.view(), images[i].view());
+    });
+  });
+  for (std::size_t i = 0; i < all.size(); ++i) note(all[i], found[i]);
 }
 
 /// The operator where a member computes.
@@ -340,14 +416,19 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
   notes["pcg_status"] = numerics::to_string(worst->status);
 }
 
-double PcgSolver::largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix) {
-  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
-  const double value = numerics::largest_eigenvalue(session_->compute, matrix);
-  Eigenvalues::shared().add(equations, value);
-  return value;
+void PcgSolver::note(const NormalEquations& equations, const Found& found) {
+  if (const auto& discrepancy = found.discrepancy) {
+    using Status = numerics::DiscrepancyResult::Status;
+    if (discrepancy->status == Status::below_range)
+      session_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
+    if (discrepancy->status == Status::above_range)
+      session_->warn("pcg: by noise_level the data hold nothing but noise");
+    equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", discrepancy->lambda);
+  }
+  note(equations, found.result);
 }
 
-const numerics::Regularizer* PcgSolver::plain_prior(std::uint16_t encoding) {
+PcgSolver::RegularizerPtr PcgSolver::plain_prior(std::uint16_t encoding) {
   if (options_.prior == "none") return nullptr;
   RegularizerPtr& prior = plain_[encoding];
   if (!prior) {
@@ -355,7 +436,7 @@ const numerics::Regularizer* PcgSolver::plain_prior(std::uint16_t encoding) {
     prior = options_.prior == "tikhonov" ? numerics::tikhonov(image)
                                          : numerics::smoothness(image, voxel_size_.at(encoding));
   }
-  return prior.get();
+  return prior;
 }
 
 /// First without edges; then, once the reference is known, with them.
@@ -370,7 +451,7 @@ void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilI
     emit({equations.frame, std::move(image)});
     return;
   }
-  Array<cfloat> image = solve(equations, plain_prior(encoding), zeros_like(equations.right));
+  Array<cfloat> image = solve(equations, plain_prior(encoding).get(), zeros_like(equations.right));
   group.drafts.push_back({std::move(equations), std::move(image)});
   const bool waits = options_.reference == "all_contrasts" &&
                      (contrasts_.at(encoding) == 0 || group.contrasts.size() < contrasts_.at(encoding));
@@ -462,6 +543,7 @@ PcgSolver::RegularizerPtr PcgSolver::edges_in(const Array<cfloat>& all) {
 }
 
 void PcgSolver::finish(End how, const Emit<CoilImages>& emit) {
+  solve_waiting(emit);
   std::size_t waiting = 0;
   for (auto& [key, group] : groups_) {
     waiting += group.drafts.size();

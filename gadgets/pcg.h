@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -40,6 +41,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   explicit PcgSolver(Options options);
   void start(const protocol::Header& header, Session& session) override;
   void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;
+  void rest(const Emit<CoilImages>& emit) override { solve_waiting(emit); }
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
@@ -61,6 +63,26 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
     std::shared_ptr<const numerics::ToeplitzOperator> matrix;
   };
 
+  /// One frame's equations as a device has them; what solving gave, beside x.
+  struct Placed {
+    numerics::Context& own;
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+    Array<cfloat> maps;  // or none
+    Array<cfloat> right, x;
+    double power;  // of the samples; 0 where nobody asks
+  };
+  struct Found {
+    numerics::PcgResult result;
+    std::optional<numerics::DiscrepancyResult> discrepancy;
+  };
+
+  void solve_waiting(const Emit<CoilImages>& emit);
+  void solve_side_by_side(const std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+                          std::vector<Array<cfloat>>& images);
+  Found solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior, Placed at) const;
+  RegularizerPtr prior_of(const NormalEquations& equations);
+  Array<cfloat> start_of(const NormalEquations& equations);
+  double power_of(const NormalEquations& equations);
   Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
   Array<cfloat> solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
                                const numerics::PcgOptions& options, Array<cfloat> image);
@@ -76,10 +98,11 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   RegularizerPtr edges_of(const std::vector<Draft>& drafts);
   RegularizerPtr edges_in(const Array<cfloat>& images);
   RegularizerPtr given_edges(const NormalEquations& equations);
-  const numerics::Regularizer* plain_prior(std::uint16_t encoding);
-  double largest_eigenvalue(const NormalEquations& equations, const numerics::LinearOperator& matrix);
+  RegularizerPtr plain_prior(std::uint16_t encoding);
+  numerics::PcgOptions solver_options(const numerics::Regularizer* prior) const;
   [[noreturn]] static void refuse_numbers();
   void note(const NormalEquations& equations, const numerics::PcgResult& result);
+  void note(const NormalEquations& equations, const Found& found);
   Array<cfloat> zeros_like(const Array<cfloat>& image) { return session_->compute.zeros<cfloat>(image.shape()); }
 
   Options options_;
@@ -92,6 +115,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::map<FrameKey, RegularizerPtr> given_;    // edges of given references, by slice and encoding
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
   std::vector<Copy> copies_;                    // of the members after the first
+  std::vector<NormalEquations> waiting_;        // for as many others as there are devices, if they are at hand
 };
 
 }  // namespace echotrain

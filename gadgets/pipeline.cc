@@ -224,6 +224,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
     impl_->counts.frames = impl_->framer.frames();
     impl_->counts.late_readouts = impl_->framer.late_readouts();
   }
+  for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->pause(impl_->next[i]);
   impl_->compute.check();
 }
 

@@ -48,9 +48,9 @@ __device__ inline std::uint32_t shared_address(const void* at) {
 }
 /// A lane's part of the left factor of a step: of each of a warp's m-tiles the real and the imaginary part of its
 /// column for two neighbouring samples of each half.
-template <bool kExact>
+template <bool kExact, int kTiles = 2>
 struct Left {
-  std::uint32_t high[2][4], low[2][kExact ? 4 : 1];
+  std::uint32_t high[kTiles][4], low[kTiles][kExact ? 4 : 1];
 };
 
 /// d exp(2 pi i (ky y + kz z)) for a sample of a step.
@@ -64,8 +64,8 @@ __device__ float2 make_base(const StepPhases& phases, const StepData& data, int 
 }
 
 /// One half of a step's left factor for one m-tile, whose group of columns has these bases.
-template <bool kExact>
-__device__ void make_left(Left<kExact>& left, int tile, int half, const StepPhases& phases,
+template <bool kExact, int kTiles>
+__device__ void make_left(Left<kExact, kTiles>& left, int tile, int half, const StepPhases& phases,
                           const float2 (&bases)[kStep]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float4 near = *reinterpret_cast<const float4*>(&phases.near[half][lane / 4][lane % 4 * 2]);
@@ -96,16 +96,15 @@ __device__ void add_group(const float (&sum)[kTiles][4], float scale, float4* to
   }
 }
 
-/// A block's sums of a warp's lane in device memory, of which `kRows` / 4 are 32 apart.
+/// A lane's sums of a group in device memory; there are `kRows` / 8, 32 apart, and then those of the next group.
 template <int kRows>
-__device__ float4* lane_sums(const DirectTiles& tiles, const Work& work, int warp, int lane) {
-  const std::int64_t block = (blockIdx.z * tiles.blocks + blockIdx.y) * tiles.tiles + blockIdx.x;
-  return reinterpret_cast<float4*>(work.sums) + (block * kWarps + warp) * (kRows / 4 * 32) + lane;
+__device__ float4* lane_sums(const DirectTiles& tiles, const Work& work, std::int64_t group, int lane) {
+  const std::int64_t all = (blockIdx.z * tiles.blocks + blockIdx.y) * tiles.tiles * kGroups + group;
+  return reinterpret_cast<float4*>(work.sums) + all * (kRows / 8 * 32) + lane;
 }
 
-/// Where the first column of a block's group is: (y, z) in voxels from the middle.
-__device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles& tiles, int in_block) {
-  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * kGroups + in_block;
+/// Where the first column of a group is: (y, z) in voxels from the middle.
+__device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles& tiles, std::int64_t group) {
   return make_int2(static_cast<int>(tiles.y0 + group % tiles.per_row * kGroupColumns - grid.ny / 2),
                    static_cast<int>(tiles.z0 + group / tiles.per_row - grid.nz / 2));
 }
@@ -115,10 +114,10 @@ __device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles&
 /// other.
 #if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
-void multiply_on_hopper(const DirectGrid& grid, const DirectTiles& tiles, const Work& work, cudaStream_t stream);
+void multiply_on_hopper(Context& context, const DirectGrid& grid, const DirectTiles& tiles, const Work& work);
 #else  // the compiler cannot build it
 inline bool hopper(Context& /*context*/) { return false; }
-inline void multiply_on_hopper(const DirectGrid&, const DirectTiles&, const Work&, cudaStream_t) {}
+inline void multiply_on_hopper(Context&, const DirectGrid&, const DirectTiles&, const Work&) {}
 #endif
 
 }  // namespace echotrain::numerics::cuda

@@ -90,9 +90,6 @@ __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* sample
 // --- the product
 // ------------------------------------------------------------------------------------------------------
 
-// --- the product
-// ------------------------------------------------------------------------------------------------------
-
 __device__ void copy_16(void* to, const void* from, int i) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + i * 16),
                "l"(static_cast<const uint4*>(from) + i)
@@ -117,6 +114,8 @@ __device__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+__device__ std::int64_t group_of_block(int i) { return static_cast<std::int64_t>(blockIdx.x) * kGroups + i; }
 
 /// A block's shared memory, and what its threads do but multiply. They work in rounds of kRound steps, whose factors
 /// are in one of kStages places.
@@ -145,8 +144,8 @@ class Block {
         phases_(work.phases),
         data_(work.data + blockIdx.z * work.capacity),
         scales_(work.scales + blockIdx.z * (work.capacity / kStepsOfGroup)),
-        position_(group_position(grid, tiles, thread_ / kStep)),
-        all_sums_(lane_sums<kRows>(tiles, work, thread_ / 32, thread_ % 32)),
+        position_(group_position(grid, tiles, group_of_block(thread_ / kStep))),
+        all_sums_(lane_sums<kRows>(tiles, work, group_of_block(thread_ / 32 * 2), thread_ % 32)),
         sums_(&memory.sums[thread_ / 32][0][0][thread_ % 32]) {
     for (int i = 0; i < 2 * kTiles; ++i) sums_[i * 32] = all_sums_[i * 32];
   }
@@ -368,7 +367,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
     const auto product_of = tiles.rows == 64 ? (exact ? multiply<true, 64> : multiply<false, 64>)
                                              : (exact ? multiply<true, 128> : multiply<false, 128>);
     if (on_hopper)
-      multiply_on_hopper(grid, tiles, work, stream);
+      multiply_on_hopper(context, grid, tiles, work);
     else
       product_of(grid, tiles, work, stream);
   }

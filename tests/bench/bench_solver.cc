@@ -6,7 +6,7 @@
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
 //   recon/..., after_last/...    F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, and
 //                                the time from the last readout on
-//   .../2gpu                     the same by two GPUs
+//   .../2gpu                     the same by two GPUs; .../half is what one of two would do, alone
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -110,17 +110,19 @@ benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
   return {static_cast<double>(n * n * n) * static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate};
 }
 
-void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
+void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision,
+               ImagePart part = {}) {
   Context context(backend, {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto image = context.allocate<cfloat>({1, n, n, n});
   for (auto _ : state) {
-    DirectAdjoint sum(context, cube(n), 1, VoxelBasis::delta, precision);
+    DirectAdjoint sum(context, cube(n), 1, VoxelBasis::delta, precision, part);
     sum.add(context, coordinates(p), d.view());
     sum.get(context, image.view());
     context.synchronize();
   }
+  if (part.count > 1) return;
   state.counters["error"] = error_of(p, on_host(context, image), n, false);
   state.counters["pairs"] = pairs_per_second(n, samples);  // four operations each
 }
@@ -271,24 +273,33 @@ void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::i
   }
 }
 
-/// same_bits: 1 when the image is that of one GPU.
+/// same_bits: 1 when the image is that of one GPU. make, add, get: milliseconds of each step.
 void exact_fhd_by_two(benchmark::State& state, std::int64_t n, std::int64_t samples, Precision precision) {
   Context context(Backend::cuda, {.memory_budget = 64ull << 30});
   Team two(context, {1}, 64ull << 30);
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto image = context.allocate<cfloat>({1, n, n, n});
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point times[4];
   const auto transform = [&](Team* team) {
+    times[0] = Clock::now();
     SplitAdjoint sum(context, team, cube(n), 1, VoxelBasis::delta, precision);
+    times[1] = Clock::now();
     sum.add(context, coordinates(p), d.view(), {});
+    times[2] = Clock::now();
     sum.get(context, image.view());
     context.synchronize();
+    times[3] = Clock::now();
   };
   transform(nullptr);
   const auto alone = on_host(context, image);
   transform(&two);
   state.counters["same_bits"] = on_host(context, image) == alone ? 1 : 0;
   for (auto _ : state) transform(&two);
+  const char* const steps[] = {"make", "add", "get"};
+  for (int i = 0; i < 3; ++i)
+    state.counters[steps[i]] = std::chrono::duration<double, std::milli>(times[i + 1] - times[i]).count();
 }
 
 /// 30 iterations with smooth coil maps.
@@ -381,6 +392,13 @@ int main(int argc, char** argv) {
             cuda    ? 20
             : large ? 3
                     : 9);
+        if (cuda)
+          add(
+              fmt::format("{}_fhd/{}/half", name, size),
+              [=](benchmark::State& s) {
+                exact_fhd(s, backend, n, samples, precision, {0, 2});
+              },
+              20);
         if (!large || cuda)
           add(
               fmt::format("{}_q/{}", name, size),

@@ -4,11 +4,16 @@
 //                      cosine in software, or 1 + 1 in hardware. `ours` needs far fewer; it is counted as the latter.
 //   seed_seconds, seed_gflops   its Table 1 (CUDA 1.1) and section 5: Quadro FX 5600, Core 2 Extreme with four threads
 //   at_seed_size       seconds that a smaller problem would take at the seed's size: work is in proportion to pairs
-// CPU versions take a smaller problem, --cpu_matrix=N (64) and --cpu_samples=M (8192). Differences from the seed:
+//   percent, psnr      error of the image that 60 iterations with Tikhonov's prior make of this F^H d of the seed's
+//                      scan (seed_stone_images.h), relative to the truth, without noise; noisy_...: with it
+// Versions that take longer than --image_limit=SECONDS (5) make no image. ours.pipeline is the whole reconstruction,
+// from readouts in memory to the image, Q known: the seed's 66 s. `gridded` is what its figure 6 compares with. CPU
+// versions take a smaller problem, --cpu_matrix=N (64) and --cpu_samples=M (8192), and a smaller scan to match.
+// Differences from the seed:
 // - Samples are on the device when the clock starts and the image stays there; its times include input and output.
 // - The voxel's basis is a point (phi = 1), so that mu = d; and mu is not computed.
-// - The search of GPU.Tune looks at the first 32,768 samples only, and tiles are copied to constant memory from the
-//   device's memory rather than the host's.
+// - The search of GPU.Tune is of multiples of 64 threads and looks at the first 2,048 samples only, and tiles are
+//   copied to constant memory from the device's memory rather than the host's.
 // - Q, of which the seed gives no time, is that of 256^3 voxels here, by GPU.Tune and by point_spread() of the product.
 #include "tests/bench/seed_stone.h"
 
@@ -27,7 +32,8 @@
 #include <string>
 #include <thread>
 
-#include "gadgets/numerics/direct_transform.h"
+#include "gadgets/numerics/split_adjoint.h"
+#include "tests/bench/seed_stone_images.h"
 
 namespace echotrain::seed {
 namespace {
@@ -36,14 +42,15 @@ using numerics::Backend;
 using numerics::cdouble;
 using numerics::cfloat;
 using numerics::Context;
-using numerics::DirectAdjoint;
+using numerics::Precision;
 using numerics::ThreadPool;
 using numerics::View;
 
-constexpr std::int64_t kSeedMatrix = 128, kSeedSamples = 284592;
+constexpr int kSeedMatrix = 128, kSeedReadouts = 1078, kSeedSamples = 284592;
 constexpr double kSoftwareTrigonometry = 13 + 13 + 12, kHardwareTrigonometry = 13 + 1 + 1;
 constexpr int kCheckedVoxels = 300;
 constexpr std::uint64_t kMemory = 64ull << 30;
+double image_limit = 5;  // seconds
 
 /// What the seed reports; 0 where it does not.
 struct Reported {
@@ -116,21 +123,51 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The mean of three after one that does not count, as the seed does for its fastest versions.
+/// The mean of three after one that does not count, as the seed does for its fastest versions; of what takes more than
+/// half a second, the first.
 double mean_seconds_of(const std::function<void()>& work) {
-  work();
-  return (seconds_of(work) + seconds_of(work) + seconds_of(work)) / 3;
+  constexpr double kLong = 0.5;
+  const double first = seconds_of(work);
+  return first > kLong ? first : (seconds_of(work) + seconds_of(work) + seconds_of(work)) / 3;
 }
 
-void report(benchmark::State& state, const Problem& problem, double seconds, double flops_per_pair, double error,
-            const Reported& seed) {
+using Image = std::vector<cfloat>;
+/// F^H d of samples on a cube; `seconds`, where given, is how long it takes.
+using Version = std::function<Image(const Samples<float>& samples, std::int64_t matrix, double* seconds)>;
+
+void run_work(double* seconds, const std::function<void()>& work) {
+  if (seconds == nullptr)
+    work();
+  else
+    *seconds = mean_seconds_of(work);
+}
+
+void report(benchmark::State& state, double seconds, const Reported& seed) {
   for (auto _ : state) state.SetIterationTime(seconds);
-  state.counters["error"] = error;
-  state.counters["gflops"] = problem.pairs() * flops_per_pair / seconds / 1e9;
-  constexpr double kSeedPairs = static_cast<double>(kSeedMatrix * kSeedMatrix * kSeedMatrix * kSeedSamples);
-  if (problem.pairs() < kSeedPairs) state.counters["at_seed_size"] = seconds * kSeedPairs / problem.pairs();
   if (seed.seconds > 0) state.counters["seed_seconds"] = seed.seconds;
   if (seed.gflops > 0) state.counters["seed_gflops"] = seed.gflops;
+}
+
+void report(benchmark::State& state, const Fidelity& clean, const Fidelity& noisy) {
+  state.counters["percent"] = clean.percent;
+  state.counters["psnr"] = clean.psnr;
+  state.counters["noisy_percent"] = noisy.percent;
+  state.counters["noisy_psnr"] = noisy.psnr;
+}
+
+/// `scan`: what images are judged by, or null.
+void run(benchmark::State& state, const Problem& problem, const Version& version, double flops_per_pair,
+         const Reported& seed, const PhantomScan* scan) {
+  double seconds = 0;
+  const Image image = version(problem.samples, problem.matrix, &seconds);
+  report(state, seconds, seed);
+  state.counters["error"] = error_of(problem, [&](std::int64_t n) { return image[static_cast<std::size_t>(n)]; });
+  state.counters["gflops"] = problem.pairs() * flops_per_pair / seconds / 1e9;
+  constexpr double kSeedPairs = 1.0 * kSeedMatrix * kSeedMatrix * kSeedMatrix * kSeedSamples;
+  if (problem.pairs() < kSeedPairs) state.counters["at_seed_size"] = seconds * kSeedPairs / problem.pairs();
+  if (scan == nullptr || seconds > image_limit) return;
+  const auto judge = [&](bool noisy) { return scan->solved(version(scan->samples(noisy), scan->matrix(), nullptr)); };
+  report(state, judge(false), judge(true));
 }
 
 // --- CPU ---
@@ -142,60 +179,82 @@ Samples<T> converted(const Samples<float>& from) {
 }
 
 template <class T>
-void run_cpu(benchmark::State& state, const Problem& problem, bool threads, const Reported& seed) {
-  const Samples<T> samples = converted<T>(problem.samples);
-  std::vector<T> re(static_cast<std::size_t>(problem.voxels())), im(re.size());
+Image cpu_version(const Samples<float>& from, std::int64_t matrix, bool threads, double* seconds) {
+  const Samples<T> samples = converted<T>(from);
+  const std::int64_t voxels = matrix * matrix * matrix;
+  std::vector<T> re(static_cast<std::size_t>(voxels)), im(re.size());
   const auto work = [&](std::int64_t begin, std::int64_t end) {
-    cpu_fhd(samples, problem.matrix, begin, end, re.data(), im.data());
+    cpu_fhd(samples, matrix, begin, end, re.data(), im.data());
   };
-  const double seconds = seconds_of([&] {
+  run_work(seconds, [&] {
     if (threads)
-      ThreadPool::shared().parallel_for(problem.voxels(), 1024, work);
+      ThreadPool::shared().parallel_for(voxels, 1024, work);
     else
-      work(0, problem.voxels());
+      work(0, voxels);
   });
-  const double error = error_of(problem, [&](std::int64_t n) {
-    return cdouble(static_cast<double>(re[static_cast<std::size_t>(n)]),
-                   static_cast<double>(im[static_cast<std::size_t>(n)]));
-  });
-  report(state, problem, seconds, kSoftwareTrigonometry, error, seed);
+  Image image;
+  for (std::size_t n = 0; n < re.size(); ++n) image.emplace_back(static_cast<float>(re[n]), static_cast<float>(im[n]));
+  return image;
 }
 
 // --- the product ---
 
-std::vector<double> coordinates_of(const Problem& problem) {
+std::vector<double> coordinates_of(const Samples<float>& samples) {
   std::vector<double> k;
-  for (std::size_t m = 0; m < problem.samples.kx.size(); ++m)
-    for (const auto* axis : {&problem.samples.kx, &problem.samples.ky, &problem.samples.kz})
-      k.push_back(static_cast<double>((*axis)[m]));
+  for (std::size_t m = 0; m < samples.kx.size(); ++m)
+    for (const auto* axis : {&samples.kx, &samples.ky, &samples.kz}) k.push_back(static_cast<double>((*axis)[m]));
   return k;
 }
 
-void run_ours(benchmark::State& state, const Problem& problem, Backend backend) {
+Image our_version(const Samples<float>& from, std::int64_t matrix, Backend backend, Precision precision, int devices,
+                  double* seconds) {
   Context context(backend, {.memory_budget = kMemory});
-  const numerics::Shape cube{problem.matrix, problem.matrix, problem.matrix};
-  const std::vector<double> k = coordinates_of(problem);
+  std::vector<int> others;
+  for (int d = 1; d < devices; ++d) others.push_back(d);
+  std::optional<numerics::Team> team;
+  if (!others.empty()) {
+    team.emplace(context, others, kMemory);
+    team->run([](numerics::Member&) {});  // connects the devices, once per process
+  }
+  const numerics::Shape cube{matrix, matrix, matrix};
+  const std::vector<double> k = coordinates_of(from);
   std::vector<cfloat> d;
-  for (std::size_t m = 0; m < problem.samples.re.size(); ++m)
-    d.emplace_back(problem.samples.re[m], problem.samples.im[m]);
-  const auto samples = context.upload<cfloat>({d.data(), {problem.samples.size(), 1}});
-  auto image = context.allocate<cfloat>({1, problem.matrix, problem.matrix, problem.matrix});
-  const double seconds = mean_seconds_of([&] {
-    DirectAdjoint sum(context, cube, 1);
-    sum.add(context, {k.data(), {problem.samples.size(), 3}}, samples.cview());
+  for (std::size_t m = 0; m < from.re.size(); ++m) d.emplace_back(from.re[m], from.im[m]);
+  const auto samples = context.upload<cfloat>({d.data(), {from.size(), 1}});
+  auto image = context.allocate<cfloat>({1, matrix, matrix, matrix});
+  run_work(seconds, [&] {
+    numerics::SplitAdjoint sum(context, team ? &*team : nullptr, cube, 1, numerics::VoxelBasis::delta, precision);
+    sum.add(context, {k.data(), {from.size(), 3}}, samples.cview(), {});
     sum.get(context, image.view());
     context.synchronize();
   });
   const auto host = context.download<cfloat>(image.cview());
-  const double error = error_of(problem, [&](std::int64_t n) { return host.data()[n]; });
-  report(state, problem, seconds, kHardwareTrigonometry, error, {});
+  return {host.data(), host.data() + host.size()};
+}
+
+/// F^H d, 60 iterations and the image, by the pipeline; Q is known.
+void run_pipeline(benchmark::State& state, const PhantomScan& scan, Backend backend) {
+  constexpr Reported kWholeTune{66, 0};
+  PhantomScan::Product product(scan, backend);
+  product.run(false);
+  const Fidelity clean = product.fidelity();
+  product.run(true);
+  report(state, mean_seconds_of([&] { product.run(true); }), kWholeTune);
+  report(state, clean, product.fidelity());
+}
+
+void run_gridded(benchmark::State& state, const PhantomScan& scan) {
+  Fidelity clean, noisy;
+  report(state, mean_seconds_of([&] { clean = scan.gridded(false); }), {});
+  noisy = scan.gridded(true);
+  report(state, clean, noisy);
 }
 
 /// Q on the cube of `problem`, that of images of half its matrix.
 void run_ours_q(benchmark::State& state, const Problem& problem, Backend backend) {
   Context context(backend, {.memory_budget = kMemory});
   const std::int64_t n = problem.matrix, half = n / 2;
-  const std::vector<double> k = coordinates_of(problem);
+  const std::vector<double> k = coordinates_of(problem.samples);
   auto q = context.allocate<cfloat>({n, n, n});
   const double seconds = mean_seconds_of([&] {
     numerics::point_spread(context, {k.data(), {problem.samples.size(), 3}}, {}, {half, half, half},
@@ -207,7 +266,9 @@ void run_ours_q(benchmark::State& state, const Problem& problem, Backend backend
     const auto lag = [&](std::int64_t index) { return (index + half) % n; };  // FFT order
     return host.data()[(lag(at / n / n) * n + lag(at / n % n)) * n + lag(at % n)];
   });
-  report(state, problem, seconds, kHardwareTrigonometry, error, {});
+  report(state, seconds, {});
+  state.counters["error"] = error;
+  state.counters["gflops"] = problem.pairs() * kHardwareTrigonometry / seconds / 1e9;
 }
 
 // --- GPU ---
@@ -232,22 +293,20 @@ double flops_of(Variant variant) {
 }
 
 /// Voxels divided among the first `devices` GPUs, each driven by a thread of its own.
-void run_variant(benchmark::State& state, const Problem& problem, Variant variant, const Settings& settings,
-                 int devices, const Reported& seed) {
+Image gpu_version(const Samples<float>& samples, std::int64_t matrix, Variant variant, const Settings& settings,
+                  int devices, double* seconds) {
   struct Part {
-    Part(const Problem& problem, int device, std::int64_t begin, std::int64_t end)
+    Part(const Samples<float>& samples, std::int64_t matrix, int device, std::int64_t begin, std::int64_t end)
         : context(Backend::cuda, {.device = device, .memory_budget = kMemory}),
-          first(begin),
-          fhd(context, problem.samples, problem.matrix, begin, end) {}
+          fhd(context, samples, matrix, begin, end) {}
     Context context;
-    std::int64_t first;
     GpuFhd fhd;
   };
+  const std::int64_t voxels = matrix * matrix * matrix;
   std::vector<std::unique_ptr<Part>> parts;
   for (int d = 0; d < devices; ++d)
-    parts.push_back(
-        std::make_unique<Part>(problem, d, problem.voxels() * d / devices, problem.voxels() * (d + 1) / devices));
-  const double seconds = mean_seconds_of([&] {
+    parts.push_back(std::make_unique<Part>(samples, matrix, d, voxels * d / devices, voxels * (d + 1) / devices));
+  run_work(seconds, [&] {
     std::vector<std::thread> threads;
     for (const auto& part : parts)
       threads.emplace_back([&part, &settings, variant] {
@@ -256,26 +315,35 @@ void run_variant(benchmark::State& state, const Problem& problem, Variant varian
       });
     for (std::thread& thread : threads) thread.join();
   });
-  std::vector<cfloat> image;
+  Image image;
   for (const auto& part : parts) {
-    const std::vector<cfloat> piece = part->fhd.image();
+    const Image piece = part->fhd.image();
     image.insert(image.end(), piece.begin(), piece.end());
   }
-  const double error = error_of(problem, [&](std::int64_t n) { return image[static_cast<std::size_t>(n)]; });
-  report(state, problem, seconds, flops_of(variant), error, seed);
+  return image;
+}
+
+void run_variant(benchmark::State& state, const Problem& problem, Variant variant, const Settings& settings,
+                 int devices, const Reported& seed, const PhantomScan* scan) {
+  const auto version = [&](const Samples<float>& samples, std::int64_t matrix, double* seconds) {
+    return gpu_version(samples, matrix, variant, settings, devices, seconds);
+  };
+  run(state, problem, version, flops_of(variant), seed, scan);
   state.counters["threads"] = settings.threads;
   state.counters["tile"] = settings.tile;
   state.counters["unroll"] = settings.unroll;
 }
 
-/// The seed's exhaustive search.
+/// The seed's exhaustive search, with half its numbers of threads.
 Settings search(const Problem& problem) {
-  constexpr std::int64_t kSearched = 32768;
+  constexpr std::int64_t kSearched = kLargestTile;
   Context context(Backend::cuda, {.memory_budget = kMemory});
   GpuFhd fhd(context, problem.samples, problem.matrix, 0, problem.voxels());
+  fhd.run(Variant::fast_trig, {}, kSearched);
+  context.synchronize();
   Settings best;
   double least = std::numeric_limits<double>::infinity();
-  for (int threads = 32; threads <= 512; threads += 32)
+  for (int threads = 64; threads <= 512; threads += 64)
     for (int tile = 32; tile <= kLargestTile; tile *= 2)
       for (int unroll = 1; unroll <= 8; unroll *= 2) {
         const Settings settings{threads, tile, unroll};
@@ -298,23 +366,45 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
   benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
 }
 
-void add_cpu(const Problem& problem, const Problem& q) {
+Version ours(Backend backend, Precision precision, int devices = 1) {
+  return [=](const Samples<float>& samples, std::int64_t matrix, double* seconds) {
+    return our_version(samples, matrix, backend, precision, devices, seconds);
+  };
+}
+
+template <class T>
+Version on_cpu(bool threads) {
+  return [=](const Samples<float>& samples, std::int64_t matrix, double* seconds) {
+    return cpu_version<T>(samples, matrix, threads, seconds);
+  };
+}
+
+void add_cpu(const Problem& problem, const Problem& q, const PhantomScan& scan) {
   const std::string size = fmt::format("/{}^3x{}", problem.matrix, problem.samples.size());
   const std::string both = fmt::format("{}_threads", ThreadPool::shared().size());
+  const auto add_version = [&](const std::string& name, const Version& version, const Reported& seed, double flops,
+                               bool judged) {
+    add(name, [=, &problem, &scan](auto& s) { run(s, problem, version, flops, seed, judged ? &scan : nullptr); });
+  };
   for (const bool threads : {false, true}) {
     const std::string on = threads ? both : "1_thread";
-    add("CPU.DP/" + on + size, [&problem, threads](auto& s) { run_cpu<double>(s, problem, threads, {}); });
-    add("CPU.SP/" + on + size, [&problem, threads](auto& s) { run_cpu<float>(s, problem, threads, kSeedSingle); });
+    add_version("CPU.DP/" + on + size, on_cpu<double>(threads), {}, kSoftwareTrigonometry, threads);
+    add_version("CPU.SP/" + on + size, on_cpu<float>(threads), kSeedSingle, kSoftwareTrigonometry, threads);
   }
-  add("ours/" + both + size, [&problem](auto& s) { run_ours(s, problem, Backend::cpu); });
+  add_version("ours/" + both + size, ours(Backend::cpu, Precision::exact), {}, kHardwareTrigonometry, true);
+  const std::string image = fmt::format("/{}^3x{}", scan.matrix(), scan.samples(false).size());
+  add("ours.pipeline/" + both + image, [&](auto& s) { run_pipeline(s, scan, Backend::cpu); });
+  add("gridded/" + both + image, [&](auto& s) { run_gridded(s, scan); });
   const std::string q_size = fmt::format("/{}^3x{}", q.matrix, q.samples.size());
-  add("Q/CPU.SP/" + both + q_size, [&q](auto& s) { run_cpu<float>(s, q, true, {}); });
+  add("Q/CPU.SP/" + both + q_size,
+      [&q](auto& s) { run(s, q, on_cpu<float>(true), kSoftwareTrigonometry, {}, nullptr); });
   add("Q/ours/" + both + q_size, [&q](auto& s) { run_ours_q(s, q, Backend::cpu); });
 }
 
 #ifdef ECHOTRAIN_HAS_CUDA
 struct GpuProblems {
   Problem problem{kSeedMatrix, kSeedSamples}, q{2 * kSeedMatrix, kSeedSamples, true};
+  PhantomScan scan{Backend::cuda, kSeedMatrix, kSeedReadouts, kSeedSamples / kSeedReadouts};
   std::optional<Settings> tuned;
   const Settings& best() {
     if (!tuned) tuned = search(problem);
@@ -324,19 +414,36 @@ struct GpuProblems {
 
 void add_gpu(GpuProblems& all) {
   const int devices = gpu_count();
-  const Problem& problem = all.problem;
   const std::string size = fmt::format("/gpu/{}^3x{}", kSeedMatrix, kSeedSamples);
   for (const Step& step : kSteps)
-    add(step.name + size, [&](auto& s) { run_variant(s, problem, step.variant, {}, 1, step.seed); });
+    add(step.name + size, [&](auto& s) { run_variant(s, all.problem, step.variant, {}, 1, step.seed, &all.scan); });
   add("GPU.Tune.as_seed" + size,
-      [&](auto& s) { run_variant(s, problem, Variant::fast_trig, kSeedSettings, 1, kSeedTune); });
-  add("GPU.Tune" + size, [&](auto& s) { run_variant(s, problem, Variant::fast_trig, all.best(), 1, kSeedTune); });
-  if (devices > 1)
-    add(fmt::format("GPU.Multi.{}", devices) + size,
-        [&all, devices](auto& s) { run_variant(s, all.problem, Variant::fast_trig, all.best(), devices, kSeedMulti); });
-  add("ours" + size, [&](auto& s) { run_ours(s, problem, Backend::cuda); });
+      [&](auto& s) { run_variant(s, all.problem, Variant::fast_trig, kSeedSettings, 1, kSeedTune, &all.scan); });
+  add("GPU.Tune" + size,
+      [&](auto& s) { run_variant(s, all.problem, Variant::fast_trig, all.best(), 1, kSeedTune, &all.scan); });
+  const auto add_ours = [&](const std::string& name, Precision precision, int count) {
+    add(name + size, [=, &all](auto& s) {
+      run(s, all.problem, ours(Backend::cuda, precision, count), kHardwareTrigonometry, {}, &all.scan);
+    });
+  };
+  add_ours("ours.exact", Precision::exact, 1);
+  add_ours("ours.fast", Precision::fast, 1);
+  std::string reason;
+  if (devices > 1) {
+    add(fmt::format("GPU.Multi.{}", devices) + size, [&all, devices](auto& s) {
+      run_variant(s, all.problem, Variant::fast_trig, all.best(), devices, kSeedMulti, &all.scan);
+    });
+    if (numerics::can_connect_devices(&reason)) {
+      add_ours(fmt::format("ours.exact.{}", devices), Precision::exact, devices);
+      add_ours(fmt::format("ours.fast.{}", devices), Precision::fast, devices);
+    } else {
+      fmt::print(stderr, "seed_stone: none of ours by several GPUs: {}\n", reason);
+    }
+  }
+  add("ours.pipeline" + size, [&](auto& s) { run_pipeline(s, all.scan, Backend::cuda); });
+  add("gridded" + size, [&](auto& s) { run_gridded(s, all.scan); });
   const std::string q_size = fmt::format("/gpu/{}^3x{}", 2 * kSeedMatrix, kSeedSamples);
-  add("Q/GPU.Tune" + q_size, [&](auto& s) { run_variant(s, all.q, Variant::fast_trig, all.best(), 1, {}); });
+  add("Q/GPU.Tune" + q_size, [&](auto& s) { run_variant(s, all.q, Variant::fast_trig, all.best(), 1, {}, nullptr); });
   add("Q/ours" + q_size, [&](auto& s) { run_ours_q(s, all.q, Backend::cuda); });
 }
 #endif
@@ -355,6 +462,7 @@ std::int64_t option(int* argc, char** argv, const std::string& name, std::int64_
 
 int run_all(int argc, char** argv) {
   const std::int64_t matrix = option(&argc, argv, "cpu_matrix", 64), count = option(&argc, argv, "cpu_samples", 8192);
+  image_limit = static_cast<double>(option(&argc, argv, "image_limit", 5));
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   if (matrix < 4 || matrix > 512 || count < 1 || count > kSeedSamples) {
@@ -362,7 +470,11 @@ int run_all(int argc, char** argv) {
     return 1;
   }
   const Problem small(matrix, count), small_q(2 * matrix, std::max<std::int64_t>(1, count / 8), true);
-  add_cpu(small, small_q);
+  // An eighth of the seed's scan at half its matrix: as many samples for each voxel.
+  const auto edge = static_cast<int>(matrix);
+  const PhantomScan scan(Backend::cpu, edge, kSeedReadouts * edge * edge / (kSeedMatrix * kSeedMatrix),
+                         kSeedSamples / kSeedReadouts * edge / kSeedMatrix);
+  add_cpu(small, small_q, scan);
   fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu));
   std::string reason;
   const bool gpu = numerics::available(Backend::cuda, &reason);

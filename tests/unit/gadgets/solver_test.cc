@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/direct_sum.h"
-#include "tests/support/on_team.h"
 #include "tests/unit/gadgets/blob.h"
 
 namespace echotrain::testing {
@@ -77,27 +76,6 @@ TEST_P(SolverTest, AStreamedScanHasTheBitsOfAWholeOne) {
     ASSERT_EQ(out.images.size(), 2u);
     for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(pixels<cfloat>(out.images[i]), pixels<cfloat>(whole.images[i]));
   }
-}
-
-// Several devices: F^H d to the bit, the solver to rounding; with and without coil maps.
-TEST_P(SolverTest, ATeamGivesWhatOneDeviceGives) {
-  if (const std::string reason = no_team(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-  const Blob blob{2, {3, -2, 0}};
-  const auto scan = sample(radial(61, 50), {blob, blob, blob});
-  RunOptions together = split_by(GetParam(), 17);
-  together.others = GetParam() == Backend::cpu ? std::vector<int>{1, 2} : std::vector<int>{1};
-  for (const std::string maps : {"", "method: adaptive"})
-    for (const std::string fhd : {"method: exact", "method: nufft"})
-      for (const std::string prior : {"prior: tikhonov", "prior: anatomical"}) {
-        const std::string text = pipeline(fhd, "iterations: 15, lambda: 1e-2, " + prior, "method: none", "", maps);
-        const auto alone = run(text, plane(31, 28), scan, here()), out = run(text, plane(31, 28), scan, together);
-        ASSERT_EQ(out.images.size(), 1u) << text;
-        const auto truth = pixels<cfloat>(alone.images[0]), image = pixels<cfloat>(out.images[0]);
-        EXPECT_LT(relative_error(image, truth, truth.size()), 1e-4) << text;
-        if (maps.empty() && fhd == "method: exact" && GetParam() == Backend::cpu) {
-          EXPECT_TRUE(image == truth) << text;  // each image by itself
-        }
-      }
 }
 
 // Half-precision factors cost less than the data's noise, and say what they cost.
