@@ -287,7 +287,7 @@ void PcgSolver::solve_side_by_side(const std::vector<NormalEquations>& all, cons
   for (const NormalEquations& equations : all) powers.push_back(power_of(equations));
   copies_.resize(static_cast<std::size_t>(session_->team->size()) - 1);
   with_clear_errors([&] {
-    session_->team->run([&](numerics::Member& member) {
+    session_->team->run(numerics::Team::Sums::none, [&](numerics::Member& member) {
       const auto i = static_cast<std::size_t>(member.rank());
       if (i >= all.size()) return;
       numerics::Context& own = member.context;
@@ -328,7 +328,7 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
   const double known = known_to_all(prior == nullptr ? 0 : Eigenvalues::shared().find(equations));
   std::vector<numerics::PcgResult> results(static_cast<std::size_t>(session_->team->size()));
   copies_.resize(results.size() - 1);
-  session_->team->run([&](numerics::Member& member) {
+  session_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
     numerics::Context& own = member.context;
     const bool here = &own == &session_->compute;
     /// Items first .. last - 1 of an array of such images, where this member computes.

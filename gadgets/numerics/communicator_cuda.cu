@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <span>
@@ -87,10 +89,12 @@ class Spare {
 
 /// The ends of one team; kept for another when the last is gone, unless one was aborted.
 struct Connection {
-  std::vector<int> devices;
+  explicit Connection(const std::vector<int>& of) : devices(of), ends(of.size()) {}
+
+  const std::vector<int> devices;
   std::vector<ncclComm_t> comms;
-  std::mutex mutex;
-  bool aborted = false;
+  std::vector<std::timed_mutex> ends;  ///< of each comm, which NCCL wants to be used by one thread at a time
+  std::atomic<bool> aborted = false;
 
   ~Connection() {
     if (!aborted) Spare::instance().keep(devices, std::move(comms));
@@ -105,20 +109,21 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(connection_->devices.size()); }
   void sum(Context& context, View<float> values) override {
     const cudaStream_t stream = cuda::stream_of(context);
-    {
-      const std::scoped_lock lock(connection_->mutex);
-      if (connection_->aborted) throw ResourceError("another device of this scan has failed");
-    }
+    const std::scoped_lock lock(connection_->ends[static_cast<std::size_t>(rank_)]);
+    if (connection_->aborted) throw ResourceError("another device of this scan has failed");
     const Nccl& nccl = Nccl::get();
     nccl.check(nccl.all_reduce(values.data(), values.data(), static_cast<std::size_t>(values.size()), ncclFloat,
                                ncclSum, connection_->comms[static_cast<std::size_t>(rank_)], stream),
                "adding up");
   }
+  /// A call enqueues work and returns at once; but the first ones may wait for other members to connect, and then this
+  /// is what ends them.
   void abort() noexcept override {
-    const std::scoped_lock lock(connection_->mutex);
-    if (connection_->aborted) return;
-    connection_->aborted = true;
-    for (ncclComm_t comm : connection_->comms) Nccl::get().abort(comm);
+    if (connection_->aborted.exchange(true)) return;
+    for (std::size_t rank = 0; rank < connection_->comms.size(); ++rank) {
+      const std::unique_lock lock(connection_->ends[rank], std::chrono::seconds(2));
+      Nccl::get().abort(connection_->comms[rank]);
+    }
   }
 
  private:
@@ -190,8 +195,7 @@ bool can_connect_devices(std::string* reason) {
 std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices) {
   std::string reason;
   if (!can_connect_devices(&reason)) throw ResourceError("GPUs cannot work together: " + reason);
-  auto connection = std::make_shared<Connection>();
-  connection->devices = devices;
+  auto connection = std::make_shared<Connection>(devices);
   connection->comms = Spare::instance().take(devices);
   if (connection->comms.empty()) {
     for (const int device : devices)

@@ -130,6 +130,8 @@ Context::~Context() {
 
 Context::KeepMemory::KeepMemory(Context& context) : state_(context.state_) { state_->device->keep_memory(true); }
 Context::KeepMemory::~KeepMemory() { state_->device->keep_memory(false); }
+Context::Recording::Recording(Context& context) : state_(context.state_) { state_->device->recording(true); }
+Context::Recording::~Recording() { state_->device->recording(false); }
 
 void* Context::stream() const { return state_->device->stream(); }
 

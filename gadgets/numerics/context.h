@@ -140,6 +140,18 @@ class Context {
     std::shared_ptr<State> state_;
   };
 
+  /// Must live while the context's stream is recorded as a CUDA graph.
+  class Recording {
+   public:
+    explicit Recording(Context& context);
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+
   std::uint64_t bytes_in_use() const;
   std::uint64_t peak_bytes() const;
   /// Bytes copied from device to host so far (0 on the CPU).

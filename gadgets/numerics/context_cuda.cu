@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -273,6 +274,11 @@ class CudaDevice final : public Device {
     free_kept();
   }
 
+  void recording(bool on) noexcept override {
+    const std::lock_guard lock(recording_mutex_);
+    recording_ = on;
+  }
+
   void fill_zero(void* data, std::size_t bytes) override {
     enter();
     if (is_device(data)) {
@@ -407,12 +413,12 @@ class CudaDevice final : public Device {
   void give_back(Block block) noexcept {
     if (keep(block)) return;
     if (in_stream_callback) {
-      std::lock_guard lock(deferred_mutex_);
-      try {
-        deferred_.push_back(block);
-      } catch (const std::bad_alloc&) {
-        // Lost: nothing may be freed here, and there is no memory to remember it.
-      }
+      defer(block);
+      return;
+    }
+    const std::lock_guard lock(recording_mutex_);  // what follows must not become part of a recording
+    if (recording_) {
+      defer(block);
       return;
     }
     int before = device_;
@@ -421,6 +427,15 @@ class CudaDevice final : public Device {
     free_now(block);
     if (before != device_) cudaSetDevice(before);
     cudaGetLastError();
+  }
+
+  void defer(const Block& block) noexcept {
+    const std::lock_guard lock(deferred_mutex_);
+    try {
+      deferred_.push_back(block);
+    } catch (const std::bad_alloc&) {
+      // Lost: nothing may be freed here, and there is no memory to remember it.
+    }
   }
 
   void free_now(const Block& block) noexcept {
@@ -448,6 +463,7 @@ class CudaDevice final : public Device {
   }
 
   void release_deferred() noexcept {
+    if (recording_) return;
     std::vector<Block> blocks;
     {
       std::lock_guard lock(deferred_mutex_);
@@ -464,8 +480,10 @@ class CudaDevice final : public Device {
   int keepers_ = 0;
   std::vector<Block> kept_;  // free, for the next of this size; `bytes` is that of the block
   std::size_t kept_bytes_ = 0;
+  std::mutex recording_mutex_;
+  std::atomic<bool> recording_ = false;  // written by the context's own thread only
   std::mutex deferred_mutex_;
-  std::vector<Block> deferred_;  // released in a callback, freed at the next call
+  std::vector<Block> deferred_;  // released in a callback or during a recording, freed at the next call after it
 };
 
 }  // namespace

@@ -30,6 +30,9 @@ class Device {
 
   /// Begins and ends a time in which released memory is kept for reuse; such times may be nested.
   virtual void keep_memory(bool) noexcept {}
+  /// Begins and ends a time in which the stream is recorded as a graph: memory that other threads release then must not
+  /// become part of it.
+  virtual void recording(bool) noexcept {}
 
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;

@@ -67,7 +67,9 @@ cudaError_t add_loop(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphConditio
 /// Records `work` on the stream into the graph. False when that cannot be. Nothing is being recorded any more then, nor
 /// when `work` throws.
 template <class Work>
-bool record(cudaStream_t stream, cudaGraph_t graph, const Work& work) {
+bool record(Context& context, cudaGraph_t graph, const Work& work) {
+  const cudaStream_t stream = stream_of(context);
+  const Context::Recording recording(context);
   if (cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed) != cudaSuccess)
     return false;
   cudaGraph_t same = nullptr;
@@ -97,7 +99,7 @@ std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times,
   if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
       cudaGraphConditionalHandleCreate(&more, recording->graph, 0, 0) != cudaSuccess)
     return nullptr;
-  if (!record(stream, recording->graph,
+  if (!record(context, recording->graph,
               [&] { first_kernel<<<1, kThreads, 0, stream>>>(times, a.states, a.batch, left, more); }))
     return nullptr;
   cudaGraphNode_t first = nullptr;
@@ -105,7 +107,7 @@ std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times,
   if (cudaGraphGetNodes(recording->graph, &first, &nodes) != cudaSuccess || nodes != 1 ||
       add_loop(recording->graph, first, more, body) != cudaSuccess)
     return nullptr;
-  if (!record(stream, body, [&] {
+  if (!record(context, body, [&] {
         step();
         next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, left, more);
       }))

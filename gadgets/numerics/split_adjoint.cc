@@ -15,7 +15,7 @@ SplitAdjoint::SplitAdjoint(Context& context, Team* team, const Shape& image, std
     return;
   }
   parts_.resize(static_cast<std::size_t>(team_->size()));
-  team_->run([&](Member& member) {
+  team_->run(Team::Sums::none, [&](Member& member) {
     parts_[static_cast<std::size_t>(member.rank())] = std::make_unique<DirectAdjoint>(
         member.context, image, coils, basis, precision, ImagePart{member.rank(), member.size()});
   });
@@ -24,7 +24,7 @@ SplitAdjoint::SplitAdjoint(Context& context, Team* team, const Shape& image, std
 void SplitAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples,
                        View<const float> weights) {
   if (team_ == nullptr) return parts_[0]->add(context, coordinates, samples, weights);
-  team_->run([&](Member& member) {
+  team_->run(Team::Sums::none, [&](Member& member) {
     Context& own = member.context;
     DirectAdjoint& part = *parts_[static_cast<std::size_t>(member.rank())];
     if (&own == &context) return part.add(own, coordinates, samples, weights);
@@ -36,7 +36,7 @@ void SplitAdjoint::add(Context& context, View<const double> coordinates, View<co
 
 void SplitAdjoint::get(Context& context, View<cfloat> image) {
   if (team_ == nullptr) return parts_[0]->get(context, image);
-  team_->run([&](Member& member) {
+  team_->run(Team::Sums::none, [&](Member& member) {
     Context& own = member.context;
     DirectAdjoint& part = *parts_[static_cast<std::size_t>(member.rank())];
     if (&own == &context) return part.get(own, image);

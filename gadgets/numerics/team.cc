@@ -127,11 +127,12 @@ void Team::share(std::vector<std::byte>& bytes, int from) {
   if (!in_one_process()) impl_->ranks->broadcast(bytes, from);
 }
 
-void Team::run(const std::function<void(Member&)>& work) {
+void Team::run(Sums sums, const std::function<void(Member&)>& work) {
   Impl& impl = *impl_;
   std::unique_lock<std::mutex> turn(one_team_at_a_time(), std::defer_lock);
-  if (impl.first.cuda()) turn.lock();
+  if (impl.first.cuda() && (sums == Sums::some || impl.ends.empty())) turn.lock();
   if (impl.ends.empty()) impl.connect();
+  if (turn && sums == Sums::none) turn.unlock();
   impl.first.synchronize();
   {
     const std::scoped_lock lock(impl.mutex);

@@ -41,11 +41,12 @@ class Team {
   /// Whether all members are in this process, and so can write what they made to where it is wanted. Otherwise all
   /// processes call run() and share(), with work of the same kind, each on memory of its own.
   bool in_one_process() const;
+  /// Whether members use `others`. On CUDA one team of the process does at a time, as NCCL demands.
+  enum class Sums { none, some };
   /// Does work(member) for all members of this process at once; the first here. ResourceError when devices cannot be
   /// connected. Work that was enqueued on the first context before is done when it begins; all that members enqueued is
-  /// done when it ends. On CUDA one team of the process works at a time, as NCCL demands. Throws what the first member
-  /// to fail threw; after that, run() always throws ResourceError.
-  void run(const std::function<void(Member&)>& work);
+  /// done when it ends. Throws what the first member to fail threw; after that, run() always throws ResourceError.
+  void run(Sums sums, const std::function<void(Member&)>& work);
   /// Gives what the process of rank `from` has to all; nothing to do where there is but one. In stream order.
   void share(Context& context, View<cfloat> values, int from);
   /// On the host.

@@ -214,7 +214,7 @@ Image our_version(const Samples<float>& from, std::int64_t matrix, Backend backe
   std::optional<numerics::Team> team;
   if (!others.empty()) {
     team.emplace(context, others, kMemory);
-    team->run([](numerics::Member&) {});  // connects the devices, once per process
+    team->run(numerics::Team::Sums::none, [](numerics::Member&) {});  // connects the devices, once per process
   }
   const numerics::Shape cube{matrix, matrix, matrix};
   const std::vector<double> k = coordinates_of(from);

@@ -31,7 +31,7 @@ TEST(RanksTest, AFailureOfOneIsHeardByAll) {
   const auto errors = errors_of_ranks(3, [](ThreadRanks& ranks) {
     Context context(Backend::cpu);
     Team team(context, ranks);
-    team.run([&](Member& member) {
+    team.run(Team::Sums::some, [&](Member& member) {
       if (member.rank() == 1) throw std::invalid_argument("this one");
       Array<cfloat> values = context.zeros<cfloat>({5});
       member.others.sum(context, values.view());
@@ -52,7 +52,7 @@ TEST(RanksTest, RanksThatGoApartStop) {
       auto b = testing::Random(6).normals(image.size());
       if (apart && ranks.rank() == 1) b[7] *= 1.0000002f;
       const auto right = context.upload<cfloat>({b.data(), testing::with_batch(1, image)});
-      team.run([&](Member& member) {
+      team.run(Team::Sums::some, [&](Member& member) {
         const auto part = context.upload<cfloat>({maps.data(), testing::with_batch(1, image)});
         auto x = context.zeros<cfloat>(right.shape());
         pcg(context, SenseToeplitz(context, toeplitz, part, member.others), nullptr, right.cview(), x.view(), {});

@@ -108,7 +108,7 @@ inline void check_solver(Ranks& ranks) {
     const auto all = context.upload<numerics::cfloat>({maps.data(), with_batch(coils, image)});
     const auto alone = solve(numerics::SenseToeplitz(context, toeplitz, all));
     std::vector<numerics::cfloat> together;
-    team.run([&](numerics::Member& member) {
+    team.run(numerics::Team::Sums::some, [&](numerics::Member& member) {
       const std::int64_t first = member.first(coils), last = member.last(coils);
       const auto part =
           context.upload<numerics::cfloat>({maps.data() + first * image.size(), with_batch(last - first, image)});
