@@ -30,11 +30,11 @@ struct GradientImage {
     double squares = 0;
     for (int a = 0; a < 3; ++a) {
       if (a == axes) break;
-      g[a] = components[a * voxels + v] * factors[a] + 0.0f;  // no -0: the phase of (-1, -0) is not in (-pi, pi]
+      g[a] = components[a * voxels + v] * factors[a];
       squares += static_cast<double>(g[a]) * g[a];
     }
     const double size = sqrt(squares), inverse = size == 0 ? 0 : 1 / size;
-    const auto unit = [&](int a) { return static_cast<float>(g[a] * inverse) + 0.0f; };
+    const auto unit = [&](int a) { return static_cast<float>(g[a] * inverse); };
     if (part == GradientPart::magnitude) {
       to[v] = Complex{static_cast<float>(size), 0};
     } else if (axes == 2) {
