@@ -25,6 +25,7 @@
 #include "gadgets/registry.h"
 #include "gadgets/resize.h"
 #include "gadgets/scale.h"
+#include "gadgets/sobel.h"
 #include "gadgets/stack_slices.h"
 #include "gadgets/stolt_migration.h"
 
@@ -75,6 +76,7 @@ const Registry& Registry::builtin() {
     r.add<Average>();
     r.add<Resize>();
     r.add<Orient>();
+    r.add<Sobel>();
     r.add<Scale>();
     r.add<ImageOutput>();
     r.add<Passthrough>();

@@ -35,6 +35,23 @@ void sobel(Context& context, View<const cfloat> image, View<float> magnitude, Vi
   sobel(context, real.cview(), magnitude, components);
 }
 
+void gradient_image(Context& context, View<const float> components, const std::array<float, 3>& factors,
+                    GradientPart part, View<cfloat> to) {
+  const Shape &from = components.shape(), &shape = to.shape();
+  const bool fits = from.rank() == 4 && (from[0] == 2 || from[0] == 3) && shape.rank() == 4 &&
+                    shape[0] == gradient_channels(from[0], part) && shape[1] == from[1] && shape[2] == from[2] &&
+                    shape[3] == from[3];
+  if (!fits)
+    throw std::invalid_argument(
+        fmt::format("gradient_image: expected components [axis, z, y, x] and an image [channel, z, y, x] of its "
+                    "channels, got {} and {}",
+                    from.text(), shape.text()));
+  if (to.size() == 0) return;
+  const GradientImage how{
+      static_cast<int>(from[0]), {factors[0], factors[1], factors[2]}, part, to.slice(0).shape().size()};
+  ECHOTRAIN_DISPATCH(context, gradient_image(context, components.data(), how, to.data()));
+}
+
 void edge_weights(Context& context, View<const float> reference, const EdgeOptions& options, View<float> weights) {
   const Shape& shape = reference.shape();
   if (shape.rank() != 3 || !per_axis(weights.shape(), shape))

@@ -2,6 +2,9 @@
 // Axis 0 is x, 1 is y, 2 is z, as of trajectories. Images of one plane (z = 1) are 2D: two axes.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "gadgets/numerics/context.h"
 
 namespace echotrain::numerics {
@@ -11,11 +14,31 @@ inline std::int64_t image_axes(const Shape& image) { return image[0] == 1 ? 2 : 
 
 /// Sobel's gradient, in 2D and 3D: along an axis (f(r + 1) - f(r - 1)) / 2, along each other axis smoothed by
 /// [1 2 1] / 4, so that a ramp of 1 per voxel has gradient 1. Beyond the edges the border's values go on (replicated).
+/// What is not finite makes the gradients not finite that it is part of.
 /// image: [z, y, x], real, or complex of which the magnitude is taken. magnitude: [z, y, x], sqrt(sum of squares).
 /// components: [axis, z, y, x], or empty when they are not wanted. std::invalid_argument on shapes that do not fit.
 /// Source: Sobel & Feldman, "A 3x3 isotropic gradient operator for image processing", 1968.
 void sobel(Context& context, View<const float> image, View<float> magnitude, View<float> components = {});
 void sobel(Context& context, View<const cfloat> image, View<float> magnitude, View<float> components = {});
+
+/// What an image of the gradient g shows.
+enum class GradientPart { magnitude, direction, both };
+
+/// How many channels that takes: 1, but for volumes 3 for the direction and 4 for both.
+inline std::int64_t gradient_channels(std::int64_t axes, GradientPart part) {
+  if (axes == 2 || part == GradientPart::magnitude) return 1;
+  return part == GradientPart::direction ? 3 : 4;
+}
+
+/// Images of a gradient whose components sobel() has given, each times its axis' factor. components: [axis, z, y, x];
+/// to: [channel, z, y, x], of gradient_channels().
+///   magnitude: |g|
+///   direction: (gx + i gy) / |g|, whose phase is the angle from x towards y; of volumes three real channels, gx / |g|,
+///              gy / |g| and gz / |g|. 0 where |g| is.
+///   both:      gx + i gy; of volumes |g| and the three channels of the direction
+/// |g| neither over- nor underflows on the way. std::invalid_argument on shapes that do not fit.
+void gradient_image(Context& context, View<const float> components, const std::array<float, 3>& factors,
+                    GradientPart part, View<cfloat> to);
 
 struct EdgeOptions {
   double strength = 4;    ///< a difference of this many times the quantile halves an edge's weight

@@ -131,6 +131,12 @@ void sobel(Context& context, const float* image, const Extents& n, int axes, flo
   });
 }
 
+void gradient_image(Context& context, const float* components, const GradientImage& how, cfloat* to) {
+  context.threads().parallel_for(how.voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) how.make(components, v, to);
+  });
+}
+
 void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength, double quantile,
                   float* weights) {
   const Lines lines{reference, n, axes};

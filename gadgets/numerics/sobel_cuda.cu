@@ -122,6 +122,10 @@ __global__ void weights_kernel(Image image, float strength, const float* found, 
   }
 }
 
+__global__ void gradient_image_kernel(const float* components, GradientImage how, float2* to) {
+  ECHOTRAIN_GRID_STRIDE(v, how.voxels) how.make(components, v, to);
+}
+
 }  // namespace
 
 void sobel(Context& context, const float* image, const Extents& n, int axes, float* magnitude, float* components) {
@@ -138,6 +142,11 @@ void sobel(Context& context, const float* image, const Extents& n, int axes, flo
     sobel_kernel<3><<<dim3(pieces(n[2], kWidth), pieces(n[1], kHeight), pieces(n[0], kRun)), threads, 0, stream>>>(
         there, magnitude, components);
   check_launch("sobel");
+}
+
+void gradient_image(Context& context, const float* components, const GradientImage& how, cfloat* to) {
+  gradient_image_kernel<<<blocks_for(how.voxels), kThreads, 0, stream_of(context)>>>(components, how, device_view(to));
+  check_launch("gradient_image");
 }
 
 void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength, double quantile,

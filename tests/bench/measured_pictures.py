@@ -1,10 +1,11 @@
-"""docs/measured_mri.png and docs/measured_ultrasound.png: measured data, as shipped pipelines show them.
+"""docs/measured_mri.png, docs/measured_ultrasound.png and docs/edges.png: measured data, as shipped pipelines show them.
 
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/measured_pictures.py build/bin/echotrain docs
 
 MRI: the spiral phantom (spiral_2d), the gradient-echo phantom and the 16-channel head coil's slice (cartesian_2d with
 `resize` to 256 x 256), and the middle of the lung's volume (kooshball_3d, likewise). Ultrasound: a frame of the disc
-(ultrasound_plane_wave, 30 dB), and beside it the B-mode of another program that comes with the data. Needs scipy.
+(ultrasound_plane_wave, 30 dB), and beside it the B-mode of another program that comes with the data. Edges: the simulated
+phantom and the gradient-echo one, before (cartesian_2d) and after Sobel's operator (cartesian_edges). Needs scipy.
 """
 
 import os
@@ -33,11 +34,11 @@ def reconstruct(program, scan, config, folder):
     return scans.read_images(output)[1]
 
 
-def enlarged(name, folder, axes="xy"):
-    """A shipped pipeline with a zero-filled interpolation to SIZE before its image."""
+def enlarged(name, folder, axes="xy", before="image"):
+    """A shipped pipeline with a zero-filled interpolation to SIZE before a gadget of it."""
     config = folder / f"{name}.yaml"
     sizes = ", ".join(f"matrix_{axis}: {SIZE}" for axis in axes)
-    config.write_text(variant(name, ("  - image:", f"  - resize: {{{sizes}}}\n  - image:")))
+    config.write_text(variant(name, (f"  - {before}:", f"  - resize: {{{sizes}}}\n  - {before}:")))
     return config
 
 
@@ -64,6 +65,14 @@ def main():
         volume = reconstruct(program, lung(folder), enlarged("kooshball_3d", folder), folder)[0, 0]
         panels.append(panel(volume[volume.shape[0] // 2]))
         write_png(docs / "measured_mri.png", np.hstack(panels))
+
+        subprocess.run([program, "simulate", "-o", folder / "phantom.h5", "--trajectory", "cartesian", "--coils", "1",
+                        "--matrix", str(SIZE)], check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+        configs = (flat, enlarged("cartesian_edges", folder, before="sobel"))
+        panels = [panel(reconstruct(program, scan, config, folder)[0, 0, 0])
+                  for scan in (folder / "phantom.h5", measured("cartesian_gre_phantom2/gre2.h5"))
+                  for config in configs]  # fmt: skip
+        write_png(docs / "edges.png", np.hstack(panels))
 
         data = loadmat(measured("ultrasound_disk/PWI_disk.mat"), squeeze_me=True)
         theirs = loadmat(measured("ultrasound_disk/bmode_PWI_disk.mat"), squeeze_me=True)["I"][:, :, 0].astype(float)

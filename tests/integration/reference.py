@@ -23,6 +23,19 @@ def rss(images):
     return np.sqrt(np.sum(np.abs(images) ** 2, axis=0))
 
 
+def sobel(image):
+    """|gradient| of the magnitudes of a plane, by Sobel's kernels; borders are replicated."""
+    image = np.abs(np.asarray(image, np.complex128))
+    padded = np.pad(image, 1, mode="edge")
+    kernel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]]) / 8
+
+    def along(weights):
+        rows, columns = image.shape
+        return sum(weights[i, j] * padded[i : i + rows, j : j + columns] for i in range(3) for j in range(3))
+
+    return np.hypot(along(kernel), along(kernel.T))
+
+
 def centred_fft(kspace, recon_x):
     """(1/N) sum d exp(+2 pi i k.r) of kspace [coil, y, x] with k = 0 at floor(n/2); its middle `recon_x` columns."""
     kspace = np.asarray(kspace, np.complex128)

@@ -1,7 +1,8 @@
 """Every shipped pipeline by its name through a server of each backend: the image is the object that was simulated.
 
 Tolerances are the accuracy of each way from so few samples (the other tests go into each); the Cartesian ones are exact.
-A display image is compared after the best factor, and turned back by its own directions.
+A display image is compared after the best factor, and turned back by its own directions; edges are compared with those of
+the object.
 """
 
 import dataclasses
@@ -23,11 +24,13 @@ class Case:
     tolerance: float  # NRMSE
     images: int = 1
     scaled: bool = False
+    edges: bool = False
 
 
 CASES = {
     "cartesian_2d": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 1e-5, 2),
     "cartesian_display": Case("--trajectory cartesian --matrix 48 --coils 4", 2e-3, scaled=True),
+    "cartesian_edges": Case("--trajectory cartesian --matrix 47 --coils 4 --frames 2", 1e-5, 2, edges=True),
     "cartesian_3d": Case("--trajectory cartesian --matrix 40 --coils 2 --slices 16", 1e-5),
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
@@ -91,6 +94,8 @@ def test_the_image_is_the_object(served, tmp_path, name):
     for head, (image,) in zip(heads, images):
         series = int(head["contrast"]) or int(head["phase"])
         truth = scans.read_array(scan, f"truth_{series}" if series else "truth")
+        if case.edges:
+            truth = reference.sobel(truth)
         image, truth = image.astype(float), np.broadcast_to(truth, image.shape)
         if case.scaled:
             image = np.stack([turned_back(plane, head) for plane in image])

@@ -274,6 +274,16 @@ TYPED_TEST(SobelTest, BadArguments) {
   EXPECT_THROW(sobel(context, image.cview(), other.view()), std::invalid_argument);
   EXPECT_THROW(sobel(context, image.cview(), image.view(), three.view()), std::invalid_argument);
   EXPECT_THROW(sobel(context, image.cview().reshaped({8, 9}), image.view().reshaped({8, 9})), std::invalid_argument);
+  auto channels = context.template zeros<cfloat>({3, 2, 8, 9}), plane = context.template zeros<cfloat>({1, 1, 8, 9});
+  const std::array<float, 3> factors{1, 1, 1};
+  const auto of_volume = context.template zeros<float>({3, 2, 8, 9});
+  EXPECT_NO_THROW(gradient_image(context, of_volume.view(), factors, GradientPart::direction, channels.view()));
+  EXPECT_THROW(gradient_image(context, of_volume.view(), factors, GradientPart::both, channels.view()),
+               std::invalid_argument);
+  EXPECT_THROW(gradient_image(context, two.cview(), factors, GradientPart::both, channels.view()),
+               std::invalid_argument);
+  EXPECT_THROW(gradient_image(context, image.cview().reshaped({1, 1, 8, 9}), factors, GradientPart::both, plane.view()),
+               std::invalid_argument);
   EXPECT_THROW(edge_weights(context, image.cview(), {}, three.view()), std::invalid_argument);
   EXPECT_THROW(edge_weights(context, other.cview(), {}, two.view()), std::invalid_argument);
   EXPECT_THROW(edge_weights(context, image.cview(), {0, 0.5}, two.view()), std::invalid_argument);

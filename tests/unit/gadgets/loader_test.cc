@@ -51,19 +51,21 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
     names.insert(spec.name);
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cartesian_3d", "cartesian_cine",
-                                   "cartesian_cine_ecg", "cartesian_display", "cg_sense_2d", "fhd_pcg_2d", "fhd_pcg_3d",
-                                   "kooshball_3d", "passthrough", "radial_2d", "radial_realtime", "spiral_2d",
-                                   "stack_of_stars", "ultrasound_compound", "ultrasound_plane_wave"}));
+  EXPECT_EQ(names, (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cartesian_3d", "cartesian_cine",
+                                          "cartesian_cine_ecg", "cartesian_display", "cartesian_edges", "cg_sense_2d",
+                                          "fhd_pcg_2d", "fhd_pcg_3d", "kooshball_3d", "passthrough", "radial_2d",
+                                          "radial_realtime", "spiral_2d", "stack_of_stars", "ultrasound_compound",
+                                          "ultrasound_plane_wave"}));
 }
 
 /// Whether `order` moves gadgets only among those that take and give the one same type.
 bool same_but_for_equals(const config::PipelineSpec& spec, const std::vector<std::size_t>& order) {
-  static const std::map<std::string, int> equals = {
-      {"noise_adjust", 1},      {"cardiac_binning", 1}, {"partition_fft", 1}, {"coil_combine", 2},
-      {"stack_slices", 2},      {"resize", 2},          {"orient", 2},        {"scale", 2},
-      {"angle_compounding", 2}, {"log_compression", 2}};
+  static const std::map<std::string, int> equals = {{"noise_adjust", 1},   {"cardiac_binning", 1},
+                                                    {"partition_fft", 1},  {"coil_combine", 2},
+                                                    {"stack_slices", 2},   {"resize", 2},
+                                                    {"orient", 2},         {"scale", 2},
+                                                    {"sobel", 2},          {"angle_compounding", 2},
+                                                    {"log_compression", 2}};
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto here = equals.find(spec.gadgets[i].name), there = equals.find(spec.gadgets[order[i]].name);
     if (order[i] != i && (here == equals.end() || there == equals.end() || here->second != there->second)) return false;
@@ -98,7 +100,7 @@ TEST(LoaderTest, OnlyOptionalGadgetsMayBeLeftOut) {
       const bool optional = name == "noise_adjust" || name == "cardiac_binning" || name == "coil_combine" ||
                             name == "partition_fft" || name == "coil_maps" || name == "stack_slices" ||
                             name == "resize" || name == "orient" || name == "scale" || name == "angle_compounding" ||
-                            name == "log_compression";
+                            name == "log_compression" || name == "sobel";
       EXPECT_EQ(refusal(spec, order).empty(), optional) << spec.name << " without " << name;
     }
 }
@@ -149,7 +151,7 @@ TEST(LoaderTest, Uint16HoldsMagnitudesOnly) {
 
 TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
   const Registry& registry = Registry::builtin();
-  EXPECT_EQ(registry.names().size(), 25u);
+  EXPECT_EQ(registry.names().size(), 26u);
   for (const auto& name : registry.names()) {
     const std::string text = registry.explain(name);
     const GadgetEntry& entry = *registry.find(name);
