@@ -30,7 +30,8 @@ Parameters<Fhd::Options> Fhd::parameters() {
       .choice(
           "precision", &Options::precision, {"exact", "fast"},
           "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about two thirds of the time on "
-          "CUDA; the error found at some voxels is in the image's attribute fhd_error. On the CPU the same as exact");
+          "CUDA; the error found at some voxels is in the image's attribute fhd_error, unless several GPUs share the "
+          "work. On the CPU the same as exact");
 }
 
 Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_options(options_)) {

@@ -1,13 +1,14 @@
 // 2D Fourier transforms of the ten sizes of Table 48-1 of Sumanaweera and Liu, "Medical Image Reconstruction with the
 // FFT", GPU Gems 2, 2005, in frames per second, each beside the limit that memory sets: every sample read once and
 // written once, at the speed of a copy of large arrays measured in the same run. As in the table, two images are in
-// memory and are transformed again and again, in single precision; a frame is one of them. Of
-// each, the best of many runs.
+// memory and are transformed again and again, in single precision; a frame is one of them. Of each, the best of many
+// runs.
 //
-// fftw: FFTW in its patient mode, in place, one thread: the table's fourth column on today's CPU. fft: numerics::fft,
-// in place, all threads. gadget: what the gadget `fft` does with a k-space: centred, scaled, from one array to another.
-// pipeline: readouts to images, through cartesian_kspace, fft and image. Of ours each on the CPU and, where there is a
-// GPU, on it; there cuFFT too. On a GPU a run is many transforms in a row, so that it is kept busy.
+// fftw: FFTW, the faster of its modes measured and patient, in place, one thread: the table's fourth column on today's
+// CPU. fft: numerics::fft, in place, all threads. gadget: what the gadget `fft` does with a k-space: centred, scaled,
+// from one array to another. pipeline: readouts to images, through cartesian_kspace, fft and image. Of ours each on the
+// CPU and, where there is a GPU, on it; there cuFFT too. On a GPU a run is many transforms in a row, so that it is kept
+// busy.
 //
 //   bench_fft [--planning_seconds=60] [Google Benchmark's options]
 #include <benchmark/benchmark.h>

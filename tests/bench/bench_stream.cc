@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -132,6 +134,24 @@ std::vector<std::pair<std::string, const std::vector<double>*>> parts_of(const P
           {"send", &times.send_ms}};
 }
 
+/// The same with everything that comes also being written to a disk.
+void add_captured(const ServerProcess& server) {
+  add_case(server, "captured/cartesian_256_16coils_40frames", kLongRounds, nothing, [&server](benchmark::State&) {
+    return scan_seconds(server.port(), encoded("cartesian", kCartesian).bytes,
+                        static_cast<std::size_t>(kCartesian.frames));
+  });
+  add_case(server, "captured/512x16/passthrough", kRounds, nothing, [&server](benchmark::State&) {
+    return scan_seconds(server.port(), encoded("ingest512x16", kIngest.at("512x16")).bytes, 0);
+  });
+  add_case(server, "captured/latency/radial_256_16coils_55spokes_stride5_tr3ms", 1, nothing,
+           [&server](benchmark::State& state) {
+             const PacedTimes times = paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, 400, 3.0);
+             state.counters["p50_ms"] = quantile(times.client_ms, 0.5);
+             state.counters["p99_ms"] = quantile(times.client_ms, 0.99);
+             return quantile(times.client_ms, 0.5) / 1e3;
+           });
+}
+
 void add_latency(const ServerProcess& server, const Options& options) {
   const auto paced = [&server](int frames) {
     return paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, frames, 3.0);
@@ -225,6 +245,10 @@ void print_table(const Options& options) {
         fmt::print("  {:<56} {:>9.3f} ms, p99 {:.3f} ms\n", what, median(name, fmt::format("{}_p50_ms", part)),
                    median(name, fmt::format("{}_p99_ms", part)));
     }
+    if (name.starts_with("captured/latency/"))
+      fmt::print("{:<58} {:>9.3f} ms, p99 {:.3f} ms\n", name, median(name, "p50_ms"), median(name, "p99_ms"));
+    else if (name.starts_with("captured/"))
+      fmt::print("{:<58} {:>9.3f} s, best {:.3f} s\n", name, median(name), quantile(values.at("seconds"), 0));
     if (name.starts_with("cine/")) fmt::print("{:<58} {:>9.0f} frames/s\n", name, median(name, "frames_per_s"));
   }
   const std::string one = "at_once/cartesian_256_16coils_8frames/1_scans",
@@ -233,6 +257,20 @@ void print_table(const Options& options) {
     fmt::print("{:<58} {:>9.2f} of one scan's rate in all; slowest / fastest {:.2f}\n", eight,
                median(eight, "frames_per_s") / median(one, "frames_per_s"), median(eight, "slowest_to_fastest"));
 }
+
+/// A folder on the disk that /var/tmp is on, for as long as this lives.
+struct Captures {
+  std::string folder = "/var/tmp/echotrain-bench-XXXXXX";
+  Captures() {
+    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make " + folder);
+  }
+  ~Captures() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  Captures(const Captures&) = delete;
+  Captures& operator=(const Captures&) = delete;
+};
 
 /// Takes our options out of the command line.
 Options take_options(int& argc, char** argv) {
@@ -262,6 +300,11 @@ int run(int argc, char** argv) {
   add_whole_scans(server);
   add_latency(server, options);
   add_sessions(server);
+  // Captures of scans that ended well are removed at their end: what is measured is the writing.
+  const Captures captures;
+  const ServerProcess capturing(options.backend,
+                                {"--capture-directory", captures.folder, "--capture-policy", "on_error"});
+  add_captured(capturing);
   benchmark::RunSpecifiedBenchmarks();
   print_table(options);
   return 0;

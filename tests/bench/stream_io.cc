@@ -90,7 +90,7 @@ double plain_copy_seconds(const Buffer& bytes) {
   return seconds;
 }
 
-ServerProcess::ServerProcess(const std::string& backend) {
+ServerProcess::ServerProcess(const std::string& backend, const std::vector<std::string>& arguments) {
   const auto program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "echotrain-server";
   int out[2];
   if (::pipe(out) != 0) fail("pipe");
@@ -99,8 +99,13 @@ ServerProcess::ServerProcess(const std::string& backend) {
     ::dup2(out[1], STDOUT_FILENO);
     ::close(out[0]);
     const char* level = std::getenv("ECHOTRAIN_BENCH_LOG");
-    ::execl(program.c_str(), program.c_str(), "--port", "0", "--backend", backend.c_str(), "--log-level",
-            level == nullptr ? "error" : level, nullptr);
+    std::vector<std::string> all{
+        program, "--port", "0", "--backend", backend, "--log-level", level == nullptr ? "error" : level};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    std::vector<char*> words;
+    for (std::string& word : all) words.push_back(word.data());
+    words.push_back(nullptr);
+    ::execv(program.c_str(), words.data());
     ::_exit(127);
   }
   ::close(out[1]);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "protocol/codec.h"
 
@@ -45,7 +46,8 @@ double plain_copy_seconds(const Buffer& bytes);
 /// echotrain-server from the folder this program is in, on a free loopback port.
 class ServerProcess {
  public:
-  explicit ServerProcess(const std::string& backend);
+  /// `arguments`: further ones of echotrain-server.
+  explicit ServerProcess(const std::string& backend, const std::vector<std::string>& arguments = {});
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;

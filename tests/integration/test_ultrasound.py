@@ -119,12 +119,15 @@ def test_waves_of_several_angles_agree_and_compound(server, tmp_path):
             found_x, found_z, _ = place_of(wave, x, z, at)
             assert abs(found_x - at[0]) < WAVELENGTH / 10 and abs(found_z - at[1]) < WAVELENGTH / 10
             phases.append(wave[np.argmin(abs(z - at[1])), np.argmin(abs(x - at[0]))])
-        # Coherent: echoes of all waves have one phase where the point is.
+        # Coherent: echoes of all waves have one phase where the point is. A depth that is off by 0.02 wavelengths is 14
+        # degrees there and back, and costs 3 %.
         assert abs(np.sum(phases)) > 0.97 * np.sum(np.abs(phases))
     _, compounded = complex_images(server, scan, tmp_path, "ultrasound_compound")
     assert np.allclose(compounded[0, 0], waves[0].mean(axis=0), atol=1e-6 * abs(waves).max())
     one, many = waves[0][2, 0], compounded[0, 0, 0]
-    for at in points:  # beside the points, where one wave leaves side lobes
+    # Beside the points, where one wave leaves side lobes: of five waves, those that differ from wave to wave fall to a
+    # fifth of their power; those of the aperture, which all waves share, stay.
+    for at in points:
         part, px, _ = near(one, x, z, at, 3.0)
         beside = np.abs(px - at[0]) > 3 * diffraction_limit(at)
         mean_one = np.mean(part[:, beside] ** 2) / part.max() ** 2
@@ -148,7 +151,9 @@ def test_speckle_keeps_its_hole_and_names_are_enough(server, tmp_path):
         r = np.hypot(*np.meshgrid(x, z - 12))  # of the disc, whose radius is 1.2 mm
         power = 10 ** (image / 10)
         contrasts.append(10 * np.log10(power[(r > 1.5) & (r < 3)].mean() / power[r < 0.9].mean()))
-    assert contrasts[0] > 8 and contrasts[1] > contrasts[0] + 5
+    # What one wave leaves in the disc are side lobes of the speckle around it. Five waves leave at best a fifth of them, 7
+    # dB; it is more where they cancel.
+    assert contrasts[0] > 10 and contrasts[1] > contrasts[0] + 7
 
 
 def disc_messages(rf, parameters):
@@ -174,7 +179,11 @@ def disc_messages(rf, parameters):
 
 
 def test_the_measured_disc_is_that_of_the_reference(server):
-    """Band-pass sampled RF (5 MHz at 6.67 MHz). The reference shows 30 dB. Speckle is compared pixel by pixel."""
+    """Band-pass sampled RF (5 MHz at 6.67 MHz). The reference shows 30 dB. Speckle is compared pixel by pixel.
+
+    The reference was made by another method, whose weights of the elements are not known: its speckle is wider. The
+    frames correlate with it by 0.89 to 0.90; a bug that moves or blurs ours by a pixel costs more than the rest.
+    """
     loadmat = pytest.importorskip("scipy.io").loadmat
     data = loadmat(measured("ultrasound_disk/PWI_disk.mat"), squeeze_me=True)
     reference = loadmat(measured("ultrasound_disk/bmode_PWI_disk.mat"), squeeze_me=True)["I"].astype(float)
