@@ -98,7 +98,7 @@ int own_device(const numerics::Ranks& ranks) {
 /// The other ranks' side of a scan.
 class Following {
  public:
-  Following(numerics::Ranks& ranks, Reader& begin) : ranks_(ranks) {
+  Following(numerics::Ranks& ranks, Reader& begin) {
     const auto backend = static_cast<numerics::Backend>(begin.byte());
     const std::string kind = begin.text();
     const auto plan = PipelinePlan::check(config::read_pipeline(begin.text(), "rank 0's pipeline"));
@@ -151,7 +151,6 @@ class Following {
     return true;
   }
 
-  numerics::Ranks& ranks_;
   std::unique_ptr<numerics::Context> context_;
   std::optional<numerics::Team> team_;
   std::optional<Pipeline> pipeline_;

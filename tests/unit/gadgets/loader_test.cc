@@ -86,7 +86,7 @@ TEST(LoaderTest, EveryOtherOrderOfAShippedPipelineIsRefused) {
       // stack that is not whitened before is refused at its header.)
       EXPECT_EQ(refusal(spec, order).empty(), same_but_for_equals(spec, order)) << text;
     }
-    EXPECT_EQ(orders + 1, static_cast<int>(std::tgamma(static_cast<double>(spec.gadgets.size()) + 1) + 0.5));
+    EXPECT_EQ(orders + 1, std::lround(std::tgamma(static_cast<double>(spec.gadgets.size()) + 1)));
   }
 }
 
