@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "gadgets/device_cache.h"
+
 namespace echotrain {
 
 TrajectoryStore& TrajectoryStore::shared() {
-  static TrajectoryStore& store = *new TrajectoryStore(1ull << 30);  // lives until the process ends
+  constexpr std::uint64_t kMib = 1024;
+  static TrajectoryStore& store =  // lives until the process ends
+      *new TrajectoryStore(bytes_from_environment("ECHOTRAIN_TRAJECTORY_CACHE_MIB", kMib));
   return store;
 }
 

@@ -31,7 +31,7 @@ struct KnownTrajectory {
 class TrajectoryStore {
  public:
   explicit TrajectoryStore(std::uint64_t bytes) : most_bytes_(bytes) {}
-  /// The process-wide one: at most 1 GiB.
+  /// The process-wide one: ECHOTRAIN_TRAJECTORY_CACHE_MIB mebibytes, 1024 by default.
   static TrajectoryStore& shared();
 
   /// Those stored under `key`, the most recent first; at most kPerKey.
