@@ -21,6 +21,11 @@ archive=$(newest 'echotrain-*.tar.xz')
 [ -f "$dev" ] || die "there is no echotrain-dev_*.deb in $packages; make one with ./run package"
 [ -f "$archive" ] || die "there is no echotrain-*.tar.xz in $packages; make one with ./run package"
 
+needs_cufft=$(dpkg-deb --fsys-tarfile "$deb" | tar -xO ./usr/bin/echotrain-server | grep -c 'libcufft\.so' || true)
+if [ "$needs_cufft" != 0 ]; then
+  die "$(basename "$deb") was built for GPUs and needs cuFFT, which a bare Debian has not; test the packages of a build without them: ./run build -DECHOTRAIN_CUDA=OFF && ./run package --test"
+fi
+
 work=$(mktemp -d /tmp/echotrain-packages.XXXXXX)
 server=
 clean_up() {
