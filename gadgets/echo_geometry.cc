@@ -20,13 +20,4 @@ EchoFrequencies kept_frequencies(const EchoGeometry& geometry, std::int64_t bins
           base + static_cast<double>(first) * step, step};
 }
 
-std::int64_t fast_even_size(std::int64_t n) {
-  for (n += n % 2;; n += 2) {
-    std::int64_t rest = n;
-    for (const std::int64_t factor : {2, 3, 5})
-      while (rest % factor == 0 && rest > 1) rest /= factor;
-    if (rest == 1) return n;
-  }
-}
-
 }  // namespace echotrain

@@ -22,7 +22,4 @@ struct EchoFrequencies {
 /// frequency about the demodulation frequency. `bins`: of the traces' transforms, even.
 EchoFrequencies kept_frequencies(const EchoGeometry& geometry, std::int64_t bins, double bandwidth);
 
-/// The smallest even number with no prime factor above 5 that is not below n: transforms of such sizes are fast.
-std::int64_t fast_even_size(std::int64_t n);
-
 }  // namespace echotrain

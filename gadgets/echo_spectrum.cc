@@ -45,7 +45,7 @@ void EchoSpectrum::process(Echoes&& echoes, const Emit<EchoSpectra>& emit) {
   out.step_hz = kept.step_hz;
   numerics::fft(compute, echoes.data.view(), 1, numerics::Direction::forward);
   const auto columns = static_cast<std::int64_t>(std::ceil(options_.padding * static_cast<double>(elements)));
-  out.data = compute.allocate<cfloat>({waves, kept.count, fast_even_size(columns)});
+  out.data = compute.allocate<cfloat>({waves, kept.count, numerics::fast_even_size(columns)});
   const Array<double> placed = compute.upload<double>({advances.data(), {waves, elements}});
   numerics::take_band(compute, echoes.data.view(), placed.view(), {kept.first_bin, kept.first_hz, kept.step_hz},
                       out.data.view());

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gadgets/echo_geometry.h"
+#include "gadgets/numerics/fft.h"
 #include "gadgets/numerics/layout.h"
 
 namespace echotrain {
@@ -86,7 +87,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     buffer.samples = samples;
     buffer.hits.assign(static_cast<std::size_t>(waves), 0);
     // As many zeros again behind the echoes: what a Fourier transform moves later does not come back at the beginning.
-    buffer.data = session_->compute.zeros<cfloat>({elements, waves, fast_even_size(2 * samples)});
+    buffer.data = session_->compute.zeros<cfloat>({elements, waves, numerics::fast_even_size(2 * samples)});
   }
   if (samples != buffer.samples || elements != buffer.geometry.elements)
     throw ClientError(fmt::format("a readout of {} elements and {} samples came in a frame of {} and {}", elements,

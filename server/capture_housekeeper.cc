@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "server/capture.h"
+#include "server/clock.h"
 #include "server/log.h"
 
 namespace echotrain::server {
 
 using Sync = config::CaptureOptions::Sync;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -25,7 +25,7 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 }  // namespace
 
 void CaptureStore::keep_house() {
-  const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.sync_s));
+  const auto period = seconds(options_.sync_s);
   const bool periodic = options_.sync == Sync::periodic;
   Clock::time_point prune_at = Clock::now();
   Clock::time_point sync_at = periodic ? prune_at + period : Clock::time_point::max();

@@ -12,6 +12,7 @@
 
 #include "gadgets/numerics/spare_memory.h"
 #include "protocol/stream_file.h"
+#include "server/clock.h"
 
 namespace echotrain::server {
 
@@ -70,7 +71,6 @@ void keep_memory_in_reserve() {
 }
 
 void give_back_free_memory(bool idle) {
-  using Clock = std::chrono::steady_clock;
   static std::atomic<Clock::rep> last = 0;
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep before = last;

@@ -9,16 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "server/clock.h"
+
 namespace echotrain::server {
 
 namespace {
 
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
-
-std::chrono::steady_clock::duration duration_of(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
   return endpoint ? server::text_of(*endpoint) : std::string();
@@ -140,8 +138,7 @@ Server::End Server::run() {
 }
 
 void Server::tidy_later() {
-  tidying_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      std::chrono::duration<double>(environment_.options.spare_memory_s)));
+  tidying_.expires_after(seconds(environment_.options.spare_memory_s));
   tidying_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
     give_back_spare_memory();
@@ -160,7 +157,7 @@ void Server::stop() {
       return;
     }
     if (again) return;
-    patience_.expires_after(duration_of(delay_s));
+    patience_.expires_after(seconds(delay_s));
     patience_.async_wait([this](const error_code& cancelled) {
       if (!cancelled) close_down();
     });
@@ -170,7 +167,7 @@ void Server::stop() {
 // On control_.
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
-  patience_.expires_after(duration_of(environment_.options.shutdown_timeout_s));
+  patience_.expires_after(seconds(environment_.options.shutdown_timeout_s));
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) listener_.stop_sessions_now();
   });

@@ -19,10 +19,6 @@ namespace {
 // A transfer that moves at least this fast [bytes/s] is never ended by its timeout.
 constexpr double kSlowestLink = 16 << 10;
 
-std::chrono::steady_clock::duration seconds(double s) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(s));
-}
-
 }  // namespace
 
 Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,

@@ -1,7 +1,6 @@
 // One connection from accept to close.
 #pragma once
 
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "protocol/stream_file.h"
 #include "server/capture.h"
+#include "server/clock.h"
 #include "server/dialogue.h"
 #include "server/environment.h"
 #include "server/log.h"
@@ -44,8 +44,6 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::string& outcome() const { return summary_.outcome; }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   // session.cc: the life of the session.
   asio::awaitable<void> live();
   asio::awaitable<void> settle();

@@ -43,8 +43,7 @@ void Session::check_capture() {
 asio::awaitable<void> Session::wait_for_capture() {
   if (!capture_) co_return;
   const std::uint64_t size = capture_->size();
-  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                     std::chrono::duration<double>(options_.send_timeout_s));
+  const Clock::time_point until = Clock::now() + seconds(options_.send_timeout_s);
   asio::steady_timer patience(executor_, until);
   patience.async_wait([self = shared_from_this()](const error_code&) { self->changed_.notify(); });
   while (!gone_ && !capture_->written(size) && Clock::now() < until) co_await changed_.wait();

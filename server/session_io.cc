@@ -240,8 +240,7 @@ asio::awaitable<void> Session::run_scan(ScanRequest request) {
   const ScanPlace place{place_->backend(), place_->device(), place_->others()};
   worker_ = std::make_unique<Worker>(std::move(request), place, options_, environment_.limits, environment_.memory,
                                      status_->queues, outbox_, log_, meter_, environment_.readiness, waker());
-  trial_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                    std::chrono::duration<double>(std::min(kTrial_s, options_.idle_timeout_s / 4)));
+  trial_until_ = Clock::now() + seconds(std::min(kTrial_s, options_.idle_timeout_s / 4));
 }
 
 void Session::ask_for_place(numerics::Backend backend) {
@@ -257,8 +256,7 @@ void Session::ask_for_place(numerics::Backend backend) {
   }
   if (place_->granted()) return;
   waiting_since_ = Clock::now();
-  place_until_ = *waiting_since_ +
-                 std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.wait_timeout_s));
+  place_until_ = *waiting_since_ + seconds(options_.wait_timeout_s);
   status_->state = SessionState::waiting;
   const std::string text =
       fmt::format("waiting for a place on the {}; {} scans wait before this one", name, place_->position());

@@ -72,8 +72,8 @@ std::vector<std::shared_ptr<const SessionStatus>> SessionBoard::list() const {
 }
 
 std::string sessions_json(const SessionBoard& board) {
-  const auto now = SessionStatus::Clock::now();
-  const auto seconds_since = [now](SessionStatus::Clock::time_point then) {
+  const auto now = Clock::now();
+  const auto seconds_since = [now](Clock::time_point then) {
     const double s = std::chrono::duration<double>(now - then).count();
     return std::round(std::max(s, 0.0) * 1000) / 1000;
   };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/clock.h"
 #include "server/memory.h"
 
 namespace echotrain::server {
@@ -24,8 +24,6 @@ std::string_view to_string(SessionState state);
 /// One session's face. Kept up to date by the session and its worker; read by any thread.
 class SessionStatus {
  public:
-  using Clock = std::chrono::steady_clock;
-
   SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<Memory> all)
       : id(its_id), peer(std::move(its_peer)), queues(std::make_shared<Memory>(std::move(all))) {}
 

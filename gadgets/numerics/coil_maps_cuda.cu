@@ -2,15 +2,13 @@
 #include <climits>
 
 #include "gadgets/numerics/coil_maps_ops.h"
+#include "gadgets/numerics/complex_cuda.cuh"
 #include "gadgets/numerics/reductions_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::int64_t kSharedBytes = 48 * 1024;  // that every device gives without asking
-
-__device__ float2 times(float2 a, float2 b) { return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
-__device__ float2 conj_times(float2 a, float2 b) { return make_float2(a.x * b.x + a.y * b.y, a.x * b.y - a.y * b.x); }
 
 /// The value scaled, 0 if it is not finite.
 __device__ float2 take(float2 value, float scale) {
@@ -101,12 +99,12 @@ struct Vectors {
   __device__ void put(const float2* reference, bool keep, float2* to, std::int64_t to_stride) {
     float2 sum = make_float2(0.0f, 0.0f);
     for (int c = 0; c < coils; ++c) {
-      const float2 part = conj_times(reference[c], at_x(c));
+      const float2 part = conjugate(reference[c]) * at_x(c);
       sum = make_float2(sum.x + part.x, sum.y + part.y);
     }
     const float power = sum.x * sum.x + sum.y * sum.y, scale = power > 0 ? 1 / sqrtf(power) : 0.0f;
     const float2 turn = power > 0 ? make_float2(sum.x * scale, -sum.y * scale) : make_float2(1.0f, 0.0f);
-    for (int c = 0; c < coils; ++c) to[c * to_stride] = keep ? times(at_x(c), turn) : make_float2(0.0f, 0.0f);
+    for (int c = 0; c < coils; ++c) to[c * to_stride] = keep ? at_x(c) * turn : make_float2(0.0f, 0.0f);
   }
 };
 
@@ -152,12 +150,12 @@ __global__ void adaptive_kernel(Voxels w, const float* scale_of_images, const fl
             const float2* image = w.images + (uz * w.ny + uy) * w.nx + ux;
             float2 dot = make_float2(0.0f, 0.0f);
             for (int c = 0; c < w.coils; ++c) {
-              const float2 part = conj_times(take(image[c * voxels], scale), vectors.at_x(c));
+              const float2 part = conjugate(take(image[c * voxels], scale)) * vectors.at_x(c);
               dot = make_float2(dot.x + part.x, dot.y + part.y);
             }
             dot = trace > 0 ? make_float2(dot.x / trace, dot.y / trace) : make_float2(0.0f, 0.0f);
             for (int c = 0; c < w.coils; ++c) {
-              const float2 part = times(take(image[c * voxels], scale), dot);
+              const float2 part = take(image[c * voxels], scale) * dot;
               vectors.at_y(c) = make_float2(vectors.at_y(c).x + part.x, vectors.at_y(c).y + part.y);
             }
           }
@@ -205,10 +203,10 @@ __global__ void eigen_kernel(Matrices w) {
         for (int b = 0; b <= a; ++b) {
           float2 m = element(a, b);
           m = make_float2(m.x * factor, m.y * factor);
-          const float2 down = times(m, vectors.at_x(b));
+          const float2 down = m * vectors.at_x(b);
           vectors.at_y(a) = make_float2(vectors.at_y(a).x + down.x, vectors.at_y(a).y + down.y);
           if (b == a) continue;
-          const float2 up = conj_times(m, vectors.at_x(a));
+          const float2 up = conjugate(m) * vectors.at_x(a);
           vectors.at_y(b) = make_float2(vectors.at_y(b).x + up.x, vectors.at_y(b).y + up.y);
         }
       value = vectors.normalize() * trace;
@@ -223,7 +221,7 @@ __global__ void combine_kernel(const float2* maps, const float2* images, int coi
     float2 sum = make_float2(0.0f, 0.0f);
     float size = 0;
     for (int c = 0; c < coils; ++c) {
-      const float2 s = maps[c * voxels + v], part = conj_times(s, images[c * voxels + v]);
+      const float2 s = maps[c * voxels + v], part = conjugate(s) * images[c * voxels + v];
       sum = make_float2(sum.x + part.x, sum.y + part.y);
       size += s.x * s.x + s.y * s.y;
     }

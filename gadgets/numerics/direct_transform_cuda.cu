@@ -2,6 +2,7 @@
 // what becomes of the sums, and voxels that are no grid.
 #include <algorithm>
 
+#include "gadgets/numerics/complex_cuda.cuh"
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/direct_transform_ops.h"
 #include "gadgets/numerics/direct_transform_tiles.cuh"
@@ -30,7 +31,7 @@ __global__ void weigh_kernel(SampleFactors factors, const float* weights, std::i
     // Data of a sample that counts nothing may be anything.
     const bool counts = factor.x != 0.0f || factor.y != 0.0f;
     for (std::int64_t c = 0; c < coils; ++c)
-      samples[s * coils + c] = counts ? product(factor, samples[s * coils + c]) : make_float2(0.0f, 0.0f);
+      samples[s * coils + c] = counts ? factor * samples[s * coils + c] : make_float2(0.0f, 0.0f);
   }
 }
 

@@ -40,7 +40,7 @@ std::int64_t direct_sums(Context& context, const DirectGrid& grid);
 /// are the last.
 void direct_add(Context& context, const DirectGrid& grid, const double* coordinates, const cfloat* samples,
                 std::int64_t n, float* sums);
-/// image: [coil, z, y, x]; columns before first_column are left alone.
+/// image: [coil, z, y, x]; only the columns first_column .. last_column - 1 are written.
 void direct_get(Context& context, const DirectGrid& grid, const float* sums, cfloat* image);
 /// sums[coil, v] += sum_s samples[s, coil] exp(2 pi i k_s . r_v) in float64. voxels: [count, dims].
 void direct_at(Context& context, int dims, const double* coordinates, const cfloat* samples, std::int64_t n,

@@ -3,6 +3,7 @@
 
 #include <cuda_fp16.h>
 
+#include "gadgets/numerics/complex_cuda.cuh"
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/direct_transform_tiles.cuh"
 
@@ -60,7 +61,7 @@ __device__ float2 make_base(const StepPhases& phases, const StepData& data, int 
   std::uint32_t phase = static_cast<std::uint32_t>(far.x) * static_cast<std::uint32_t>(at.x) +
                         static_cast<std::uint32_t>(far.z) * static_cast<std::uint32_t>(at.y);
   if (kExact) phase += static_cast<std::uint32_t>((far.y * at.x + far.w * at.y) >> 16);
-  return product(data.d[sample], kExact ? wave(phase) : quick_wave(phase));
+  return data.d[sample] * (kExact ? wave(phase) : quick_wave(phase));
 }
 
 /// One half of a step's left factor for one m-tile, whose group of columns has these bases.
@@ -70,8 +71,8 @@ __device__ void make_left(Left<kExact, kTiles>& left, int tile, int half, const 
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float4 near = *reinterpret_cast<const float4*>(&phases.near[half][lane / 4][lane % 4 * 2]);
   const float4 base = *reinterpret_cast<const float4*>(&bases[half * 8 + lane % 4 * 2]);
-  const float2 a = product(make_float2(near.x, near.y), make_float2(base.x, base.y)),
-               b = product(make_float2(near.z, near.w), make_float2(base.z, base.w));
+  const float2 a = make_float2(near.x, near.y) * make_float2(base.x, base.y),
+               b = make_float2(near.z, near.w) * make_float2(base.z, base.w);
   if constexpr (kExact) {
     split(a.x, b.x, left.high[tile][2 * half], left.low[tile][2 * half]);
     split(a.y, b.y, left.high[tile][2 * half + 1], left.low[tile][2 * half + 1]);

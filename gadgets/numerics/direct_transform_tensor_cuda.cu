@@ -15,7 +15,6 @@ namespace {
 constexpr std::int64_t kMostSamples = 256 * kDirectGroup, kMostBytes = 64 << 20;
 
 // --- what is made before
-// ----------------------------------------------------------------------------------------------
 
 /// A thread per row and half step.
 template <bool kExact>
@@ -88,7 +87,6 @@ __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* sample
 }
 
 // --- the product
-// ------------------------------------------------------------------------------------------------------
 
 __device__ void copy_16(void* to, const void* from, int i) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to) + i * 16),
@@ -285,7 +283,6 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply_kernel(DirectGrid g
 }
 
 // --- launches
-// ---------------------------------------------------------------------------------------------------------
 
 std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; }
 

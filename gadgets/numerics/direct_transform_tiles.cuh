@@ -51,8 +51,4 @@ __device__ inline float2 quick_wave(std::uint32_t t) {
   return e;
 }
 
-__device__ inline float2 product(float2 a, float2 b) {
-  return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-
 }  // namespace echotrain::numerics::cuda

@@ -25,6 +25,15 @@ std::int64_t batch_of(const Shape& shape, int dims) {
 
 }  // namespace
 
+std::int64_t fast_even_size(std::int64_t n) {
+  for (n += n % 2;; n += 2) {
+    std::int64_t rest = n;
+    for (const std::int64_t factor : {2, 3, 5, 7})
+      while (rest % factor == 0) rest /= factor;
+    if (rest == 1) return n;
+  }
+}
+
 void fft(Context& context, View<cfloat> data, int dims, Direction direction) {
   require(dims >= 1 && dims <= 3, "fft", "one to three axes can be transformed");
   require(data.shape().rank() >= static_cast<std::size_t>(dims), "fft",

@@ -6,20 +6,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "gadgets/numerics/fft.h"
+
 namespace echotrain::numerics {
 namespace {
 
 constexpr std::int64_t kGrain = 4096;
-
-/// The next even number with factors 2, 3, 5 and 7 only, which every FFT library is fast at.
-std::int64_t next_fast_even(std::int64_t n) {
-  for (std::int64_t candidate = n + (n & 1);; candidate += 2) {
-    std::int64_t rest = candidate;
-    for (const int factor : {2, 3, 5, 7})
-      while (rest % factor == 0) rest /= factor;
-    if (rest == 1) return candidate;
-  }
-}
 
 /// The numbers of the tiles along an axis that a footprint touches, each once.
 struct Touched {
@@ -82,7 +74,7 @@ Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftT
     t.image[a] = static_cast<std::int32_t>(image[i]);
     const auto wanted =
         static_cast<std::int64_t>(std::ceil(options.oversampling * static_cast<double>(image[i]) - 1e-9));
-    t.grid[a] = static_cast<std::int32_t>(next_fast_even(std::max<std::int64_t>(wanted, t.width)));
+    t.grid[a] = static_cast<std::int32_t>(fast_even_size(std::max<std::int64_t>(wanted, t.width)));
     // No footprint may leave a tile and come back into it around the grid.
     t.tile[a] = std::min(t.tile[a], t.grid[a] - t.width + 1);
     t.tiles[a] = (t.grid[a] + t.tile[a] - 1) / t.tile[a];

@@ -1,10 +1,9 @@
+#include "gadgets/numerics/complex_cuda.cuh"
 #include "gadgets/numerics/cuda_support.cuh"
 #include "gadgets/numerics/plane_wave_ops.h"
 
 namespace echotrain::numerics::cuda {
 namespace {
-
-__device__ float2 product(float2 a, float2 b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
 
 /// One thread per element of the band, so that stores are contiguous. The phase is taken in float64: it is of tens of
 /// cycles.
@@ -21,12 +20,12 @@ __global__ void take_band_kernel(const float2* spectra, const double* advances, 
     const double cycles = frequency * advances[w * elements + e];
     float sine, cosine;
     sincospif(2 * static_cast<float>(cycles - floor(cycles)), &sine, &cosine);
-    band[i] = product(spectra[(e * waves + w) * bins + (which.first_bin + k) % bins], {cosine, sine});
+    band[i] = spectra[(e * waves + w) * bins + (which.first_bin + k) % bins] * make_float2(cosine, sine);
   }
 }
 
 __global__ void multiply_kernel(const float2* factors, std::int64_t n, float2* data) {
-  ECHOTRAIN_GRID_STRIDE(i, n) data[i] = product(data[i], factors[i]);
+  ECHOTRAIN_GRID_STRIDE(i, n) data[i] = data[i] * factors[i];
 }
 
 __global__ void mean_kernel(const float2* from, std::int64_t channels, bool magnitudes, std::int64_t n, float2* to) {

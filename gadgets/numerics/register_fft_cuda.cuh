@@ -5,15 +5,9 @@
 
 #include <utility>
 
-namespace echotrain::numerics::cuda {
+#include "gadgets/numerics/complex_cuda.cuh"
 
-__device__ inline float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
-__device__ inline float2 operator-(float2 a, float2 b) { return make_float2(a.x - b.x, a.y - b.y); }
-__device__ inline float2 operator*(float2 a, float2 b) {
-  return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-__device__ inline float2 operator*(float a, float2 b) { return make_float2(a * b.x, a * b.y); }
-__device__ inline float2 conjugate(float2 a) { return make_float2(a.x, -a.y); }
+namespace echotrain::numerics::cuda {
 
 namespace register_fft {
 

@@ -114,7 +114,6 @@ __device__ __forceinline__ void for_points(int t, const F& f) {
 }
 
 // --- rows: points side by side
-// ----------------------------------------------------------------------------------------
 
 template <int M>
 struct Rows {
@@ -194,7 +193,6 @@ __global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
 }
 
 // --- columns: lines side by side
-// ---------------------------------------------------------------------------------------
 
 constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
 template <int M>

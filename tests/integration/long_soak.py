@@ -1,6 +1,7 @@
 """Good scans of several kinds among clients that break off, send nonsense or do not read, all at once.
 
-What the server holds must stay flat; ECHOTRAIN_SOAK_MINUTES says for how long (30).
+What the server holds must stay flat. ECHOTRAIN_SOAK_MINUTES says for how long (30) and ECHOTRAIN_SOAK_BACKEND on what
+(cpu); with `cuda` the first GPU's memory is watched too, which no other program may use meanwhile.
 """
 
 import collections
@@ -19,8 +20,9 @@ import wire
 from chaos import Fault, Proxy, linger_zero
 from faulty_clients import Witness, bits, echo_scan, talk
 from programs import Server, run_client
-from vitals import Vitals
+from vitals import Vitals, gpu_mib
 
+BACKEND = os.environ.get("ECHOTRAIN_SOAK_BACKEND") or "cpu"
 MINUTES = float(os.environ.get("ECHOTRAIN_SOAK_MINUTES") or 30)
 CLIENTS = 6
 SAMPLE_S = 2
@@ -28,6 +30,8 @@ SAMPLE_S = 2
 WARM_UP_S = 60 * min(max(2, MINUTES / 5), MINUTES / 2)
 # The line fitted to the samples after the warm-up may rise by no more than this from its beginning to its end.
 FLAT = {"resident MiB": (0.05, 4), "descriptors": (0, 2), "threads": (0, 2)}  # share of the mean, plus so much
+if BACKEND == "cuda":
+    FLAT["GPU MiB"] = (0.05, 4)
 
 SCANS = {  # name: (pipeline, simulation, same bits however readouts come)
     "cartesian": ("cartesian_2d", "cartesian --matrix 64 --coils 4 --frames 3", True),
@@ -39,14 +43,16 @@ SCANS = {  # name: (pipeline, simulation, same bits however readouts come)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(request, tmp_path_factory):
+    if BACKEND == "cuda":
+        request.getfixturevalue("cuda")
     folder = tmp_path_factory.mktemp("soak")
     options = "--connect-timeout-s 2 --message-timeout-s 2 --send-timeout-s 2 --drain-timeout-s 1 --queue-mib 2"
     options += " --spare-memory-s 5"
     # A scan with flipped bits has a trajectory of its own: the caches of plans must be full when the warm-up is over.
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "8" for name in ("PLAN", "OPERATOR", "TRAJECTORY", "DISK")}
     environment = {"ECHOTRAIN_CACHE_DIR": str(folder / "cache"), **caches}
-    server = Server(folder, "--backend", "cpu", "--log-level", "warning", *options.split(), environment=environment)
+    server = Server(folder, "--backend", BACKEND, "--log-level", "warning", *options.split(), environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]
 
@@ -170,7 +176,8 @@ def test_soak(server, tmp_path, capsys):
     while time.monotonic() - begin < 60 * MINUTES and not soak.failures:
         time.sleep(SAMPLE_S)
         assert server.process.poll() is None, server.text()[-4000:]
-        samples.append((time.monotonic() - begin, vitals.resident() / 2**20, vitals.descriptors(), vitals.threads()))
+        held = [vitals.resident() / 2**20, vitals.descriptors(), vitals.threads()]
+        samples.append((time.monotonic() - begin, *held, *([gpu_mib()] if BACKEND == "cuda" else [])))
     soak.ended.set()
     for client in clients:
         client.join(120)
@@ -179,7 +186,8 @@ def test_soak(server, tmp_path, capsys):
 
     kept = np.array([sample for sample in samples if sample[0] > WARM_UP_S])
     span = kept[-1, 0] - kept[0, 0]
-    lines = [f"soak: {MINUTES:g} minutes, {CLIENTS} clients, {sum(soak.done.values())} connections: {dict(soak.done)}"]
+    connections = f"{sum(soak.done.values())} connections: {dict(soak.done)}"
+    lines = [f"soak: {MINUTES:g} minutes on {BACKEND}, {CLIENTS} clients, {connections}"]
     steep = []
     for column, (name, (share, floor)) in enumerate(FLAT.items(), 1):
         values = kept[:, column]

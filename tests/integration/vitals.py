@@ -1,8 +1,11 @@
-"""What a server process holds: threads, descriptors and resident memory, from /proc."""
+"""What a server process holds: threads, descriptors and resident memory, from /proc; memory in use on a GPU, from
+nvidia-smi.
+"""
 
 import os
 import pathlib
 import re
+import subprocess
 import time
 
 
@@ -36,6 +39,12 @@ class Vitals:
     def peak(self):
         """The most that was resident since forget_peak() [bytes]."""
         return self._kib("VmHWM") << 10
+
+
+def gpu_mib():
+    """Memory in use on the first GPU, by all programs."""
+    command = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    return float(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 
 def wait_until(condition, timeout_s=10, what="a condition"):

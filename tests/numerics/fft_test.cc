@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "gadgets/numerics/line_images.h"
 #include "tests/support/backends.h"
@@ -285,6 +286,20 @@ TEST(LineImagesTest, ReadoutsWithoutARowAreLeftOutAndBadArgumentsRefused) {
   EXPECT_THROW(add(readouts, {{1, 4, 8}, {1, 4, 6}, {1, 4, 8}}, {0, 8, 0}, half.view()), std::invalid_argument);
   auto images = context.allocate<cfloat>({2, 1, 4, 8});
   EXPECT_THROW(images_from_lines(context, geometry, half.cview(), 1, true, images.view()), std::invalid_argument);
+}
+
+TEST(FastEvenSize, IsTheNextOne) {
+  for (const auto& [n, fast] : {std::pair<std::int64_t, std::int64_t>{1, 2},
+                                {2, 2},
+                                {11, 12},
+                                {13, 14},
+                                {199, 200},
+                                {257, 270},
+                                {1023, 1024},
+                                {1009, 1024},
+                                {1177, 1200},
+                                {4097, 4116}})
+    EXPECT_EQ(fast_even_size(n), fast) << n;
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ TEST_P(UltrasoundTest, ImagesAreTheSumsThatDefineThem) {
     ASSERT_EQ(out.images.size(), 1u);
     std::vector<cdouble> expected;
     for (const Shot& shot : shots) {
-      const auto image = defined(shot, iq, 180, 30, 40);
+      const auto image = defined(shot, iq, 180, 28, 40);
       expected.insert(expected.end(), image.begin(), image.end());
     }
     EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), expected), 2e-5) << (iq ? "IQ" : "RF");

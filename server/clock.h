@@ -1,0 +1,15 @@
+// The clock that timeouts are kept by.
+#pragma once
+
+#include <chrono>
+
+namespace echotrain::server {
+
+using Clock = std::chrono::steady_clock;
+
+/// `s` [s], as options give times.
+inline Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+}  // namespace echotrain::server
