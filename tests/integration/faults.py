@@ -1,4 +1,4 @@
-"""A server whose allocations, writes or accepts fail when a test says so (tests/support/faults.c)."""
+"""A server whose allocations (a GPU's too), writes or accepts fail when a test says so (tests/support/faults.c)."""
 
 import mmap
 import os
@@ -52,10 +52,8 @@ class FaultyServer(Server):
         path.write_bytes(bytes(mmap.PAGESIZE))
         with open(path, "r+b") as file:
             self.control = mmap.mmap(file.fileno(), mmap.PAGESIZE)
-        names = ("allocation", "sending", "accepting")
-        self.allocation, self.sending, self.accepting = (
-            Kind(self.control, 8 * len(FIELDS) * i) for i, _ in enumerate(names)
-        )
+        kinds = [Kind(self.control, 8 * len(FIELDS) * i) for i in range(5)]
+        self.allocation, self.sending, self.accepting, self.device_allocation, self.pinned_allocation = kinds
         caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "0" for name in ("PLAN", "OPERATOR", "DISK")}
         environment = {"LD_PRELOAD": str(LIBRARY), "ECHOTRAIN_FAULTS": str(path), **caches}
         super().__init__(folder, *arguments, environment=environment)

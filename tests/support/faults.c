@@ -31,7 +31,7 @@ struct fault {
   _Atomic int64_t fired;  // calls that failed
 };
 
-enum { ALLOCATION, SENDING, ACCEPTING, KINDS };
+enum { ALLOCATION, SENDING, ACCEPTING, DEVICE_ALLOCATION, PINNED_ALLOCATION, KINDS };
 
 static struct fault idle[KINDS];
 static struct fault* faults = idle;
@@ -155,4 +155,100 @@ int accept(int descriptor, struct sockaddr* restrict address, socklen_t* restric
 
 int accept4(int descriptor, struct sockaddr* restrict address, socklen_t* restrict size, int flags) {
   return refused(descriptor) ? -1 : (int)syscall(SYS_accept4, descriptor, address, size, flags);
+}
+
+// Memory of a GPU, and host memory pinned for it. The CUDA runtime, and cuFFT's own copy of it, ask dlsym for
+// cuGetProcAddress and that for the driver's functions (CUDA Driver API, "Driver Entry Point Access").
+enum { OUT_OF_MEMORY = 2, PER_THREAD_STREAM = 2 };  // CUDA_ERROR_OUT_OF_MEMORY, CU_GET_PROC_ADDRESS_PER_THREAD_...
+
+typedef int (*get_v1)(const char*, void**, int, uint64_t);
+typedef int (*get_v2)(const char*, void**, int, uint64_t, int*);
+typedef int (*alloc)(uint64_t*, size_t);
+typedef int (*alloc_async)(uint64_t*, size_t, void*);
+typedef int (*alloc_from_pool)(uint64_t*, size_t, void*, void*);
+typedef int (*host_alloc)(void**, size_t, unsigned);
+typedef int (*alloc_host)(void**, size_t);
+
+enum { GET, GET_V2, ALLOC, ASYNC, ASYNC_PER_THREAD, POOL, POOL_PER_THREAD, HOST, HOST_V2, FUNCTIONS };
+static void* real[FUNCTIONS];
+
+static int device_alloc(uint64_t* memory, size_t size) {
+  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc)real[ALLOC])(memory, size);
+}
+static int device_async(uint64_t* memory, size_t size, void* stream) {
+  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_async)real[ASYNC])(memory, size, stream);
+}
+static int device_async_per_thread(uint64_t* memory, size_t size, void* stream) {
+  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_async)real[ASYNC_PER_THREAD])(memory, size, stream);
+}
+static int device_pool(uint64_t* memory, size_t size, void* pool, void* stream) {
+  return fails(DEVICE_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_from_pool)real[POOL])(memory, size, pool, stream);
+}
+static int device_pool_per_thread(uint64_t* memory, size_t size, void* pool, void* stream) {
+  if (fails(DEVICE_ALLOCATION, size)) return OUT_OF_MEMORY;
+  return ((alloc_from_pool)real[POOL_PER_THREAD])(memory, size, pool, stream);
+}
+static int pinned_host(void** memory, size_t size, unsigned flags) {
+  return fails(PINNED_ALLOCATION, size) ? OUT_OF_MEMORY : ((host_alloc)real[HOST])(memory, size, flags);
+}
+static int pinned_alloc_host(void** memory, size_t size) {
+  return fails(PINNED_ALLOCATION, size) ? OUT_OF_MEMORY : ((alloc_host)real[HOST_V2])(memory, size);
+}
+
+// What stands for the driver's function `name`; `function` itself where that may not fail.
+static void* in_place_of(const char* name, int per_thread, void* function) {
+  static const struct {
+    const char* name;
+    int number, per_thread;
+    void* hook;
+  } hooks[] = {
+      {"cuMemAlloc", ALLOC, -1, device_alloc},
+      {"cuMemAllocAsync", ASYNC, 0, device_async},
+      {"cuMemAllocAsync", ASYNC_PER_THREAD, 1, device_async_per_thread},
+      {"cuMemAllocFromPoolAsync", POOL, 0, device_pool},
+      {"cuMemAllocFromPoolAsync", POOL_PER_THREAD, 1, device_pool_per_thread},
+      {"cuMemHostAlloc", HOST, -1, pinned_host},
+      {"cuMemAllocHost", HOST_V2, -1, pinned_alloc_host},
+  };
+  for (size_t i = 0; i < sizeof hooks / sizeof *hooks; ++i) {
+    if (strcmp(hooks[i].name, name) != 0 || hooks[i].per_thread == !per_thread) continue;
+    real[hooks[i].number] = function;
+    return hooks[i].hook;
+  }
+  return function;
+}
+
+static int found(int status, const char* name, void** function, uint64_t flags) {
+  if (status == 0 && function != NULL && *function != NULL)
+    *function = in_place_of(name, (flags & PER_THREAD_STREAM) != 0, *function);
+  return status;
+}
+static void* in_place_of_getter(const char* name, void* function);
+static int get(const char* name, void** function, int version, uint64_t flags) {
+  const int status = ((get_v1)real[GET])(name, function, version, flags);
+  return found(status, name, function, flags);
+}
+static int get_2(const char* name, void** function, int version, uint64_t flags, int* result) {
+  const int status = ((get_v2)real[GET_V2])(name, function, version, flags, result);
+  // Asked for itself it gives its second version to whoever has CUDA 12 and later.
+  if (status == 0 && function != NULL && strcmp(name, "cuGetProcAddress") == 0)
+    *function = in_place_of_getter(version >= 12000 ? "cuGetProcAddress_v2" : name, *function);
+  return found(status, name, function, flags);
+}
+static void* in_place_of_getter(const char* name, void* function) {
+  const int number = strcmp(name, "cuGetProcAddress") == 0      ? GET
+                     : strcmp(name, "cuGetProcAddress_v2") == 0 ? GET_V2
+                                                                : -1;
+  if (number < 0 || function == NULL) return function;
+  real[number] = function;
+  return number == GET ? (void*)get : (void*)get_2;
+}
+
+void* dlsym(void* restrict library, const char* restrict name) {
+  static void* (*next)(void*, const char*);
+  const char* const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};  // of x86-64's own and of 64-bit Arm's
+  for (size_t i = 0; next == NULL && i < sizeof versions / sizeof *versions; ++i)
+    *(void**)&next = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+  void* function = next(library, name);
+  return strncmp(name, "cuGetProcAddress", 16) == 0 ? in_place_of_getter(name, function) : function;
 }
