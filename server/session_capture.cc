@@ -59,7 +59,8 @@ bool Session::keeps_capture() const {
 }
 
 std::string Session::capture_note() const {
-  return keeps_capture() ? fmt::format("; the raw data are kept as {}", capture_->name()) : "";
+  if (!keeps_capture()) return "";
+  return fmt::format("; the raw data{} are kept as {}", capture_->stopped() ? " until then" : "", capture_->name());
 }
 
 }  // namespace echotrain::server

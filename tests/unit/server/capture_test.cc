@@ -177,6 +177,7 @@ TEST_F(CaptureOf, AFullDiskEndsTheSessionWhereThatIsWanted) {
   const Conversation all = server.exchange(kScan);
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    capture: the raw data cannot be kept: writing failed: No space left"));
+  EXPECT_THAT(all.texts(), HasSubstr("; the raw data until then are kept as "));
 }
 
 TEST_F(CaptureOf, AFileAtTheProcessesBoundIsAFullDisk) {
