@@ -1,97 +1,133 @@
 #!/usr/bin/env python3
-"""Checks who includes whom, where CUDA headers appear, and what lies at the top of the tree.
+"""Checks who includes whom, where CUDA headers appear, and that folders stay small and say what they hold.
 
     .ci/check_includes.py [ROOT]     checks the tree at ROOT (default: the one this file is in); exit 1 on a violation
     .ci/check_includes.py --self-test
+
+The rules follow from folders; there is no list of files.
+  protocol, config       include nothing of ours outside themselves
+  gadgets/numerics       the same; a gadget family and everything below it may include it
+  gadgets/api            numerics/core, protocol/data, config
+  gadgets/shared         api, numerics, config, protocol/data
+  gadgets/engine         the same, and shared
+  gadgets/FAMILY         api, shared, numerics, protocol/data; never the engine, never another family
+  gadgets/*.cc           (the list of all gadgets) every family
+  server, clients        everything above, never each other
+Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
+its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
 """
 
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOMS = ("protocol", "config", "gadgets", "server", "clients", "tests")
-TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "run", "protocol", "config", "gadgets",
-             "server", "clients", "tests", "docker", "docs"}  # and dotfiles
-
-# gadgets/<name>.{h,cc} that are the frame every gadget stands in, not gadgets themselves.
-CORE = {"gadget", "items", "parameters", "registry", "pipeline", "framer", "readout_window", "line_set",
-        "measurement", "cartesian_lines", "heartbeats", "frame_gridder", "device_cache", "plan_cache", "operator_cache",
-        "trajectory_store", "side_images", "echo_geometry", "ranked_pipeline"}
-# The one file that knows every gadget.
-REGISTERS_ALL = "gadgets/builtin.cc"
-# What a gadget may see of the protocol: data types, no files and no byte streams.
-DATA_TYPES = {"protocol/messages.h", "protocol/message_id.h", "protocol/limits.h", "protocol/header.h",
-              "protocol/result.h", "protocol/acquisition_check.h"}
-FILES_AND_STREAMS = {"protocol/dataset.h", "protocol/stream_file.h"}
+TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
+             "SECURITY.md", "LICENSE", "run", "protocol", "config", "gadgets", "server", "clients", "tests", "docker",
+             "docs"}  # and dotfiles
+# Rooms whose folders say in their README.md which of each other they use.
+PARTED = ("gadgets/numerics", "protocol", "server", "clients/cpp")
+MOST_FILES = 25  # in a folder
+MOST_WITHOUT_README = 3
+README_LINES = (10, 30)
 
 SOURCE = re.compile(r"\.(h|cc|cu|cuh)$")
+CODE = re.compile(r"\.(h|cc|cu|cuh|c|py|sh)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+USES = re.compile(r"^Uses: *([^\n]*?)\.? *$", re.MULTILINE)
 CUDA_HEADER = re.compile(r"^(cuda|cufft|cublas|cusparse|curand|cusolver|cuComplex|cub/|thrust/|cooperative_groups|"
                          r"nvtx|nvToolsExt|nvrtc|mma\.h|device_launch_parameters|vector_types\.h|nv/)")
 
 
-def room_of(path):
-    """The part of the tree a path belongs to, as the rules name it."""
-    return "gadgets/numerics" if path.startswith("gadgets/numerics/") else path.split("/")[0]
+def folder_of(path):
+    """(room, folder) of a path: ("gadgets/numerics", "fft"), ("gadgets", "api"), ("server", ""), ("config", "")."""
+    parts = path.split("/")[:-1]
+    for room in PARTED:
+        depth = room.count("/") + 1
+        if parts[:depth] == room.split("/"):
+            return room, parts[depth] if len(parts) > depth else ""
+    return parts[0] if parts else "", parts[1] if len(parts) > 1 else ""
 
 
-def is_core(path):
-    return Path(path).stem in CORE and path.count("/") == 1
+def within(room, folder, target_folder, uses):
+    """A folder of a parted room includes another."""
+    if folder in ("", target_folder):
+        return None
+    if target_folder == "":
+        return f"{room}/{folder} does not include the sources at the top of {room}, which may include it"
+    if target_folder in uses.get(f"{room}/{folder}", ()):
+        return None
+    return f'{room}/{folder} does not use {target_folder}; if it shall, name it in the line "Uses:" of {room}/{folder}/README.md'
 
 
-def own_header(path):
-    return re.sub(r"\.(cc|cu|cuh)$", ".h", path)
+def gadgets_may_include(folder, target_room, target_folder):
+    """A folder of gadgets/ other than numerics includes something of ours."""
+    if target_room.split("/")[0] in ("server", "clients"):
+        return f"a gadget never includes {target_room}"
+    if target_room == "gadgets/numerics":
+        if folder == "api" and target_folder != "core":
+            return "gadgets/api, all that a gadget's author reads, includes numerics/core only"
+        return None
+    if target_room == "config":
+        return None if folder in ("api", "engine", "shared", "") else "a gadget reads no config: its parameters are declared"
+    if target_room == "protocol":
+        if target_folder == "data" or folder in ("engine", ""):
+            return None
+        return "a gadget sees the protocol's data types (protocol/data) only"
+    if folder in ("", target_folder):
+        return None
+    allowed = {"api": (), "shared": ("api",), "engine": ("api", "shared")}.get(folder, ("api", "shared"))
+    if target_folder in allowed:
+        return None
+    if target_folder == "":
+        return "only programs see the list of all gadgets"
+    if folder in ("api", "shared", "engine"):
+        return f"gadgets/{folder} includes of gadgets/ only: {', '.join((*allowed, 'numerics'))}"
+    return "a family of gadgets includes api, shared and numerics, never the engine or another family"
 
 
-def may_include(path, target):
+def may_include(path, target, uses):
     """None when file `path` may include our file `target`, otherwise the rule it breaks. Both are relative to the root."""
-    room, target_room = room_of(path), room_of(target)
+    room, folder = folder_of(path)
+    target_room, target_folder = folder_of(target)
     if room == "tests":
         return None
     if target_room == "tests":
         return "nothing but tests includes tests"
+    if room == target_room and room in PARTED:
+        return within(room, folder, target_folder, uses)
     if room in ("protocol", "config", "gadgets/numerics"):
         return None if target_room == room else f"{room} includes nothing of ours outside itself"
-    if room in ("server", "clients"):
-        other = "clients" if room == "server" else "server"
-        return f"{room} never includes {other}" if target_room == other else None
-
-    # What remains is a file of gadgets/.
-    if target_room in ("server", "clients"):
-        return f"a gadget never includes {target_room}"
-    if target_room == "gadgets/numerics":
-        return None
-    if target_room == "config":
-        return None if is_core(path) else "of the gadgets, only the core files (" + ", ".join(sorted(CORE)) + ") see config"
-    if target_room == "protocol":
-        if target in FILES_AND_STREAMS:
-            return "a gadget sees no files and no byte streams"
-        return None if is_core(path) or target in DATA_TYPES else "a gadget sees the protocol's data types only"
-    if is_core(target) or target == own_header(path) or path == REGISTERS_ALL:
-        return None
-    return "a gadget never includes another gadget"
+    if room == "gadgets":
+        return gadgets_may_include(folder, target_room, target_folder)
+    if room == "server" and target_room.startswith("clients"):
+        return "server never includes clients"
+    if room.startswith("clients") and target_room == "server":
+        return "clients never include server"
+    return None
 
 
 def may_see_cuda(path):
-    return path.endswith((".cu", ".cuh")) or re.match(r"gadgets/numerics/[^/]*_cuda\.[^/]*$", path) is not None
+    return path.endswith((".cu", ".cuh"))
 
 
-def check_file(path, text):
+def check_file(path, text, uses):
     """Every violation in a file, as "path:line: message"."""
     found = []
     for match in INCLUDE.finditer(text):
         kind, target = match.groups()
         message = None
-        if kind == '"' and room_of(target) in (*ROOMS, "gadgets/numerics") and "/" in target and ".." not in target:
-            message = may_include(path, target)
+        if kind == '"' and target.split("/")[0] in ROOMS and "/" in target and ".." not in target:
+            message = may_include(path, target, uses)
             if message is None and target.endswith(".cuh") and not may_see_cuda(path):
-                message = "CUDA headers appear only in .cu, .cuh and gadgets/numerics/*_cuda.*"
+                message = "CUDA headers appear only in .cu and .cuh"
         elif CUDA_HEADER.match(target):
             if not may_see_cuda(path):
-                message = "CUDA headers appear only in .cu, .cuh and gadgets/numerics/*_cuda.*"
+                message = "CUDA headers appear only in .cu and .cuh"
         elif kind == '"':
-            message = 'write our headers from the top of the tree ("protocol/codec.h"), others in <>'
+            message = 'write our headers from the top of the tree ("protocol/wire/codec.h"), others in <>'
         elif target.split("/")[0] in ROOMS and "/" in target:
             message = "write our headers in quotes"
         if message:
@@ -100,12 +136,60 @@ def check_file(path, text):
     return found
 
 
-def top_level(root):
-    """Names at the top of the tree: tracked ones in a git checkout, otherwise all but build folders."""
-    listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True, check=False)
+def read_uses(root):
+    """What each folder of a parted room uses, by its README.md."""
+    uses = {}
+    for room in PARTED:
+        for readme in sorted((root / room).glob("*/README.md")):
+            named = USES.search(readme.read_text(encoding="utf-8"))
+            words = re.findall(r"[\w/]+", named.group(1)) if named else []
+            uses[readme.parent.relative_to(root).as_posix()] = [w for w in words if w not in ("nothing", "and")]
+    return uses
+
+
+def circles(uses):
+    """Folders that use each other, directly or through others."""
+    found = []
+    for start in uses:
+        room = next(r for r in PARTED if start.startswith(r + "/"))
+        seen, stack = set(), [f"{room}/{name}" for name in uses[start]]
+        while stack:
+            folder = stack.pop()
+            if folder == start:
+                found.append(f"{start}/README.md: it uses what uses it ({', '.join(sorted(seen)) or start})")
+                break
+            if folder not in seen:
+                seen.add(folder)
+                stack += [f"{room}/{name}" for name in uses.get(folder, ())]
+    return found
+
+
+def check_folders(files, readme_of):
+    """Folders are small and have a README. `files`: paths of code; `readme_of(folder)`: its README's text or None."""
+    found, folders = [], {}
+    for path in files:
+        folders.setdefault(path.rsplit("/", 1)[0], []).append(path)
+    for folder, names in sorted(folders.items()):
+        if len(names) > MOST_FILES:
+            found.append(f"{folder}: {len(names)} files of code; a folder is one idea and holds at most {MOST_FILES}")
+        if folder.startswith("tests") or len(names) <= MOST_WITHOUT_README:
+            continue
+        text = readme_of(folder)
+        if text is None:
+            found.append(f"{folder}: no README.md, which says what lives there, what flows in and out, and where to start")
+        elif not README_LINES[0] <= text.count("\n") <= README_LINES[1]:
+            found.append(f"{folder}/README.md: {text.count(chr(10))} lines; {README_LINES[0]} to {README_LINES[1]} are asked")
+    return found
+
+
+def tracked(root):
+    """Files of the tree: tracked and new ones in a git checkout, otherwise all but build folders."""
+    listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             capture_output=True, text=True, check=False)
     if listing.returncode == 0 and listing.stdout:
-        return {name.split("/")[0] for name in listing.stdout.split("\0") if name}
-    return {p.name for p in root.iterdir() if not re.match(r"(build.*|demo|out|bundle)$", p.name)}
+        return sorted(name for name in listing.stdout.split("\0") if name and (root / name).is_file())
+    return sorted(p.relative_to(root).as_posix() for p in root.rglob("*")
+                  if p.is_file() and not re.match(r"(build[^/]*|demo|out|bundle|\.git)/", p.relative_to(root).as_posix()))
 
 
 def check_top_level(names):
@@ -114,66 +198,106 @@ def check_top_level(names):
 
 
 def check_tree(root):
-    found = check_top_level(top_level(root))
-    files = 0
-    for room in ROOMS:
-        for file in sorted((root / room).rglob("*")):
-            if file.is_file() and SOURCE.search(file.name):
-                files += 1
-                found += check_file(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
-    return found, files
+    files = tracked(root)
+    uses = read_uses(root)
+    found = check_top_level({name.split("/")[0] for name in files}) + circles(uses)
+    code = [f for f in files if f.split("/")[0] in ROOMS and CODE.search(f)]
+
+    def readme_of(folder):
+        readme = root / folder / "README.md"
+        return readme.read_text(encoding="utf-8") if readme.is_file() else None
+
+    found += check_folders(code, readme_of)
+    sources = [f for f in code if SOURCE.search(f)]
+    for file in sources:
+        found += check_file(file, (root / file).read_text(encoding="utf-8"), uses)
+    return found, len(sources)
 
 
 def self_test():
     """Each rule refuses what breaks it and lets pass what does not."""
+    uses = {"gadgets/numerics/fft": ["core"], "gadgets/numerics/nufft": ["core", "fft"], "gadgets/numerics/core": [],
+            "protocol/data": [], "protocol/wire": ["data"], "server/net": ["base"], "server/session": ["net", "base"],
+            "clients/cpp/send": ["base"]}
     bad = [
-        ("protocol/codec.cc", '#include "config/yaml_reader.h"'),
-        ("protocol/codec.cc", '#include "gadgets/items.h"'),
-        ("config/node.cc", '#include "protocol/messages.h"'),
-        ("gadgets/numerics/fft.cc", '#include "gadgets/items.h"'),
-        ("gadgets/numerics/fft.cc", '#include "protocol/messages.h"'),
-        ("gadgets/numerics/fft.h", "#include <cuda_runtime.h>"),
-        ("gadgets/numerics/fft_cpu.cc", "#include <cufft.h>"),
-        ("gadgets/fft.cc", '#include "gadgets/gridding.h"'),
-        ("gadgets/fft.h", '#include "gadgets/builtin.h"'),
-        ("gadgets/fft.cc", '#include "server/session.h"'),
-        ("gadgets/fft.cc", '#include "clients/cpp/png_writer.h"'),
-        ("gadgets/fft.cc", '#include "config/yaml_reader.h"'),
-        ("gadgets/fft.cc", '#include "protocol/codec.h"'),
-        ("gadgets/pipeline.cc", '#include "protocol/dataset.h"'),
-        ("gadgets/pipeline.cc", '#include "gadgets/fft.h"'),
-        ("gadgets/fft.cc", "#include <cub/cub.cuh>"),
-        ("server/session.cc", '#include "clients/cpp/send.h"'),
-        ("server/session.cc", '  #  include "clients/cpp/send.h"  // why not'),
-        ("server/session.cc", "#include <cuda_runtime_api.h>"),
-        ("server/session.cc", '#include "gadgets/numerics/tiles.cuh"'),
-        ("server/session.cc", '#include "listener.h"'),
-        ("server/session.cc", '#include "../server/listener.h"'),
-        ("server/session.cc", "#include <server/listener.h>"),
-        ("clients/cpp/send.cc", '#include "server/session.h"'),
-        ("server/session.cc", '#include "tests/support/stream.h"'),
-        ("tests/numerics/fft_test.cc", "#include <thrust/sort.h>"),
+        ("protocol/wire/codec.cc", '#include "config/yaml_reader.h"'),
+        ("protocol/wire/codec.cc", '#include "gadgets/api/items.h"'),
+        ("protocol/data/header.cc", '#include "protocol/wire/codec.h"'),
+        ("config/node.cc", '#include "protocol/data/messages.h"'),
+        ("gadgets/numerics/fft/fft.cc", '#include "gadgets/api/items.h"'),
+        ("gadgets/numerics/fft/fft.cc", '#include "protocol/data/messages.h"'),
+        ("gadgets/numerics/fft/fft.cc", '#include "gadgets/numerics/nufft/nufft.h"'),
+        ("gadgets/numerics/core/context.cc", '#include "gadgets/numerics/fft/fft.h"'),
+        ("gadgets/numerics/unknown/a.cc", '#include "gadgets/numerics/core/array.h"'),
+        ("gadgets/numerics/fft/fft.h", "#include <cuda_runtime.h>"),
+        ("gadgets/numerics/fft/fft_cpu.cc", "#include <cufft.h>"),
+        ("gadgets/api/items.h", '#include "gadgets/numerics/nufft/nufft.h"'),
+        ("gadgets/api/gadget.h", '#include "gadgets/shared/measurement.h"'),
+        ("gadgets/api/gadget.h", '#include "protocol/wire/codec.h"'),
+        ("gadgets/shared/measurement.h", '#include "gadgets/engine/framer.h"'),
+        ("gadgets/shared/measurement.h", '#include "gadgets/images/scale.h"'),
+        ("gadgets/engine/pipeline.cc", '#include "gadgets/images/scale.h"'),
+        ("gadgets/engine/pipeline.cc", '#include "gadgets/builtin.h"'),
+        ("gadgets/images/scale.cc", '#include "gadgets/gridding/gridding.h"'),
+        ("gadgets/images/scale.cc", '#include "gadgets/engine/pipeline.h"'),
+        ("gadgets/images/scale.cc", '#include "config/yaml_reader.h"'),
+        ("gadgets/images/scale.cc", '#include "protocol/wire/codec.h"'),
+        ("gadgets/images/scale.cc", '#include "protocol/files/dataset.h"'),
+        ("gadgets/images/scale.cc", '#include "server/session/session.h"'),
+        ("gadgets/images/scale.cc", '#include "clients/cpp/images/png_writer.h"'),
+        ("gadgets/images/scale.cc", "#include <cub/cub.cuh>"),
+        ("server/session/session.cc", '#include "clients/cpp/send/send.h"'),
+        ("server/session/session.cc", '  #  include "clients/cpp/send/send.h"  // why not'),
+        ("server/session/session.cc", "#include <cuda_runtime_api.h>"),
+        ("server/session/session.cc", '#include "gadgets/numerics/nufft/tiles.cuh"'),
+        ("server/session/session.cc", '#include "listener.h"'),
+        ("server/session/session.cc", '#include "../server/listener.h"'),
+        ("server/session/session.cc", "#include <server/server.h>"),
+        ("server/session/session.cc", '#include "server/server.h"'),
+        ("server/net/transport.cc", '#include "server/session/session.h"'),
+        ("clients/cpp/send/send.cc", '#include "server/session/session.h"'),
+        ("clients/cpp/send/send.cc", '#include "clients/cpp/recon/recon.h"'),
+        ("server/session/session.cc", '#include "tests/support/stream.h"'),
+        ("tests/gadgets/numerics/fft/fft_test.cc", "#include <thrust/sort.h>"),
     ]
     good = [
-        ("protocol/codec.cc", '#include "protocol/messages.h"\n#include <vector>'),
-        ("protocol/codec.cc", '// #include "server/session.h"'),
-        ("gadgets/numerics/fft_cuda.h", "#include <cufft.h>"),
-        ("gadgets/numerics/fft_cuda.cu", '#include <cub/cub.cuh>\n#include "gadgets/numerics/tiles.cuh"'),
-        ("gadgets/fft.cc", '#include "gadgets/fft.h"\n#include "gadgets/gadget.h"\n#include "gadgets/numerics/fft.h"'),
-        ("gadgets/fft.cc", '#include "protocol/messages.h"'),
-        ("gadgets/builtin.cc", '#include "gadgets/fft.h"'),
-        ("gadgets/registry.cc", '#include "config/yaml_reader.h"'),
-        ("server/session.cc", '#include "server/listener.h"\n#include "gadgets/pipeline.h"\n#include "protocol/codec.h"'),
-        ("clients/cpp/send.cc", '#include "protocol/dataset.h"\n#include <yaml-cpp/yaml.h>'),
-        ("tests/unit/server/session_test.cc", '#include "server/session.h"\n#include "clients/cpp/send.h"'),
+        ("protocol/wire/codec.cc", '#include "protocol/data/messages.h"\n#include <vector>'),
+        ("protocol/wire/codec.cc", '// #include "server/session/session.h"'),
+        ("gadgets/numerics/fft/fft_cuda.cu", '#include <cufft.h>\n#include "gadgets/numerics/fft/tiles.cuh"'),
+        ("gadgets/numerics/nufft/nufft.cc", '#include "gadgets/numerics/fft/fft.h"'),
+        ("gadgets/api/gadget.h", '#include "gadgets/numerics/core/context.h"\n#include "config/yaml_reader.h"'),
+        ("gadgets/shared/measurement.h", '#include "gadgets/api/items.h"\n#include "gadgets/numerics/nufft/nufft.h"'),
+        ("gadgets/engine/pipeline.cc", '#include "gadgets/shared/measurement.h"\n#include "config/pipeline_spec.h"'),
+        ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
+        ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
+        ("gadgets/builtin.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
+        ("server/session/session.cc", '#include "server/net/transport.h"\n#include "gadgets/engine/pipeline.h"'),
+        ("server/main.cc", '#include "server/session/session.h"\n#include "server/server.h"'),
+        ("clients/cpp/send/send.cc", '#include "protocol/files/dataset.h"\n#include <yaml-cpp/yaml.h>'),
+        ("tests/server/session/session_test.cc", '#include "server/session/session.h"\n#include "clients/cpp/send/send.h"'),
     ]
-    wrong = [f"not refused: {path}: {text}" for path, text in bad if len(check_file(path, text)) != 1]
-    wrong += [f"refused: {message}" for path, text in good for message in check_file(path, text)]
+    wrong = [f"not refused: {path}: {text}" for path, text in bad if len(check_file(path, text, uses)) != 1]
+    wrong += [f"refused: {message}" for path, text in good for message in check_file(path, text, uses)]
     if len(check_top_level({"run", ".ci", "src", "protocol"})) != 1:
         wrong.append("the top-level rule does not find exactly 'src'")
+    if circles(uses) or len(circles({"server/a": ["b"], "server/b": ["c"], "server/c": ["a"], "server/d": ["a"]})) != 3:
+        wrong.append("circles are not found, or found where there are none")
+    crowd, short = [f"server/net/f{i}.cc" for i in range(MOST_FILES + 1)], "a\n" * README_LINES[0]
+    if len(check_folders(crowd, lambda _: short)) != 1 or check_folders(crowd[1:], lambda _: short):
+        wrong.append("crowded folders")
+    if len(check_folders(crowd[:4], lambda _: None)) != 1 or check_folders(crowd[:3], lambda _: None):
+        wrong.append("folders without README")
+    if len(check_folders(crowd[:4], lambda _: "a\n" * 31)) != 1:
+        wrong.append("a README's length")
+    with tempfile.TemporaryDirectory() as folder:
+        readme = Path(folder) / "protocol" / "wire" / "README.md"
+        readme.parent.mkdir(parents=True)
+        readme.write_text("# Wire\n\nUses: data, files.\n", encoding="utf-8")
+        if read_uses(Path(folder)) != {"protocol/wire": ["data", "files"]}:
+            wrong.append(f"read_uses: {read_uses(Path(folder))}")
     for message in wrong:
         print(message)
-    print(f"self-test: {len(bad) + len(good) + 1} cases, {len(wrong)} wrong")
+    print(f"self-test: {len(bad) + len(good) + 6} cases, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

@@ -31,9 +31,8 @@ install(RUNTIME_DEPENDENCY_SET echotrain_dependencies
 
 # For programs and gadgets of others: find_package(echotrain). Headers lie in a folder of their own, so that "config/node.h"
 # of somebody else is never in the way.
-foreach(folder config gadgets gadgets/numerics protocol clients/cpp)
-  file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.h)
-  install(FILES ${headers} DESTINATION include/echotrain/${folder} COMPONENT development)
+foreach(room config gadgets protocol clients/cpp)
+  install(DIRECTORY ${room}/ DESTINATION include/echotrain/${room} COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 endforeach()
 install(TARGETS echotrain_options echotrain_protocol echotrain_config echotrain_numerics echotrain_gadgets echotrain_client
         EXPORT echotrain_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)

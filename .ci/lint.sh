@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$root"
 
 # Benchmarks are left to the compiler: to clang-tidy, Google Benchmark's loops and macros look like faults.
-not_tidied='^tests/bench/'
+not_tidied='^tests/(bench|seeds)/'
 rooms=(protocol config gadgets server clients tests)
 most_files=20      # tidy-changed stops here
 most_seconds=240   # and here

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "config/server_options.h"
-#include "gadgets/registry.h"
-#include "server/log.h"
-#include "server/plugins.h"
-#include "server/queries.h"
+#include "gadgets/api/registry.h"
+#include "server/base/log.h"
+#include "server/scan/plugins.h"
+#include "server/scan/queries.h"
 #include "server/server.h"
 #include "server/stdio.h"
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "server/log.h"
+#include "server/base/log.h"
 
 namespace echotrain::server {
 

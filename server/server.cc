@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/clock.h"
+#include "server/base/clock.h"
 
 namespace echotrain::server {
 

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "config/server_options.h"
-#include "server/admin.h"
-#include "server/agent.h"
-#include "server/listener.h"
-#include "server/signal.h"
+#include "server/admin/admin.h"
+#include "server/admin/agent.h"
+#include "server/base/signal.h"
+#include "server/session/listener.h"
 #include "server/supervision.h"
 
 namespace echotrain::server {

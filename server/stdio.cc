@@ -15,7 +15,7 @@
 #include <system_error>
 #include <thread>
 
-#include "server/session.h"
+#include "server/session/session.h"
 
 namespace echotrain::server {
 

@@ -2,7 +2,7 @@
 // "Exchange").
 #pragma once
 
-#include "server/environment.h"
+#include "server/session/environment.h"
 
 namespace echotrain::server {
 

@@ -4,8 +4,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 
-#include "server/environment.h"
 #include "server/notify.h"
+#include "server/session/environment.h"
 
 namespace echotrain::server {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <variant>
 
-#include "clients/cpp/exchange.h"
-#include "clients/cpp/scan_source.h"
+#include "clients/cpp/connection/exchange.h"
+#include "clients/cpp/connection/scan_source.h"
 
 namespace client = echotrain::client;
 namespace protocol = echotrain::protocol;

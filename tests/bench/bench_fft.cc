@@ -27,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/numerics/fft.h"
-#include "gadgets/pipeline.h"
-#include "protocol/header.h"
+#include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/fft/fft.h"
+#include "protocol/data/header.h"
 #ifdef ECHOTRAIN_HAS_CUDA
 #include "tests/bench/bench_fft.h"
 #endif

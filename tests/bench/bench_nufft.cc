@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/coil.h"
-#include "gadgets/numerics/density_pipe_menon.h"
-#include "gadgets/numerics/nufft.h"
+#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/density/density_pipe_menon.h"
+#include "gadgets/numerics/nufft/nufft.h"
 
 namespace {
 

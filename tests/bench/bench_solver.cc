@@ -21,10 +21,10 @@
 #include <tuple>
 #include <vector>
 
-#include "gadgets/numerics/direct_transform.h"
-#include "gadgets/numerics/pcg.h"
-#include "gadgets/numerics/split_adjoint.h"
-#include "gadgets/numerics/toeplitz.h"
+#include "gadgets/numerics/exact/direct_transform.h"
+#include "gadgets/numerics/exact/split_adjoint.h"
+#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
 
 /// In sincos_loop.cc: image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
 void sum_of_waves(const float* kx, const float* ky, const float* kz, const float* re, const float* im,

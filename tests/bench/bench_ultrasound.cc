@@ -21,12 +21,12 @@
 #include <thread>
 #include <vector>
 
-#include "clients/cpp/ultrasound.h"
-#include "gadgets/numerics/fft.h"
-#include "gadgets/numerics/nufft.h"
-#include "gadgets/numerics/plane_wave.h"
-#include "gadgets/pipeline.h"
-#include "protocol/header.h"
+#include "clients/cpp/simulate/ultrasound.h"
+#include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/ultrasound/plane_wave.h"
+#include "protocol/data/header.h"
 #include "tests/bench/das.h"
 #include "tests/bench/device_graph.h"
 

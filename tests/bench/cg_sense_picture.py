@@ -13,7 +13,7 @@ import zlib
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration" / "support"))
 import scans  # noqa: E402
 
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "gadgets/numerics/fft.h"
+#include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain::bench {
 namespace {

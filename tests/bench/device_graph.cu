@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "gadgets/numerics/cuda_support.cuh"
+#include "gadgets/numerics/core/cuda_support.cuh"
 #include "tests/bench/device_graph.h"
 
 namespace echotrain::bench {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "gadgets/numerics/context.h"
+#include "gadgets/numerics/core/context.h"
 
 namespace echotrain::bench {
 

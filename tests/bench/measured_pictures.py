@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 from scipy.io import loadmat
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "integration" / "support"))
 import scans  # noqa: E402
 from cg_sense_picture import write_png  # noqa: E402
 from programs import measured, variant  # noqa: E402

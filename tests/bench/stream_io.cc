@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "protocol/stream_file.h"
+#include "protocol/files/stream_file.h"
 
 namespace echotrain::bench {
 namespace {

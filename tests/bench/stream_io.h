@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/codec.h"
+#include "protocol/wire/codec.h"
 
 namespace echotrain::bench {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/codec.h"
+#include "protocol/wire/codec.h"
 
 namespace echotrain::bench {
 

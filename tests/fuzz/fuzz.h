@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "protocol/limits.h"
+#include "protocol/data/limits.h"
 
 namespace echotrain::fuzz {
 

@@ -1,8 +1,8 @@
 // Attributes of an image, and the look at XML that comes before a parser.
 #include <pugixml.hpp>
 
-#include "protocol/acquisition_check.h"
-#include "protocol/xml_scan.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/xml_scan.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "protocol/stream_file.h"
+#include "protocol/files/stream_file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_mutator.h"
 

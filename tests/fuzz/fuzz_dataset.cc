@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/hdf5_types.h"
+#include "protocol/files/hdf5_types.h"
 #include "tests/fuzz/read_dataset.h"
 
 namespace echotrain::fuzz {

@@ -1,7 +1,7 @@
 // The state machine of a session under any sequence of messages.
-#include "protocol/stream_file.h"
-#include "server/dialogue.h"
-#include "server/tokens.h"
+#include "protocol/files/stream_file.h"
+#include "server/net/tokens.h"
+#include "server/session/dialogue.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scan_session.h"
 #include "tests/fuzz/stream_mutator.h"

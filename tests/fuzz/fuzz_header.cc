@@ -1,7 +1,7 @@
 // The measurement header: refused with a reason, or a Header that keeps what header.h promises.
 #include <cmath>
 
-#include "protocol/header.h"
+#include "protocol/data/header.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

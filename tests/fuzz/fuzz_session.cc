@@ -3,9 +3,9 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "protocol/stream_file.h"
-#include "server/dialogue.h"
-#include "server/worker.h"
+#include "protocol/files/stream_file.h"
+#include "server/scan/worker.h"
+#include "server/session/dialogue.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/scan_session.h"
 #include "tests/fuzz/stream_mutator.h"

@@ -1,5 +1,5 @@
 // A stream file that somebody else wrote: read to its end or to the reason why it cannot be.
-#include "protocol/stream_file.h"
+#include "protocol/files/stream_file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/stream_mutator.h"
 

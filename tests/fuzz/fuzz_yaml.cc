@@ -1,7 +1,7 @@
 // What a client may send as a pipeline: YAML, the pipeline in it, and whether its gadgets fit together.
 #include "config/pipeline_spec.h"
 #include "config/yaml_reader.h"
-#include "gadgets/pipeline.h"
+#include "gadgets/engine/pipeline.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

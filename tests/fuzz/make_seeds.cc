@@ -11,8 +11,8 @@
 #include <span>
 
 #include "config/server_options.h"
-#include "protocol/codec.h"
-#include "protocol/dataset.h"
+#include "protocol/files/dataset.h"
+#include "protocol/wire/codec.h"
 
 namespace echotrain::fuzz {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "protocol/dataset.h"
+#include "protocol/files/dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace echotrain::fuzz {

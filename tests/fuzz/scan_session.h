@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "server/catalogue.h"
-#include "server/log.h"
+#include "server/base/log.h"
+#include "server/scan/catalogue.h"
 
 namespace echotrain::fuzz {
 

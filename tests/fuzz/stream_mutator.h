@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "protocol/codec.h"
-#include "protocol/wire.h"
+#include "protocol/data/layout.h"
+#include "protocol/wire/codec.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);

@@ -1,8 +1,12 @@
 """Fixtures of the integration tests."""
 
 import os
+import pathlib
+import sys
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 
 # Read when numpy is loaded: its matrix products must not fight for the cores that the programs under test use.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

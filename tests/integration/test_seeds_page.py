@@ -1,11 +1,11 @@
-"""docs/seeds.md and the driver that measures its rows (tests/bench/seeds.py) know the same rows, programs and tests."""
+"""docs/seeds.md and the driver that measures its rows (tests/seeds/seeds.py) know the same rows, programs and tests."""
 
 import re
 import sys
 
 from programs import SHIPPED, SOURCE
 
-sys.path.insert(0, str(SOURCE / "tests" / "bench"))
+sys.path.insert(0, str(SOURCE / "tests" / "seeds"))
 import seeds  # noqa: E402
 
 PAGE = seeds.PAGE.read_text()

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/regularizer.h"
+#include "gadgets/numerics/solver/regularizer.h"
 
 namespace echotrain::testing {
 

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/array.h"
+#include "gadgets/numerics/core/array.h"
 
 namespace echotrain::testing {
 

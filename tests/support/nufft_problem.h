@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/nufft.h"
+#include "gadgets/numerics/nufft/nufft.h"
 #include "tests/support/backends.h"
 
 namespace echotrain::testing {

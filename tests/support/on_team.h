@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "gadgets/numerics/team.h"
+#include "gadgets/numerics/team/team.h"
 
 namespace echotrain::testing {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "gadgets/numerics/pcg.h"
-#include "gadgets/numerics/ranks.h"
-#include "gadgets/numerics/split_adjoint.h"
+#include "gadgets/numerics/exact/split_adjoint.h"
+#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/team/ranks.h"
 #include "tests/support/backends.h"
 #include "tests/support/solver_problem.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/numerics/context.h"
+#include "gadgets/numerics/core/context.h"
 
 namespace echotrain::testing {
 

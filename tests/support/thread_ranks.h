@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/ranks.h"
+#include "gadgets/numerics/team/ranks.h"
 
 namespace echotrain::testing {
 

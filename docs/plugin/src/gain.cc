@@ -1,7 +1,7 @@
 #include "gain.h"
 
-#include "gadgets/numerics/layout.h"
-#include "gadgets/plugin.h"
+#include "gadgets/api/plugin.h"
+#include "gadgets/numerics/layout/layout.h"
 
 namespace example {
 

@@ -1,7 +1,7 @@
 // An example of a gadget compiled outside of Echotrain's tree.
 #pragma once
 
-#include "gadgets/gadget.h"
+#include "gadgets/api/gadget.h"
 
 namespace example {
 

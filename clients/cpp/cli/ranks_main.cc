@@ -1,0 +1,56 @@
+// echotrain-ranks: `echotrain recon` by the processes that MPI has started.
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <thread>
+
+#include "clients/cpp/cli/cli.h"
+#include "gadgets/engine/ranked_pipeline.h"
+#include "gadgets/numerics/team/ranks_mpi.h"
+
+namespace {
+
+using echotrain::Followers;
+using echotrain::numerics::MpiRanks;
+
+/// Rank 0 tells why a scan failed, if it can: it may wait for what does not come, and then this rank does.
+[[noreturn]] void give_up(MpiRanks& ranks, const char* why) {
+  constexpr std::chrono::seconds kUntilRankZeroHasEnded(5);
+  ranks.fail(why);
+  std::this_thread::sleep_for(kUntilRankZeroHasEnded);
+  std::cerr << "echotrain-ranks: " << ranks.name() << " has failed: " << why << std::endl;
+  ranks.end_all(1);
+}
+
+int lead(MpiRanks& ranks, int argc, char** argv) {
+  Followers followers(ranks);
+  const int status = echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, &followers, std::cout, std::cerr);
+  std::cout.flush();
+  std::cerr.flush();
+  if (!followers.dismiss()) ranks.end_all(status == 0 ? 1 : status);
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    MpiRanks ranks(argc, argv);
+    if (ranks.size() == 1)
+      return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, nullptr, std::cout, std::cerr);
+    setenv("ECHOTRAIN_AUTOTUNE", "off", 1);  // all must work out the same bits
+    try {
+      if (ranks.rank() == 0) return lead(ranks, argc, argv);
+      echotrain::follow(ranks);
+      return 0;
+    } catch (const std::bad_alloc&) {
+      give_up(ranks, "it is out of memory");
+    } catch (const std::exception& error) {
+      give_up(ranks, error.what());
+    }
+  } catch (const std::exception& error) {
+    std::cerr << "echotrain-ranks: " << error.what() << '\n';
+    return 1;
+  }
+}

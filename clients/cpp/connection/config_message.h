@@ -1,0 +1,14 @@
+// The message that begins a session.
+#pragma once
+
+#include <string>
+
+#include "protocol/wire/codec.h"
+
+namespace echotrain::client {
+
+/// The message that asks for a pipeline: by its name or, for a .yaml file and where `text_wanted`, with its text.
+/// UsageError when there is no such file.
+protocol::Buffer config_message(const std::string& config, bool text_wanted, const std::string& token);
+
+}  // namespace echotrain::client

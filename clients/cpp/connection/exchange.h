@@ -1,0 +1,86 @@
+// One scan over one connection: a thread that sends, a thread that receives, and events for whoever waits.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "clients/cpp/connection/connection.h"
+#include "clients/cpp/connection/scan_source.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain::client {
+
+/// An image from the server, and how long after its last readout was given to the connection it came: the readout that
+/// the server names in the meta attribute echotrain_last_readout, else the last one sent so far with its counters.
+struct ReceivedImage {
+  protocol::Image image;
+  std::optional<std::chrono::duration<double>> latency;
+};
+using Event = std::variant<ReceivedImage, protocol::Text>;
+
+/// How long nothing may happen.
+struct Patience {
+  std::chrono::duration<double> sending = std::chrono::seconds(60);  ///< to connect, and until everything has been sent
+  std::optional<std::chrono::duration<double>> after_close;          ///< from then on; empty: no limit
+};
+
+class Exchange {
+ public:
+  /// Connects (ConnectionError) and starts. `preamble`: configuration and header messages. `rate`: readouts/s, 0 for no
+  /// limit. The source must outlive this.
+  Exchange(const ServerAddress& server, Patience patience, protocol::Buffer preamble, ScanSource& source, double rate);
+  ~Exchange();
+
+  /// The next event; nothing when none came within `wait` or when the exchange is over.
+  std::optional<Event> next(std::chrono::milliseconds wait);
+  /// Nothing more will come from next().
+  bool over();
+
+  std::size_t readouts_sent() const { return readouts_sent_; }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::chrono::duration<double> sending_time() const;  ///< from the first to the last byte; call it when over
+  bool sent_all() const { return sent_all_; }
+  bool closed_by_server() const { return closed_; }  ///< with CLOSE, as the protocol asks
+  /// Why sending or receiving failed; empty when they did not. Call it when over.
+  std::string failure() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void send_all(const protocol::Buffer& preamble, double rate);
+  bool send_chunk(const ScanChunk& chunk, double rate, Clock::time_point begin);
+  void note_sending(const ScanChunk::Piece& piece);
+  std::optional<Clock::time_point> sent_at(const protocol::Image& image);
+  void receive_all();
+  bool handle(protocol::Message&& message);
+  void post(Event&& event, std::size_t bytes);
+
+  ScanSource& source_;
+  Patience patience_;
+  Connection connection_;
+  std::atomic<bool> stop_{false}, sent_all_{false}, closed_{false};
+  std::atomic<std::size_t> readouts_sent_{0};
+  std::atomic<std::uint64_t> bytes_sent_{0};
+  std::atomic<Clock::rep> last_progress_;
+  Clock::time_point send_begin_, send_end_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<Event, std::size_t>> events_;
+  std::size_t event_bytes_ = 0;
+  bool receiver_done_ = false, abandoned_ = false;
+  std::map<CounterKey, Clock::time_point> last_sent_;
+  std::vector<Clock::time_point> sent_;  // of each readout
+  std::string send_failure_, receive_failure_;
+  std::thread sender_, receiver_;
+};
+
+}  // namespace echotrain::client

@@ -1,0 +1,47 @@
+// The messages of a stream file as they lie there, without decoding what they carry.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "protocol/data/limits.h"
+
+namespace echotrain::client {
+
+/// One whole message.
+struct RawMessage {
+  std::uint16_t id = 0;
+  std::span<const std::byte> bytes;  ///< with the id
+};
+
+/// Walks over a file (mapped, so that its size does not matter) up to CLOSE, its end or what is no message.
+class RawStream {
+ public:
+  /// std::system_error when the file cannot be read.
+  explicit RawStream(const std::filesystem::path& file);
+  ~RawStream();
+  RawStream(const RawStream&) = delete;
+  RawStream& operator=(const RawStream&) = delete;
+
+  /// The next message before CLOSE; nothing when there is none. Its bytes live as long as this.
+  std::optional<RawMessage> next();
+  /// Where next() goes on [bytes].
+  std::size_t position() const { return position_; }
+  void go_to(std::size_t position) { position_ = position; }
+
+  /// Once next() has given nothing: whether CLOSE was there, and what is wrong with the end; empty when nothing is.
+  bool closed() const { return closed_; }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::size_t position_ = 0;
+  protocol::Limits limits_;
+  bool closed_ = false;
+  std::string problem_;
+};
+
+}  // namespace echotrain::client

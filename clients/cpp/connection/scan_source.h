@@ -1,0 +1,89 @@
+// Scans as bytes for the wire, piece by piece, and the one that is read from an ISMRMRD file ahead of the sender.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "protocol/files/dataset.h"
+#include "protocol/wire/codec.h"
+
+namespace echotrain::client {
+
+/// Counters that tell which readouts made an image: repetition, slice, contrast, phase, set.
+using CounterKey = std::array<std::uint16_t, 5>;
+CounterKey counter_key(const protocol::AcquisitionHeader& head);
+CounterKey counter_key(const protocol::ImageHeader& head);
+
+/// What FIRE clients send for the header of a file without one, which can only hold images.
+inline constexpr const char* kNoHeader = "Dummy XML header";
+
+/// Some encoded messages.
+struct ScanChunk {
+  static constexpr std::size_t kBytes = 256 << 10;  ///< about as many make one
+  struct Piece {
+    std::size_t end = 0;  ///< where this message ends in `bytes`
+    bool readout = false;
+    bool makes_image = false;  ///< not a noise readout
+    CounterKey key{};
+  };
+  protocol::Buffer bytes;
+  std::vector<Piece> pieces;
+};
+
+/// The data of a scan, without the messages that open and close it.
+class ScanSource {
+ public:
+  virtual ~ScanSource() = default;
+  virtual const std::string& header_xml() const = 0;
+  virtual std::size_t readouts() const = 0;
+  /// The next messages; waits for them. Nothing at the end of the scan. Throws what reading threw.
+  virtual std::optional<ScanChunk> next() = 0;
+  /// Whether the scan has come to its end, so that CLOSE follows.
+  virtual bool complete() const { return true; }
+};
+
+/// Acquisitions in file order, waveforms between them by time stamp; the images of a file that has no acquisitions.
+class DatasetSource final : public ScanSource {
+ public:
+  /// `hdf5` is held while the file is read: the HDF5 library must not be used by two threads at once.
+  DatasetSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5);
+  ~DatasetSource() override;
+
+  const std::string& header_xml() const override { return header_xml_; }
+  std::size_t readouts() const override { return readouts_; }
+  std::optional<ScanChunk> next() override;
+
+ private:
+  void read_ahead();
+  void append_images();
+  void append_waveforms_until(std::uint32_t time_stamp, std::size_t& next_waveform);
+  template <class M>
+  void append(const M& message, ScanChunk::Piece piece);
+  void hand_over();
+  bool stopped();
+
+  std::mutex& hdf5_;
+  protocol::DatasetReader reader_;
+  std::string header_xml_;
+  std::size_t readouts_ = 0, waveforms_ = 0;
+  ScanChunk filling_;  // the reading thread's
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<ScanChunk> ready_;
+  std::size_t ready_bytes_ = 0;
+  bool finished_ = false, stop_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace echotrain::client

@@ -1,0 +1,44 @@
+// TLS on a connected socket that never blocks.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "clients/cpp/connection/connection.h"
+
+namespace echotrain::client {
+
+/// Thread-safe.
+class TlsLayer {
+ public:
+  /// `wait` waits for the socket's `events` and throws when that takes too long. ConnectionError when a file cannot be
+  /// used, or the handshake fails: the text says why.
+  TlsLayer(int socket, const std::string& host, const TlsSettings& settings,
+           const std::function<void(short events)>& wait);
+  ~TlsLayer();
+
+  /// What a call did: bytes moved, the orderly end of the peer's bytes, or, with neither, the events to wait for.
+  struct Moved {
+    std::size_t bytes = 0;
+    bool ended = false;
+    short events = 0;
+  };
+  Moved write(std::span<const std::byte> bytes);  ///< ConnectionError when the connection broke
+  Moved read(std::span<std::byte> room);          ///< likewise
+
+ private:
+  struct Impl;
+  template <class Call>
+  Moved move(Call call, const char* doing);
+
+  std::mutex mutex_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::client

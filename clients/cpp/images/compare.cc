@@ -1,0 +1,140 @@
+#include "clients/cpp/images/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <stdexcept>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/pixels.h"
+#include "gadgets/numerics/reduce/reductions.h"
+#include "protocol/files/dataset.h"
+
+namespace echotrain::client {
+namespace {
+
+ScaleFit parse_fit(const std::string& text) {
+  if (text == "none") return ScaleFit::none;
+  if (text == "real") return ScaleFit::real;
+  if (text == "complex") return ScaleFit::complex;
+  throw UsageError("--scale " + text + ": use none, real or complex");
+}
+
+// Images of one file that take part.
+struct Selection {
+  std::string series;
+  std::vector<std::size_t> indices;
+};
+
+std::size_t resolve(long index, std::size_t count, const std::string& what) {
+  const long place = index < 0 ? index + static_cast<long>(count) : index;
+  if (place < 0 || place >= static_cast<long>(count)) {
+    throw std::runtime_error(fmt::format("{}: there is no image {} (it has {})", what, index, count));
+  }
+  return static_cast<std::size_t>(place);
+}
+
+std::vector<Selection> select(const protocol::DatasetReader& reader, const std::filesystem::path& file,
+                              const std::string& series, std::optional<long> index) {
+  std::vector<std::string> names = reader.image_series();
+  if (!series.empty()) {
+    if (std::find(names.begin(), names.end(), series) == names.end()) {
+      throw std::runtime_error(
+          fmt::format("{}: has no image series '{}'; it has: {}", file.string(), series, fmt::join(names, ", ")));
+    }
+    names = {series};
+  }
+  if (names.empty()) throw std::runtime_error(file.string() + ": holds no images");
+  std::vector<Selection> selections;
+  for (const auto& name : names) {
+    const std::size_t count = reader.images(name);
+    Selection selection{name, {}};
+    if (index) {
+      selection.indices = {resolve(*index, count, file.string() + ", series " + name)};
+    } else {
+      for (std::size_t i = 0; i < count; ++i) selection.indices.push_back(i);
+    }
+    selections.push_back(std::move(selection));
+  }
+  return selections;
+}
+
+std::vector<std::complex<double>> values(const Pixels& pixels, bool magnitude) {
+  if (!magnitude) return pixels.values;
+  std::vector<std::complex<double>> result;
+  for (const auto& v : pixels.values) result.emplace_back(std::abs(v));
+  return result;
+}
+
+}  // namespace
+
+Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
+                      ScaleFit fit) {
+  const auto n = static_cast<std::int64_t>(a.size());
+  const numerics::View<const std::complex<double>> ours(a.data(), {n}), reference(b.data(), {n});
+  Difference result;
+  if (fit != ScaleFit::none) {
+    const numerics::Comparison unscaled = numerics::on_host::compare(ours, reference);
+    if (unscaled.power > 0)
+      result.scale =
+          (fit == ScaleFit::real ? std::complex<double>(unscaled.inner.real()) : unscaled.inner) / unscaled.power;
+  }
+  const numerics::Comparison scaled = numerics::on_host::compare(ours, reference, result.scale);
+  result.nrmse = scaled.nrmse();
+  result.psnr = scaled.psnr();
+  return result;
+}
+
+int compare(const CompareOptions& o, std::ostream& out) {
+  const ScaleFit fit = parse_fit(o.scale);
+  const protocol::DatasetReader reader_a(o.a, o.group_a), reader_b(o.b, o.group_b);
+  const auto selections_a = select(reader_a, o.a, o.series_a, o.index_a);
+  const auto selections_b = select(reader_b, o.b, o.series_b, o.index_b);
+  if (selections_a.size() != selections_b.size()) {
+    throw std::runtime_error(fmt::format("{} has {} image series, {} has {}; choose with --series-a and --series-b",
+                                         o.a.string(), selections_a.size(), o.b.string(), selections_b.size()));
+  }
+  // NaN must fail a limit too, hence the negation.
+  const auto exceeds = [&o](double error) { return o.max_nrmse && !(error <= *o.max_nrmse); };
+  bool failed = false;
+  std::vector<std::complex<double>> all_a, all_b;
+  for (std::size_t s = 0; s < selections_a.size(); ++s) {
+    const Selection &a = selections_a[s], &b = selections_b[s];
+    if (selections_a.size() > 1 && a.series != b.series) {
+      throw std::runtime_error(
+          fmt::format("image series '{}' has no partner; choose with --series-a and --series-b", a.series));
+    }
+    if (a.indices.size() != b.indices.size()) {
+      throw std::runtime_error(
+          fmt::format("series {} has {} images, series {} has {}; choose one of each with --index-a and --index-b "
+                      "(-1 is the last)",
+                      a.series, a.indices.size(), b.series, b.indices.size()));
+    }
+    for (std::size_t i = 0; i < a.indices.size(); ++i) {
+      const Pixels pixels_a = read_pixels(reader_a.image(a.series, a.indices[i]));
+      const Pixels pixels_b = read_pixels(reader_b.image(b.series, b.indices[i]));
+      if (pixels_a.size_text() != pixels_b.size_text()) {
+        throw std::runtime_error(fmt::format("{} image {} is {}, {} image {} is {}: shapes must be equal", a.series,
+                                             a.indices[i], pixels_a.size_text(), b.series, b.indices[i],
+                                             pixels_b.size_text()));
+      }
+      const auto values_a = values(pixels_a, o.magnitude), values_b = values(pixels_b, o.magnitude);
+      const Difference d = difference(values_a, values_b, fit);
+      failed = failed || exceeds(d.nrmse);
+      out << fmt::format("{}[{}] : {}[{}]  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", a.series,
+                         a.indices[i], b.series, b.indices[i], d.nrmse, d.psnr, d.scale.real(), d.scale.imag());
+      all_a.insert(all_a.end(), values_a.begin(), values_a.end());
+      all_b.insert(all_b.end(), values_b.begin(), values_b.end());
+    }
+  }
+  const Difference d = difference(all_a, all_b, fit);
+  failed = failed || exceeds(d.nrmse);
+  out << fmt::format("overall  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", d.nrmse, d.psnr, d.scale.real(),
+                     d.scale.imag());
+  if (failed) out << fmt::format("FAILED: NRMSE above {:g}\n", *o.max_nrmse);
+  return failed ? 1 : 0;
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,216 @@
+#include "clients/cpp/images/export.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+#include <ostream>
+#include <stdexcept>
+#include <tuple>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/pixels.h"
+#include "clients/cpp/images/gif_writer.h"
+#include "clients/cpp/images/nifti_writer.h"
+#include "clients/cpp/images/png_writer.h"
+#include "protocol/files/dataset.h"
+
+namespace echotrain::client {
+namespace {
+
+struct Window {
+  float low = 0, high = 1;
+};
+
+/// The images of one name in a file.
+class Series {
+ public:
+  Series(const protocol::DatasetReader& reader, std::string name) : reader_(reader), name_(std::move(name)) {
+    for (std::size_t i = 0; i < reader_.images(name_); ++i) heads_.push_back(reader_.image(name_, i).head);
+  }
+  const std::string& name() const { return name_; }
+  const std::vector<protocol::ImageHeader>& heads() const { return heads_; }
+  Pixels pixels(std::size_t image) const { return read_pixels(reader_.image(name_, image)); }
+
+  /// Images that belong into one file have one size.
+  void require_one_size(const std::string& format) const {
+    for (const auto& head : heads_)
+      if (!std::equal(std::begin(head.matrix_size), std::end(head.matrix_size), std::begin(heads_[0].matrix_size)) ||
+          +head.channels != +heads_[0].channels)
+        throw std::runtime_error(
+            fmt::format("series '{}' has images of several sizes, which no one {} can hold", name_, format));
+  }
+
+ private:
+  const protocol::DatasetReader& reader_;
+  std::string name_;
+  std::vector<protocol::ImageHeader> heads_;
+};
+
+std::string channel_suffix(std::size_t channels, std::size_t channel) {
+  return channels > 1 ? fmt::format("_c{:02}", channel) : std::string();
+}
+
+std::vector<float> shown(const Pixels& pixels) {
+  std::vector<float> values;
+  values.reserve(pixels.values.size());
+  for (const auto& v : pixels.values) values.push_back(static_cast<float>(pixels.is_complex ? std::abs(v) : v.real()));
+  return values;
+}
+
+Window window_of(const Series& series, const std::vector<double>& wanted) {
+  if (!wanted.empty()) return {static_cast<float>(wanted[0]), static_cast<float>(wanted[1])};
+  const auto type = series.heads()[0].image_type;
+  if (type == ISMRMRD::ISMRMRD_IMTYPE_PHASE) return {-std::numbers::pi_v<float>, std::numbers::pi_v<float>};
+  std::vector<float> magnitudes;
+  for (std::size_t i = 0; i < series.heads().size(); ++i) {
+    for (const float v : shown(series.pixels(i))) magnitudes.push_back(std::abs(v));
+  }
+  const float high = percentile(magnitudes, 99.5);
+  const bool is_signed = type == ISMRMRD::ISMRMRD_IMTYPE_REAL || type == ISMRMRD::ISMRMRD_IMTYPE_IMAG;
+  return {is_signed ? -high : 0, high};
+}
+
+std::size_t export_png(const Series& series, const Window& window, const std::filesystem::path& folder) {
+  std::size_t written = 0;
+  for (std::size_t i = 0; i < series.heads().size(); ++i) {
+    const Pixels pixels = series.pixels(i);
+    const auto grey = to_grey(shown(pixels), window.low, window.high);
+    for (std::size_t plane = 0; plane < pixels.channels * pixels.z; ++plane) {
+      std::string file = fmt::format("{}_{:03}", series.name(), i);
+      file += channel_suffix(pixels.channels, plane / pixels.z);
+      if (pixels.z > 1) file += fmt::format("_z{:03}", plane % pixels.z);
+      const std::size_t size = pixels.y * pixels.x;
+      write_png(folder / (file + ".png"), pixels.x, pixels.y, std::span(grey).subspan(plane * size, size));
+      ++written;
+    }
+  }
+  return written;
+}
+
+std::size_t export_gif(const Series& series, const Window& window, const std::filesystem::path& folder, double fps) {
+  series.require_one_size("GIF");
+  const auto& heads = series.heads();
+  std::vector<std::size_t> order(heads.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto place = [&](std::size_t i) {
+    const protocol::ImageHeader& h = heads[i];
+    return std::tuple(+h.set, +h.contrast, +h.slice, +h.repetition, +h.phase);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+  const std::size_t channels = heads[0].channels, size = std::size_t{heads[0].matrix_size[0]} * heads[0].matrix_size[1];
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    GifWriter gif(folder / (series.name() + channel_suffix(channels, channel) + ".gif"), heads[0].matrix_size[0],
+                  heads[0].matrix_size[1], static_cast<int>(std::lround(100 / fps)));
+    for (const std::size_t i : order) {
+      const Pixels pixels = series.pixels(i);
+      const auto grey = to_grey(shown(pixels), window.low, window.high);
+      for (std::size_t z = 0; z < pixels.z; ++z)
+        gif.add(std::span(grey).subspan((channel * pixels.z + z) * size, size));
+    }
+    gif.finish();
+  }
+  return channels;
+}
+
+double along_normal(const protocol::ImageHeader& head) {
+  double sum = 0;
+  for (std::size_t a = 0; a < 3; ++a) sum += static_cast<double>(head.slice_dir[a]) * head.position[a];
+  return sum;
+}
+
+/// Numbers of the images of a series: [fourth axis][slice], slices in the order of their positions.
+std::vector<std::vector<std::size_t>> volumes_of(const Series& series) {
+  const auto& heads = series.heads();
+  std::map<std::tuple<int, int, int, int, int>, std::map<int, std::size_t>> slices;
+  for (std::size_t i = 0; i < heads.size(); ++i) {
+    const protocol::ImageHeader& h = heads[i];
+    const bool fresh = slices[{h.set, h.contrast, h.repetition, h.phase, h.average}].emplace(+h.slice, i).second;
+    if (!fresh)
+      throw std::runtime_error(
+          fmt::format("series '{}' has several images of the same counters (slice, contrast, phase, repetition, set), "
+                      "which make no "
+                      "NIfTI volume",
+                      series.name()));
+  }
+  std::vector<std::vector<std::size_t>> volumes;
+  for (const auto& [counters, numbers] : slices) {
+    std::vector<std::size_t>& volume = volumes.emplace_back();
+    for (const auto& [slice, number] : numbers) volume.push_back(number);
+    std::stable_sort(volume.begin(), volume.end(),
+                     [&](std::size_t a, std::size_t b) { return along_normal(heads[a]) < along_normal(heads[b]); });
+    if (volume.size() != volumes[0].size())
+      throw std::runtime_error(fmt::format("series '{}' lacks slices of some of its volumes", series.name()));
+  }
+  return volumes;
+}
+
+std::size_t export_nifti(const Series& series, const std::filesystem::path& folder) {
+  series.require_one_size("NIfTI file");
+  const auto& heads = series.heads();
+  const auto volumes = volumes_of(series);
+  const std::size_t slices = volumes[0].size(), channels = heads[0].channels;
+  if (slices > 1 && heads[0].matrix_size[2] > 1)
+    throw std::runtime_error(
+        fmt::format("series '{}' has several slabs, which make no one NIfTI volume", series.name()));
+  const protocol::ImageHeader& first = heads[volumes[0][0]];
+  const double extent = along_normal(heads[volumes[0].back()]) - along_normal(first);
+  NiftiVolume volume;
+  volume.affine = affine_of(first, slices > 1 ? extent / static_cast<double>(slices - 1) : 0);
+  volume.size = {first.matrix_size[0], first.matrix_size[1], slices * first.matrix_size[2], volumes.size()};
+  volume.is_complex = series.pixels(0).is_complex;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    volume.values.clear();
+    for (const auto& numbers : volumes)
+      for (const std::size_t number : numbers) {
+        const Pixels pixels = series.pixels(number);
+        const std::size_t size = pixels.z * pixels.y * pixels.x;
+        for (std::size_t v = 0; v < size; ++v)
+          volume.values.emplace_back(std::complex<float>(pixels.values[channel * size + v]));
+      }
+    write_nifti(folder / (series.name() + channel_suffix(channels, channel) + ".nii"), volume);
+  }
+  return channels;
+}
+
+}  // namespace
+
+void export_images(const ExportOptions& o, std::ostream& out) {
+  if (!o.window.empty() && (o.window.size() != 2 || !(o.window[0] < o.window[1]))) {
+    throw UsageError("--window takes two values, the lower one first");
+  }
+  if (o.png.empty() && o.gif.empty() && o.nifti.empty())
+    throw UsageError("say what to write: --png DIR, --gif DIR or --nifti DIR");
+  const protocol::DatasetReader reader(o.input, o.group);
+  std::vector<std::string> names = reader.image_series();
+  if (!o.series.empty()) {
+    if (std::find(names.begin(), names.end(), o.series) == names.end()) {
+      throw std::runtime_error(
+          fmt::format("{}: has no image series '{}'; it has: {}", o.input.string(), o.series, fmt::join(names, ", ")));
+    }
+    names = {o.series};
+  }
+  if (names.empty()) throw std::runtime_error(o.input.string() + ": holds no images");
+  for (const auto& folder : {o.png, o.gif, o.nifti})
+    if (!folder.empty()) std::filesystem::create_directories(folder);
+  std::size_t pictures = 0, animations = 0, volumes = 0;
+  for (const auto& name : names) {
+    const Series series(reader, name);
+    if (series.heads().empty()) continue;
+    if (!o.png.empty() || !o.gif.empty()) {
+      const Window window = window_of(series, o.window);
+      if (!o.png.empty()) pictures += export_png(series, window, o.png);
+      if (!o.gif.empty()) animations += export_gif(series, window, o.gif, o.fps);
+      out << fmt::format("{}: {} images, window {:g} .. {:g}\n", name, series.heads().size(), window.low, window.high);
+    }
+    if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
+  }
+  if (!o.png.empty()) out << fmt::format("{} pictures written to {}\n", pictures, o.png.string());
+  if (!o.gif.empty()) out << fmt::format("{} animations written to {}\n", animations, o.gif.string());
+  if (!o.nifti.empty()) out << fmt::format("{} NIfTI files written to {}\n", volumes, o.nifti.string());
+}
+
+}  // namespace echotrain::client

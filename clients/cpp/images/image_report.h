@@ -1,0 +1,50 @@
+// What a user sees of the images of a scan: pictures, and how far they are from the truth.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "clients/cpp/base/pixels.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain::client {
+
+/// Root of the sum of squared differences over that of the reference's squares. Sizes must be equal.
+double nrmse(const std::vector<float>& values, const std::vector<float>& reference);
+
+class ImageReport {
+ public:
+  /// `truths`: of each contrast, or else of each cardiac phase, the magnitude [y, x] or [z, y, x] that its images are
+  /// held against without any scale fit; further ones are held against the first; empty: no comparison. `png_folder`:
+  /// where pictures go (made when missing); empty for none.
+  ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
+
+  /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range
+  /// or to 99.5 percent of the image. std::runtime_error when the truth has another size.
+  void add(const protocol::Image& image);
+  /// Writes compare.png of the last image: ours | truth | difference x 5. Call it once, after the last image.
+  void finish();
+
+  const std::vector<double>& errors() const { return errors_; }  ///< NRMSE of each image, in order of arrival
+  std::optional<double> median_error() const;
+
+ private:
+  struct Plane {
+    std::size_t height = 0, width = 0;
+    std::vector<float> values;
+  };
+  static Plane middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x);
+
+  float truth_peak() const;
+
+  std::vector<StoredArray> truths_;
+  std::size_t current_ = 0;  // the truth of the last image
+  std::filesystem::path folder_;
+  std::vector<double> errors_;
+  std::size_t count_ = 0;
+  Plane last_;
+};
+
+}  // namespace echotrain::client

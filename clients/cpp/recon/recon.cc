@@ -1,0 +1,208 @@
+#include "clients/cpp/recon/recon.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <stdexcept>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/pipeline_files.h"
+#include "clients/cpp/images/image_report.h"
+#include "clients/cpp/recon/recon_parts.h"
+#include "clients/cpp/recon/save_after.h"
+#include "gadgets/engine/ranked_pipeline.h"
+#include "protocol/data/header.h"
+#include "protocol/files/asset_folder.h"
+#include "protocol/files/dataset.h"
+
+namespace echotrain::client {
+namespace {
+
+// Images come from any thread; they are written by the one that also reads the input, because the HDF5 library must not
+// be used by two threads at once.
+class Inbox {
+ public:
+  void put(protocol::Image&& image) {
+    const std::lock_guard lock(mutex_);
+    images_.push_back(std::move(image));
+  }
+  std::vector<protocol::Image> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(images_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<protocol::Image> images_;
+};
+
+class Output {
+ public:
+  Output(const ReconOptions& o, const std::string& xml)
+      : report_(o.truth ? read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group)
+                        : std::vector<StoredArray>(),
+                o.png),
+        file_(o.output) {
+    if (!xml.empty()) file_.header_xml(xml);
+  }
+
+  void drain(Inbox& inbox) {
+    for (const protocol::Image& image : inbox.take()) {
+      file_.append(image);
+      ++images_;
+      try {
+        report_.add(image);
+      } catch (...) {
+        if (!report_failure_) report_failure_ = std::current_exception();  // images come first
+      }
+    }
+  }
+  void finish() {
+    file_.flush();
+    if (report_failure_) std::rethrow_exception(report_failure_);
+    report_.finish();
+  }
+  const ImageReport& report() const { return report_; }
+  std::size_t images() const { return images_; }
+
+ private:
+  ImageReport report_;
+  protocol::DatasetWriter file_;  // after all that can be refused: opening it empties an existing file
+  std::size_t images_ = 0;
+  std::exception_ptr report_failure_;
+};
+
+void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
+  for (const auto& [gadget, file] : o.save_after) {
+    const std::string& name = gadget;
+    if (std::none_of(spec.gadgets.begin(), spec.gadgets.end(), [&](const auto& each) { return each.name == name; }))
+      throw UsageError("--save-after " + name + ": the pipeline has no gadget of that name");
+  }
+}
+
+// The savers of --save-after, whose names were checked; a file may be named for several gadgets.
+class Savers {
+ public:
+  /// Files are opened by open(), before the first item.
+  Savers(const ReconOptions& o, RankedPipeline& pipeline) : options_(o) {
+    for (std::size_t i = 0; i < o.save_after.size(); ++i)
+      pipeline.tap(o.save_after[i].first, [this, i](const Item& item) { savers_.at(i)->save(item); });
+  }
+  void open(numerics::Context& context) {
+    for (const auto& [gadget, file] : options_.save_after) {
+      auto& writer = files_[file];
+      if (!writer) writer = std::make_unique<protocol::DatasetWriter>(file);
+      savers_.push_back(std::make_unique<ItemSaver>(gadget, context, *writer));
+      names_.push_back(gadget);
+    }
+  }
+  void finish(std::ostream& err) {
+    for (std::size_t i = 0; i < savers_.size(); ++i) {
+      savers_[i]->finish();
+      if (savers_[i]->saved() == 0)
+        err << "warning: --save-after " << names_[i] << ": the gadget gave nothing that can be saved\n";
+    }
+  }
+
+ private:
+  const ReconOptions& options_;
+  std::map<std::string, std::unique_ptr<protocol::DatasetWriter>> files_;
+  std::vector<std::unique_ptr<ItemSaver>> savers_;
+  std::vector<std::string> names_;
+};
+
+// Pushes the whole file through the pipeline.
+class Feeder {
+ public:
+  Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
+         std::ostream& err)
+      : options_(o), reader_(reader), filter_(header, err) {}
+
+  template <class AfterPush>
+  void feed(RankedPipeline& pipeline, const AfterPush& after_push) {
+    std::vector<protocol::Acquisition> batch;
+    const std::size_t readouts = reader_.acquisitions();
+    for (std::size_t i = 0; i < readouts; ++i) {
+      protocol::Acquisition readout = reader_.acquisition(i);
+      if (filter_.keeps(readout)) batch.push_back(std::move(readout));
+      if (batch.size() == static_cast<std::size_t>(options_.batch) || (i + 1 == readouts && !batch.empty())) {
+        pipeline.push(std::exchange(batch, {}));
+        after_push();
+      }
+    }
+    for (std::size_t i = 0; i < reader_.waveforms(); ++i) pipeline.push(reader_.waveform(i));
+    if (readouts == 0) {
+      for (const auto& series : reader_.image_series()) {
+        for (std::size_t i = 0; i < reader_.images(series); ++i) {
+          pipeline.push(reader_.image(series, i));
+          after_push();
+        }
+      }
+    }
+    filter_.report();
+  }
+
+ private:
+  const ReconOptions& options_;
+  const protocol::DatasetReader& reader_;
+  ReadoutFilter filter_;
+};
+
+}  // namespace
+
+void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
+  const auto choice = backend_choice(o.backend);
+  const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
+  check_names(o, plan->spec());
+  const numerics::Backend backend = choose_backend(plan->spec(), choice);
+  numerics::Context context(backend);
+
+  const protocol::DatasetReader reader(o.input, o.group);
+  const std::string xml = reader.header_xml();
+  // A file of images may lack a header; FIRE clients send this text for one.
+  const auto header = protocol::parse_header(xml.empty() && reader.acquisitions() == 0 ? "Dummy XML header" : xml, {});
+  if (!header)
+    throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
+
+  Inbox inbox;
+  const auto begin = std::chrono::steady_clock::now();
+  PipelineSink sink;
+  sink.image = [&inbox](protocol::Image&& image, const ImageTimes&) { inbox.put(std::move(image)); };
+  sink.text = [&err](protocol::Level level, const std::string& text) {
+    err << level_name(level) << ": " << text << '\n';
+  };
+  const protocol::AssetFolder assets(o.assets);
+  RankedPipeline pipeline(o.followers, plan, context, std::move(sink),
+                          [&](const std::string& name) { return assets.images(name); });
+  Savers savers(o, pipeline);
+  pipeline.start(*header);
+  // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.
+  Output output(o, xml);
+  savers.open(context);
+  try {
+    Feeder(o, reader, *header, err).feed(pipeline, [&] { output.drain(inbox); });
+    pipeline.finish(End::complete);
+    pipeline.wait();
+  } catch (...) {
+    output.drain(inbox);
+    throw;
+  }
+  output.drain(inbox);
+  output.finish();
+  savers.finish(err);
+
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  const PipelineCounts& counts = pipeline.counts();
+  out << fmt::format("{}: {} readouts, {} frames, {} images in {:.3f} s on {}\n", plan->spec().name, counts.readouts,
+                     counts.frames, output.images(), elapsed.count(), place_name(backend, o.followers));
+  if (const auto error = output.report().median_error())
+    out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
+}
+
+}  // namespace echotrain::client

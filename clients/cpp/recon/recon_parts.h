@@ -1,0 +1,39 @@
+// What reconstructions of files and of streams have in common.
+#pragma once
+
+#include <iosfwd>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/engine/ranked_pipeline.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/header.h"
+#include "protocol/wire/codec.h"
+
+namespace echotrain::client {
+
+/// UsageError when `text` is not auto, cpu or cuda.
+config::BackendChoice backend_choice(const std::string& text);
+
+std::string_view level_name(protocol::Level level);  ///< "warning"
+
+/// "CPU, 2 threads (AVX-512)", and of how many ranks, for people.
+std::string place_name(numerics::Backend backend, const Followers* followers);
+
+/// Leaves out readouts that do not fit the header, with a warning for each kind of them.
+class ReadoutFilter {
+ public:
+  ReadoutFilter(const protocol::Header& header, std::ostream& err) : check_(header), err_(err) {}
+  bool keeps(const protocol::Acquisition& readout);
+  void report() const;  ///< how many were left out
+
+ private:
+  protocol::AcquisitionCheck check_;
+  std::ostream& err_;
+  std::set<std::string> warned_;
+  std::size_t seen_ = 0, skipped_ = 0;
+};
+
+}  // namespace echotrain::client

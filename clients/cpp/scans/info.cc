@@ -1,0 +1,202 @@
+#include "clients/cpp/scans/info.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clients/cpp/base/pixels.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/header.h"
+#include "protocol/files/dataset.h"
+#include "protocol/wire/codec.h"
+
+namespace echotrain::client {
+namespace {
+
+constexpr std::string_view kFlagNames[] = {"FIRST_IN_ENCODE_STEP1",
+                                           "LAST_IN_ENCODE_STEP1",
+                                           "FIRST_IN_ENCODE_STEP2",
+                                           "LAST_IN_ENCODE_STEP2",
+                                           "FIRST_IN_AVERAGE",
+                                           "LAST_IN_AVERAGE",
+                                           "FIRST_IN_SLICE",
+                                           "LAST_IN_SLICE",
+                                           "FIRST_IN_CONTRAST",
+                                           "LAST_IN_CONTRAST",
+                                           "FIRST_IN_PHASE",
+                                           "LAST_IN_PHASE",
+                                           "FIRST_IN_REPETITION",
+                                           "LAST_IN_REPETITION",
+                                           "FIRST_IN_SET",
+                                           "LAST_IN_SET",
+                                           "FIRST_IN_SEGMENT",
+                                           "LAST_IN_SEGMENT",
+                                           "IS_NOISE_MEASUREMENT",
+                                           "IS_PARALLEL_CALIBRATION",
+                                           "IS_PARALLEL_CALIBRATION_AND_IMAGING",
+                                           "IS_REVERSE",
+                                           "IS_NAVIGATION_DATA",
+                                           "IS_PHASECORR_DATA",
+                                           "LAST_IN_MEASUREMENT",
+                                           "IS_HPFEEDBACK_DATA",
+                                           "IS_DUMMYSCAN_DATA",
+                                           "IS_RTFEEDBACK_DATA",
+                                           "IS_SURFACECOILCORRECTIONSCAN_DATA"};
+
+std::string_view kind_name(protocol::ReadoutKind kind) {
+  switch (kind) {
+    case protocol::ReadoutKind::imaging:
+      return "imaging";
+    case protocol::ReadoutKind::noise:
+      return "noise";
+    case protocol::ReadoutKind::calibration:
+      return "calibration";
+    case protocol::ReadoutKind::navigator:
+      return "navigator";
+    case protocol::ReadoutKind::phase_correction:
+      return "phase correction";
+    case protocol::ReadoutKind::other:
+      return "other";
+  }
+  return "other";
+}
+
+std::string_view data_type_name(int type) {
+  constexpr std::string_view names[] = {"unknown", "uint16", "int16",         "uint32",        "int32",
+                                        "float",   "double", "complex float", "complex double"};
+  return names[type >= 1 && type <= 8 ? type : 0];
+}
+
+std::string_view image_type_name(int type) {
+  constexpr std::string_view names[] = {"unset", "magnitude", "phase", "real", "imaginary", "complex", "RGB"};
+  return type >= 0 && type <= 6 ? names[type] : "unknown";
+}
+
+void print_header(const std::string& xml, std::ostream& out) {
+  if (xml.empty()) {
+    out << "  header: none\n";
+    return;
+  }
+  const auto parsed = protocol::parse_header(xml, {});
+  if (!parsed) {
+    out << fmt::format("  header: refused ({}): {}\n", parsed.error().code, parsed.error().message);
+    return;
+  }
+  if (!parsed->measurement_id.empty())
+    out << fmt::format("  measurement: {}\n", protocol::printable(parsed->measurement_id));
+  if (!parsed->noise_dependency.empty())
+    out << fmt::format("  noise scan: {}\n", protocol::printable(parsed->noise_dependency));
+  for (std::size_t e = 0; e < parsed->encodings.size(); ++e) {
+    const protocol::Encoding& encoding = parsed->encodings[e];
+    const auto space = [](const protocol::EncodingSpace& s) {
+      return fmt::format("{} voxels, {:g} mm", fmt::join(s.matrix, " x "), fmt::join(s.fov_mm, " x "));
+    };
+    out << fmt::format("  encoding {}: {}\n    encoded {}\n    recon   {}\n", e,
+                       protocol::to_string(encoding.trajectory), space(encoding.encoded), space(encoding.recon));
+    const auto limit = [&out](const char* name, const std::optional<protocol::CounterLimit>& l) {
+      if (l && l->maximum > 0)
+        out << fmt::format("    {} {} .. {}, centre {}\n", name, l->minimum, l->maximum, l->center);
+    };
+    limit("step 1", encoding.kspace_encoding_step_1);
+    limit("step 2", encoding.kspace_encoding_step_2);
+    limit("average", encoding.average);
+    limit("slice", encoding.slice);
+    limit("contrast", encoding.contrast);
+    limit("phase", encoding.phase);
+    limit("repetition", encoding.repetition);
+    limit("set", encoding.set);
+    if (encoding.acceleration[0] > 1 || encoding.acceleration[1] > 1) {
+      out << fmt::format("    acceleration {} x {}{}{}\n", encoding.acceleration[0], encoding.acceleration[1],
+                         encoding.calibration_mode.empty() ? "" : ", calibration ",
+                         protocol::printable(encoding.calibration_mode));
+    }
+  }
+  if (parsed->receiver_channels) out << fmt::format("  receiver channels: {}\n", *parsed->receiver_channels);
+}
+
+// What one pass over the readouts of a kind shows.
+struct KindFacts {
+  std::size_t count = 0;
+  std::map<std::string, std::size_t> shapes;
+  std::vector<float> lowest, highest;  // of each trajectory dimension
+};
+
+void note_trajectory(const protocol::Acquisition& readout, KindFacts& facts) {
+  const std::size_t dims = readout.head.trajectory_dimensions;
+  std::vector<float> values(readout.trajectory.bytes.size() / sizeof(float));
+  readout.trajectory.copy_to(values.data());
+  if (facts.lowest.size() < dims) {
+    facts.lowest.resize(dims, std::numeric_limits<float>::max());
+    facts.highest.resize(dims, std::numeric_limits<float>::lowest());
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    facts.lowest[i % dims] = std::min(facts.lowest[i % dims], values[i]);
+    facts.highest[i % dims] = std::max(facts.highest[i % dims], values[i]);
+  }
+}
+
+void print_readouts(const protocol::DatasetReader& reader, std::ostream& out) {
+  std::map<protocol::ReadoutKind, KindFacts> kinds;
+  std::uint64_t flags = 0;
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const protocol::Acquisition readout = reader.acquisition(i);
+    const protocol::AcquisitionHeader head = readout.head;
+    flags |= head.flags;
+    KindFacts& facts = kinds[protocol::readout_kind(head)];
+    ++facts.count;
+    ++facts.shapes[fmt::format("{} channels x {} samples", +head.active_channels, +head.number_of_samples)];
+    note_trajectory(readout, facts);
+  }
+  out << fmt::format("  readouts: {}\n", reader.acquisitions());
+  for (const auto& [kind, facts] : kinds) {
+    out << fmt::format("    {}: {}\n", kind_name(kind), facts.count);
+    for (const auto& [shape, count] : facts.shapes) out << fmt::format("      {} of {}\n", count, shape);
+    for (std::size_t d = 0; d < facts.lowest.size(); ++d) {
+      out << fmt::format("      trajectory {}: {:.6g} .. {:.6g}\n", d, facts.lowest[d], facts.highest[d]);
+    }
+  }
+  std::vector<std::string> seen;
+  for (std::size_t bit = 0; bit < 64; ++bit) {
+    if ((flags >> bit & 1) == 0) continue;
+    seen.push_back(bit < std::size(kFlagNames) ? std::string(kFlagNames[bit]) : fmt::format("flag {}", bit + 1));
+  }
+  if (!seen.empty()) out << fmt::format("    flags: {}\n", fmt::join(seen, ", "));
+}
+
+void print_images(const protocol::DatasetReader& reader, std::ostream& out) {
+  for (const auto& series : reader.image_series()) {
+    const std::size_t count = reader.images(series);
+    out << fmt::format("  images {}: {}\n", series, count);
+    if (count == 0) continue;
+    const protocol::Image first = reader.image(series, 0);
+    const protocol::ImageHeader head = first.head;
+    out << fmt::format("    {} {} x {} x {} voxels, {} channels, {:g} x {:g} x {:g} mm, {}\n",
+                       data_type_name(head.data_type), +head.matrix_size[0], +head.matrix_size[1], +head.matrix_size[2],
+                       +head.channels, +head.field_of_view[0], +head.field_of_view[1], +head.field_of_view[2],
+                       image_type_name(head.image_type));
+    for (const auto& [name, value] : meta_values(first.attributes)) out << fmt::format("    {} = {}\n", name, value);
+  }
+}
+
+}  // namespace
+
+void info(const std::filesystem::path& file, std::ostream& out) {
+  const auto groups = protocol::DatasetReader::groups(file);
+  out << fmt::format("{}: {} group{}\n", file.string(), groups.size(), groups.size() == 1 ? "" : "s");
+  for (const auto& group : groups) {
+    out << fmt::format("group {}\n", group);
+    const protocol::DatasetReader reader(file, group);
+    print_header(reader.header_xml(), out);
+    if (reader.acquisitions() > 0) print_readouts(reader, out);
+    if (reader.waveforms() > 0) out << fmt::format("  waveforms: {}\n", reader.waveforms());
+    print_images(reader, out);
+  }
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,109 @@
+#include "clients/cpp/simulate/cine_scanner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/parallel.h"
+
+namespace echotrain::client {
+
+CineScanner::CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils,
+                         protocol::DatasetWriter& file)
+    : options_(options),
+      scan_(scan),
+      coils_(coils),
+      file_(file),
+      writer_(options, scan, file),
+      heart_(options.heart_rate, options.jitter, options.seed) {}
+
+double CineScanner::shown_phase(const SimulateOptions& options, int phase) {
+  if (options.gating == "retrospective") return (phase + 0.5) / options.phases;
+  return (phase + 0.5) * repetition_time_ms(options) * options.heart_rate / 60000;
+}
+
+void CineScanner::scan() {
+  if (options_.noise_scan) writer_.noise_readouts();
+  const std::vector<Shot> shots = options_.gating == "retrospective" ? retrospective() : prospective();
+  constexpr std::size_t kAtOnce = 256;  // readouts measured together and then written
+  for (std::size_t begin = 0; begin < shots.size(); begin += kAtOnce) {
+    const std::size_t count = std::min(kAtOnce, shots.size() - begin);
+    std::vector<double> heart_phases;
+    for (std::size_t i = 0; i < count; ++i) heart_phases.push_back(heart_.phase(shots[begin + i].milliseconds));
+    std::vector<ReadoutWriter::Samples> data(count);
+    parallel_for(count, [&](std::size_t i) { data[i] = measure(shots[begin + i], heart_phases[i]); });
+    for (std::size_t i = 0; i < count; ++i) write(shots[begin + i], std::move(data[i]));
+  }
+  // The beat that ends the last interval is seen whole.
+  for (const auto& waveform : heart_.ecg(shots.back().milliseconds + 1.5 * heart_.mean_interval_ms()))
+    file_.append(waveform);
+}
+
+std::vector<CineScanner::Shot> CineScanner::prospective() {
+  std::vector<Shot> shots;
+  const double tr = repetition_time_ms(options_);
+  std::size_t beat = 0;
+  for (int repetition = 0; repetition < options_.frames; ++repetition)
+    for (int slice = 0; slice < options_.slices; ++slice)
+      for (int line = 0; line < scan_.shots(); ++line) {
+        const double begin = heart_.beat_ms(beat);
+        for (int phase = 0; phase < options_.phases; ++phase)
+          shots.push_back({repetition, slice, line, phase, begin + (phase + 0.5) * tr, line + 1 == scan_.shots()});
+        do ++beat;
+        while (heart_.beat_ms(beat) < begin + options_.phases * tr);
+      }
+  return shots;
+}
+
+std::vector<CineScanner::Shot> CineScanner::retrospective() {
+  std::vector<Shot> shots;
+  const double tr = repetition_time_ms(options_);
+  const int lines = scan_.shots() * options_.slices * options_.frames;
+  const auto line_at = [&](double ms) { return std::max(0, static_cast<int>(heart_.beats_until(ms)) - 1); };
+  for (std::size_t n = 0;; ++n) {
+    const double now = (static_cast<double>(n) + 0.5) * tr;
+    const int line = line_at(now);
+    if (line >= lines) return shots;
+    const bool slice_ends = line_at(now + tr) != line && (line + 1) % scan_.shots() == 0;
+    const int slice = line / scan_.shots();
+    shots.push_back({slice / options_.slices, slice % options_.slices, line % scan_.shots(), 0, now, slice_ends});
+  }
+}
+
+ReadoutWriter::Samples CineScanner::measure(const Shot& shot, double heart_phase) const {
+  const Phantom phantom = Phantom::beating(scan_.matrix(), heart_phase);
+  const ReadoutPath path = scan_.readout(shot.line, 0);
+  const std::size_t samples = path.positions.size();
+  ReadoutWriter::Samples data(samples * options_.coils);
+  std::vector<cdouble> signal(options_.coils);
+  for (std::size_t s = 0; s < samples; ++s) {
+    coils_.kspace(phantom, path.positions[s], signal);
+    for (int c = 0; c < options_.coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
+  }
+  return data;
+}
+
+void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
+  protocol::AcquisitionHeader head = writer_.header(0, shot.milliseconds);
+  head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
+  head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot.line);
+  head.idx.phase = static_cast<std::uint16_t>(shot.phase);
+  head.idx.repetition = static_cast<std::uint16_t>(shot.repetition);
+  place_slice(head, options_, shot.slice);
+  const std::size_t begun = heart_.beats_until(shot.milliseconds);
+  if (begun > 0)  // time since the trigger, as scanners say it
+    head.physiology_time_stamp[0] =
+        static_cast<std::uint32_t>(std::floor((shot.milliseconds - heart_.beat_ms(begun - 1)) / kTickMs));
+  const bool last_phase = options_.gating == "retrospective" || shot.phase + 1 == options_.phases;
+  const bool last_in_repetition = shot.last_in_slice && last_phase && shot.slice + 1 == options_.slices;
+  raise_flag(head, shot.line == 0 && options_.gating == "prospective", ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
+  raise_flag(head, shot.last_in_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
+  raise_flag(head, last_in_repetition, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+  raise_flag(head, last_in_repetition && shot.repetition + 1 == options_.frames,
+             ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+  writer_.write(head, {}, std::move(data));
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,50 @@
+// A scan of a beating heart: `echotrain simulate --motion cardiac`.
+#pragma once
+
+#include <vector>
+
+#include "clients/cpp/simulate/heart.h"
+#include "clients/cpp/simulate/readout_writer.h"
+
+namespace echotrain::client {
+
+/// Acquires Cartesian lines of a heart that moves (Phantom::beating), one line per heartbeat and slice, each readout of
+/// the heart as it is at that moment, and writes the ECG of the whole scan.
+///
+/// prospective: after each beat's trigger `phases` readouts of one line, numbered by idx.phase, the middle of the p-th
+/// at (p + 1/2) TR; a beat that begins before the last of them is over is skipped. As the cine of GPU Gems 2, section
+/// 48.5.2: 192 cycles of 13 raster lines of different frames.
+/// retrospective: readouts run on every TR from before the first beat, idx.phase is 0, and each trigger moves on to the
+/// next line.
+class CineScanner {
+ public:
+  CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils,
+              protocol::DatasetWriter& file);
+
+  void scan();
+  std::uint32_t written() const { return writer_.written(); }
+
+  /// The phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR of a beat of mean length, or,
+  /// of retrospective scans, (phase + 1/2) / phases.
+  static double shown_phase(const SimulateOptions& options, int phase);
+
+ private:
+  struct Shot {
+    int repetition, slice, line, phase;
+    double milliseconds;
+    bool last_in_slice;
+  };
+  std::vector<Shot> prospective();
+  std::vector<Shot> retrospective();
+  ReadoutWriter::Samples measure(const Shot& shot, double heart_phase) const;
+  void write(const Shot& shot, ReadoutWriter::Samples data);
+
+  const SimulateOptions& options_;
+  const ScanPath& scan_;
+  const CoilSet& coils_;
+  protocol::DatasetWriter& file_;
+  ReadoutWriter writer_;
+  Heart heart_;
+};
+
+}  // namespace echotrain::client

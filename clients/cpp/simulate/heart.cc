@@ -1,0 +1,86 @@
+#include "clients/cpp/simulate/heart.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "clients/cpp/simulate/coils.h"
+
+namespace echotrain::client {
+namespace {
+
+constexpr int kSamples = 50;  // of a message; at 1 kHz a whole number of ticks
+constexpr double kBaseline = 2048, kNoise = 10;
+constexpr std::array<double, 4> kLeads = {1, 0.7, -0.5, 0.3};
+
+struct Wave {
+  double height, place, width;  // place and width (one sigma) as shares of the mean interval
+};
+constexpr Wave kWaves[] = {
+    {100, -0.16, 0.025}, {-80, -0.03, 0.008}, {1000, 0, 0.011}, {-150, 0.03, 0.008}, {250, 0.3, 0.04}};
+
+}  // namespace
+
+Heart::Heart(double rate, double jitter, std::uint64_t seed) : rate_(rate), jitter_(jitter), seed_(seed) {
+  beats_.push_back(0.4 * mean_interval_ms());
+}
+
+double Heart::beat_ms(std::size_t i) {
+  while (beats_.size() <= i) {
+    NoiseSource random(seed_ ^ (0x9e3779b97f4a7c15ull * beats_.size()), 1, 1, false);  // beat by beat, on any path
+    const double deviate = std::clamp(random.normal(), -3.0, 3.0);
+    beats_.push_back(beats_.back() + mean_interval_ms() * (1 + jitter_ * deviate));
+  }
+  return beats_[i];
+}
+
+std::size_t Heart::beats_until(double ms) {
+  while (beats_.back() <= ms) beat_ms(beats_.size());
+  return static_cast<std::size_t>(std::upper_bound(beats_.begin(), beats_.end(), ms) - beats_.begin());
+}
+
+double Heart::phase(double ms) {
+  const std::size_t begun = beats_until(ms);
+  if (begun == 0) return 1 - (beat_ms(0) - ms) / mean_interval_ms();
+  const double begin = beat_ms(begun - 1);
+  return (ms - begin) / (beat_ms(begun) - begin);
+}
+
+std::vector<protocol::Waveform> Heart::ecg(double until_ms) {
+  NoiseSource random(seed_ + 1, kNoise, 1, false);
+  std::vector<protocol::Waveform> messages;
+  for (int number = 0; number * kSamples < until_ms; ++number) {
+    const double begin = number * kSamples;
+    constexpr std::size_t channels = kLeads.size() + 1;
+    std::vector<std::uint32_t> values(channels * kSamples);
+    for (int s = 0; s < kSamples; ++s) {
+      const double time = begin + s;
+      const std::size_t begun = beats_until(time);
+      double height = 0;
+      // The waves of the beat that lasts and, before their R wave, of the next.
+      for (std::size_t b = begun > 0 ? begun - 1 : 0; b <= begun; ++b)
+        for (const Wave& wave : kWaves) {
+          const double x = ((time - beat_ms(b)) / mean_interval_ms() - wave.place) / wave.width;
+          height += wave.height * std::exp(-0.5 * x * x);
+        }
+      for (std::size_t lead = 0; lead < kLeads.size(); ++lead)
+        values[lead * kSamples + s] =
+            static_cast<std::uint32_t>(std::lround(kBaseline + kLeads[lead] * height + kNoise * random.normal()));
+      // The first sample at or after the beat.
+      values[kTriggerChannel * kSamples + s] = begun > 0 && time - beat_ms(begun - 1) < 1 ? 1 : 0;
+    }
+    protocol::Waveform waveform;
+    waveform.head.version = 1;
+    waveform.head.measurement_uid = 1;
+    waveform.head.time_stamp = static_cast<std::uint32_t>(std::lround(begin / kTickMs));
+    waveform.head.number_of_samples = kSamples;
+    waveform.head.channels = channels;
+    waveform.head.sample_time_us = 1000;
+    waveform.head.waveform_id = 0;
+    waveform.data = protocol::Payload::take(std::move(values));
+    messages.push_back(std::move(waveform));
+  }
+  return messages;
+}
+
+}  // namespace echotrain::client

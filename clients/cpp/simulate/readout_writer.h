@@ -1,0 +1,52 @@
+// Simulated readouts on their way into a file.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/simulate.h"
+#include "clients/cpp/simulate/trajectory.h"
+#include "protocol/files/dataset.h"
+
+namespace echotrain::client {
+
+/// Writes readouts in the order in which a scanner would send them: counts them, and adds the noise.
+class ReadoutWriter {
+ public:
+  using Samples = std::vector<std::complex<float>>;
+
+  ReadoutWriter(const SimulateOptions& options, const ScanPath& scan, protocol::DatasetWriter& file)
+      : options_(options),
+        scan_(scan),
+        file_(file),
+        noise_(options.seed, options.noise, options.coils, options.noise_scan) {}
+
+  /// The next readout's header: its counter, its time since the scan began [ms], sizes, and an upright slice.
+  protocol::AcquisitionHeader header(int trajectory_dims, double milliseconds) const;
+  /// data: [coil, sample], without noise.
+  void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data);
+  /// Readouts of noise alone.
+  void noise_readouts();
+  std::uint32_t written() const { return counter_; }
+
+ private:
+  const SimulateOptions& options_;
+  const ScanPath& scan_;
+  protocol::DatasetWriter& file_;
+  NoiseSource noise_;
+  std::uint32_t counter_ = 0;
+};
+
+/// Sets a flag of a readout; a flag's number counts from 1.
+inline void raise_flag(protocol::AcquisitionHeader& head, bool when, ISMRMRD::ISMRMRD_AcquisitionFlags flag) {
+  if (when) head.flags |= 1ull << (flag - 1);
+}
+
+/// Of slice `slice`: the head's position.
+void place_slice(protocol::AcquisitionHeader& head, const SimulateOptions& options, int slice);
+
+inline constexpr double kSliceMm = 5;
+
+}  // namespace echotrain::client

@@ -1,0 +1,271 @@
+#include "clients/cpp/simulate/simulate.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/parallel.h"
+#include "clients/cpp/simulate/cine_scanner.h"
+#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/readout_writer.h"
+#include "clients/cpp/simulate/truth.h"
+#include "clients/cpp/simulate/ultrasound.h"
+#include "protocol/files/dataset.h"
+
+namespace echotrain::client {
+namespace {
+
+using Samples = std::vector<std::complex<float>>;
+
+std::string_view trajectory_text(TrajectoryKind kind) {
+  switch (kind) {
+    case TrajectoryKind::cartesian:
+      return "cartesian";
+    case TrajectoryKind::golden_radial:
+    case TrajectoryKind::stack_of_stars:
+      return "goldenangle";
+    case TrajectoryKind::spiral:
+    case TrajectoryKind::stack_of_spirals:
+      return "spiral";
+    case TrajectoryKind::radial:
+    case TrajectoryKind::kooshball:
+      return "radial";
+  }
+  return "other";
+}
+
+bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
+
+void check_cardiac(const SimulateOptions& o) {
+  if (o.trajectory != "cartesian") throw UsageError("--motion cardiac is for --trajectory cartesian");
+  if (o.contrasts != 1) throw UsageError("--motion cardiac is for one contrast: leave out --contrasts");
+  if (o.gating != "prospective" && o.gating != "retrospective")
+    throw UsageError("unknown --gating '" + o.gating + "'; use prospective or retrospective");
+  const double acquired = o.phases * repetition_time_ms(o), beat = 60000 / o.heart_rate;
+  if (o.gating == "prospective" && acquired > beat)
+    throw UsageError(
+        fmt::format("{} phases of {:g} ms do not fit into a beat of {:g} ms: give fewer --phases, a smaller "
+                    "--tr-ms or a lower --heart-rate",
+                    o.phases, repetition_time_ms(o), beat));
+}
+
+void check(const SimulateOptions& o) {
+  if (!cardiac(o) && o.phantom != "shepp_logan" && o.phantom != "ellipsoids_3d" && o.phantom != "blob") {
+    throw UsageError("unknown phantom '" + o.phantom + "'; use shepp_logan, ellipsoids_3d or blob");
+  }
+  if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
+  if (o.motion != "none" && o.motion != "cardiac") throw UsageError("unknown --motion '" + o.motion + "'; use cardiac");
+  if (cardiac(o)) check_cardiac(o);
+  if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
+}
+
+// The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the third dimension (in stacks too, where
+// the encoding step says what z would).
+std::vector<float> interleave(const ReadoutPath& path, int dims) {
+  std::vector<float> values;
+  for (std::size_t s = 0; s < path.positions.size(); ++s) {
+    for (int d = 0; d < dims; ++d) values.push_back(static_cast<float>(path.positions[s][d]));
+    if (!path.weights.empty()) values.push_back(static_cast<float>(path.weights[s]));
+  }
+  return values;
+}
+
+// Makes a scan readout by readout, in the order in which a scanner would.
+class Scanner {
+ public:
+  /// phantoms: of each contrast.
+  Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
+          const CoilSet& coils, protocol::DatasetWriter& file)
+      : options_(options), scan_(scan), phantoms_(phantoms), coils_(coils), writer_(options, scan, file) {}
+
+  void noise_readouts() { writer_.noise_readouts(); }
+
+  void frame(int frame) {
+    if (clean_.empty() || scan_.changes_with_frame()) measure(frame);
+    for (int slice = 0; slice < options_.slices; ++slice) {
+      for (int r = 0; r < scan_.readouts(); ++r) {
+        for (int contrast = 0; contrast < options_.contrasts; ++contrast) imaging_readout(frame, slice, r, contrast);
+      }
+    }
+  }
+
+  std::uint32_t written() const { return writer_.written(); }
+
+ private:
+  // Noise-free data of every readout of a frame.
+  void measure(int frame) {
+    const std::size_t contrasts = phantoms_.size();
+    clean_.assign(scan_.readouts() * contrasts, {});
+    parallel_for(clean_.size(), [&](std::size_t i) {
+      const ReadoutPath path = scan_.readout(static_cast<int>(i / contrasts), frame);
+      const std::size_t samples = path.positions.size();
+      Samples data(samples * options_.coils);
+      std::vector<cdouble> signal(options_.coils);
+      for (std::size_t s = 0; s < samples; ++s) {
+        coils_.kspace(phantoms_[i % contrasts], path.positions[s], signal);
+        for (int c = 0; c < options_.coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
+      }
+      clean_[i] = std::move(data);
+    });
+  }
+
+  void imaging_readout(int frame, int slice, int r, int contrast) {
+    const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
+    const auto [shot, partition] = scan_.steps(r);
+    // All echoes of a readout come within one repetition time.
+    protocol::AcquisitionHeader head =
+        writer_.header(trajectory_dims, writer_.written() * repetition_time_ms(options_) / options_.contrasts);
+    head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
+    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot);
+    head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
+    place_slice(head, options_, slice);
+    head.idx.contrast = static_cast<std::uint16_t>(contrast);
+    head.idx.repetition = static_cast<std::uint16_t>(frame);
+    const bool first = r == 0, last = r == scan_.readouts() - 1;
+    const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
+    const bool last_of_all = last && slice == options_.slices - 1 && contrast == options_.contrasts - 1;
+    raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
+    raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
+    raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
+    raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
+    raise_flag(head, many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
+    raise_flag(head, many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
+    raise_flag(head, first && slice == 0 && first_contrast, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
+    raise_flag(head, last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+
+    std::vector<float> trajectory;
+    if (!scan_.cartesian()) {
+      trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
+    }
+    writer_.write(head, std::move(trajectory), clean_[static_cast<std::size_t>(r) * phantoms_.size() + contrast]);
+  }
+
+  const SimulateOptions& options_;
+  const ScanPath& scan_;
+  const std::vector<Phantom>& phantoms_;
+  const CoilSet& coils_;
+  ReadoutWriter writer_;
+  std::vector<Samples> clean_;  // [readout, contrast]: data [coil, sample]
+};
+
+}  // namespace
+
+std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
+  const int nz = scan.depth();
+  const double fov_z = scan.dims() == 3 ? o.fov_mm : kSliceMm;
+  const auto space = [&](const char* name, int oversampling) {
+    return fmt::format(
+        "    <{0}>\n"
+        "      <matrixSize><x>{1}</x><y>{2}</y><z>{3}</z></matrixSize>\n"
+        "      <fieldOfView_mm><x>{4}</x><y>{5}</y><z>{6}</z></fieldOfView_mm>\n"
+        "    </{0}>\n",
+        name, o.matrix * oversampling, o.matrix, nz, o.fov_mm * oversampling, o.fov_mm, fov_z);
+  };
+  const auto limit = [](const char* name, int count, int center) {
+    return fmt::format("      <{0}><minimum>0</minimum><maximum>{1}</maximum><center>{2}</center></{0}>\n", name,
+                       count - 1, center);
+  };
+  const std::string bandwidth =
+      o.noise_scan ? "    <relativeReceiverNoiseBandwidth>1.0</relativeReceiverNoiseBandwidth>\n" : "";
+  return fmt::format(
+             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+             "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">\n"
+             "  <acquisitionSystemInformation>\n"
+             "    <systemVendor>Echotrain</systemVendor>\n"
+             "    <systemModel>simulate {} {}</systemModel>\n"
+             "{}"
+             "    <receiverChannels>{}</receiverChannels>\n"
+             "  </acquisitionSystemInformation>\n"
+             "  "
+             "<experimentalConditions><H1resonanceFrequency_Hz>63500000</H1resonanceFrequency_Hz></"
+             "experimentalConditions>\n"
+             "  <encoding>\n",
+             o.trajectory, o.phantom, bandwidth, o.coils) +
+         space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
+         limit("kspace_encoding_step_1", scan.shots(), scan.shots() / 2) +
+         limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
+         (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") +
+         (cardiac(o) ? limit("phase", o.gating == "prospective" ? o.phases : 1, 0) : "") +
+         limit("repetition", o.frames, 0) +
+         fmt::format(
+             "    </encodingLimits>\n"
+             "    <trajectory>{}</trajectory>\n"
+             "  </encoding>\n"
+             "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
+             "{}"
+             "</ismrmrdHeader>\n",
+             trajectory_text(scan.kind()), repetition_time_ms(o),
+             cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
+                          "</waveformInformation>\n"
+                        : "");
+}
+
+double repetition_time_ms(const SimulateOptions& o) {
+  if (o.tr_ms > 0) return o.tr_ms;
+  return cardiac(o) ? 0.9 * 60000 / o.heart_rate / o.phases : 5;
+}
+
+void simulate(const SimulateOptions& o, std::ostream& out) {
+  if (o.modality == "ultrasound") return simulate_ultrasound(o, out);
+  if (o.modality != "mri") throw UsageError("unknown --modality '" + o.modality + "'; use mri or ultrasound");
+  check(o);
+  const ScanPath scan(parse_trajectory(o.trajectory), {.matrix = o.matrix,
+                                                       .readouts = o.readouts,
+                                                       .samples = o.samples,
+                                                       .oversampling = o.oversampling,
+                                                       .partitions = o.partitions,
+                                                       .partitions_outermost = o.partitions_outermost});
+  if (scan.dims() == 3 && o.slices != 1) throw UsageError("a " + o.trajectory + " is one volume: leave out --slices");
+  if (scan.dims() != 3 && o.phantom == "ellipsoids_3d") {
+    throw UsageError(
+        "ellipsoids_3d is a volume: give a --trajectory of one (kooshball or a stack), or use shepp_logan");
+  }
+  const Phantom phantom = o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma)
+                                              : Phantom::shepp_logan(scan.dims(), o.matrix, scan.depth());
+  std::vector<Phantom> contrasts;  // or the phases of a beating heart
+  for (int c = 0; c < o.contrasts && !cardiac(o); ++c) contrasts.push_back(phantom.echo(c));
+  for (int p = 0; p < o.phases && cardiac(o); ++p)
+    contrasts.push_back(Phantom::beating(o.matrix, CineScanner::shown_phase(o, p)));
+  const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
+
+  protocol::DatasetWriter file(o.output, o.group);
+  file.header_xml(simulated_header(o, scan));
+  std::uint32_t written = 0;
+  if (cardiac(o)) {
+    CineScanner scanner(o, scan, coils, file);
+    scanner.scan();
+    written = scanner.written();
+  } else {
+    Scanner scanner(o, scan, contrasts, coils, file);
+    if (o.noise_scan) scanner.noise_readouts();
+    for (int f = 0; f < o.frames; ++f) scanner.frame(f);
+    written = scanner.written();
+  }
+  for (int c = 0; c < static_cast<int>(contrasts.size()) && (o.truth || o.coil_truth); ++c) {
+    const Truth truth(contrasts[static_cast<std::size_t>(c)], coils, scan);
+    const std::string suffix = c == 0 ? std::string() : fmt::format("_{}", c);
+    if (o.truth) file.array("truth" + suffix, truth.shape(), truth.root_sum_of_squares().data());
+    if (o.coil_truth) {
+      std::vector<std::complex<float>> all;
+      for (int coil = 0; coil < o.coils; ++coil) {
+        const auto image = truth.coil_image(coil);
+        all.insert(all.end(), image.begin(), image.end());
+      }
+      std::vector<std::size_t> shape = truth.shape();
+      shape.insert(shape.begin(), static_cast<std::size_t>(o.coils));
+      file.array("coil_truth" + suffix, shape, all.data());
+    }
+  }
+  file.flush();
+  std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
+  if (cardiac(o))
+    parts = fmt::format(", {} cardiac phases, {} gating, {:g} beats per minute", o.phases, o.gating, o.heart_rate);
+  out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
+                     o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
+                     o.frames, scan.readouts() * o.slices, scan.samples(), parts, written);
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,233 @@
+// What flows through a pipeline. Each type carries its domain, so a chain that does not fit together is refused at
+// load. Coordinates and conventions: docs/conventions.md. Shapes are row-major, the last axis fastest.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gadgets/numerics/core/array.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain {
+
+namespace numerics {
+class NufftPlan;         // gadgets/numerics/nufft/nufft.h
+class ToeplitzOperator;  // gadgets/numerics/toeplitz/toeplitz.h
+}  // namespace numerics
+
+using numerics::Array;
+using numerics::cfloat;
+
+/// The counters that tell one frame (one image) from another.
+struct FrameKey {
+  std::uint16_t encoding = 0, slice = 0, contrast = 0, phase = 0, repetition = 0, set = 0;
+  auto operator<=>(const FrameKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
+};
+
+using Instant = std::chrono::steady_clock::time_point;
+
+/// When a frame's data came; zeros where the readouts come from a file.
+struct Arrival {
+  Instant received{};         ///< the last byte of its last readout was read
+  Instant taken{};            ///< the pipeline took the batch that completed the frame, or heard of the scan's end
+  std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
+};
+
+/// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
+struct Frame {
+  std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
+  FrameKey key;
+  protocol::AcquisitionHeader
+      reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
+  std::int64_t readouts = 0;
+  std::int64_t expected_readouts = 0;  ///< of the whole frame, where the frame rule says how many; 0: not known
+  std::uint64_t window = 0;            ///< number of the sliding window that this frame is a position of; 0: none
+  std::int64_t window_begin = 0;       ///< how many readouts have left that window
+  /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
+  std::int64_t stack = 1;
+  Arrival arrival;
+  /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
+  std::optional<std::array<float, 3>> fov_mm;
+  /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
+  std::map<std::string, std::string> notes;
+};
+
+/// Messages exactly as they arrived: what the entrance of a pipeline sees.
+struct RawBatch {
+  std::vector<protocol::Acquisition> acquisitions;
+};
+
+/// Some readouts of one frame and one kind, all of one shape.
+struct Readouts {
+  std::shared_ptr<Frame> frame;
+  protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
+  bool first = false;  ///< the frame's first batch
+  bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
+  std::vector<protocol::AcquisitionHeader> heads;
+  Array<cfloat> data;       ///< [readout, channel, sample], where the pipeline computes
+  Array<float> trajectory;  ///< host, [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
+};
+
+/// Sample positions of one frame and the weights there, shared by all frames that repeat them.
+struct SamplePositions {
+  int dims = 2;
+  std::uint16_t encoding = 0;
+  /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; not a number: the sample is dropped.
+  std::vector<double> coordinates;
+  std::vector<float> weights;  ///< [sample], as in Samples
+  std::uint64_t digest = 0;    ///< of the coordinates
+  std::uint64_t bytes() const { return coordinates.size() * sizeof(double) + weights.size() * sizeof(float); }
+  std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
+};
+
+/// Weighted samples of a frame, anywhere in k-space: all at once, or in parts as they come.
+struct Samples {
+  enum class Part {
+    whole,  ///< all samples of the frame. What came of it before is void.
+    next,   ///< some samples: `offset` is the number of the first of them in `positions`, which are the whole frame's
+    loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
+    moved   ///< some that entered the frame's sliding window since the frame before; positions are these samples'
+  };
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;    ///< [sample, coil]
+  Array<float> weights;  ///< [sample]; (cycles/pixel)^dims when computed; 0 drops a sample
+  std::shared_ptr<const SamplePositions> positions;
+  Part part = Part::whole;
+  std::int64_t offset = 0;
+  std::int64_t readouts = 0;       ///< of moved: how many these samples are
+  bool first = true, last = true;  ///< the frame's first, its last part
+};
+
+/// One frame of Cartesian k-space.
+struct KSpace {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;      ///< [coil, z, y, x], centre at floor(n/2)
+  numerics::Shape padded;  ///< [z, y, x]: extents to transform with, so that voxels have the recon space's size
+  numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
+};
+
+/// A frame convolved onto an oversampled grid.
+struct Grid {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const numerics::NufftPlan> plan;
+};
+
+/// The inverse transform of a Grid, still apodized.
+struct OversampledImages {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const numerics::NufftPlan> plan;
+};
+
+/// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
+struct NormalEquations {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); of one coil once `maps` are known
+  std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
+  Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
+  Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
+  double weight = 0;       ///< sum of W over the samples
+  std::int64_t coils = 0;  ///< that the data came with
+};
+
+/// Complex images, one per coil (or one after combination).
+struct CoilImages {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
+};
+
+/// How the echoes of plane waves were sampled (docs/ultrasound.md).
+struct EchoGeometry {
+  struct Wave {
+    double angle = 0;                               ///< [rad] from the array's normal, towards +x
+    double first_sample = 0;                        ///< [s] after the wave front passed the array's centre
+    auto operator<=>(const Wave&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
+  };
+  double sampling_hz = 0, center_hz = 0;
+  double demodulated_hz = 0;  ///< 0: traces are RF
+  double pitch_mm = 0;        ///< between elements
+  double sound_mm_per_s = 0;
+  std::int64_t elements = 0;
+  std::vector<Wave> waves;  ///< in the order of the data
+  bool operator==(const EchoGeometry&) const = default;
+};
+
+/// One frame's echoes of plane waves, as they were sampled.
+struct Echoes {
+  std::shared_ptr<Frame> frame;
+  Array<cfloat> data;  ///< [element, wave, sample], followed by at least as many zeros as samples
+  std::shared_ptr<const EchoGeometry> geometry;
+};
+
+/// Their 2D Fourier transforms over time and elements, of the analytic signals: one frequency band.
+struct EchoSpectra {
+  std::shared_ptr<Frame> frame;
+  /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
+  /// each trace was moved in time so that the column is the image's spatial frequency, whatever the wave's angle.
+  Array<cfloat> data;
+  std::shared_ptr<const EchoGeometry> geometry;
+  double first_hz = 0, step_hz = 0;  ///< of the frequencies
+};
+
+/// What an image's latency is made of; zeros for an image that came from the client.
+struct ImageTimes {
+  Arrival arrival;
+  Instant computed{};  ///< all that is left is to convert its pixels and to copy them to the host
+  Instant copied{};    ///< the pixels are complete
+};
+
+/// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
+struct Image {
+  std::shared_ptr<Frame> frame;  ///< empty for images that came from the client
+  protocol::Image message;
+  std::shared_ptr<ImageTimes> times;  ///< filled in as the stream gets there; may be empty
+};
+
+/// A physiological waveform, passed by those who do not take it.
+struct Waveform {
+  protocol::Waveform message;
+};
+
+using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, NormalEquations, CoilImages,
+                          Image, Waveform, Echoes, EchoSpectra>;
+
+/// Item types by number, in the order of Item's alternatives.
+enum class ItemType {
+  raw_batch,
+  readouts,
+  samples,
+  kspace,
+  grid,
+  oversampled_images,
+  normal_equations,
+  coil_images,
+  image,
+  waveform,
+  echoes,
+  echo_spectra
+};
+std::string_view to_string(ItemType type);  ///< "Readouts", ...
+
+namespace internal {
+template <class T, std::size_t I = 0>
+constexpr std::size_t item_index() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, Item>, T>)
+    return I;
+  else
+    return item_index<T, I + 1>();
+}
+}  // namespace internal
+template <class T>
+inline constexpr ItemType item_type = static_cast<ItemType>(internal::item_index<T>());
+
+}  // namespace echotrain

@@ -1,0 +1,34 @@
+// Gadgets compiled outside this tree. A plugin is a shared object made with CMake's find_package(echotrain) and the
+// target echotrain::gadget_sdk (docs/plugin is one to begin with). It says once, outside of any namespace, what it
+// brings:
+//
+//   ECHOTRAIN_PLUGIN(registry) { registry.add<Sharpen>(); }
+//
+// A server loads the plugins of the folders that its option `plugins` names when it starts, and nothing else.
+#pragma once
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/api/registry.h"
+
+#ifndef ECHOTRAIN_SDK_DIGEST
+#error "plugins are compiled with find_package(echotrain) and the target echotrain::gadget_sdk"
+#endif
+
+#ifdef _GLIBCXX_USE_CXX11_ABI
+#define ECHOTRAIN_STANDARD_LIBRARY "libstdc++"
+#else
+#define ECHOTRAIN_STANDARD_LIBRARY "another standard library"
+#endif
+
+/// What a plugin and its server must agree on: the gadget API, to the letter, and the standard library.
+#define ECHOTRAIN_PLUGIN_ABI "gadget API " ECHOTRAIN_SDK_DIGEST ", " ECHOTRAIN_STANDARD_LIBRARY
+
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a parameter's name
+#define ECHOTRAIN_PLUGIN(registry)                                 \
+  extern "C" {                                                     \
+  extern const char echotrain_plugin_abi[];                        \
+  const char echotrain_plugin_abi[] = ECHOTRAIN_PLUGIN_ABI;        \
+  void echotrain_plugin_register(::echotrain::Registry& registry); \
+  }                                                                \
+  void echotrain_plugin_register(::echotrain::Registry& registry)
+// NOLINTEND(bugprone-macro-parentheses)

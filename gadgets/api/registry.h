@@ -1,0 +1,74 @@
+// Which gadgets there are: name -> factory and declared parameters.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// One way a gadget can be used: what it takes, what it gives, and how to make it.
+struct GadgetForm {
+  ItemType takes;
+  ItemType gives;
+  std::function<std::unique_ptr<AnyGadget>(const config::Node& parameters)> make;
+};
+
+/// A gadget by name. A name may have several forms (fft: KSpace -> CoilImages, Grid -> OversampledImages); the pipeline
+/// picks the one that takes what the gadget before it gives.
+struct GadgetEntry {
+  std::string name;
+  std::string summary;
+  std::vector<ParameterInfo> parameters;
+  std::vector<GadgetForm> forms;
+};
+
+/// Neighbours in a pipeline that one gadget can stand for.
+struct Fusion {
+  std::vector<std::string> names;
+  /// From the neighbours' parameters; null when with these there is no such gadget.
+  std::function<std::unique_ptr<AnyGadget>(const std::vector<config::Node>& parameters)> make;
+  bool cpu_only = false;  ///< on a GPU the neighbours stay what they are
+};
+
+class Registry {
+ public:
+  /// All gadgets of this program.
+  static const Registry& builtin();
+
+  template <class G>
+  void add() {
+    GadgetEntry& entry = entries_[std::string(G::kName)];
+    entry.name = G::kName;
+    entry.summary = G::kSummary;
+    entry.parameters = G::parameters().info();
+    entry.forms.push_back({item_type<typename G::Input>, item_type<typename G::Output>,
+                           [](const config::Node& node) -> std::unique_ptr<AnyGadget> {
+                             return std::make_unique<G>(G::parameters().read(node));
+                           }});
+  }
+
+  /// Fusions are tried in the order in which they were added.
+  void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
+  const std::vector<Fusion>& fusions() const { return fusions_; }
+
+  /// Adds what `other` has; names that are here already keep what they mean here.
+  void take(Registry&& other);
+
+  const GadgetEntry* find(std::string_view name) const;
+  std::vector<std::string> names() const;
+  /// Doc, ports and parameters of a gadget as text for a terminal. std::out_of_range for an unknown name.
+  std::string explain(std::string_view name) const;
+
+ private:
+  std::map<std::string, GadgetEntry, std::less<>> entries_;
+  std::vector<Fusion> fusions_;
+};
+
+}  // namespace echotrain

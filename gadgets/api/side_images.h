@@ -1,0 +1,49 @@
+// Images that a gadget uses beside the data: coil maps, references. From a file that the pipeline names, or from the
+// client, which sends them as IMAGE messages whose meta attribute `role` says what for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain {
+
+/// Images of the file `name`; throws what says why there are none.
+using ReadAsset = std::function<std::vector<protocol::Image>(const std::string& name)>;
+
+/// Confined to the pipeline's thread.
+class SideImages {
+ public:
+  using Voxels = numerics::Array<numerics::cfloat>;
+  SideImages(numerics::Context& compute, ReadAsset read) : compute_(compute), read_(std::move(read)) {}
+
+  /// Asks for images: those of `file`, read here and now, or, when it is empty, those that the client will send as
+  /// `role`. ClientError when the file cannot be used.
+  void want(const std::string& role, const std::string& file);
+  /// Takes an image of the client. False when no gadget wants its role. ClientError when its voxels cannot be used.
+  bool take(const protocol::Image& image);
+  /// Voxels [coil, z, y, x] for a slice: the image of this slice, or the only one there is. ClientError when there is
+  /// none: it says how to give one.
+  const Voxels& find(const std::string& role, std::uint16_t slice) const;
+
+  /// Whether `name` can be the name of such a file: letters, digits, '.', '_' and '-', not beginning with '.'.
+  static bool is_file_name(const std::string& name);
+
+ private:
+  void add(const std::string& role, const protocol::Image& image);
+
+  numerics::Context& compute_;
+  ReadAsset read_;
+  std::map<std::string, std::string> files_;  // role -> file, or empty
+  std::map<std::string, std::map<std::uint16_t, Voxels>> images_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,80 @@
+#include "gadgets/cartesian/cartesian_images.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace echotrain {
+
+void CartesianImages::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  spaces_ = cartesian_spaces(header, session);
+}
+
+void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
+  refuse_reversed(readouts);
+  if (readouts.kind != protocol::ReadoutKind::imaging) return;
+  const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
+  Buffer& buffer = open_[readouts.frame->id];
+  if (!readouts.heads.empty()) add(buffer, space, readouts);
+  if (!readouts.last) return;
+  Buffer whole = std::move(buffer);
+  open_.erase(readouts.frame->id);
+  if (whole.half) emit(complete(std::move(whole), space, readouts));
+}
+
+numerics::LineGeometry CartesianImages::geometry(const CartesianSpace& space) const {
+  const auto [nx, ny, nz] = space.matrix;
+  return {{nz, ny, nx}, space.geometry.padded, space.geometry.image, direction_};
+}
+
+void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
+  const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
+  if (!buffer.half) {
+    buffer.half = session_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
+    buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
+  }
+  std::vector<std::int32_t> hits = buffer.hits;  // before each readout of this batch
+  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *session_);
+  std::vector<std::uint8_t> repeated(rows.size());
+  std::vector<std::int64_t> ends;  // no row comes twice before one of these
+  std::vector<std::uint8_t> met(hits.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0) continue;
+    const auto row = static_cast<std::size_t>(rows[i]);
+    repeated[i] = hits[row]++ > 0 ? 1 : 0;
+    if (std::exchange(met[row], std::uint8_t{1}) != 0) {
+      ends.push_back(static_cast<std::int64_t>(i));
+      std::fill(met.begin(), met.end(), std::uint8_t{0});
+      met[row] = 1;
+    }
+  }
+  for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
+    for (auto next = ends.begin(); begin < end;) {
+      while (next != ends.end() && *next <= begin) ++next;
+      const std::int64_t until = next == ends.end() ? end : std::min(end, *next), count = until - begin;
+      numerics::transform_lines(
+          session_->compute, geometry(space), {readouts.data.data() + begin * coils * samples, {count, coils, samples}},
+          {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement, buffer.half.view());
+      begin = until;
+    }
+  });
+}
+
+CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
+  numerics::Context& compute = session_->compute;
+  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  if (!factors.empty())
+    numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
+  const auto& shape = buffer.half.shape();  // [coil, row, x]
+  for (std::int64_t row = 0; row < shape[1]; ++row)
+    if (buffer.hits[static_cast<std::size_t>(row)] == 0)
+      for (std::int64_t coil = 0; coil < shape[0]; ++coil) compute.clear(buffer.half.view().slice(coil).slice(row));
+  const auto& image = space.geometry.image;
+  CoilImages out{readouts.frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
+  const auto [nx, ny, nz] = space.matrix;
+  numerics::images_from_lines(compute, geometry(space), buffer.half.view(), 1.0f / static_cast<float>(nx * ny * nz),
+                              rss_, out.data.view());
+  return out;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,39 @@
+// Cartesian lines to images in one, on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/numerics/fft/line_images.h"
+
+namespace echotrain {
+
+/// Does what `cartesian_kspace`, `fft` and, with `rss`, `coil_combine` do one after another, but transforms each line
+/// along x and cuts it to the image as it arrives: oversampled samples are never kept, and the columns are all that is
+/// left to do after a frame's last readout. The loader puts it in their place on the CPU; it has no name of its own.
+class CartesianImages final : public Gadget<Readouts, CoilImages> {
+ public:
+  CartesianImages(numerics::Direction direction, bool rss) : direction_(direction), rss_(rss) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
+
+ private:
+  struct Buffer {
+    Array<cfloat> half;              // [coil, z * y, x of the image]
+    std::vector<std::int32_t> hits;  // per line: how often it came
+  };
+  numerics::LineGeometry geometry(const CartesianSpace& space) const;
+  void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
+  CoilImages complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
+
+  numerics::Direction direction_;
+  bool rss_;
+  Session* session_ = nullptr;
+  std::vector<CartesianSpace> spaces_;
+  std::map<std::uint64_t, Buffer> open_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,50 @@
+#include "gadgets/cartesian/cartesian_kspace.h"
+
+#include <utility>
+
+namespace echotrain {
+
+Parameters<CartesianKSpace::Options> CartesianKSpace::parameters() { return {}; }
+
+void CartesianKSpace::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  spaces_ = cartesian_spaces(header, session);
+}
+
+void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
+  refuse_reversed(readouts);
+  if (readouts.kind != protocol::ReadoutKind::imaging) return;
+  const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
+  Buffer& buffer = open_[readouts.frame->id];
+  if (!readouts.heads.empty()) add(buffer, space, readouts);
+  if (!readouts.last) return;
+  Buffer whole = std::move(buffer);
+  open_.erase(readouts.frame->id);
+  if (whole.data) emit(complete(std::move(whole), space, readouts));
+}
+
+void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
+  const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
+  if (!buffer.data) {
+    buffer.data = session_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
+    buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
+  }
+  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *session_);
+  for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
+    numerics::add_lines(session_->compute,
+                        {readouts.data.data() + begin * coils * samples, {end - begin, coils, samples}},
+                        {rows.data() + begin, {end - begin}}, placement, buffer.data.view());
+  });
+}
+
+KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
+  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  if (!factors.empty())
+    numerics::scale_lines(session_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
+                          buffer.data.view());
+  const auto [nx, ny, nz] = space.matrix;
+  return {readouts.frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
+          space.geometry.image};
+}
+
+}  // namespace echotrain

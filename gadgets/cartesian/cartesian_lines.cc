@@ -1,0 +1,108 @@
+#include "gadgets/cartesian/cartesian_lines.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace echotrain {
+
+void refuse_reversed(const Readouts& readouts) {
+  constexpr std::uint64_t kIsReverse = 1ull << 21;
+  for (const auto& head : readouts.heads)
+    if ((head.flags & kIsReverse) != 0 && readouts.kind != protocol::ReadoutKind::noise)
+      throw ClientError(
+          "the scan has reversed readouts (EPI), which need phase correction; this pipeline takes plain Cartesian "
+          "lines only");
+}
+
+std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Session& session) {
+  std::vector<CartesianSpace> spaces;
+  for (const auto& encoding : header.encodings) {
+    if (encoding.trajectory != protocol::Trajectory::cartesian)
+      throw ClientError(
+          fmt::format("this pipeline reconstructs Cartesian data, but the header's trajectory is '{}'; use a gridding "
+                      "pipeline (radial_2d, spiral_2d, kooshball_3d)",
+                      protocol::to_string(encoding.trajectory)));
+    const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
+    if (acceleration > 1)
+      session.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
+
+    CartesianSpace space;
+    space.geometry = image_geometry(encoding);
+    for (std::size_t a = 0; a < 3; ++a) space.matrix[a] = encoding.encoded.matrix[a];
+    const auto& y = encoding.kspace_encoding_step_1;
+    const auto& z = encoding.kspace_encoding_step_2;
+    space.offset_y = row_offset(y, space.matrix[1], "kspace_encoding_step_1", session);
+    space.offset_z = row_offset(z, space.matrix[2], "kspace_encoding_step_2", session);
+    space.first_y = y ? y->minimum + space.offset_y : 0;
+    space.last_y = y ? y->maximum + space.offset_y : space.matrix[1] - 1;
+    space.first_z = z ? z->minimum + space.offset_z : 0;
+    space.last_z = z ? z->maximum + space.offset_z : space.matrix[2] - 1;
+    spaces.push_back(space);
+  }
+  return spaces;
+}
+
+std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
+                                  std::vector<std::int32_t>& hits, Session& session) {
+  const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
+  std::vector<std::int32_t> rows;
+  rows.reserve(readouts.heads.size());
+  for (const auto& head : readouts.heads) {
+    const std::int64_t y = head.idx.kspace_encode_step_1 + space.offset_y,
+                       z = head.idx.kspace_encode_step_2 + space.offset_z;
+    const bool inside = y >= 0 && y < ny && z >= 0 && z < nz;
+    if (!inside) session.warn("some encoding steps are outside the encoded matrix; their readouts are left out");
+    rows.push_back(inside ? static_cast<std::int32_t>(z * ny + y) : -1);
+    if (inside) ++hits[static_cast<std::size_t>(rows.back())];
+  }
+  return rows;
+}
+
+void for_placements(const Readouts& readouts, const CartesianSpace& space,
+                    const std::function<void(std::int64_t, std::int64_t, const numerics::LinePlacement&)>& run) {
+  const std::int64_t nx = space.matrix[0];
+  // All readouts of a batch have one shape; the echo's place can still differ, so equal ones are added together.
+  std::size_t begin = 0;
+  while (begin < readouts.heads.size()) {
+    const auto& head = readouts.heads[begin];
+    std::size_t end = begin + 1;
+    while (end < readouts.heads.size() && readouts.heads[end].center_sample == head.center_sample &&
+           readouts.heads[end].discard_pre == head.discard_pre && readouts.heads[end].discard_post == head.discard_post)
+      ++end;
+    numerics::LinePlacement placement;
+    placement.first_sample = head.discard_pre;
+    placement.last_sample = static_cast<std::int64_t>(head.number_of_samples) - head.discard_post;
+    const std::int64_t used = placement.last_sample - placement.first_sample;
+    // A full line has one place. A shorter one is an asymmetric echo: its centre_sample belongs at floor(n/2).
+    placement.first_x = used == nx ? 0 : nx / 2 - head.center_sample + head.discard_pre;
+    if (placement.first_x < 0 || placement.first_x + used > nx)
+      throw ClientError(
+          fmt::format("a readout of {} samples with its centre at sample {} does not fit an encoded matrix of {}", used,
+                      +head.center_sample, nx));
+    run(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end), placement);
+    begin = end;
+  }
+}
+
+std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
+  const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
+  std::int64_t missing = 0;
+  bool repeated = false;
+  std::vector<float> factors(hits.size(), 1.0f);
+  for (std::int64_t z = 0; z < nz; ++z)
+    for (std::int64_t y = 0; y < ny; ++y) {
+      const std::int32_t came = hits[static_cast<std::size_t>(z * ny + y)];
+      if (came > 1) {
+        repeated = true;
+        factors[static_cast<std::size_t>(z * ny + y)] = 1.0f / static_cast<float>(came);
+      }
+      const bool announced = y >= space.first_y && y <= space.last_y && z >= space.first_z && z <= space.last_z;
+      if (announced && came == 0) ++missing;
+    }
+  frame.notes["missing_lines"] = std::to_string(missing);
+  if (!repeated) factors.clear();
+  return factors;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,44 @@
+// Where the lines of a Cartesian measurement belong.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// One encoding space.
+struct CartesianSpace {
+  ImageGeometry geometry;
+  std::array<std::int64_t, 3> matrix{};                           // encoded x, y, z
+  std::int64_t offset_y = 0, offset_z = 0;                        // row = step + offset
+  std::int64_t first_y = 0, last_y = 0, first_z = 0, last_z = 0;  // rows the header announces
+  std::int64_t rows() const { return matrix[1] * matrix[2]; }
+};
+
+/// Of each encoding space. ClientError when the measurement is not Cartesian or its limits do not fit.
+std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Session& session);
+
+/// Readouts that are images need phase correction when some are reversed: ClientError.
+void refuse_reversed(const Readouts& readouts);
+
+/// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
+std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
+                                  std::vector<std::int32_t>& hits, Session& session);
+
+/// Calls run(begin, end, placement) for each stretch of readouts that lie alike on their lines. ClientError when
+/// samples do not fit.
+void for_placements(
+    const Readouts& readouts, const CartesianSpace& space,
+    const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
+
+/// Notes in the frame how many announced rows have not come. Gives 1 / hits of each row, or nothing when no row came
+/// more than once.
+std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
+
+}  // namespace echotrain

@@ -1,0 +1,50 @@
+#include "gadgets/engine/line_set.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace echotrain {
+namespace {
+
+constexpr std::int64_t kFirstSlots = 512;  // 4 KiB, the smallest block of memory
+
+numerics::Array<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {
+  numerics::Array<std::uint64_t> slots = compute.allocate_host<std::uint64_t>({count});
+  std::fill_n(slots.data(), count, 0);
+  return slots;
+}
+
+/// Spreads counters, which differ in few bits, over the table (the finalizer of MurmurHash3).
+std::uint64_t hash(std::uint64_t value) {
+  value = (value ^ value >> 33) * 0xff51afd7ed558ccdull;
+  value = (value ^ value >> 33) * 0xc4ceb9fe1a85ec53ull;
+  return value ^ value >> 33;
+}
+
+}  // namespace
+
+LineSet::LineSet(numerics::Context& compute) : compute_(&compute), slots_(free_slots(compute, kFirstSlots)) {}
+
+bool LineSet::insert(std::uint64_t line) {
+  if (contains(line)) return false;
+  if (2 * (size_ + 1) > slots_.size()) grow();
+  slots_.data()[slot(line) - slots_.data()] = line;
+  ++size_;
+  return true;
+}
+
+const std::uint64_t* LineSet::slot(std::uint64_t line) const {
+  const std::uint64_t* slots = slots_.data();
+  const auto mask = static_cast<std::uint64_t>(slots_.size()) - 1;
+  std::uint64_t at = hash(line) & mask;
+  while (slots[at] != 0 && slots[at] != line) at = (at + 1) & mask;
+  return slots + at;
+}
+
+void LineSet::grow() {
+  const auto old = std::exchange(slots_, free_slots(*compute_, 2 * slots_.size()));
+  for (std::int64_t i = 0; i < old.size(); ++i)
+    if (const std::uint64_t line = old.data()[i]; line != 0) slots_.data()[slot(line) - slots_.data()] = line;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,30 @@
+// Which lines of a frame have come.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/numerics/core/array.h"
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain {
+
+/// A set of nonzero numbers, in memory of the session's budget: a table with open addressing. ResourceError when the
+/// budget is exhausted.
+class LineSet {
+ public:
+  explicit LineSet(numerics::Context& compute);
+
+  /// Whether it was not there yet.
+  bool insert(std::uint64_t line);
+  bool contains(std::uint64_t line) const { return line == *slot(line); }
+
+ private:
+  const std::uint64_t* slot(std::uint64_t line) const;  ///< where it is or belongs
+  void grow();
+
+  numerics::Context* compute_;
+  numerics::Array<std::uint64_t> slots_;  // a power of two; 0 is free
+  std::int64_t size_ = 0;
+};
+
+}  // namespace echotrain

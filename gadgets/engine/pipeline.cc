@@ -1,0 +1,270 @@
+#include "gadgets/engine/pipeline.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <set>
+
+#include "gadgets/engine/framer.h"
+#include "protocol/data/meta.h"
+
+namespace echotrain {
+namespace {
+
+bool is_entrance(ItemType type) { return type == ItemType::readouts || type == ItemType::raw_batch; }
+
+std::string takes_text(const GadgetEntry& entry) {
+  std::string out;
+  for (const auto& form : entry.forms) out += (out.empty() ? "" : " or ") + std::string(to_string(form.takes));
+  return out;
+}
+
+/// The gadget that turns `from` into something `entry` takes, as a hint, or nothing.
+std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEntry& entry) {
+  for (const auto& name : registry.names())
+    for (const auto& form : registry.find(name)->forms)
+      if (form.takes == from && form.gives != from)
+        for (const auto& wanted : entry.forms)
+          if (form.gives == wanted.takes) return fmt::format("; '{}' makes one of the other, put it between", name);
+  return "";
+}
+
+const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from) {
+  for (const auto& form : entry.forms)
+    if (from ? form.takes == *from : is_entrance(form.takes)) return &form;
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spec, const Registry& registry) {
+  auto plan = std::make_shared<PipelinePlan>();
+  std::optional<ItemType> type;
+  std::string previous;
+  for (const auto& gadget : spec.gadgets) {
+    const GadgetEntry* entry = registry.find(gadget.name);
+    if (entry == nullptr) {
+      const auto names = registry.names();
+      const std::string near = config::nearest(gadget.name, names);
+      throw config::ConfigError(gadget.mark, fmt::format("no gadget is called '{}'{}", gadget.name,
+                                                         near.empty() ? "; see echotrain-server --list-gadgets"
+                                                                      : fmt::format("; did you mean '{}'?", near)));
+    }
+    const GadgetForm* form = pick_form(*entry, type);
+    if (form == nullptr) {
+      if (!type)
+        throw config::ConfigError(gadget.mark, fmt::format("a pipeline begins with readouts, but '{}' takes {}",
+                                                           gadget.name, takes_text(*entry)));
+      throw config::ConfigError(
+          gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
+                                   previous, to_string(*type), bridge_hint(registry, *type, *entry)));
+    }
+    try {
+      form->make(gadget.parameters);
+    } catch (const std::invalid_argument& error) {
+      throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
+    }
+    if (!type) plan->types_.push_back(form->takes);
+    type = form->gives;
+    plan->types_.push_back(*type);
+    plan->forms_.push_back(form);
+    previous = gadget.name;
+  }
+  if (!type) throw config::ConfigError(spec.mark, "the pipeline has no gadgets");
+  if (*type != ItemType::image)
+    throw config::ConfigError(
+        spec.gadgets.back().mark,
+        fmt::format("the pipeline ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
+                    to_string(*type)));
+  plan->spec_ = std::move(spec);
+  plan->find_fusions(registry);
+  return plan;
+}
+
+void PipelinePlan::find_fusions(const Registry& registry) {
+  const auto& gadgets = spec_.gadgets;
+  const auto fits = [&](const Fusion& fusion, std::size_t first) {
+    return first + fusion.names.size() <= gadgets.size() &&
+           std::equal(fusion.names.begin(), fusion.names.end(), gadgets.begin() + static_cast<std::ptrdiff_t>(first),
+                      [](const std::string& name, const auto& gadget) { return name == gadget.name; });
+  };
+  for (std::size_t i = 0; i < gadgets.size(); ++i)
+    for (const Fusion& fusion : registry.fusions()) {
+      if (!fits(fusion, i)) continue;
+      std::vector<config::Node> parameters;
+      for (std::size_t g = i; g < i + fusion.names.size(); ++g) parameters.push_back(gadgets[g].parameters);
+      if (!fusion.make(parameters)) continue;
+      fused_.push_back({i, fusion.names.size(), &fusion, std::move(parameters)});
+      i += fusion.names.size() - 1;
+      break;
+    }
+}
+
+std::string PipelinePlan::describe() const {
+  std::string out;
+  for (std::size_t i = 0; i < forms_.size(); ++i)
+    out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
+  for (const Fused& fused : fused_)
+    out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
+                       fmt::join(fused.fusion->names, ", "));
+  return out;
+}
+
+numerics::Backend choose_backend(const config::PipelineSpec& spec, config::BackendChoice server_choice) {
+  using config::BackendChoice;
+  const bool own = spec.backend != BackendChoice::automatic;
+  const BackendChoice choice = own ? spec.backend : server_choice;
+  if (choice == BackendChoice::cpu) return numerics::Backend::cpu;
+  std::string reason;
+  if (numerics::available(numerics::Backend::cuda, &reason)) return numerics::Backend::cuda;
+  if (choice == BackendChoice::automatic) return numerics::Backend::cpu;
+  throw ResourceError(own ? fmt::format("pipeline '{}' asks for backend cuda: {}", spec.name, reason)
+                          : fmt::format("backend cuda was asked for: {}", reason));
+}
+
+struct Pipeline::Impl {
+  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read_asset)
+      : plan(std::move(p)),
+        compute(c),
+        sink(std::make_shared<PipelineSink>(std::move(s))),
+        session(
+            c, plan->spec().trajectory_unit,
+            [this](protocol::Level level, const std::string& text) {
+              if (said.insert(text).second) sink->text(level, text);
+            },
+            std::move(read_asset)),
+        framer(plan->spec().frame) {}
+
+  void leave(Item&& item) {
+    auto* image = std::get_if<Image>(&item);
+    if (image == nullptr) return;  // a waveform that no gadget took
+    ++counts.images_out;
+    auto held = std::make_shared<Image>(std::move(*image));
+    compute.on_complete([to = sink, held] {
+      if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
+    });
+  }
+
+  void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
+
+  /// Makes the gadgets; of fused ones, one that stands for them.
+  void make(bool fuse) {
+    gadgets.clear();
+    next.clear();
+    last_of.clear();
+    const auto& specs = plan->spec_.gadgets;
+    auto fused = plan->fused_.begin();
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (fused != plan->fused_.end() && fused->first < i) ++fused;
+      if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
+        gadgets.push_back(fused->fusion->make(fused->parameters));
+        i += fused->count - 1;
+      } else {
+        gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
+      }
+      last_of.push_back(i);
+      const std::size_t own = gadgets.size() - 1;
+      next.push_back([this, own](Item&& item) {
+        if (const auto tap = taps.find(last_of[own]); tap != taps.end()) tap->second(item);
+        if (own + 1 < gadgets.size())
+          gadgets[own + 1]->push(std::move(item), next[own + 1]);
+        else
+          leave(std::move(item));
+      });
+    }
+  }
+
+  Framer::EmitReadouts enter_readouts() {
+    return [this](Readouts&& readouts) { enter(Item(std::move(readouts))); };
+  }
+
+  std::shared_ptr<const PipelinePlan> plan;
+  numerics::Context& compute;
+  std::shared_ptr<PipelineSink> sink;
+  std::set<std::string> said;
+  Session session;
+  Framer framer;
+  std::vector<std::unique_ptr<AnyGadget>> gadgets;
+  std::vector<AnyGadget::EmitItem> next;  // next[i]: where gadget i's items go
+  std::vector<std::size_t> last_of;       // the last gadget of the spec that gadget i stands for
+  std::map<std::size_t, std::function<void(const Item&)>> taps;
+  PipelineCounts counts;
+};
+
+Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+                   ReadAsset read_asset, numerics::Team* team)
+    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
+  impl_->session.team = team;
+  impl_->make(true);
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::start(const protocol::Header& header) {
+  if (header.images_only && impl_->plan->types_.front() != ItemType::raw_batch)
+    throw ClientError(fmt::format(
+        "the header describes no measurement (\"Dummy XML header\"), but pipeline '{}' reconstructs readouts; "
+        "use one that takes images, such as 'passthrough'",
+        impl_->plan->spec().name));
+  impl_->framer.start(header, impl_->session);
+  for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->session);
+  if (!impl_->taps.empty()) impl_->session.takes_parts = impl_->session.takes_windows = false;
+}
+
+void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
+  impl_->counts.readouts += readouts.size();
+  if (impl_->plan->types_.front() == ItemType::raw_batch) {
+    impl_->enter(RawBatch{std::move(readouts)});
+  } else {
+    impl_->framer.push(std::move(readouts), impl_->enter_readouts());
+    impl_->counts.frames = impl_->framer.frames();
+    impl_->counts.late_readouts = impl_->framer.late_readouts();
+  }
+  for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->pause(impl_->next[i]);
+  impl_->compute.check();
+}
+
+void Pipeline::push(protocol::Image&& image) {
+  ++impl_->counts.images_in;
+  if (impl_->plan->types_.front() == ItemType::raw_batch)
+    impl_->enter(Image{nullptr, std::move(image), nullptr});
+  else if (!impl_->session.side_images.take(image))
+    impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
+                                    impl_->plan->spec().name,
+                                    protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
+}
+
+void Pipeline::push(protocol::Waveform&& waveform) {
+  ++impl_->counts.waveforms;
+  impl_->enter(Waveform{std::move(waveform)});
+}
+
+void Pipeline::finish(End how) {
+  impl_->framer.finish(how, impl_->enter_readouts());
+  impl_->counts.frames = impl_->framer.frames();
+  for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->end(how, impl_->next[i]);
+}
+
+void Pipeline::wait() { impl_->compute.synchronize(); }
+
+const PipelineCounts& Pipeline::counts() const {
+  impl_->counts.work = impl_->session.numbers;
+  return impl_->counts;
+}
+
+bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_item) {
+  const auto& specs = impl_->plan->spec().gadgets;
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].name == name) {
+      impl_->taps[i] = std::move(on_item);
+      impl_->make(false);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace echotrain

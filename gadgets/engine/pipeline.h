@@ -1,0 +1,94 @@
+// A pipeline: a checked chain of gadgets, and one scan running through it. Needs no server.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/api/gadget.h"
+#include "gadgets/api/registry.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain {
+
+/// A pipeline file whose gadgets exist, whose parameters are right and whose types fit together.
+class PipelinePlan {
+ public:
+  /// config::ConfigError with file:line:column when something does not fit. Reads no data and makes no plan.
+  static std::shared_ptr<const PipelinePlan> check(config::PipelineSpec spec,
+                                                   const Registry& registry = Registry::builtin());
+
+  const config::PipelineSpec& spec() const { return spec_; }
+  /// Item types along the chain, entrance first: one more than gadgets.
+  const std::vector<ItemType>& types() const { return types_; }
+  /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one.
+  std::string describe() const;
+
+ private:
+  friend class Pipeline;
+  config::PipelineSpec spec_;
+  std::vector<ItemType> types_;
+  std::vector<const GadgetForm*> forms_;
+  struct Fused {
+    std::size_t first, count;
+    const Fusion* fusion;
+    std::vector<config::Node> parameters;
+  };
+  void find_fusions(const Registry& registry);
+  std::vector<Fused> fused_;
+};
+
+/// The backend to run `spec` on: the pipeline's own choice beats `server_choice`; automatic takes CUDA if it works.
+/// ResourceError, naming the reason, when an explicit choice is not available.
+numerics::Backend choose_backend(const config::PipelineSpec& spec, config::BackendChoice server_choice);
+
+/// Where a pipeline's results go.
+struct PipelineSink {
+  /// An image whose pixels are complete. May be called on another thread than the pipeline's, and after finish() has
+  /// returned only if Pipeline::wait() has not. Must not block for long and must not throw.
+  std::function<void(protocol::Image&&, const ImageTimes&)> image;
+  /// A line for the client; called on the pipeline's thread.
+  std::function<void(protocol::Level, const std::string&)> text;
+};
+
+/// Numbers of a finished or running scan.
+struct PipelineCounts {
+  std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
+  Session::Numbers work;
+};
+
+/// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
+class Pipeline {
+ public:
+  /// `read_asset` gives the files that pipelines may name; without it there are none. `team`: devices that gadgets may
+  /// share their work with, the first of which is `compute`; it must outlive this.
+  Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
+           ReadAsset read_asset = nullptr, numerics::Team* team = nullptr);
+  ~Pipeline();
+
+  /// Checks the measurement against every gadget; before any data.
+  void start(const protocol::Header& header);
+  /// Batches in order of arrival. Acquisitions must have passed protocol::AcquisitionCheck.
+  void push(std::vector<protocol::Acquisition>&& readouts);
+  void push(protocol::Image&& image);
+  void push(protocol::Waveform&& waveform);
+  /// The end of the scan: closes open frames (complete) or drops partial ones (truncated).
+  void finish(End how);
+  /// Waits until all images have been given to the sink. ResourceError when the device failed.
+  void wait();
+
+  const PipelineCounts& counts() const;
+
+  /// Calls `tap` with every item that gadget `name` gives (all that pass it), before the next gadget gets it. Returns
+  /// false if the pipeline has no gadget of that name. For `echotrain recon --save-after`. To be called before start():
+  /// gadgets that are looked at do not run as one with others, and frames come whole.
+  bool tap(const std::string& name, std::function<void(const Item&)> tap);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,62 @@
+// A pipeline that runs on several ranks at once: rank 0 gives all of them the scan, each runs the same gadgets, and
+// those that can share out their work (fhd with method: exact, pcg) do.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/team/ranks.h"
+#include "gadgets/numerics/team/team.h"
+
+namespace echotrain {
+
+/// What rank 0 has of the other ranks, each of which is in follow().
+class Followers {
+ public:
+  explicit Followers(numerics::Ranks& ranks) : ranks_(ranks) {}
+  /// Lets the others return from follow(). False when they are in the middle of a scan, and so cannot be told.
+  bool dismiss();
+  int size() const { return ranks_.size(); }
+
+ private:
+  friend class RankedPipeline;
+  void send(std::vector<std::byte>&& step) { numerics::broadcast(ranks_, step, 0); }
+  numerics::Ranks& ranks_;
+  bool busy_ = false;
+};
+
+/// A scan, run by rank 0 and its followers. Functions as Pipeline's; where those wait for another rank, they throw
+/// ResourceError when it has failed. Without followers it is a Pipeline.
+class RankedPipeline {
+ public:
+  /// `followers` may be null. Arguments as Pipeline's. ResourceError when the ranks cannot work together.
+  RankedPipeline(Followers* followers, const std::shared_ptr<const PipelinePlan>& plan, numerics::Context& compute,
+                 PipelineSink sink, ReadAsset read_asset = nullptr);
+
+  void start(const protocol::Header& header);
+  void push(std::vector<protocol::Acquisition>&& readouts);
+  void push(protocol::Image&& image);
+  void push(protocol::Waveform&& waveform);
+  void finish(End how);
+  /// After finish() also waits for the followers; they can then begin another scan.
+  void wait();
+  const PipelineCounts& counts() const { return pipeline_->counts(); }
+  bool tap(const std::string& name, std::function<void(const Item&)> tap);
+
+ private:
+  Followers* followers_;
+  std::optional<numerics::Team> team_;
+  std::vector<std::string> taps_;
+  std::optional<Pipeline> pipeline_;
+  bool finished_ = false;
+};
+
+/// What all ranks but the first do: takes part in scan after scan until it is dismissed. Throws what ends the scan, or
+/// keeps this rank from taking part in it: the other ranks then have to be told.
+void follow(numerics::Ranks& ranks);
+
+}  // namespace echotrain

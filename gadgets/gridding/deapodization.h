@@ -1,0 +1,25 @@
+// Undoes the gridding kernel's shading and cuts the oversampled field of view.
+#pragma once
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// image = oversampled image / transform of the kernel that was used, cut about the centre to the image's extents.
+class Deapodization final : public Gadget<OversampledImages, CoilImages> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "deapodization";
+  static constexpr std::string_view kSummary =
+      "Divides by the gridding kernel's transform and cuts to the image's field of view.";
+  static Parameters<Options> parameters() { return {}; }
+
+  explicit Deapodization(Options /*options*/) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(OversampledImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Session* session_ = nullptr;
+};
+
+}  // namespace echotrain

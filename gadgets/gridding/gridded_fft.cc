@@ -1,0 +1,15 @@
+#include "gadgets/gridding/gridded_fft.h"
+
+#include "gadgets/numerics/nufft/nufft.h"
+
+namespace echotrain {
+
+void GriddedFft::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+void GriddedFft::process(Grid&& grid, const Emit<OversampledImages>& emit) {
+  numerics::fft(session_->compute, grid.data.view(), static_cast<int>(grid.plan->grid_shape().rank()),
+                fft_direction(options_));
+  emit({grid.frame, grid.data, grid.plan});
+}
+
+}  // namespace echotrain

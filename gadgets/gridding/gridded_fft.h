@@ -1,0 +1,29 @@
+// The Fourier transform of a gridded frame.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/shared/fft_options.h"
+
+namespace echotrain {
+
+/// The transform of a gridded frame, unscaled, in FFT order, in place.
+class GriddedFft final : public Gadget<Grid, OversampledImages> {
+ public:
+  using Options = FftOptions;
+  static constexpr std::string_view kName = kFftName;
+  static constexpr std::string_view kSummary = kFftSummary;
+  static Parameters<Options> parameters() { return fft_parameters(); }
+
+  explicit GriddedFft(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Grid&& grid, const Emit<OversampledImages>& emit) override;
+
+ private:
+  Options options_;
+  Session* session_ = nullptr;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,39 @@
+#include "gadgets/gridding/gridded_images.h"
+
+#include <utility>
+
+#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/nufft/nufft.h"
+
+namespace echotrain {
+
+void GriddedImages::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  gridder_.start(header, session);
+}
+
+void GriddedImages::process(Samples&& samples, const Emit<CoilImages>& emit) {
+  numerics::Context& compute = session_->compute;
+  const std::shared_ptr<Frame> frame = samples.frame;
+  auto gridded = gridder_.add(std::move(samples));
+  if (!gridded) return;
+  const numerics::Shape image = gridded->plan->image_shape();
+  const std::int64_t channels = gridded->grid.shape()[0], planes = image.rank() == 2 ? frame->stack : image[0];
+  const std::size_t rank = image.rank();
+  const std::int64_t coils = image.rank() == 2 ? channels / planes : channels;
+  numerics::Shape as_gridded{channels};
+  for (auto extent : image) as_gridded.push_back(extent);
+  Array<cfloat> images = compute.allocate<cfloat>(as_gridded);
+  gridded->plan->to_images(compute, gridded->grid.view(), images.view());
+  gridded->grid = {};
+  const numerics::Shape volume{coils, planes, image[rank - 2], image[rank - 1]};
+  images = images.reshaped(volume);
+  if (rss_) {
+    Array<cfloat> combined = compute.allocate<cfloat>({1, volume[1], volume[2], volume[3]});
+    numerics::root_sum_of_squares(compute, images.view(), combined.view());
+    images = std::move(combined);
+  }
+  emit({frame, std::move(images)});
+}
+
+}  // namespace echotrain

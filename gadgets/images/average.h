@@ -1,0 +1,54 @@
+// The mean of images that differ in one counter.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// Complex mean of the images that agree in all counters but `over`, each weighted by the number of readouts it was
+/// made of, so that the mean has the noise of all readouts together. (After coil_combine: {method: rss}, a mean of
+/// magnitudes.) It leaves when as many images as the header's limits of that counter announce have come, else at the
+/// end of the scan; with `running`, the mean of what has come so far leaves with every image. Its header is that of its
+/// first image, with `running` that of its last; the counter stays that image's. Meta attribute: averages.
+///
+/// Averages of lines (idx.average) need no such gadget where a frame holds all of them, as with `frame: auto`:
+/// cartesian_kspace averages them before the transform. With `frame: {until: last_in_average}` each average is an image
+/// of its own, for `over: average` to join.
+class Average final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {
+    std::string over = "average";
+    bool running = false;
+  };
+  static constexpr std::string_view kName = "average";
+  static constexpr std::string_view kSummary = "The mean of images that differ in one counter.";
+  static Parameters<Options> parameters();
+
+  explicit Average(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
+
+ private:
+  struct Sum {
+    std::shared_ptr<const Frame> frame;
+    Array<cfloat> data;  // of images times their weights
+    double weight = 0;
+    std::int64_t readouts = 0;
+    std::size_t images = 0;
+  };
+  void add(Sum& sum, const CoilImages& images);
+  CoilImages mean(const Sum& sum) const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::vector<std::size_t> announced_;  // values of the counter, per encoding; 0: not known
+  std::map<FrameKey, Sum> open_;        // by key without the counter
+};
+
+}  // namespace echotrain

@@ -1,0 +1,33 @@
+// Makes one image of all coils' images.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps of the images
+/// themselves (Walsh et al., MRM 43, 2000; numerics/coil_maps.h): the phase is the object's as one virtual coil sees
+/// it, and dark voxels hold less noise. For white noise, as noise_adjust leaves it. none: coil images stay as they are.
+class CoilCombine final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {
+    std::string method = "rss";
+    std::int64_t block = 5;
+  };
+  static constexpr std::string_view kName = "coil_combine";
+  static constexpr std::string_view kSummary = "Combines the coils' images into one.";
+  static Parameters<Options> parameters();
+
+  explicit CoilCombine(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Options options_;
+  Session* session_ = nullptr;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,172 @@
+#include "gadgets/images/image.h"
+
+#include <ismrmrd/meta.h>
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+
+namespace echotrain {
+namespace {
+
+using numerics::Component;
+
+Component component_of(const std::string& name) {
+  static const std::map<std::string, Component> names = {{"complex", Component::complex},
+                                                         {"magnitude", Component::magnitude},
+                                                         {"phase", Component::phase},
+                                                         {"real", Component::real},
+                                                         {"imag", Component::imaginary}};
+  return names.at(name);
+}
+
+std::uint16_t image_type(Component component) {
+  switch (component) {
+    case Component::magnitude:
+      return ISMRMRD::ISMRMRD_IMTYPE_MAGNITUDE;
+    case Component::phase:
+      return ISMRMRD::ISMRMRD_IMTYPE_PHASE;
+    case Component::real:
+      return ISMRMRD::ISMRMRD_IMTYPE_REAL;
+    case Component::imaginary:
+      return ISMRMRD::ISMRMRD_IMTYPE_IMAG;
+    case Component::complex:
+      return ISMRMRD::ISMRMRD_IMTYPE_COMPLEX;
+  }
+  return 0;
+}
+
+/// Host memory holding `values` once the stream has passed this point.
+template <class T>
+protocol::Payload to_host(numerics::Context& compute, Array<T> values) {
+  Array<T> host = values;
+  if (compute.cuda()) {
+    host = compute.allocate_host<T>(values.shape());
+    compute.copy<T>(values.view(), host.view());
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(host.data());
+  return {host.memory(), {bytes, static_cast<std::size_t>(host.size()) * sizeof(T)}};
+}
+
+}  // namespace
+
+Parameters<ImageOutput::Options> ImageOutput::parameters() {
+  return Parameters<Options>()
+      .choice("component", &Options::component,
+              {"complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
+              "what of the complex image is sent; magnitude_and_phase: two images, the phase in a series of its own")
+      .choice("type", &Options::type, {"float", "uint16"}, "pixel type; uint16 rounds and clamps to 0..65535")
+      .number("scale", &Options::scale, 1e-12, 1e12, "factor applied before conversion (not to phase)");
+}
+
+ImageOutput::ImageOutput(Options options) : options_(std::move(options)) {
+  if (options_.type == "uint16" && options_.component != "magnitude")
+    throw std::invalid_argument(
+        "type uint16 holds no negative or complex pixels; use component magnitude, or type float");
+}
+
+void ImageOutput::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  fields_of_view_ = FieldsOfView(header);
+  encodings_ = static_cast<std::uint16_t>(header.encodings.size());
+}
+
+protocol::Payload ImageOutput::pixels(const CoilImages& images, Component what) {
+  numerics::Context& compute = session_->compute;
+  const auto scale = static_cast<float>(options_.scale);
+  const auto& shape = images.data.shape();
+  if (options_.type == "uint16") {
+    Array<std::uint16_t> out = compute.allocate<std::uint16_t>(shape);
+    numerics::component(compute, images.data.view(), what, scale, out.view());
+    return to_host(compute, out);
+  }
+  if (what == Component::complex) {
+    if (scale == 1.0f) return to_host(compute, images.data);
+    Array<cfloat> out = compute.allocate<cfloat>(shape);
+    numerics::scale(compute, images.data.view(), scale, out.view());
+    return to_host(compute, out);
+  }
+  Array<float> out = compute.allocate<float>(shape);
+  numerics::component(compute, images.data.view(), what, scale, out.view());
+  return to_host(compute, out);
+}
+
+std::string ImageOutput::attributes(const Frame& frame) const {
+  ISMRMRD::MetaContainer meta;
+  meta.set("DataRole", "Image");
+  meta.set("echotrain_backend", numerics::to_string(session_->compute.backend()));
+  meta.set("echotrain_frame", static_cast<long>(frame.id));
+  meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
+  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
+  for (const auto& [name, value] : frame.notes) meta.set(name.c_str(), value.c_str());
+  std::ostringstream text;
+  ISMRMRD::serialize(meta, text);
+  // libismrmrd declares no encoding.
+  const std::string xml = text.str();
+  const std::size_t body = xml.find("<ismrmrdMeta");
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + xml.substr(body == std::string::npos ? 0 : body);
+}
+
+void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
+  if (options_.component == "magnitude_and_phase") {
+    give(images, Component::magnitude, emit);
+    give(images, Component::phase, emit);
+  } else {
+    give(images, component_of(options_.component), emit);
+  }
+}
+
+void ImageOutput::give(const CoilImages& images, Component what, const Emit<Image>& emit) {
+  const Frame& frame = *images.frame;
+  const protocol::AcquisitionHeader& from = frame.reference;
+  const auto& shape = images.data.shape();  // [coil, z, y, x]
+  Image out;
+  out.frame = images.frame;
+
+  protocol::ImageHeader head{};
+  head.version = 1;
+  head.measurement_uid = from.measurement_uid;
+  const std::array<float, 3> fov = fields_of_view_.of(frame);
+  for (std::size_t a = 0; a < 3; ++a) {
+    head.matrix_size[a] = static_cast<std::uint16_t>(shape[3 - a]);
+    head.field_of_view[a] = fov[a];
+    head.position[a] = from.position[a];
+    head.read_dir[a] = from.read_dir[a];
+    head.phase_dir[a] = from.phase_dir[a];
+    head.slice_dir[a] = from.slice_dir[a];
+    head.patient_table_position[a] = from.patient_table_position[a];
+    head.physiology_time_stamp[a] = from.physiology_time_stamp[a];
+  }
+  head.channels = static_cast<std::uint16_t>(shape[0]);
+  head.average = from.idx.average;
+  head.slice = frame.key.slice;
+  head.contrast = frame.key.contrast;
+  head.phase = frame.key.phase;
+  head.repetition = frame.key.repetition;
+  head.set = frame.key.set;
+  head.acquisition_time_stamp = from.acquisition_time_stamp;
+  head.image_type = image_type(what);
+  head.data_type = options_.type == "uint16"    ? ISMRMRD::ISMRMRD_USHORT
+                   : what == Component::complex ? ISMRMRD::ISMRMRD_CXFLOAT
+                                                : ISMRMRD::ISMRMRD_FLOAT;
+  // One series has one size: encodings may differ in theirs, so each is a series of its own.
+  const bool second = options_.component == "magnitude_and_phase" && what == Component::phase;
+  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + (second ? encodings_ : 0));
+  head.image_series_index = series;
+  head.image_index = image_index_[series] = index_after(image_index_[series]);
+  for (std::size_t i = 0; i < 8; ++i) {
+    head.user_int[i] = from.user_int[i];
+    head.user_float[i] = from.user_float[i];
+  }
+  if (frame.arrival.received != Instant{}) {
+    out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
+    session_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
+  }
+  out.message.pixels = pixels(images, what);
+  out.message.attributes = attributes(frame);
+  head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
+  out.message.head = head;
+  emit(std::move(out));
+}
+
+}  // namespace echotrain

@@ -1,0 +1,52 @@
+// Turns complex images into the IMAGE message that the client gets.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/layout/layout.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// Converts to the wanted component and type, copies to host memory (on CUDA asynchronously: nothing waits here), and
+/// fills in geometry, counters and time stamps from the frame's reference readout and the header's recon space.
+/// Images of an encoding are the series encoding + 1; with component magnitude_and_phase, its phase images are a series
+/// of their own, numbered after those of all encodings.
+class ImageOutput final : public Gadget<CoilImages, Image> {
+ public:
+  struct Options {
+    std::string component = "magnitude";
+    std::string type = "float";
+    double scale = 1;
+  };
+  static constexpr std::string_view kName = "image";
+  static constexpr std::string_view kSummary =
+      "Converts images to the component and type the client wants, with geometry and meta attributes.";
+  static Parameters<Options> parameters();
+
+  /// std::invalid_argument for a component that the type cannot hold.
+  explicit ImageOutput(Options options);
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<Image>& emit) override;
+  /// The image_index that follows `index` in a series: 1, 2, ... 65535 and then 1 again, as 0 means that there is none.
+  static constexpr std::uint16_t index_after(std::uint16_t index) {
+    return index == 65535 ? std::uint16_t{1} : static_cast<std::uint16_t>(index + 1);
+  }
+
+ private:
+  void give(const CoilImages& images, numerics::Component what, const Emit<Image>& emit);
+  protocol::Payload pixels(const CoilImages& images, numerics::Component what);
+  std::string attributes(const Frame& frame) const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::uint16_t encodings_ = 0;
+  FieldsOfView fields_of_view_;
+  std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image
+};
+
+}  // namespace echotrain

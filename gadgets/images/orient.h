@@ -1,0 +1,41 @@
+// Turns images the way viewers show them.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// Flips and exchanges the axes of images so that they lie as DICOM viewers show them, and says so in their headers:
+/// every voxel keeps its place in the patient. Which of the three planes an image is nearest to is decided by its
+/// normal; its columns (x) and rows (y) then run as near as can be to
+///
+///   | plane    | x, to the right of the screen | y, downwards     | z, slices of a volume |
+///   | axial    | to the left side (L)          | to the back (P)  | to the head (S)       |
+///   | coronal  | to the left side (L)          | to the feet (-S) | to the back (P)       |
+///   | sagittal | to the back (P)               | to the feet (-S) | to the right side (-L)|
+///
+/// (patient coordinates L, P, S as in ISMRMRD's and DICOM's headers; z = x cross y, so that the axes are right-handed).
+/// read_dir, phase_dir and slice_dir of the image are the directions of its x, y and z, its field of view goes with its
+/// axes, and its position stays that of voxel floor(n/2): by a flip of an even number of voxels it moves by one voxel.
+/// Images whose directions are no unit vectors at right angles pass as they are, with a warning.
+class Orient final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "orient";
+  static constexpr std::string_view kSummary =
+      "Turns images the way DICOM viewers show them, with the header to match.";
+  static Parameters<Options> parameters() { return {}; }
+
+  explicit Orient(Options /*options*/) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Session* session_ = nullptr;
+  FieldsOfView fields_of_view_;
+};
+
+}  // namespace echotrain

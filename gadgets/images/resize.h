@@ -1,0 +1,38 @@
+// Interpolates images by zero-filling their k-space, and crops them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// First to `matrix_*` voxels over the same field of view: the image's discrete k-space, centre at floor(n/2), is
+/// padded with zeros about its centre, or cut to fewer voxels, as if the scan's own k-space had been. (What this adds
+/// to images whose k-space was never zero at its edge rings as any sinc interpolation does, and of real images leaves a
+/// small imaginary part for even matrices.) Amplitudes stay. Then cut about the centre to `crop_*` of those voxels; the
+/// field of view shrinks with it. 0 leaves an axis as it is. The voxel floor(n/2) stays where it was, so the header's
+/// position does.
+class Resize final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {
+    std::int64_t matrix_x = 0, matrix_y = 0, matrix_z = 0;
+    std::int64_t crop_x = 0, crop_y = 0, crop_z = 0;
+  };
+  static constexpr std::string_view kName = "resize";
+  static constexpr std::string_view kSummary = "Interpolates images by zero-filling, and crops them about the centre.";
+  static Parameters<Options> parameters();
+
+  explicit Resize(Options options) : options_(options) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Options options_;
+  Session* session_ = nullptr;
+  FieldsOfView fields_of_view_;
+};
+
+}  // namespace echotrain

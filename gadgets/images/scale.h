@@ -1,0 +1,39 @@
+// Brings a series to a stated range of values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// Multiplies all images of a series (of an encoding space) by one factor: the one that brings the `percentile` of the
+/// magnitudes of the series' first image that is not all zero to `to`. It is fixed by that image: later images keep it
+/// however bright they are, so that values of a series can be compared. What then lies above `to` stays what it is in
+/// floating point; `image: {type: uint16}` cuts it at 65535, so `to` leaves room: with `to: 1000`, for images 65 times
+/// as bright. The first image of a series is waited for, later ones are not. Meta attributes: scale_factor, and a
+/// window from 0 to `to` (WindowCenter, WindowWidth).
+class Scale final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {
+    double percentile = 99.5;
+    double to = 1000;
+  };
+  static constexpr std::string_view kName = "scale";
+  static constexpr std::string_view kSummary = "Brings all images of a series to a stated range by one factor.";
+  static Parameters<Options> parameters();
+
+  explicit Scale(Options options) : options_(options) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  double level(const CoilImages& images) const;  // the percentile of its magnitudes
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::map<std::uint16_t, double> factors_;  // by encoding
+};
+
+}  // namespace echotrain

@@ -1,0 +1,56 @@
+// Where images have edges.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/images/sobel.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// Sobel's gradient of the images' magnitudes, each channel by itself: |g|, its direction, or both.
+///
+///   | output    | planes (2D)                            | volumes (3D)                                          |
+///   | magnitude | |g|                                    | |g|                                                   |
+///   | direction | (gx + i gy) / |g|                      | channels gx / |g|, gy / |g|, gz / |g|                 |
+///   | both      | gx + i gy                              | channels |g|, gx / |g|, gy / |g|, gz / |g|            |
+///   | to send   | phase: the angle in radians, (-pi, pi] | real                                                  |
+///   | them      | magnitude_and_phase: two series        |                                                       |
+///
+/// x, y, z are the image's own axes as they are here (orient before this one, not after), the angle runs from x towards
+/// y, and where |g| is 0, so is the direction. Channel c of a volume becomes channels 3c.. (direction) or 4c.. (both).
+///
+/// Units: those of the image per voxel, along each axis, whatever the voxel's shape: a ramp of 1 from voxel to voxel
+/// has |g| = 1. With `per: mm`, per millimetre: each component is divided by the voxel's size along its axis, so that
+/// of voxels that are longer along one axis both magnitude and direction are those in the patient.
+///
+/// Planes are 2D and volumes 3D; `dimensions: 2` takes each plane of a volume by itself, `dimensions: 3` refuses
+/// planes. Borders are replicated: the gradient across a border is half the difference there. A voxel that is not
+/// finite makes those around it not finite. Meta attribute: gradient. A display window of `scale` before is taken away.
+class Sobel final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {
+    std::string output = "magnitude";
+    std::string dimensions = "auto";
+    std::string per = "voxel";
+  };
+  static constexpr std::string_view kName = "sobel";
+  static constexpr std::string_view kSummary = "Edges: magnitude and direction of the images' gradient.";
+  static Parameters<Options> parameters();
+
+  explicit Sobel(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  std::array<float, 3> factors(const Frame& frame, const numerics::Shape& shape) const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  FieldsOfView fields_of_view_;
+};
+
+}  // namespace echotrain

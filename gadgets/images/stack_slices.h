@@ -1,0 +1,46 @@
+// Makes one volume of the slices of a multi-slice scan.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// Collects the slices of one contrast, phase, repetition and set into an image [coil, z, y, x], as soon as all that
+/// the header's slice limits announce are in; what is incomplete leaves at the end of the scan. 3D images, and those of
+/// a header that announces one slice, pass as they are.
+///
+/// z runs along slice_dir: slices are in the order of their positions along it, whatever idx.slice says (by idx.slice
+/// where all positions are the same). The volume's position is that of its slice floor(n/2), as of every image its
+/// voxel floor(n/2); its field of view in z is the number of slices times their mean distance (slice thickness and
+/// gap), its slice counter 0. The rest of its header is that of the slice that came first. Slices that are not parallel
+/// stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
+class StackSlices final : public Gadget<CoilImages, CoilImages> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "stack_slices";
+  static constexpr std::string_view kSummary = "Makes one volume of the slices of a multi-slice scan.";
+  static Parameters<Options> parameters() { return {}; }
+
+  explicit StackSlices(Options /*options*/) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
+
+ private:
+  using Slices = std::map<std::uint16_t, CoilImages>;  // by idx.slice
+  void give(const Slices& slices, const Emit<CoilImages>& emit);
+  CoilImages stack(const std::vector<const CoilImages*>& slices, double spacing_mm, std::size_t announced);
+
+  Session* session_ = nullptr;
+  FieldsOfView fields_of_view_;
+  std::vector<std::size_t> announced_;  // slices of each encoding; 0: not known
+  std::map<FrameKey, Slices> open_;     // by key without slice
+};
+
+}  // namespace echotrain

@@ -1,0 +1,44 @@
+// Coil sensitivities from the data of a frame themselves, or as given.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// Takes the middle of k-space of each coil's F^H W d, which with density weights is the coil's image, makes
+/// sensitivities of it, and joins the coils' equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F
+/// between S_c and S_c^H. Source: see gadgets/numerics/coils/coil_maps.h.
+class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
+ public:
+  struct Options {
+    std::string method = "adaptive";
+    std::int64_t calibration = 24;
+    std::int64_t block = 7;
+    double threshold = 0;
+    bool keep = true;
+    std::string file;
+  };
+  static constexpr std::string_view kName = "coil_maps";
+  static constexpr std::string_view kSummary =
+      "Works out coil sensitivities and joins the coils' equations into those of one image.";
+  static Parameters<Options> parameters();
+
+  explicit CoilMapsFromData(Options options);
+  void start(const protocol::Header& header, Session& session) override;
+  void process(NormalEquations&& equations, const Emit<NormalEquations>& emit) override;
+
+ private:
+  Array<cfloat> given_maps(const NormalEquations& equations) const;
+  Array<cfloat> maps_of(const Array<cfloat>& images) const;
+  Array<cfloat> maps_of_checked(const Array<cfloat>& images) const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::map<FrameKey, Array<cfloat>> kept_;  // by slice and encoding
+};
+
+}  // namespace echotrain

@@ -1,0 +1,184 @@
+#include "gadgets/least_squares/fhd.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gadgets/numerics/reduce/reductions.h"
+
+namespace echotrain {
+namespace {
+
+GriddingOptions gridding_options(const Fhd::Options& options) {
+  GriddingOptions out;
+  out.dimensions = options.dimensions;
+  out.accuracy = options.accuracy;
+  return out;
+}
+
+}  // namespace
+
+Parameters<Fhd::Options> Fhd::parameters() {
+  return Parameters<Options>()
+      .integer("dimensions", &Options::dimensions, 2, 3,
+               "dimensions of the encoding; a scan with another number is refused at its header")
+      .choice("method", &Options::method, {"nufft", "exact"},
+              "nufft: fast, to `accuracy`. exact: every voxel from every sample, to rounding (about 1e-6)")
+      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "nufft only; relative RMS error of F^H d and F^H F")
+      .choice("voxel", &Options::voxel, {"delta", "box"},
+              "exact only; what an image value stands for: a point, or the voxel's box")
+      .choice(
+          "precision", &Options::precision, {"exact", "fast"},
+          "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about two thirds of the time on "
+          "CUDA; the error found at some voxels is in the image's attribute fhd_error, unless several GPUs share the "
+          "work. On the CPU the same as exact");
+}
+
+Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_options(options_)) {
+  if (options_.method == "nufft" && options_.voxel != "delta")
+    throw std::invalid_argument("voxel: box needs method: exact");
+  if (options_.method == "nufft" && options_.precision != "exact")
+    throw std::invalid_argument("precision: fast needs method: exact; the NUFFT has an accuracy instead");
+}
+
+void Fhd::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  if (session.stacked)
+    throw ClientError("fhd takes no stacks; use gridding after partition_fft, or fhd with dimensions: 3 without it");
+  if (options_.method == "nufft") {
+    gridder_.start(header, session);
+  } else {
+    session.takes_parts = true;
+  }
+  session.takes_windows = false;  // F^H F is of the whole window
+  for (const auto& encoding : header.encodings) {
+    geometries_.push_back(image_geometry(encoding));
+    constexpr std::int64_t kLongest = 2048;
+    for (const auto extent : geometries_.back().image)
+      if (options_.method == "exact" && extent > kLongest)
+        throw ClientError(fmt::format("fhd: method exact is for images of up to {} voxels an axis, not {}; use nufft",
+                                      kLongest, extent));
+    if (geometries_.back().dims != options_.dimensions)
+      throw ClientError(fmt::format(
+          "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
+          encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
+  }
+  // The most recent trajectory of such scans; it is checked against the data when they come.
+  if (session.likely_positions.empty()) return;
+  const auto& likely = session.likely_positions.front();
+  if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
+  const OperatorRequest guess = request(likely, likely->encoding);
+  constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: some seconds
+  if (options_.method == "exact" &&
+      static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
+    return;
+  try {
+    const auto found = OperatorCache::shared().get(session.compute, guess);
+    session.numbers.plan_ms += found.made_ms;
+    session.numbers.operators_made += found.reused ? 0 : 1;
+  } catch (const ResourceError&) {          // a guess must not end a session
+  } catch (const std::invalid_argument&) {  // what is wrong with it is said when it comes
+  }
+}
+
+OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const {
+  const ImageGeometry& geometry = geometries_.at(encoding);
+  OperatorRequest out;
+  out.positions = std::move(positions);
+  out.voxel_ratio = geometry.voxel_ratio;
+  out.image = geometry.extents();
+  out.method.exact = options_.method == "exact";
+  out.method.basis = options_.voxel == "box" ? numerics::VoxelBasis::box : numerics::VoxelBasis::delta;
+  out.method.precision = options_.precision == "fast" ? numerics::Precision::fast : numerics::Precision::exact;
+  out.method.accuracy = options_.accuracy;
+  out.store = &point_spread_store();
+  return out;
+}
+
+void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
+  numerics::Context& compute = session_->compute;
+  const std::shared_ptr<Frame> frame = samples.frame;
+  Open& open = open_[frame->id];
+  if (samples.first) open = {};
+  if (!open.power) open.power = compute.zeros<double>({1});
+  if (samples.data.size() > 0) {
+    open.coils = samples.data.shape()[1];
+    numerics::add_weighted_power(compute, samples.data.view(), samples.weights.view(), open.power.view());
+  }
+  if (samples.part == Samples::Part::loose) {
+    if (!open.loose) open.loose = std::make_shared<SamplePositions>();
+    open.loose->dims = options_.dimensions == 3 ? 3 : 2;
+    open.loose->coordinates.insert(open.loose->coordinates.end(), samples.positions->coordinates.begin(),
+                                   samples.positions->coordinates.end());
+    open.loose->weights.insert(open.loose->weights.end(), samples.positions->weights.begin(),
+                               samples.positions->weights.end());
+  } else {
+    open.positions = samples.positions;
+  }
+  const bool last = samples.last;
+  Array<cfloat> right;
+  if (options_.method == "exact") {
+    add_exactly(open, samples);
+    if (last) {
+      right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
+      open.sum->get(compute, right.view());
+      if (const auto error = open.sum->sampled_error(compute, right.view()))
+        frame->notes["fhd_error"] = fmt::format("{:.2g}", *error);
+    }
+  } else if (auto gridded = gridder_.add(std::move(samples))) {
+    right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
+    gridded->plan->to_images(compute, gridded->grid.view(), right.view());
+  }
+  if (!last) return;
+  Open whole = std::move(open);
+  open_.erase(frame->id);
+  give(std::move(whole), right, frame, emit);
+}
+
+void Fhd::add_exactly(Open& open, const Samples& samples) {
+  numerics::Context& compute = session_->compute;
+  const std::uint16_t encoding = samples.frame->key.encoding;
+  const OperatorRequest what = request(nullptr, encoding);
+  if (!open.sum)
+    open.sum = std::make_unique<numerics::SplitAdjoint>(compute, session_->team, what.image, open.coils,
+                                                        what.method.basis, what.method.precision);
+  if (samples.data.size() == 0) return;
+  const int dims = samples.positions->dims;
+  const std::int64_t count = samples.data.shape()[0];
+  const std::vector<double> coordinates =
+      image_coordinates(*samples.positions, what.voxel_ratio, samples.offset, count);
+  open.sum->add(compute, {coordinates.data(), {count, dims}}, samples.data.view(),
+                {samples.positions->weights.data() + samples.offset, {count}});
+}
+
+void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+               const Emit<NormalEquations>& emit) {
+  if (open.loose) {
+    open.loose->digest =
+        numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
+    open.positions = open.loose;
+  }
+  const auto found = [&] {
+    try {
+      return OperatorCache::shared().get(session_->compute, request(open.positions, frame->key.encoding));
+    } catch (const std::invalid_argument& error) {
+      throw ClientError(fmt::format("fhd: {}", error.what()));
+    }
+  }();
+  Session::Numbers& numbers = session_->numbers;
+  numbers.plan_ms += found.made_ms;
+  ++(found.reused ? numbers.operators_reused : numbers.operators_made);
+  const ImageGeometry& geometry = geometries_.at(frame->key.encoding);
+  NormalEquations out;
+  out.frame = frame;
+  out.right =
+      right.reshaped({open.coils, geometry.dims == 3 ? geometry.image[0] : 1, geometry.image[1], geometry.image[2]});
+  out.matrix = found.plan;
+  out.power = open.power;
+  const std::vector<float>& weights = open.positions->weights;
+  out.weight = numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+  out.coils = open.coils;
+  emit(std::move(out));
+}
+
+}  // namespace echotrain

@@ -1,0 +1,61 @@
+// F^H d and F^H F: a frame as a least-squares problem.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/exact/split_adjoint.h"
+#include "gadgets/shared/frame_gridder.h"
+#include "gadgets/shared/measurement.h"
+#include "gadgets/shared/operator_cache.h"
+
+namespace echotrain {
+
+/// Adds each part of a frame to F^H W d as it comes; F^H W F is found in a cache, or worked out: before the data when
+/// such a scan was met before. Source: Stone et al., JPDC 68, 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al.,
+/// IEEE TSP 53(9), 2005.
+class Fhd final : public Gadget<Samples, NormalEquations> {
+ public:
+  struct Options {
+    std::int64_t dimensions = 2;
+    std::string method = "nufft";
+    double accuracy = 1e-4;
+    std::string voxel = "delta";
+    std::string precision = "exact";
+  };
+  static constexpr std::string_view kName = "fhd";
+  static constexpr std::string_view kSummary =
+      "Makes the normal equations (F^H F) x = F^H d of a frame, exactly or by the NUFFT.";
+  static Parameters<Options> parameters();
+
+  explicit Fhd(Options options);
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Samples&& samples, const Emit<NormalEquations>& emit) override;
+
+ private:
+  /// A frame that is not whole yet.
+  struct Open {
+    std::unique_ptr<numerics::SplitAdjoint> sum;       // exact
+    std::shared_ptr<const SamplePositions> positions;  // of the whole frame
+    std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
+    Array<double> power;
+    std::int64_t coils = 0;
+  };
+
+  OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
+  void add_exactly(Open& open, const Samples& samples);
+  void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+            const Emit<NormalEquations>& emit);
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::vector<ImageGeometry> geometries_;
+  FrameGridder gridder_;  // nufft
+  std::map<std::uint64_t, Open> open_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,64 @@
+// The voxel-wise work of coil maps on each backend; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/fft/fft_ops.h"
+
+#ifdef __CUDACC__
+#define ECHOTRAIN_HOST_DEVICE __host__ __device__
+#else
+#define ECHOTRAIN_HOST_DEVICE
+#endif
+
+namespace echotrain::numerics {
+
+/// Hermitian matrices are kept as their lower triangles: element (a, b), b <= a, by rows.
+ECHOTRAIN_HOST_DEVICE inline std::int64_t triangle_index(std::int64_t a, std::int64_t b) { return a * (a + 1) / 2 + b; }
+inline std::int64_t triangle_size(std::int64_t n) { return n * (n + 1) / 2; }
+
+/// Steps of the power iteration that finds the virtual coil, and that of the voxels' eigenvectors.
+constexpr int kReferenceIterations = 100;
+constexpr int kAdaptiveIterations = 8;
+constexpr int kEspiritIterations = 40;
+
+/// Where iterations start that have nothing better: quadratic phase, which no array's pattern is orthogonal to. [turns]
+ECHOTRAIN_HOST_DEVICE inline double start_turns(std::int64_t coil) {
+  return 0.1 * static_cast<double>(coil * coil % 1000) + 0.31 * static_cast<double>(coil % 1000);
+}
+
+struct AdaptiveMaps {
+  const cfloat* images;
+  std::int64_t coils;
+  Extents n;
+  std::int64_t before, after;  ///< voxels of the block on either side of its middle one
+  float threshold;
+  cfloat* maps;
+};
+
+/// Eigenvectors of given matrices.
+struct EigenMaps {
+  const cfloat* matrices;  ///< [triangle_size(coils), voxels]
+  std::int64_t coils, voxels;
+  const cfloat* start;      ///< [coils]
+  const cfloat* reference;  ///< [coils]: the virtual coil
+  float crop;               ///< eigenvalues below it give 0
+  cfloat* maps;             ///< of coil c: voxels from maps + c * stride on
+  std::int64_t stride;
+};
+
+namespace cpu {
+void adaptive_maps(Context& context, const AdaptiveMaps& work);
+void eigen_maps(Context& context, const EigenMaps& work);
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
+}  // namespace cpu
+namespace cuda {
+void adaptive_maps(Context& context, const AdaptiveMaps& work);
+void eigen_maps(Context& context, const EigenMaps& work);
+void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
+}  // namespace cuda
+
+/// The dominant eigenvector of a Hermitian matrix (lower triangle) by kReferenceIterations power iterations from
+/// start_turns(), of unit length; start_turns() itself for a matrix of zeros.
+void principal_component(const cdouble* triangle, std::int64_t n, cfloat* vector);
+
+}  // namespace echotrain::numerics

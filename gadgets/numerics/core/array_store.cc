@@ -1,0 +1,130 @@
+#include "gadgets/numerics/core/array_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <system_error>
+
+namespace echotrain::numerics {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
+constexpr const char* kSuffix = ".array";
+constexpr const char* kUnfinished = ".part";  // being written, by this process or one that was killed
+constexpr auto kStale = std::chrono::hours(1);
+
+struct Head {
+  char magic[8];
+  std::uint64_t key_bytes, elements, checksum;
+};
+
+}  // namespace
+
+std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed) {
+  // Words are stirred, so that every bit reaches every other, and mixed in one after another.
+  std::uint64_t hash = seed ^ (bytes * 0x9e3779b97f4a7c15ull);
+  const auto* at = static_cast<const unsigned char*>(data);
+  while (bytes > 0) {
+    std::uint64_t word = 0;
+    const std::size_t n = std::min(bytes, sizeof word);
+    std::memcpy(&word, at, n);
+    at += n;
+    bytes -= n;
+    word *= 0xff51afd7ed558ccdull;
+    word ^= word >> 32;
+    hash = (hash ^ word) * 0xc4ceb9fe1a85ec53ull;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+fs::path ArrayStore::file(const std::string& key) const {
+  return folder_ / fmt::format("{:016x}{:016x}{}", digest_bytes(key.data(), key.size(), 1),
+                               digest_bytes(key.data(), key.size(), 2), kSuffix);
+}
+
+std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count) const {
+  if (folder_.empty() || most_bytes_ == 0) return std::nullopt;
+  const fs::path path = file(key);
+  std::error_code error;
+  const auto elements = static_cast<std::uint64_t>(count);
+  const std::uint64_t expected = sizeof(Head) + key.size() + elements * sizeof(cfloat);
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) != expected) return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
+  Head head{};
+  std::string its_key(key.size(), '\0');
+  if (!in.read(reinterpret_cast<char*>(&head), sizeof head) || std::memcmp(head.magic, kMagic, sizeof kMagic) != 0 ||
+      head.key_bytes != key.size() || head.elements != elements ||
+      !in.read(its_key.data(), static_cast<std::streamsize>(key.size())) || its_key != key)
+    return std::nullopt;
+  std::vector<cfloat> values(elements);
+  const std::size_t bytes = values.size() * sizeof(cfloat);
+  if (!in.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(bytes)) ||
+      digest_bytes(values.data(), bytes, 3) != head.checksum)
+    return std::nullopt;
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // it was used
+  return values;
+}
+
+void ArrayStore::add(const std::string& key, View<const cfloat> array) const {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(cfloat);
+  if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  make_room(sizeof(Head) + key.size() + bytes);
+  const fs::path path = file(key),
+                 temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinished);
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    Head head{};
+    std::memcpy(head.magic, kMagic, sizeof kMagic);
+    head.key_bytes = key.size();
+    head.elements = static_cast<std::uint64_t>(array.size());
+    head.checksum = digest_bytes(array.data(), bytes, 3);
+    out.write(reinterpret_cast<const char*>(&head), sizeof head);
+    out.write(key.data(), static_cast<std::streamsize>(key.size()));
+    out.write(reinterpret_cast<const char*>(array.data()), static_cast<std::streamsize>(bytes));
+    out.close();
+    if (!out) {
+      fs::remove(temporary, error);
+      return;
+    }
+  }
+  fs::rename(temporary, path, error);
+  if (error) fs::remove(temporary, error);
+}
+
+void ArrayStore::make_room(std::uint64_t bytes) const {
+  struct Old {
+    fs::file_time_type used;
+    fs::path path;
+    std::uint64_t bytes;
+  };
+  std::vector<Old> files;
+  std::uint64_t sum = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    std::error_code of_file;
+    if (at->path().extension() == kUnfinished &&
+        fs::file_time_type::clock::now() - at->last_write_time(of_file) > kStale)
+      fs::remove(at->path(), of_file);
+    if (at->path().extension() != kSuffix || !at->is_regular_file(of_file)) continue;
+    files.push_back({at->last_write_time(of_file), at->path(), at->file_size(of_file)});
+    sum += files.back().bytes;
+  }
+  std::sort(files.begin(), files.end(), [](const Old& a, const Old& b) { return a.used < b.used; });
+  for (const Old& old : files) {
+    if (sum + bytes <= most_bytes_) return;
+    sum -= old.bytes;
+    fs::remove(old.path, error);
+  }
+}
+
+}  // namespace echotrain::numerics

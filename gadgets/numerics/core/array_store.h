@@ -1,0 +1,38 @@
+// Large arrays that are kept on disk between runs, such as point spread functions.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/core/array.h"
+
+namespace echotrain::numerics {
+
+/// Arrays by a text that says all that they depend on. A file that is damaged, of another version or of another key
+/// does not exist; a folder that cannot be written keeps nothing. Nothing here throws but std::bad_alloc. Several
+/// processes may share the folder. When the files pass `most_bytes`, the longest unused are removed.
+class ArrayStore {
+ public:
+  /// Empty folder or 0 bytes: nothing is kept.
+  ArrayStore(std::filesystem::path folder, std::uint64_t most_bytes)
+      : folder_(std::move(folder)), most_bytes_(most_bytes) {}
+
+  /// The array of `count` elements, or nothing.
+  std::optional<std::vector<cfloat>> find(const std::string& key, std::int64_t count) const;
+  void add(const std::string& key, View<const cfloat> array) const;
+
+ private:
+  std::filesystem::path file(const std::string& key) const;
+  void make_room(std::uint64_t bytes) const;
+
+  std::filesystem::path folder_;
+  std::uint64_t most_bytes_;
+};
+
+/// 64 bits of any bytes; another `seed` gives other, independent ones.
+std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed);
+
+}  // namespace echotrain::numerics

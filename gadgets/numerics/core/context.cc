@@ -1,0 +1,190 @@
+#include "gadgets/numerics/core/context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "gadgets/numerics/core/device.h"
+#include "gadgets/numerics/core/dispatch.h"
+
+namespace echotrain::numerics {
+namespace {
+
+struct CudaProbe {
+  bool usable = false;
+  std::string reason;
+};
+
+const CudaProbe& cuda_probe() {
+  static const CudaProbe probe = [] {
+    CudaProbe result;
+#if ECHOTRAIN_HAS_CUDA
+    result.usable = cuda::probe(result.reason);
+#else
+    result.reason = "this program was built without CUDA";
+#endif
+    return result;
+  }();
+  return probe;
+}
+
+std::shared_ptr<Device> make_device(Backend backend, const ContextOptions& options) {
+#if ECHOTRAIN_HAS_CUDA
+  if (backend == Backend::cuda) return cuda::make_device(options);
+#else
+  static_cast<void>(backend);
+#endif
+  return cpu::make_device(options);
+}
+
+std::string cpu_instructions() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return "AVX-512";
+  if (__builtin_cpu_supports("avx2")) return "AVX2";
+  return "SSE";
+#else
+  return "scalar";
+#endif
+}
+
+}  // namespace
+
+const char* to_string(Backend backend) { return backend == Backend::cuda ? "cuda" : "cpu"; }
+
+bool available(Backend backend, std::string* reason) {
+  if (backend == Backend::cpu) return true;
+  const CudaProbe& probe = cuda_probe();
+  if (reason != nullptr) *reason = probe.reason;
+  return probe.usable;
+}
+
+int device_count() {
+#if ECHOTRAIN_HAS_CUDA
+  if (cuda_probe().usable) return cuda::device_count();
+#endif
+  return 0;
+}
+
+std::string describe(Backend backend) {
+  if (backend == Backend::cpu)
+    return fmt::format("CPU, {} thread{} ({})", ThreadPool::shared().size(),
+                       ThreadPool::shared().size() == 1 ? "" : "s", cpu_instructions());
+#if ECHOTRAIN_HAS_CUDA
+  if (cuda_probe().usable) return cuda::describe();
+#endif
+  return "no CUDA: " + cuda_probe().reason;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes < 10240) return fmt::format("{} bytes", bytes);
+  const double kib = static_cast<double>(bytes) / 1024;
+  if (kib < 1024) return fmt::format("{:.1f} KiB", kib);
+  if (kib < 1024 * 1024) return fmt::format("{:.1f} MiB", kib / 1024);
+  return fmt::format("{:.1f} GiB", kib / (1024 * 1024));
+}
+
+std::size_t block_size(std::size_t bytes) {
+  constexpr std::size_t kSmallest = 4096;
+  if (bytes <= kSmallest) return kSmallest;
+  const std::size_t step = std::max<std::size_t>(1, std::bit_floor(bytes) / 8);
+  const std::size_t rounded = (bytes + step - 1) / step * step;
+  return rounded < bytes ? bytes : rounded;
+}
+
+void Device::charge(std::size_t bytes) {
+  std::uint64_t used = in_use_.load();
+  do {
+    if (bytes > budget_ || used > budget_ - bytes)
+      throw ResourceError(fmt::format("out of memory: {} asked for, {} left of this session's {}", bytes_text(bytes),
+                                      bytes_text(used > budget_ ? 0 : budget_ - used), bytes_text(budget_)));
+  } while (!in_use_.compare_exchange_weak(used, used + bytes));
+  std::uint64_t peak = peak_.load();
+  while (peak < used + bytes && !peak_.compare_exchange_weak(peak, used + bytes)) {
+  }
+}
+
+struct Context::State {
+  std::shared_ptr<Device> device;
+  std::map<const void*, std::shared_ptr<void>> cache;
+};
+
+Context::Context(Backend backend, const ContextOptions& options) : backend_(backend), options_(options) {
+  std::string reason;
+  if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
+  state_ = std::make_shared<State>();
+  state_->device = make_device(backend, options);
+}
+
+Context::~Context() {
+  try {
+    synchronize();  // plans in the cache must outlive the work that uses them
+  } catch (const ResourceError&) {
+    // The error was or will be reported by the operation that caused it; there is nobody to tell here.
+  }
+  state_->cache.clear();
+}
+
+Context::KeepMemory::KeepMemory(Context& context) : state_(context.state_) { state_->device->keep_memory(true); }
+Context::KeepMemory::~KeepMemory() { state_->device->keep_memory(false); }
+Context::Recording::Recording(Context& context) : state_(context.state_) { state_->device->recording(true); }
+Context::Recording::~Recording() { state_->device->recording(false); }
+
+void* Context::stream() const { return state_->device->stream(); }
+
+std::shared_ptr<void> Context::raw(std::size_t bytes) {
+  std::shared_ptr<Device> device = state_->device;
+  device->charge(bytes);
+  void* memory = nullptr;
+  try {
+    memory = device->allocate(bytes);
+  } catch (...) {
+    device->refund(bytes);
+    throw;
+  }
+  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  return {memory, [device, bytes](void* released) mutable {
+            const std::shared_ptr<Device> last = std::move(device);
+            last->release(released, bytes);
+            last->refund(bytes);
+          }};
+}
+
+std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
+  std::shared_ptr<Device> device = state_->device;
+  device->charge(bytes);
+  void* memory = nullptr;
+  try {
+    memory = device->allocate_host(bytes);
+  } catch (...) {
+    device->refund(bytes);
+    throw;
+  }
+  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  return {memory, [device, bytes](void* released) mutable {
+            const std::shared_ptr<Device> last = std::move(device);
+            last->release_host(released, bytes);
+            last->refund(bytes);
+          }};
+}
+
+void Context::fill_zero(void* data, std::size_t bytes) {
+  if (bytes != 0) state_->device->fill_zero(data, bytes);
+}
+
+void Context::copy_bytes(const void* from, void* to, std::size_t bytes) {
+  if (bytes != 0) state_->device->copy(from, to, bytes);
+}
+
+void Context::synchronize() { state_->device->synchronize(); }
+void Context::on_complete(std::function<void()> done) { state_->device->on_complete(std::move(done)); }
+void Context::check() { state_->device->check(); }
+std::uint64_t Context::bytes_in_use() const { return state_->device->in_use(); }
+std::uint64_t Context::peak_bytes() const { return state_->device->peak(); }
+std::uint64_t Context::device_to_host_bytes() const { return state_->device->device_to_host(); }
+std::shared_ptr<void>& Context::cache_slot(const void* key) { return state_->cache[key]; }
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,191 @@
+// Where work runs: a device, its stream, its memory and the CPU threads. The first argument of every operation.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gadgets/numerics/core/array.h"
+#include "gadgets/numerics/core/errors.h"
+
+namespace echotrain::numerics {
+
+enum class Backend { cpu, cuda };
+const char* to_string(Backend backend);
+
+/// Whether `backend` can run here; if not, `reason` (when given) says why in one sentence: not built in, no driver, no
+/// device, device too old. Tried once per process.
+bool available(Backend backend, std::string* reason = nullptr);
+/// CUDA devices that this process may use: ContextOptions::device is below this. 0 when CUDA is not available().
+int device_count();
+/// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
+std::string describe(Backend backend);
+
+/// Threads that CPU kernels of all sessions share.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  int size() const { return size_; }
+  /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
+  /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
+  /// piece is not fixed: work must give the same result for any split.
+  void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
+  /// The process-wide pool: ECHOTRAIN_THREADS threads, else one per core that this process may use.
+  static ThreadPool& shared();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  int size_;
+};
+
+struct ContextOptions {
+  int device = 0;
+  std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
+};
+
+/// One session's device, stream and memory. Not thread-safe except where said. Operations on CUDA are asynchronous:
+/// they are ordered on the context's stream and synchronize() waits for them; on the CPU they are done when they
+/// return.
+class Context {
+  struct State;
+
+ public:
+  /// ResourceError with the reason when the backend is not available.
+  explicit Context(Backend backend, const ContextOptions& options = {});
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Backend backend() const { return backend_; }
+  bool cuda() const { return backend_ == Backend::cuda; }
+  int device() const { return options_.device; }
+  void* stream() const;  ///< cudaStream_t; nullptr on the CPU
+  ThreadPool& threads() { return ThreadPool::shared(); }
+
+  /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
+  /// message says how much was asked for and how much is left. Arrays may outlive the context.
+  template <class T>
+  Array<T> allocate(Shape shape) {
+    return Array<T>(raw(bytes_of<T>(shape)), shape);
+  }
+  template <class T>
+  Array<T> zeros(Shape shape) {
+    Array<T> array = allocate<T>(shape);
+    fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
+    return array;
+  }
+  /// Sets every element to zero, in stream order.
+  template <class T>
+  void clear(View<T> array) {
+    fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
+  }
+  /// Uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
+  template <class T>
+  Array<T> allocate_host(Shape shape) {
+    return Array<T>(raw_host(bytes_of<T>(shape)), shape);
+  }
+  /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that is not from
+  /// allocate_host() is copied from before this returns.
+  template <class T>
+  void copy(View<const std::type_identity_t<T>> from, View<T> to) {
+    if (from.size() != to.size())
+      throw std::invalid_argument("copy " + from.shape().text() + " to " + to.shape().text());
+    copy_bytes(from.data(), to.data(), static_cast<std::size_t>(from.size()) * sizeof(T));
+  }
+  /// A copy of host elements where this context computes.
+  template <class T>
+  Array<T> upload(View<const T> from) {
+    Array<T> array = allocate<T>(from.shape());
+    copy<T>(from, array.view());
+    return array;
+  }
+  /// Moves a host array to where this context computes: on the CPU the same array, on CUDA an asynchronous copy.
+  template <class T>
+  Array<T> place(const Array<T>& host) {
+    return cuda() ? upload<T>(host.view()) : host;
+  }
+  /// A copy on the host, ready to read when this returns (synchronises; for tests and tools).
+  template <class T>
+  Array<T> download(View<const T> from) {
+    Array<T> array = allocate_host<T>(from.shape());
+    copy<T>(from, array.view());
+    synchronize();
+    return array;
+  }
+
+  /// Waits for all work enqueued so far. ResourceError when the device reports an error.
+  void synchronize();
+  /// Calls `done` once all work enqueued so far has finished, on some thread (on the CPU: here and now). `done` must be
+  /// short, must not throw and must not call CUDA or this context.
+  void on_complete(std::function<void()> done);
+  /// ResourceError when the device has reported an error (CUDA: sticky or of the last launch). Does not wait.
+  void check();
+
+  /// While one lives, device memory that arrays give back is kept for arrays of the same size, so that what is done
+  /// again and again asks the device for no memory and can be recorded as a CUDA graph. Kept memory that no array has
+  /// counts nowhere.
+  class KeepMemory {
+   public:
+    explicit KeepMemory(Context& context);
+    ~KeepMemory();
+    KeepMemory(const KeepMemory&) = delete;
+    KeepMemory& operator=(const KeepMemory&) = delete;
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+
+  /// Must live while the context's stream is recorded as a CUDA graph.
+  class Recording {
+   public:
+    explicit Recording(Context& context);
+    ~Recording();
+    Recording(const Recording&) = delete;
+    Recording& operator=(const Recording&) = delete;
+
+   private:
+    std::shared_ptr<State> state_;
+  };
+
+  std::uint64_t bytes_in_use() const;
+  std::uint64_t peak_bytes() const;
+  /// Bytes copied from device to host so far (0 on the CPU).
+  std::uint64_t device_to_host_bytes() const;
+
+  /// Per-context store of reusable plans (cuFFT, FFTW), keyed by their owner's type; made on first use.
+  /// Thread-confined.
+  template <class P>
+  P& cache() {
+    static const char key = 0;
+    std::shared_ptr<void>& slot = cache_slot(&key);
+    if (!slot) slot = std::make_shared<P>();
+    return *static_cast<P*>(slot.get());
+  }
+
+ private:
+  template <class T>
+  static std::size_t bytes_of(const Shape& shape) {
+    // Every caller's extents were checked against limits far below this; a product that wraps must never get here.
+    std::size_t n = sizeof(T);
+    for (auto e : shape)
+      if (__builtin_mul_overflow(n, static_cast<std::size_t>(e), &n))
+        throw ResourceError("array of shape " + shape.text() + " is too large");
+    return n;
+  }
+  std::shared_ptr<void> raw(std::size_t bytes);
+  std::shared_ptr<void> raw_host(std::size_t bytes);
+  void fill_zero(void* data, std::size_t bytes);
+  void copy_bytes(const void* from, void* to, std::size_t bytes);
+  std::shared_ptr<void>& cache_slot(const void* key);
+
+  Backend backend_;
+  ContextOptions options_;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,82 @@
+// Errors, streams and launches of CUDA kernels.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics::cuda {
+
+/// Errors after which every further call in this process fails (CUDA Runtime API, "cudaError": "This leaves the process
+/// in an inconsistent state ... the process must be terminated and relaunched").
+inline bool is_sticky(cudaError_t status) {
+  switch (status) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// ResourceError when a CUDA call failed; DeviceLost when none will succeed any more.
+inline void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // an error of this call must not be blamed on the next one
+  const std::string text = std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(status);
+  if (is_sticky(status)) throw DeviceLost(text);
+  throw ResourceError(text);
+}
+
+/// The stream to launch on. Makes the context's device the calling thread's current one.
+inline cudaStream_t stream_of(Context& context) {
+  check(cudaSetDevice(context.device()), "choosing the device");
+  return static_cast<cudaStream_t>(context.stream());
+}
+
+/// To be called after each launch.
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+/// An event that orders work and is not timed.
+class Event {
+ public:
+  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+constexpr int kThreads = 256;
+
+/// Blocks for `n` elements in a grid-stride loop: as many as keep any device busy.
+inline unsigned blocks_for(std::int64_t n) {
+  constexpr std::int64_t kMost = 1 << 16;
+  const std::int64_t blocks = (n + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks < kMost ? blocks : kMost);
+}
+
+/// std::complex<float> as the device sees it: the same two floats.
+inline const float2* device_view(const cfloat* data) { return reinterpret_cast<const float2*>(data); }
+inline float2* device_view(cfloat* data) { return reinterpret_cast<float2*>(data); }
+
+}  // namespace echotrain::numerics::cuda
+
+/// for (i = this thread's first; i < n; i += threads of the launch)
+#define ECHOTRAIN_GRID_STRIDE(i, n)                                                                \
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < (n); \
+       i += static_cast<std::int64_t>(gridDim.x) * blockDim.x)

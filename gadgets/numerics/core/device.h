@@ -1,0 +1,79 @@
+// What a Context needs of a backend: memory, copies and ordering. Arrays keep it alive after their Context is gone.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/device_memory.h"
+
+namespace echotrain::numerics {
+
+class Device {
+ public:
+  explicit Device(std::uint64_t budget) : budget_(budget) {}
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// Memory where the backend computes, and host memory that it copies from and to fast. ResourceError when there is
+  /// none.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void* allocate_host(std::size_t bytes) = 0;
+  /// May be called from any thread, also after the Context is gone. `bytes` is what was asked for.
+  virtual void release(void* memory, std::size_t bytes) noexcept = 0;
+  virtual void release_host(void* memory, std::size_t bytes) noexcept = 0;
+
+  /// Begins and ends a time in which released memory is kept for reuse; such times may be nested.
+  virtual void keep_memory(bool) noexcept {}
+  /// Begins and ends a time in which the stream is recorded as a graph: memory that other threads release then must not
+  /// become part of it.
+  virtual void recording(bool) noexcept {}
+
+  virtual void fill_zero(void* data, std::size_t bytes) = 0;
+  virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
+  virtual void synchronize() = 0;
+  virtual void on_complete(std::function<void()> done) = 0;
+  virtual void check() = 0;
+  virtual void* stream() const = 0;
+
+  /// Takes `bytes` from the budget: ResourceError when less is left.
+  void charge(std::size_t bytes);
+  void refund(std::size_t bytes) noexcept { in_use_ -= bytes; }
+  std::uint64_t budget() const { return budget_; }
+  std::uint64_t in_use() const { return in_use_; }
+  std::uint64_t peak() const { return peak_; }
+  std::uint64_t device_to_host() const { return device_to_host_; }
+
+ protected:
+  std::atomic<std::uint64_t> device_to_host_{0};
+
+ private:
+  const std::uint64_t budget_;
+  std::atomic<std::uint64_t> in_use_{0};
+  std::atomic<std::uint64_t> peak_{0};
+};
+
+/// Blocks are kept for reuse in classes of at most 1/8 more than was asked for, so that batches of varying size match.
+std::size_t block_size(std::size_t bytes);
+
+/// "12.5 MiB"
+std::string bytes_text(std::uint64_t bytes);
+
+namespace cpu {
+std::shared_ptr<Device> make_device(const ContextOptions& options);
+}
+namespace cuda {
+std::shared_ptr<Device> make_device(const ContextOptions& options);
+int device_count();
+bool probe(std::string& reason);  ///< whether a usable device is there, and why not
+std::string describe();
+void note_use(int device);  ///< device_memory() reports it from now on
+std::vector<DeviceMemory> device_memory();
+}  // namespace cuda
+
+}  // namespace echotrain::numerics

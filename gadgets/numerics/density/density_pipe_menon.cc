@@ -1,0 +1,61 @@
+#include "gadgets/numerics/density/density_pipe_menon.h"
+
+#include <fmt/format.h>
+
+#include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/density/density_pipe_menon_ops.h"
+
+namespace echotrain::numerics {
+
+PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, View<const float> start, int iterations,
+                                   double measure) {
+  constexpr int kMostIterations = 1000;
+  const std::int64_t samples = plan.samples();
+  if (context.backend() != plan.backend())
+    throw std::invalid_argument("pipe_menon density: the plan was made for another backend");
+  if (start.size() != 0 && start.size() != samples)
+    throw std::invalid_argument(
+        fmt::format("pipe_menon density: {} weights to start from for {} samples", start.size(), samples));
+  if (iterations < 0 || iterations > kMostIterations)
+    throw std::invalid_argument(
+        fmt::format("pipe_menon density: expected 0..{} iterations, got {}", kMostIterations, iterations));
+  PipeMenonResult result;
+  result.weights = context.allocate<float>({samples});
+  if (samples == 0) return result;
+
+  Shape grid_shape{1};
+  for (const auto extent : plan.grid_shape()) grid_shape.push_back(extent);
+  auto weights = context.allocate<float>({samples});
+  auto ones = context.allocate<cfloat>({samples, 1}), convolved = context.allocate<cfloat>({samples, 1}),
+       grid = context.allocate<cfloat>(grid_shape);
+  auto partial = context.allocate<double>({PipeMenonStep::kBlocks, 3});
+  auto residuals = context.zeros<double>({iterations + 1});
+  auto state = context.zeros<PipeMenonState>({1});
+  ECHOTRAIN_DISPATCH(context, pipe_menon_start(context, start.size() == 0 ? nullptr : start.data(), samples,
+                                               weights.data(), ones.data()));
+  const PipeMenonStep step{.samples = samples,
+                           .convolved = convolved.data(),
+                           .weights = weights.data(),
+                           .best = result.weights.data(),
+                           .partial = partial.data(),
+                           .residuals = residuals.data(),
+                           .state = state.data()};
+  for (int i = 0; i <= iterations; ++i) {
+    plan.grid(context, ones.cview(), weights.cview(), grid.view());
+    plan.interpolate(context, grid.cview(), convolved.view());
+    ECHOTRAIN_DISPATCH(context, pipe_menon_step(context, step));
+    // Looking at the state would stall CUDA in each iteration; there the steps after the stop change nothing.
+    if (!context.cuda() && state.data()->stopped) break;
+  }
+  const auto log = context.download<double>(residuals.cview());
+  const auto end = context.download<PipeMenonState>(state.cview());
+  result.residuals.assign(log.data(), log.data() + end.data()->count);
+  result.best = end.data()->best;
+  const double sum = end.data()->best_sum;
+  if (measure > 0 && sum > 0)
+    ECHOTRAIN_DISPATCH(context,
+                       pipe_menon_scale(context, static_cast<float>(measure / sum), samples, result.weights.data()));
+  return result;
+}
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,81 @@
+// The exact transform between samples anywhere in k-space and voxels: no gridding, no approximation but rounding.
+//
+// Sources: F^H d and Q: Stone et al., "Accelerating advanced MRI reconstructions on GPUs", JPDC 68, 2008, sec. 2.2 and
+// 3; NVIDIA GPU Teaching Kit, module 15 (docs/seeds.md). Voxel grids are Cartesian, so the phase separates, and
+// reflecting x makes it real: image(+x) and image(-x) are C + iS and C - iS, where C and S are real matrix products of
+// cos(2 pi kx x) and sin(2 pi kx x) with d exp(2 pi i (ky y + kz z)).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// What an image value stands for: a point, or the voxel's box. Multiplies each sample by its transform (real, even):
+/// 1, or the product of sin(pi k) / (pi k) over the axes.
+enum class VoxelBasis { delta, box };
+double basis_transform(VoxelBasis basis, const double* k, int dims);
+
+/// How exactly numbers are multiplied; sums are in fp32, of groups of samples, whichever it is. Errors are relative,
+/// L2.
+///   exact: <= 5e-6. On CUDA each factor is two fp16 numbers, and their products three on the tensor cores.
+///   fast: <= 4e-4 and, on CUDA, a third of the work: each factor is one fp16 number. On the CPU the same as exact.
+enum class Precision { exact, fast };
+
+/// Which of several parts of an image: whole planes z of a volume, lines y of a plane.
+struct ImagePart {
+  int index = 0, count = 1;
+};
+
+/// image[c, r] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r), r in pixels from floor(n/2): F^H d. Samples may come
+/// in any number of parts: they are worked on in groups of a fixed size, so the same samples give the same bits however
+/// they come and for any number of threads.
+class DirectAdjoint {
+ public:
+  /// `image`: extents, slowest first, 2 or 3 of them. std::invalid_argument otherwise; ResourceError when the sums
+  /// ([coil, image...], twice while get() runs) do not fit the budget. Only `part` is worked out, with the same bits as
+  /// in the whole.
+  DirectAdjoint(Context& context, const Shape& image, std::int64_t coils, VoxelBasis basis = VoxelBasis::delta,
+                Precision precision = Precision::exact, ImagePart part = {});
+  ~DirectAdjoint();
+  DirectAdjoint(DirectAdjoint&&) noexcept;
+  DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
+
+  /// coordinates: host, float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
+  /// counts nothing. samples: [n, coil], where the context computes. weights: host, [n], that multiply the samples, or
+  /// empty. Returns before the work is done on CUDA, but has read what is on the host.
+  void add(Context& context, View<const double> coordinates, View<const cfloat> samples,
+           View<const float> weights = {});
+  /// image: [coil, image...], overwritten with the sum of all that was added, but for other parts. More may be added
+  /// afterwards.
+  void get(Context& context, View<cfloat> image);
+  /// Of the part, in each coil's image: voxels from the first one on, and their number.
+  std::int64_t first_voxel() const;
+  std::int64_t voxels() const;
+  /// fast on CUDA only: the relative error of `image`, as get() gave it, at some voxels chosen at random, whose sums
+  /// are made in float64 too. Waits for the device. Empty where nothing is lost.
+  std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;
+  std::int64_t samples() const;  ///< added so far
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: host, float64,
+/// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums; for sets that are no grid.
+void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,
+                       View<const double> voxels, VoxelBasis basis, View<cfloat> out);
+
+/// F^H W F as a convolution: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the lags l = -n+1 .. n-1 of each axis;
+/// lags -n are 0. weights: host, [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
+/// worked out. Error as that of DirectAdjoint.
+void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
+                  VoxelBasis basis, View<cfloat> q, Precision precision = Precision::exact);
+
+}  // namespace echotrain::numerics

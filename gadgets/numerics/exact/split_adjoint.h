@@ -1,0 +1,31 @@
+// F^H d, exactly, by one device or several.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gadgets/numerics/exact/direct_transform.h"
+#include "gadgets/numerics/team/team.h"
+
+namespace echotrain::numerics {
+
+/// DirectAdjoint whose image is worked out in parts, one for each member of a team: nothing is added up between them,
+/// and the result has the same bits as one device's. Without a team, or with more members than parts, a DirectAdjoint.
+class SplitAdjoint {
+ public:
+  /// Arguments as DirectAdjoint's; `context` is the one that the team was made for. The team must outlive this.
+  SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
+               Precision precision);
+  /// As those of DirectAdjoint. samples and image are where `context` computes; with a team, it is waited for.
+  void add(Context& context, View<const double> coordinates, View<const cfloat> samples, View<const float> weights);
+  void get(Context& context, View<cfloat> image);
+  /// Empty with a team.
+  std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;
+
+ private:
+  Team* team_;
+  std::vector<std::unique_ptr<DirectAdjoint>> parts_;  // of each member
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,207 @@
+#include <cufft.h>
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/fft/fft_ops.h"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+const char* reason(cufftResult status) {
+  switch (status) {
+    case CUFFT_ALLOC_FAILED:
+      return "not enough device memory";
+    case CUFFT_INVALID_SIZE:
+      return "unsupported size";
+    default:
+      return "internal error";
+  }
+}
+
+void check_fft(cufftResult status, const char* what) {
+  if (status == CUFFT_SUCCESS) return;
+  cudaGetLastError();
+  throw ResourceError(std::string("cuFFT: ") + what + " failed: " + reason(status) + " (code " +
+                      std::to_string(static_cast<int>(status)) + ")");
+}
+
+/// What cuFFT plans for: `batch` transforms of `dims` axes, the elements of each `stride` apart, `distance` from one
+/// transform to the next.
+struct Problem {
+  Extents extents{1, 1, 1};
+  int dims = 1;
+  std::int64_t stride = 1, distance = 0, batch = 1;
+  auto operator<=>(const Problem&) const = default;
+};
+
+/// A cuFFT plan with its work area.
+class Plan {
+ public:
+  Plan(const Problem& problem, cudaStream_t stream) {
+    check_fft(cufftCreate(&handle_), "making a plan");
+    long long n[3];
+    for (int a = 0; a < problem.dims; ++a) n[a] = problem.extents[3 - problem.dims + a];
+    cufftResult status = cufftSetStream(handle_, stream);
+    if (status == CUFFT_SUCCESS)
+      status = cufftMakePlanMany64(handle_, problem.dims, n, n, problem.stride, problem.distance, n, problem.stride,
+                                   problem.distance, CUFFT_C2C, problem.batch, &work_bytes_);
+    if (status != CUFFT_SUCCESS) {
+      cufftDestroy(handle_);
+      check_fft(status, "planning");
+    }
+  }
+  ~Plan() { cufftDestroy(handle_); }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  cufftHandle handle() const { return handle_; }
+  std::size_t work_bytes() const { return work_bytes_; }
+
+ private:
+  cufftHandle handle_ = 0;
+  std::size_t work_bytes_ = 0;
+};
+
+/// Plans that no context has, for the next one: making a plan takes milliseconds, and giving up its memory stops the
+/// device. They do no work.
+class IdlePlans {
+ public:
+  static IdlePlans& instance() {
+    static auto* plans = new IdlePlans;  // outlives CUDA's own clean-up at exit
+    return *plans;
+  }
+  std::unique_ptr<Plan> take(int device, const Problem& problem) {
+    const std::lock_guard lock(mutex_);
+    const auto found = plans_.find({device, problem});
+    if (found == plans_.end()) return nullptr;
+    std::unique_ptr<Plan> plan = std::move(found->second);
+    plans_.erase(found);
+    bytes_ -= plan->work_bytes();
+    return plan;
+  }
+  /// Keeps a plan whose work is done, if there is room.
+  void keep(int device, const Problem& problem, std::unique_ptr<Plan> plan) noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::size_t bytes = plan->work_bytes();
+    if (plans_.size() >= kMost || bytes > kMostBytes - bytes_) return;
+    try {
+      plans_.emplace(std::pair{device, problem}, std::move(plan));
+      bytes_ += bytes;
+    } catch (const std::bad_alloc&) {
+      // Not kept, then.
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64, kMostBytes = 256u << 20;
+  std::mutex mutex_;
+  std::multimap<std::pair<int, Problem>, std::unique_ptr<Plan>> plans_;
+  std::size_t bytes_ = 0;
+};
+
+/// The plans of a context. They are given up when the stream has done their work.
+struct Plans {
+  static constexpr std::size_t kMost = 16;
+  int device = 0;
+  std::map<Problem, std::unique_ptr<Plan>> plans;
+
+  ~Plans() { give_up(); }
+  void give_up() {
+    for (auto& [problem, plan] : plans) IdlePlans::instance().keep(device, problem, std::move(plan));
+    plans.clear();
+  }
+};
+
+std::unique_ptr<Plan> idle_or_new(int device, const Problem& problem, cudaStream_t stream) {
+  auto plan = IdlePlans::instance().take(device, problem);
+  if (!plan) return std::make_unique<Plan>(problem, stream);
+  check_fft(cufftSetStream(plan->handle(), stream), "choosing a stream");
+  return plan;
+}
+
+void run(Context& context, const Problem& problem, cfloat* data, Direction direction) {
+  const cudaStream_t stream = stream_of(context);
+  auto& cache = context.cache<Plans>();
+  cache.device = context.device();
+  auto& plans = cache.plans;
+  auto found = plans.find(problem);
+  if (found == plans.end()) {
+    if (plans.size() >= Plans::kMost) {
+      context.synchronize();  // their work areas may be in use
+      cache.give_up();
+    }
+    found = plans.emplace(problem, idle_or_new(context.device(), problem, stream)).first;
+  }
+  auto* values = reinterpret_cast<cufftComplex*>(data);
+  const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;
+  check_fft(cufftExecC2C(found->second->handle(), values, values, sign), "running");
+}
+
+/// Element of the transform that holds index i of a centred axis.
+__device__ std::int64_t wrapped(std::int64_t i, std::int64_t n, std::int64_t padded) {
+  const std::int64_t k = i - n / 2;
+  return k < 0 ? k + padded : k;
+}
+
+/// One thread per element of the transform: the centred element that belongs there, or zero.
+__global__ void place_kernel(const float2* from, float2* padded, std::int64_t batch, Centred c) {
+  const std::int64_t item = c.padded[0] * c.padded[1] * c.padded[2];
+  ECHOTRAIN_GRID_STRIDE(i, batch * item) {
+    const std::int64_t rest = i % item;
+    std::int64_t source = 0;
+    const std::int64_t at[3] = {rest / (c.padded[1] * c.padded[2]), rest / c.padded[2] % c.padded[1],
+                                rest % c.padded[2]};
+    bool inside = true;
+    for (int a = 0; a < 3; ++a) {
+      // Frequencies 0.. come first, the negative ones from the end: ceil(padded/2) of the former.
+      const std::int64_t k = at[a] < (c.padded[a] + 1) / 2 ? at[a] : at[a] - c.padded[a];
+      const std::int64_t index = k + c.n[a] / 2;
+      inside = inside && index >= 0 && index < c.n[a];
+      source = source * c.n[a] + index;
+    }
+    padded[i] = inside ? from[i / item * (c.n[0] * c.n[1] * c.n[2]) + source] : make_float2(0.0f, 0.0f);
+  }
+}
+
+/// One thread per element of the centred array.
+__global__ void crop_kernel(const float2* padded, float2* to, std::int64_t batch, Centred c, float scale) {
+  const std::int64_t item = c.n[0] * c.n[1] * c.n[2];
+  ECHOTRAIN_GRID_STRIDE(i, batch * item) {
+    const std::int64_t rest = i % item, z = rest / (c.n[1] * c.n[2]), y = rest / c.n[2] % c.n[1], x = rest % c.n[2];
+    const float2 value = padded[((i / item * c.padded[0] + wrapped(z, c.n[0], c.padded[0])) * c.padded[1] +
+                                 wrapped(y, c.n[1], c.padded[1])) *
+                                    c.padded[2] +
+                                wrapped(x, c.n[2], c.padded[2])];
+    to[i] = make_float2(value.x * scale, value.y * scale);
+  }
+}
+
+}  // namespace
+
+void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction) {
+  run(context, {.extents = extents, .dims = dims, .stride = 1, .distance = volume(extents), .batch = batch}, data,
+      direction);
+}
+
+void fft_columns(Context& context, cfloat* data, std::int64_t n, std::int64_t columns, Direction direction) {
+  run(context, {.extents = {1, 1, n}, .dims = 1, .stride = columns, .distance = 1, .batch = columns}, data, direction);
+}
+
+void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c) {
+  place_kernel<<<blocks_for(batch * volume(c.padded)), kThreads, 0, stream_of(context)>>>(
+      device_view(from), device_view(padded), batch, c);
+  check_launch("place");
+}
+
+void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale) {
+  crop_kernel<<<blocks_for(batch * volume(c.n)), kThreads, 0, stream_of(context)>>>(device_view(padded),
+                                                                                    device_view(to), batch, c, scale);
+  check_launch("crop");
+}
+
+}  // namespace echotrain::numerics::cuda

@@ -1,0 +1,30 @@
+// Images from Cartesian lines, a line at a time: each is transformed along x and cut to the image's columns as soon as
+// it is there, so that little is left to do, and to keep, once the last one has come. On the CPU only.
+#pragma once
+
+#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/layout/layout.h"
+
+namespace echotrain::numerics {
+
+/// Extents [z, y, x] as in centered_fft(): k-space as it comes, what to transform it with, and the image cut from that.
+struct LineGeometry {
+  Shape encoded, padded, image;
+  Direction direction = Direction::inverse;
+};
+
+/// half[coil, row, x] = transform along x of readouts[i, coil, placed samples], row = rows[i] = z * encoded y + y; with
+/// repeated[i] it is added to what is there. Readouts with rows[i] < 0 are left out, and no row comes twice.
+/// readouts: [readout, coil, sample]; rows, repeated: [readout]; half: [coil, encoded z * y, image x].
+/// std::invalid_argument for shapes that do not fit, and on CUDA.
+void transform_lines(Context& context, const LineGeometry& geometry, View<const cfloat> readouts,
+                     View<const std::int32_t> rows, View<const std::uint8_t> repeated, const LinePlacement& placement,
+                     View<cfloat> half);
+
+/// The transform along y and z, times `scale`: with transform_lines() before it, what centered_fft() gives. With
+/// `combine` the root of the sum of the coils' squared magnitudes, as root_sum_of_squares() gives it from that.
+/// to: [coil, z, y, x], with `combine` [1, z, y, x].
+void images_from_lines(Context& context, const LineGeometry& geometry, View<const cfloat> half, float scale,
+                       bool combine, View<cfloat> to);
+
+}  // namespace echotrain::numerics

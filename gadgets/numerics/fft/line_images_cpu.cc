@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/core/clones.h"
+#include "gadgets/numerics/core/thread_scratch.h"
+#include "gadgets/numerics/fft/fft_lines_cpu.h"
+#include "gadgets/numerics/fft/fft_ops.h"
+#include "gadgets/numerics/fft/fftw_plans_cpu.h"
+#include "gadgets/numerics/fft/line_images.h"
+
+namespace echotrain::numerics {
+namespace {
+
+using cpu::FftwPlans;
+
+/// Lines and columns transformed together: always so many, as FFTW's bits may depend on it. Columns are two cache lines
+/// of each row.
+constexpr std::int64_t kTogether = 16;
+constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece: some 10 us of work
+
+void require(bool good, const char* problem) {
+  if (!good) throw std::invalid_argument(std::string("images from lines: ") + problem);
+}
+
+/// One axis: n points centred at n / 2, in the transform's order.
+struct Axis {
+  std::int64_t encoded, padded, image;
+
+  /// A stretch of centred points, counted from the first, and where it lies in the transform.
+  struct Stretch {
+    std::int64_t from, to, count;
+  };
+  /// Where encoded points first .. last - 1 go, as far as the transform has room for them.
+  std::array<Stretch, 2> placed(std::int64_t first, std::int64_t last) const {
+    const std::int64_t middle = encoded / 2;
+    first = std::max(first, middle - padded / 2);
+    last = std::min(last, middle + (padded + 1) / 2);
+    const std::int64_t left = std::max<std::int64_t>(0, std::min(middle, last) - first);
+    const std::int64_t start = std::max(middle, first);
+    return {Stretch{first, padded + first - middle, left},
+            Stretch{start, start - middle, std::max<std::int64_t>(0, last - start)}};
+  }
+  /// Where the image's points come from.
+  std::array<Stretch, 2> cut() const {
+    const std::int64_t middle = image / 2;
+    return {Stretch{0, padded - middle, middle}, Stretch{middle, 0, image - middle}};
+  }
+  std::int64_t distance() const { return (padded + 7) / 8 * 8 + 8; }  // columns of equal index in other cache sets
+};
+
+struct Axes {
+  Axis z, y, x;
+};
+
+Axes axes_of(const LineGeometry& g) {
+  require(g.encoded.rank() == 3 && g.padded.rank() == 3 && g.image.rank() == 3, "a geometry has three axes");
+  const auto axis = [&](std::size_t a) -> Axis { return {g.encoded[a], g.padded[a], g.image[a]}; };
+  const Axes axes{axis(0), axis(1), axis(2)};
+  for (const Axis& a : {axes.z, axes.y, axes.x}) require(a.image <= a.padded, "the image is larger than the transform");
+  return axes;
+}
+
+struct LineScratch;
+struct ColumnScratch;
+
+template <class User>
+cfloat* scratch(std::int64_t elements) {
+  return reinterpret_cast<cfloat*>(thread_scratch<User>(2 * static_cast<std::size_t>(elements)));
+}
+
+ECHOTRAIN_CLONES void add_values(const float* from, float* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) to[i] += from[i];
+}
+
+ECHOTRAIN_CLONES void add_powers(const float* from, float* sum, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) sum[i] += from[2 * i] * from[2 * i] + from[2 * i + 1] * from[2 * i + 1];
+}
+
+/// Columns of [.., axis, stride] arrays, kTogether at a time.
+class Columns {
+ public:
+  Columns(FftwPlans& plans, const Axis& axis, std::int64_t from_stride, Direction direction)
+      : axis_(axis), stride_(from_stride), distance_(axis.distance()) {
+    plan_ = plans.get(axis.padded, kTogether, distance_, direction, from(), to());
+  }
+  std::int64_t distance() const { return distance_; }
+  /// The transforms of `width` columns: lines that are distance() apart, until this thread's next call.
+  const cfloat* run(const cfloat* corner, std::int64_t width) const {
+    cfloat* lines = from();
+    const auto placed = axis_.placed(0, axis_.encoded);
+    if (axis_.encoded < axis_.padded || width < kTogether) std::fill_n(lines, kTogether * distance_, cfloat{});
+    for (const Axis::Stretch& part : placed)
+      cpu::columns_to_lines(corner + part.from * stride_, stride_, part.count, width, lines + part.to, distance_);
+    FftwPlans::execute(plan_, lines, to());
+    return to();
+  }
+
+ private:
+  cfloat* from() const { return scratch<ColumnScratch>(2 * kTogether * distance_); }
+  cfloat* to() const { return from() + kTogether * distance_; }
+
+  Axis axis_;
+  std::int64_t stride_, distance_;
+  FftwPlans::Plan plan_;
+};
+
+/// The axis of columns of [item, encoded, stride] -> [item, image, stride].
+void transform_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, std::int64_t items,
+                       std::int64_t stride, float scale, cfloat* to) {
+  const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
+  const std::int64_t blocks = (stride + kTogether - 1) / kTogether;
+  const std::vector<float> ones(static_cast<std::size_t>(std::max(axis.image, kTogether)), 1.0f);
+  context.threads().parallel_for(items * blocks, std::max<std::int64_t>(1, kGrain / (kTogether * axis.padded)),
+                                 [&](std::int64_t begin, std::int64_t end) {
+                                   for (std::int64_t b = begin; b < end; ++b) {
+                                     const std::int64_t item = b / blocks, first = b % blocks * kTogether;
+                                     const std::int64_t width = std::min(kTogether, stride - first);
+                                     const cfloat* lines =
+                                         columns.run(from + item * axis.encoded * stride + first, width);
+                                     for (const Axis::Stretch& part : axis.cut())
+                                       cpu::lines_to_columns(lines + part.to, columns.distance(), part.count, width,
+                                                             to + (item * axis.image + part.from) * stride + first,
+                                                             stride, scale, ones.data(), ones.data());
+                                   }
+                                 });
+}
+
+/// The same of [coil, encoded, stride] -> [image, stride]: the root of the sum of the coils' squared magnitudes.
+void combine_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, std::int64_t coils,
+                     std::int64_t stride, float scale, cfloat* to) {
+  const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
+  context.threads().parallel_for((stride + kTogether - 1) / kTogether, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> sums(static_cast<std::size_t>(kTogether * axis.image));
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * kTogether, width = std::min(kTogether, stride - first);
+      std::fill(sums.begin(), sums.end(), 0.0f);
+      for (std::int64_t coil = 0; coil < coils; ++coil) {
+        const cfloat* lines = columns.run(from + coil * axis.encoded * stride + first, width);
+        for (const Axis::Stretch& part : axis.cut())
+          for (std::int64_t c = 0; c < width; ++c)
+            add_powers(reinterpret_cast<const float*>(lines + c * columns.distance() + part.to),
+                       sums.data() + c * axis.image + part.from, part.count);
+      }
+      for (std::int64_t i = 0; i < axis.image; ++i)
+        for (std::int64_t c = 0; c < width; ++c)
+          to[i * stride + first + c] = scale * std::sqrt(sums[static_cast<std::size_t>(c * axis.image + i)]);
+    }
+  });
+}
+
+}  // namespace
+
+void transform_lines(Context& context, const LineGeometry& geometry, View<const cfloat> readouts,
+                     View<const std::int32_t> rows, View<const std::uint8_t> repeated, const LinePlacement& placement,
+                     View<cfloat> half) {
+  const Axes axes = axes_of(geometry);
+  const Axis& x = axes.x;
+  require(!context.cuda(), "only on the CPU");
+  require(readouts.shape().rank() == 3 && half.shape().rank() == 3, "readouts and half images have three axes");
+  const std::int64_t count = readouts.shape()[0], coils = readouts.shape()[1], samples = readouts.shape()[2];
+  const std::int64_t height = axes.z.encoded * axes.y.encoded, used = placement.last_sample - placement.first_sample;
+  require(half.shape() == Shape({coils, height, x.image}), "half images of another size");
+  require(rows.size() == count && repeated.size() == count, "as many rows as readouts are needed");
+  require(placement.first_sample >= 0 && used >= 0 && placement.last_sample <= samples && placement.first_x >= 0 &&
+              placement.first_x + used <= x.encoded,
+          "samples outside the line");
+
+  FftwPlans& plans = context.cache<FftwPlans>();
+  plans.trim();
+  const std::int64_t distance = x.distance();
+  cfloat* own = scratch<LineScratch>(kTogether * distance);
+  const FftwPlans::Plan plan = plans.get(x.padded, kTogether, distance, geometry.direction, own, own);
+  const auto placed = x.placed(placement.first_x, placement.first_x + used), cut = x.cut();
+  const bool fills = placed[0].count + placed[1].count == x.padded;
+  const std::int64_t lines = count * coils;
+  context.threads().parallel_for(
+      (lines + kTogether - 1) / kTogether, std::max<std::int64_t>(1, kGrain / (kTogether * x.padded)),
+      [&](std::int64_t begin, std::int64_t end) {
+        cfloat* work = scratch<LineScratch>(kTogether * distance);
+        for (std::int64_t group = begin; group < end; ++group) {
+          const std::int64_t first = group * kTogether, last = std::min(lines, first + kTogether);
+          for (std::int64_t l = first; l < last; ++l) {
+            const cfloat* from = readouts.data() + l * samples + placement.first_sample - placement.first_x;
+            cfloat* to = work + (l - first) * distance;
+            if (!fills) std::fill_n(to, x.padded, cfloat{});
+            for (const Axis::Stretch& part : placed) std::copy_n(from + part.from, part.count, to + part.to);
+          }
+          FftwPlans::execute(plan, work, work);
+          for (std::int64_t l = first; l < last; ++l) {
+            const std::int64_t readout = l / coils, coil = l % coils;
+            if (rows[readout] < 0) continue;
+            const cfloat* from = work + (l - first) * distance;
+            cfloat* to = half.data() + (coil * height + rows[readout]) * x.image;
+            for (const Axis::Stretch& part : cut)
+              if (repeated[readout] != 0)
+                add_values(reinterpret_cast<const float*>(from + part.to), reinterpret_cast<float*>(to + part.from),
+                           2 * part.count);
+              else
+                std::copy_n(from + part.to, part.count, to + part.from);
+          }
+        }
+      });
+}
+
+void images_from_lines(Context& context, const LineGeometry& geometry, View<const cfloat> half, float scale,
+                       bool combine, View<cfloat> to) {
+  const Axes axes = axes_of(geometry);
+  require(!context.cuda(), "only on the CPU");
+  require(half.shape().rank() == 3 && to.shape().rank() == 4, "half images have three axes, images four");
+  const std::int64_t coils = half.shape()[0], width = axes.x.image;
+  require(half.shape() == Shape({coils, axes.z.encoded * axes.y.encoded, width}), "half images of another size");
+  require(to.shape() == Shape({combine ? 1 : coils, axes.z.image, axes.y.image, width}), "images of another size");
+  context.cache<FftwPlans>().trim();
+
+  const bool flat = axes.z.encoded == 1 && axes.z.padded == 1;
+  Array<cfloat> planes;
+  if (!flat) {
+    planes = context.allocate<cfloat>({coils, axes.z.encoded, axes.y.image, width});
+    transform_columns(context, axes.y, geometry.direction, half.data(), coils * axes.z.encoded, width, 1,
+                      planes.data());
+  }
+  const Axis& last = flat ? axes.y : axes.z;
+  const cfloat* from = flat ? half.data() : planes.data();
+  const std::int64_t stride = flat ? width : axes.y.image * width;
+  if (combine)
+    combine_columns(context, last, geometry.direction, from, coils, stride, scale, to.data());
+  else
+    transform_columns(context, last, geometry.direction, from, coils, stride, scale, to.data());
+}
+
+}  // namespace echotrain::numerics

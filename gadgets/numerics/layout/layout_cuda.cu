@@ -1,0 +1,167 @@
+#include <vector>
+
+#include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/layout/layout_ops.h"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+/// One thread per element of `to`, so that stores are contiguous.
+__global__ void to_sample_major_kernel(const float2* from, std::int64_t readouts, std::int64_t coils,
+                                       std::int64_t samples, float2* to) {
+  ECHOTRAIN_GRID_STRIDE(i, readouts * coils * samples) {
+    const std::int64_t c = i % coils, row = i / coils, s = row % samples, r = row / samples;
+    to[i] = from[(r * coils + c) * samples + s];
+  }
+}
+
+/// One thread per readout, coil and sample, for readouts of different lines.
+__global__ void add_different_lines_kernel(const float2* from, const std::int32_t* lines, std::int64_t readouts,
+                                           std::int64_t coils, std::int64_t samples, std::int64_t first_sample,
+                                           std::int64_t n, std::int64_t first_x, std::int64_t height,
+                                           std::int64_t width, float2* kspace) {
+  ECHOTRAIN_GRID_STRIDE(i, readouts * coils * n) {
+    const std::int64_t s = i % n, c = i / n % coils, r = i / (n * coils);
+    const std::int32_t line = lines[r];
+    if (line < 0) continue;
+    const float2 value = from[(r * coils + c) * samples + first_sample + s];
+    float2* to = kspace + (c * height + line) * width + first_x + s;
+    to->x += value.x;
+    to->y += value.y;
+  }
+}
+
+/// One thread per coil and sample: it adds the readouts in order.
+__global__ void add_lines_kernel(const float2* from, const std::int32_t* lines, std::int64_t readouts,
+                                 std::int64_t coils, std::int64_t samples, std::int64_t first_sample, std::int64_t n,
+                                 std::int64_t first_x, std::int64_t height, std::int64_t width, float2* kspace) {
+  ECHOTRAIN_GRID_STRIDE(i, coils * n) {
+    const std::int64_t c = i / n, s = i % n;
+    for (std::int64_t r = 0; r < readouts; ++r) {
+      const std::int32_t line = lines[r];
+      if (line < 0) continue;
+      const float2 value = from[(r * coils + c) * samples + first_sample + s];
+      float2* to = kspace + (c * height + line) * width + first_x + s;
+      to->x += value.x;
+      to->y += value.y;
+    }
+  }
+}
+
+__global__ void scale_lines_kernel(const float* factors, std::int64_t height, std::int64_t width, std::int64_t n,
+                                   float2* kspace) {
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    const float factor = factors[i / width % height];
+    kspace[i].x *= factor;
+    kspace[i].y *= factor;
+  }
+}
+
+__device__ float convert(float2 z, Component what) {
+  switch (what) {
+    case Component::magnitude:
+      return hypotf(z.x, z.y);
+    case Component::phase:
+      return atan2f(z.y, z.x);
+    case Component::imaginary:
+      return z.y;
+    default:
+      return z.x;
+  }
+}
+
+__device__ void store(float value, float* to) { *to = value; }
+__device__ void store(float value, std::uint16_t* to) {
+  *to = static_cast<std::uint16_t>(rintf(fminf(fmaxf(value, 0.0f), 65535.0f)));  // NaN becomes 0
+}
+
+template <class T>
+__global__ void component_kernel(const float2* from, std::int64_t n, Component what, float factor, T* to) {
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    const float2 z = from[i];
+    store(convert(make_float2(z.x * factor, z.y * factor), what), to + i);
+  }
+}
+
+__global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to) {
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    const float2 z = from[i];
+    to[i] = make_float2(z.x * factor, z.y * factor);
+  }
+}
+
+template <class T>
+void launch_component(Context& context, View<const cfloat> from, Component what, float factor, View<T> to) {
+  component_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
+                                                                                 what, factor, to.data());
+  check_launch("component");
+}
+
+/// Where the stretches of readouts end in which no line comes twice; nothing when there are more than `most`.
+std::vector<std::int64_t> ends_of_stretches(View<const std::int32_t> lines, std::int64_t height, std::size_t most) {
+  std::vector<std::int64_t> ends;
+  std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the stretch, counted from 1, that had the line
+  for (std::int64_t r = 0; r < lines.size(); ++r) {
+    if (lines[r] < 0) continue;
+    std::size_t& last = met[static_cast<std::size_t>(lines[r])];
+    if (last == ends.size() + 1) ends.push_back(r);
+    if (ends.size() >= most) return {};
+    last = ends.size() + 1;
+  }
+  ends.push_back(lines.size());
+  return ends;
+}
+
+}  // namespace
+
+void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to, std::int64_t first_sample) {
+  const Shape& shape = from.shape();
+  to_sample_major_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(
+      device_view(from.data()), shape[0], shape[1], shape[2], device_view(to.data() + first_sample * shape[1]));
+  check_launch("to_sample_major");
+}
+
+void add_lines(Context& context, View<const cfloat> from, View<const std::int32_t> lines,
+               const LinePlacement& placement, View<cfloat> kspace) {
+  const Shape &f = from.shape(), &k = kspace.shape();
+  constexpr std::size_t kMostStretches = 8;
+  const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
+  const std::int64_t n = placement.last_sample - placement.first_sample;
+  const std::vector<std::int64_t> ends = ends_of_stretches(lines, k[1], kMostStretches);
+  std::int64_t begin = 0;
+  for (const std::int64_t end : ends) {
+    add_different_lines_kernel<<<blocks_for((end - begin) * f[1] * n), kThreads, 0, stream_of(context)>>>(
+        device_view(from.data()) + begin * f[1] * f[2], numbers.data() + begin, end - begin, f[1], f[2],
+        placement.first_sample, n, placement.first_x, k[1], k[2], device_view(kspace.data()));
+    check_launch("add_different_lines");
+    begin = end;
+  }
+  if (!ends.empty()) return;
+  add_lines_kernel<<<blocks_for(f[1] * n), kThreads, 0, stream_of(context)>>>(
+      device_view(from.data()), numbers.data(), f[0], f[1], f[2], placement.first_sample, n, placement.first_x, k[1],
+      k[2], device_view(kspace.data()));
+  check_launch("add_lines");
+}
+
+void scale_lines(Context& context, View<const float> factors, View<cfloat> kspace) {
+  const Array<float> numbers = context.upload<float>(factors);
+  scale_lines_kernel<<<blocks_for(kspace.size()), kThreads, 0, stream_of(context)>>>(
+      numbers.data(), kspace.shape()[1], kspace.shape()[2], kspace.size(), device_view(kspace.data()));
+  check_launch("scale_lines");
+}
+
+void component(Context& context, View<const cfloat> from, Component what, float factor, View<float> to) {
+  launch_component(context, from, what, factor, to);
+}
+
+void component(Context& context, View<const cfloat> from, Component what, float factor, View<std::uint16_t> to) {
+  launch_component(context, from, what, factor, to);
+}
+
+void scale(Context& context, View<const cfloat> from, float factor, View<cfloat> to) {
+  scale_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
+                                                                             factor, device_view(to.data()));
+  check_launch("scale");
+}
+
+}  // namespace echotrain::numerics::cuda

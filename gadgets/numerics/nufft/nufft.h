@@ -1,0 +1,118 @@
+// The non-uniform FFT by Kaiser-Bessel gridding: samples anywhere in k-space -> image on a Cartesian grid (the adjoint,
+// type 1), and image -> samples (forward, type 2).
+//
+// Sources: output-driven, sector-based assignment with on-chip accumulation: Gregerson, "Implementing Fast MRI Gridding
+// on GPUs via CUDA", 2008, section 4.1 (docs/seeds.md). Kernel width and shape: Beatty, Nishimura, Pauly, "Rapid
+// gridding reconstruction with a minimal oversampling ratio", IEEE TMI 24(6), 2005, eq. 5.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/numerics/nufft/tuning.h"
+
+namespace echotrain::numerics {
+
+/// What a plan is made for. Each saves the time and the memory of what the ones before it can do more.
+enum class NufftUse {
+  all,        ///< everything
+  adjoint,    ///< everything but interpolate() and forward()
+  accumulate  ///< accumulate(), to_images(), deapodize() and apodize()
+};
+
+struct NufftOptions {
+  int kernel_width = 5;       ///< grid cells, 2..8
+  double oversampling = 1.5;  ///< 1.25..2; each axis is rounded up to the next even size with factors 2, 3, 5 (7)
+  NufftUse use = NufftUse::all;
+  bool operator==(const NufftOptions&) const = default;
+};
+
+/// Everything that depends on the trajectory and the image size only: grid size, tiles, gather lists, kernel weights
+/// and deapodization factors. Immutable, shared between frames, and used by any number of coils.
+///
+/// Every tile of the grid gathers from the samples whose footprint touches it, in sample order: no atomics, so the same
+/// input gives the same bits in every run and for any number of threads.
+class NufftPlan {
+ public:
+  /// `coordinates`: host, float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
+  /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
+  /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number may be.
+  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+                                               const NufftOptions& options = {}, std::int64_t coils = 8);
+  /// The same with the work cut in a given way, for tests and trials. std::invalid_argument when a tile, a piece or a
+  /// group is none, and on CUDA for any tile but the default.
+  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+                                               const NufftOptions& options, const NufftTuning& tuning);
+  /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
+  /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either: nothing is
+  /// waited for.
+  std::shared_ptr<const NufftPlan> with_samples(Context& context, View<const double> coordinates) const;
+  ~NufftPlan();
+
+  const Shape& image_shape() const;  ///< as given
+  const Shape& grid_shape() const;   ///< oversampled extents, slowest first
+  std::int64_t samples() const;
+  const NufftOptions& options() const;
+  const NufftTuning& tuning() const;  ///< how the work is cut
+  Backend backend() const;
+  std::uint64_t bytes() const;  ///< memory the plan holds
+
+  /// Convolution onto the grid: grid[c, m] = sum_s weights[s] samples[s, c] phi(m - u_s), u_s = coordinate * grid
+  /// extent, m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...],
+  /// overwritten.
+  void grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const;
+
+  /// Adds the samples first .. first + n - 1 of the plan to a grid (sign +1), or takes them away again (-1): grid[c, m]
+  /// += sign sum_s weights[s] samples[s, c] phi(m - u_(first + s)). samples: [n, coil]; weights: [n] or empty; grid:
+  /// [coil, grid...]. For readouts that are gridded as they come. On the CPU the same calls give the same bits; on CUDA
+  /// they agree to rounding, because samples are added in no fixed order.
+  void accumulate(Context& context, std::int64_t first, View<const cfloat> samples, View<const float> weights,
+                  float sign, View<cfloat> grid) const;
+
+  /// Inverse FFT and deapodize() in one, in fewer passes: only what the image keeps is transformed.
+  /// grid: [coil, grid...] in FFT order, working space afterwards; image: [coil, image...], centre at floor(n/2).
+  void to_images(Context& context, View<cfloat> grid, View<cfloat> image) const;
+
+  /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform.
+  /// oversampled: [coil, grid...] in FFT order; image: [coil, image...], centre at floor(n/2).
+  void deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const;
+
+  /// grid(), inverse FFT, deapodize(): image[c, r] = sum_s weights[s] samples[s, c] exp(+2 pi i k_s . r).
+  void adjoint(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> image) const;
+
+  /// The transpose of deapodize(): divides the image by the kernel's transform and fills it up with zeros to the grid.
+  /// image: [coil, image...], centre at floor(n/2); oversampled: [coil, grid...] in FFT order, overwritten.
+  void apodize(Context& context, View<const cfloat> image, View<cfloat> oversampled) const;
+
+  /// Interpolation from the grid, the transpose of grid(): samples[s, c] = sum_m grid[c, m] phi(m - u_s).
+  /// grid: [coil, grid...], m in FFT order; samples: [sample, coil], overwritten.
+  void interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const;
+
+  /// apodize(), forward FFT, interpolate(): samples[s, c] = sum_r image[c, r] exp(-2 pi i k_s . r). Every sample is one
+  /// sum in a fixed order: the same bits in every run and for any number of threads. A sample whose coordinates are not
+  /// finite becomes 0.
+  void forward(Context& context, View<const cfloat> image, View<cfloat> samples) const;
+
+  struct Impl;  // defined in nufft_plan.h, for the backends' files
+  explicit NufftPlan(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
+std::uint64_t trajectory_digest(View<const double> coordinates);
+
+/// The options of least work whose RMS relative error, that of rounding to fp32 included, is at most `accuracy`.
+/// std::invalid_argument when none reach it; the text says what can be reached.
+NufftOptions options_for_accuracy(double accuracy, const Shape& image);
+
+/// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
+/// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
+double expected_error(const NufftOptions& options, const Shape& image);
+
+}  // namespace echotrain::numerics

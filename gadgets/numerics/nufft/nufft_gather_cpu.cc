@@ -1,0 +1,197 @@
+#include "gadgets/numerics/nufft/nufft_gather_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "gadgets/numerics/core/clones.h"
+
+namespace echotrain::numerics::cpu {
+namespace {
+
+constexpr int kLookAhead = 16;  // samples; their data are fetched that early
+constexpr int kBlock = 4;       // points of one coil that are added together: 32 bytes
+
+template <int Floats>
+using Vector [[gnu::vector_size(Floats * sizeof(float)), gnu::may_alias]] = float;
+
+/// The part of a footprint that lies in a tile along one axis: points [at, at + n) of the tile, kernel weights from w.
+struct Overlap {
+  std::int32_t at, n;
+  const float* w;
+};
+
+/// First point of a footprint, counted from the tile's.
+ECHOTRAIN_INLINE std::int32_t place(const GatherWork& work, int axis, std::int32_t start) {
+  const std::int32_t a = start - work.origin[axis];
+  return a >= work.extent[axis] ? a - work.grid[axis] : a;  // it reaches this tile around the grid's end
+}
+
+ECHOTRAIN_INLINE Overlap overlap(const GatherWork& work, int axis, std::int32_t start, const float* kernel) {
+  const std::int32_t a = place(work, axis, start);
+  const std::int32_t low = std::max(0, -a), high = std::min(work.width, work.extent[axis] - a);
+  return {a + low, high - low, kernel + low};
+}
+
+/// Calls add(s, x, kernel along x, y, z) for each sample of the list.
+template <int Dims, class Add>
+ECHOTRAIN_INLINE void for_samples(const GatherWork& work, const Add& add) {
+  static constexpr float kOne = 1;
+  const std::int32_t width = work.width, record = Dims * width;
+  for (std::int32_t i = 0; i < work.count; ++i) {
+    const std::int64_t s = work.list[i];
+    if (i + kLookAhead < work.count) {
+      const std::int64_t ahead = work.list[i + kLookAhead];
+      __builtin_prefetch(work.starts + ahead * Dims);
+      __builtin_prefetch(work.kernel + ahead * record);
+      __builtin_prefetch(work.data + ahead * work.data_stride);
+    }
+    const std::int32_t* start = work.starts + s * Dims;
+    const float* kernel = work.kernel + s * record;
+    const Overlap z = Dims > 2 ? overlap(work, 0, start[0], kernel) : Overlap{0, 1, &kOne};
+    const Overlap y = Dims > 1 ? overlap(work, 1, start[Dims - 2], kernel + (Dims - 2) * width) : Overlap{0, 1, &kOne};
+    add(s, place(work, 2, start[Dims - 1]), kernel + (Dims - 1) * width, y, z);
+  }
+}
+
+/// Calls row(k, j) for each row of a footprint: those of a whole one in loops of fixed length.
+template <int Dims, int Width, class Row>
+ECHOTRAIN_INLINE void for_footprint(const Overlap& y, const Overlap& z, const Row& row) {
+  constexpr int kZ = Dims > 2 ? Width : 1, kY = Dims > 1 ? Width : 1;
+  if (y.n == kY && z.n == kZ) {
+    for (std::int32_t k = 0; k < kZ; ++k)
+#pragma GCC unroll 8
+      for (std::int32_t j = 0; j < kY; ++j) row(k, j);
+  } else {
+    for (std::int32_t k = 0; k < z.n; ++k)
+      for (std::int32_t j = 0; j < y.n; ++j) row(k, j);
+  }
+}
+
+/// Several coils: a point's coils are one vector.
+template <int Coils, int Dims, int Width>
+requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
+  using Value = Vector<2 * Coils>;
+  float padded[2 * Coils] = {};  // samples of fewer coils
+  for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
+                              const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
+    const float* data = work.data + s * work.data_stride;
+    if (work.coils != Coils) data = std::copy_n(data, 2 * work.coils, padded) - 2 * work.coils;
+    Value value;
+    std::memcpy(&value, data, sizeof value);
+    if (work.density != nullptr) value *= work.density[s];
+    Value row[Width];
+    for (int p = 0; p < Width; ++p) row[p] = value * wx[p];
+    Value* corner = reinterpret_cast<Value*>(sum) + z.at * layout.plane + y.at * layout.row + layout.halo + x;
+    for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
+      const float w = z.w[k] * y.w[j];
+      Value* to = corner + k * layout.plane + j * layout.row;
+      for (int p = 0; p < Width; ++p) to[p] += w * row[p];
+    });
+  });
+}
+
+constexpr int blocks_for(int width) { return (width + 2 * (kBlock - 1)) / kBlock; }
+
+/// One coil: a few aligned blocks of a row cover the footprint, wherever in the first of them it starts. Aligned,
+/// because a load that overlaps a recent store in part would have to wait for it.
+template <int Coils, int Dims, int Width>
+requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
+  using Value = Vector<2 * kBlock>;
+  constexpr int kBlocks = blocks_for(Width), kPoints = kBlocks * kBlock;
+  alignas(64) float inside[kBlock][kPoints];  // 1 where the footprint is, by its offset in the first block
+  for (int offset = 0; offset < kBlock; ++offset)
+    for (int p = 0; p < kPoints; ++p) inside[offset][p] = p >= offset && p < offset + Width ? 1.0f : 0.0f;
+
+  for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
+                              const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
+    const float* data = work.data + s * work.data_stride;
+    const float density = work.density == nullptr ? 1.0f : work.density[s];
+    const float re = data[0] * density, im = data[1] * density;
+    const Value value = {re, im, re, im, re, im, re, im};
+    const std::int32_t position = layout.halo + x, offset = position % kBlock;
+    float padded[kBlock + kPoints];
+    if constexpr ((Dims - 1) * Width < kBlock - 1) {  // too few weights before these of the first sample
+      std::memcpy(padded + kBlock, wx, sizeof(float) * kPoints);
+      std::fill_n(padded, kBlock, 0.0f);
+      wx = padded + kBlock;
+    }
+    Value row[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) {
+      Vector<kBlock> w, mask;
+      std::memcpy(&w, wx - offset + b * kBlock, sizeof w);
+      std::memcpy(&mask, inside[offset] + b * kBlock, sizeof mask);
+      w *= mask;
+      row[b] = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3) * value;
+    }
+    float* corner = sum + 2 * (z.at * layout.plane + y.at * layout.row + position - offset);
+    for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
+      const float w = z.w[k] * y.w[j];
+      Value* to = reinterpret_cast<Value*>(corner + 2 * (k * layout.plane + j * layout.row));
+      for (int b = 0; b < kBlocks; ++b) to[b] += w * row[b];
+    });
+  });
+}
+
+template <int Coils, int Dims>
+ECHOTRAIN_INLINE void gather_widths(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  switch (work.width) {
+    case 2:
+      return gather_group<Coils, Dims, 2>(work, layout, sum);
+    case 3:
+      return gather_group<Coils, Dims, 3>(work, layout, sum);
+    case 4:
+      return gather_group<Coils, Dims, 4>(work, layout, sum);
+    case 5:
+      return gather_group<Coils, Dims, 5>(work, layout, sum);
+    case 6:
+      return gather_group<Coils, Dims, 6>(work, layout, sum);
+    case 7:
+      return gather_group<Coils, Dims, 7>(work, layout, sum);
+    default:
+      return gather_group<Coils, Dims, 8>(work, layout, sum);
+  }
+}
+
+template <int Coils>
+ECHOTRAIN_INLINE void gather_dims(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  if (work.dims == 3) return gather_widths<Coils, 3>(work, layout, sum);
+  if (work.dims == 2) return gather_widths<Coils, 2>(work, layout, sum);
+  gather_widths<Coils, 1>(work, layout, sum);
+}
+
+ECHOTRAIN_CLONES void gather8(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  gather_dims<8>(work, layout, sum);
+}
+ECHOTRAIN_CLONES void gather4(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  gather_dims<4>(work, layout, sum);
+}
+ECHOTRAIN_CLONES void gather1(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  gather_dims<1>(work, layout, sum);
+}
+
+}  // namespace
+
+GatherLayout::GatherLayout(const std::int32_t* extent, std::int32_t width, std::int32_t group) {
+  if (group > 1) {
+    halo = width - 1;
+    row = extent[2] + 2 * halo;
+  } else {
+    const std::int32_t blocks = blocks_for(width);
+    halo = (blocks - 1) * kBlock;
+    row = halo + (extent[2] + kBlock - 1) / kBlock * kBlock + halo;
+  }
+  plane = row * extent[1];
+  if (plane * group % 64 == 0) plane += kBlock;  // planes a power of two apart would share cache sets
+  points = plane * extent[0];
+}
+
+void gather(const GatherWork& work, const GatherLayout& layout, float* sum) {
+  if (work.group == 8)
+    gather8(work, layout, sum);
+  else if (work.group == 4)
+    gather4(work, layout, sum);
+  else
+    gather1(work, layout, sum);
+}
+
+}  // namespace echotrain::numerics::cpu

@@ -1,0 +1,206 @@
+// What a NUFFT plan holds, for the two backends.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gadgets/numerics/fft/fft_ops.h"
+#include "gadgets/numerics/nufft/kaiser_bessel.h"
+#include "gadgets/numerics/nufft/nufft.h"
+
+namespace echotrain::numerics {
+
+/// Grid points of a tile on CUDA: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches
+/// large. Tiles of the CPU are larger (default_tuning), so that fewer samples are in several of them.
+constexpr int kTilePoints = 64;
+/// Floats behind the last sample's kernel weights, so that whole vectors can be read.
+constexpr int kWeightPadding = 12;
+
+/// Where a sample's footprint lies, for CUDA. Along each axis, slowest first, its weights are those of the window at
+/// shift - width/2, shift - width/2 + 1, ... cells from the sample. 32 bytes: one sector of memory.
+struct alignas(16) Footprint {
+  std::int32_t start[3];  ///< first grid point; kNowhere in start[0]: the sample takes no part
+  float shift[3];         ///< in [0, 1)
+  std::int32_t unused[2];
+  static constexpr std::int32_t kNowhere = 1 << 28;
+};
+
+/// The window phi along one axis as KaiserBessel::polynomial() gives it, for CUDA.
+struct WindowPolynomial {
+  static constexpr int kMostTerms = 16;   ///< 15 are needed for the widest on the smallest image
+  static constexpr double kError = 2e-8;  ///< a third of fp32's rounding of 1
+  float coefficients[kMostTerms];         ///< lowest power first, then zeros
+};
+
+/// A stretch of a tile's list.
+struct Piece {
+  std::int64_t begin;   ///< into list
+  std::int32_t count;   ///< 0: the tile is empty
+  std::int32_t tile;    ///< number, x fastest
+  std::int32_t slot;    ///< where its partial sum goes; -1: straight to the grid
+  std::int32_t unused;  ///< keeps the size a multiple of 8
+};
+
+/// A tile that is gathered in several pieces: slots first .. first + count - 1.
+struct SplitTile {
+  std::int32_t tile, first, count;
+};
+
+/// The grid and its tiles: plain numbers, passed to kernels by value. Axes slowest first; unused leading axes are 1.
+struct Tiling {
+  std::int32_t grid[3];
+  std::int32_t tile[3];   ///< extents; tiles at the grid's end may be cut
+  std::int32_t tiles[3];  ///< how many
+  std::int32_t image[3];
+  std::int32_t dims;
+  std::int32_t width;
+};
+
+/// Samples by the tiles that their footprints touch.
+struct TileLists {
+  std::vector<std::int64_t> offsets;  ///< [tile + 1], into list
+  std::vector<std::int32_t> list;     ///< sample numbers, in order within a tile
+};
+/// The same lists for any number of threads. `starts` and `weights`: as in NufftPlan::Impl, of `count` samples; those
+/// whose kernel weights are 0 are nowhere and in no list.
+TileLists list_tiles(ThreadPool& threads, const Tiling& tiling, const std::int32_t* starts, const float* weights,
+                     std::int64_t count);
+
+/// The grid and its tiles.
+Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning);
+/// Factors 1 / Phi of the axes' image points, one axis after another.
+std::vector<float> deapodization_factors(const Tiling& tiling);
+/// Most samples that a piece of a tile gathers. `slot_points`: of a full tile.
+std::int64_t most_of_piece(const NufftTuning& tuning, std::int64_t slot_points);
+
+/// Samples of a bin that one piece of work takes at most; the dense centre makes several pieces.
+constexpr std::int64_t kPieceOfBin = 512;
+
+/// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
+/// a bin's footprints cover, edge + width - 1 points along each axis, fits the fast memory of either backend.
+constexpr int bin_edge(int axis, int dims, int width) {
+  if (axis < 3 - dims) return 1;
+  return dims == 1 ? 256 : dims == 2 ? 16 : axis == 0 && width > 6 ? 4 : 8;
+}
+
+/// Samples whose footprints start in the same bin: a stretch of the order.
+struct BinPiece {
+  std::int32_t begin, count;
+  std::int32_t origin[3];  ///< of the bin in the grid
+};
+
+/// Every sample once, bin after bin; bins without samples have no piece.
+struct SampleBins {
+  std::vector<std::int32_t> order;
+  std::vector<BinPiece> pieces;
+};
+/// `starts`: [sample, dims] as in NufftPlan::Impl, all within the grid.
+SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, View<const std::int32_t> starts);
+
+struct NufftPlan::Impl {
+  Shape image, grid;
+  NufftOptions options;
+  NufftTuning tuning;
+  std::int64_t samples = 0;
+  Backend backend = Backend::cpu;
+  void* stream = nullptr;  ///< that the arrays are freed on
+  std::uint64_t bytes = 0;
+
+  Tiling tiling{};
+  std::int32_t slots = 0;
+  std::int32_t slot_points = 0;   ///< grid points of a slot
+  Array<std::int32_t> starts;     ///< CPU only. [sample, dims], slowest axis first: first grid point of the footprint
+  Array<Footprint> footprints;    ///< CUDA only. [sample]
+  WindowPolynomial windows[3]{};  ///< CUDA only. Of the grid's axes, slowest first
+  Array<float> weights;           ///< [sample, dims, width]; 0 for a sample nowhere. CUDA: only for interpolation
+  Array<float> deapodization;
+  Array<std::int32_t> list;  ///< sample numbers, in order within a tile, tile after tile
+  Array<Piece> pieces;       ///< cover all tiles
+  Array<SplitTile> split_tiles;
+  Array<std::int32_t> order;  ///< of the samples, for interpolation
+  Array<BinPiece> bins;
+
+  Extents grid_extents() const { return {tiling.grid[0], tiling.grid[1], tiling.grid[2]}; }
+};
+
+/// Grids the coils [first, first + count) of `samples` ([sample, coils]) onto grid ([count, grid...]).
+struct GridArguments {
+  const cfloat* samples;
+  const float* weights;  ///< or nullptr
+  std::int64_t coils, first, count;
+  cfloat* partial;  ///< [slot, count, slot_points]
+  cfloat* grid;
+};
+
+/// Adds samples to a grid: grid += sign * (their convolution).
+struct AccumulateArguments {
+  std::int64_t first, samples_count;  ///< of the plan's samples
+  const cfloat* samples;              ///< [samples_count, coils]
+  const float* weights;               ///< [samples_count] or nullptr
+  float sign;
+  std::int64_t coils;
+  cfloat* grid;  ///< [coils, grid...]
+};
+
+/// Interpolates the coils [first, first + count) of `samples` ([sample, coils]) from grid ([count, grid...]).
+struct InterpolateArguments {
+  const cfloat* grid;
+  std::int64_t coils, first, count;
+  cfloat* samples;
+};
+
+/// The lists on the host: `list`, `pieces`, `split_tiles`, `slots`, and `order` and `bins` where they are used.
+/// `starts` and `weights`: as in NufftPlan::Impl, on the host.
+struct HostLists {
+  std::vector<std::int32_t> list;
+  std::vector<Piece> pieces;
+  std::vector<SplitTile> split_tiles;
+  std::int32_t slots = 0;
+  SampleBins bins;
+};
+HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const std::int32_t* starts,
+                       const float* weights);
+/// Uploads the lists to where the plan is.
+void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan);
+/// Fills in `starts` and `weights` from coordinates.
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+                   std::int32_t* starts, float* weights);
+
+namespace cpu {
+/// Fills in all that depends on the trajectory. The rest is there.
+void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
+void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
+/// Inverse transform and deapodize(); the grid is working space afterwards.
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
+void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+/// apodize() and forward transform.
+inline void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils,
+                    cfloat* grid) {
+  apodize(context, plan, image, coils, grid);
+  fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::forward);
+}
+void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
+inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
+}  // namespace cpu
+namespace cuda {
+/// The lists are those that the host makes, which is asked for them when the device lacks the memory to sort.
+void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
+void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+/// With atomic additions: the order of sums, and so their last bits, differ from run to run.
+void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
+void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
+/// Inverse transform and deapodize(); the grid is working space afterwards.
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
+/// apodize() and forward transform.
+void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
+/// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
+void release_after(Context& context, const NufftPlan::Impl& plan);
+}  // namespace cuda
+
+}  // namespace echotrain::numerics

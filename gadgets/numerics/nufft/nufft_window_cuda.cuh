@@ -1,0 +1,32 @@
+// The gridding window on the device.
+#pragma once
+
+#include "gadgets/numerics/nufft/nufft_plan.h"
+
+namespace echotrain::numerics::cuda {
+
+/// Those of the grid's axes, passed to kernels by value.
+struct Windows {
+  WindowPolynomial axis[3];
+};
+
+/// The weight at a footprint's point `j`, 0 .. width - 1: phi(j + shift - width/2), from the first `Terms`
+/// coefficients.
+template <int Terms = WindowPolynomial::kMostTerms>
+__device__ inline float window_at(const WindowPolynomial& window, int width, float j, float shift) {
+  const float w = static_cast<float>(width), v = (j + (shift - 0.5f * w)) * (2.8284271f / w), x = 1 - v * v;
+  float sum = window.coefficients[Terms - 1];
+#pragma unroll
+  for (int k = Terms - 2; k >= 0; --k) sum = sum * x + window.coefficients[k];
+  return sum;
+}
+
+/// Whether `terms` coefficients are enough for all of them.
+inline bool are_short(const WindowPolynomial* windows, int terms) {
+  for (int a = 0; a < 3; ++a)
+    for (int k = terms; k < WindowPolynomial::kMostTerms; ++k)
+      if (windows[a].coefficients[k] != 0) return false;
+  return true;
+}
+
+}  // namespace echotrain::numerics::cuda

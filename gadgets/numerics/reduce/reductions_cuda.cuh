@@ -1,0 +1,56 @@
+// How values are joined on CUDA, for the reductions and for kernels that make what they sum.
+#pragma once
+
+#include <algorithm>
+#include <cub/block/block_reduce.cuh>
+
+#include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/reduce/reductions_ops.h"
+
+namespace echotrain::numerics::cuda {
+
+struct Join {
+  template <class Value>
+  __device__ Value operator()(Value a, const Value& b) const {
+    a.join(b);
+    return a;
+  }
+};
+
+/// Joins the values of all threads of a block, in a fixed order; right in thread 0. Blocks have `threads` threads, all
+/// of which call it. It may be called again and again.
+template <int threads = kThreads, class Value>
+__device__ Value block_join(const Value& value) {
+  using Block = cub::BlockReduce<Value, threads>;
+  __shared__ typename Block::TempStorage memory;
+  __syncthreads();  // of the call before
+  return Block(memory).Reduce(value, Join());
+}
+
+/// The largest of numbers that are 0 at least; NaN counts as none.
+struct Largest {
+  float most = 0;
+  __device__ void join(const Largest& other) { most = fmaxf(most, other.most); }
+};
+
+/// Blocks that reduce n values: as many for as many values, whatever the device, so that sums do not depend on it.
+inline std::int64_t reduction_blocks(std::int64_t n) {
+  constexpr std::int64_t kMostBlocks = 1024, kValuesOfThread = 16;
+  return std::clamp<std::int64_t>(n / (kThreads * kValuesOfThread), 1, kMostBlocks);
+}
+
+/// Whether this block is the last of `blocks` to get here, which then sees what the others wrote before. All threads
+/// call it; `arrived` is 0 before the first and afterwards.
+__device__ inline bool is_last_block(std::int32_t* arrived, unsigned blocks) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(arrived, 1) == static_cast<std::int32_t>(blocks) - 1;
+    if (last) *arrived = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+}  // namespace echotrain::numerics::cuda

@@ -1,0 +1,67 @@
+// What the solver solves with: Hermitian operators without negative eigenvalues, on images.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/team/communicator.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
+
+namespace echotrain::numerics {
+
+/// y = A x on images of one shape.
+class LinearOperator {
+ public:
+  virtual ~LinearOperator() = default;
+  virtual const Shape& image() const = 0;  ///< [n...]
+  /// x, y: [batch, image...], each item on its own; not the same memory.
+  virtual void apply(Context& context, View<const cfloat> x, View<cfloat> y) const = 0;
+  /// A's diagonal, or an estimate of it that is >= 0. [image...]
+  virtual void diagonal(Context& context, View<float> diagonal) const = 0;
+  /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
+  /// share: [image...], in (0, 1], 1 where A is strongest. False when there is no such matrix; neither is written then.
+  virtual bool circulant(Context& context, View<float> eigenvalues, View<float> share) const = 0;
+  /// Where several members apply it, each in its own iteration: ResourceError unless `values` are the same for all.
+  virtual void require_same(Context& /*context*/, View<const float> /*values*/) const {}
+  /// Whether apply() can be part of a CUDA graph that loops.
+  virtual bool can_be_recorded() const { return true; }
+};
+
+/// F^H W F of one coil.
+class PlainToeplitz final : public LinearOperator {
+ public:
+  explicit PlainToeplitz(std::shared_ptr<const ToeplitzOperator> toeplitz) : toeplitz_(std::move(toeplitz)) {}
+  const Shape& image() const override { return toeplitz_->image(); }
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
+  void diagonal(Context& context, View<float> diagonal) const override;
+  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+
+ private:
+  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+};
+
+/// sum_c S_c^H F^H W F S_c, with the same coil maps S [coil, image...] for every item. With several members, each has
+/// maps of some of the coils, and all call the same functions, with the same x; every member gets the sum over all.
+class SenseToeplitz final : public LinearOperator {
+ public:
+  /// Waits for the device. std::invalid_argument when the maps do not fit the operator, are not finite or all zero.
+  SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
+                Communicator& others = alone());
+  const Shape& image() const override { return toeplitz_->image(); }
+  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
+  void diagonal(Context& context, View<float> diagonal) const override;
+  /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
+  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+  void require_same(Context& context, View<const float> values) const override {
+    others_.require_same(context, values);
+  }
+  bool can_be_recorded() const override { return others_.size() == 1; }
+
+ private:
+  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+  Array<cfloat> maps_;
+  Communicator& others_;
+  Array<float> diagonal_, share_;
+  float largest_power_ = 0;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,95 @@
+// Regularised least squares by preconditioned conjugate gradients.
+#pragma once
+
+#include <vector>
+
+#include "gadgets/numerics/solver/linear_operator.h"
+#include "gadgets/numerics/solver/regularizer.h"
+
+namespace echotrain::numerics {
+
+enum class Preconditioner {
+  none,
+  jacobi,    ///< the diagonal of A + lambda R
+  circulant  ///< a circulant matrix near A + lambda R (LinearOperator::circulant), two FFTs of the image's size a step
+};
+enum class PcgStatus {
+  converged,        ///< the residual is at most the tolerance
+  iterations_used,  ///< it is not, after so many iterations
+  broke_down        ///< numbers that are not finite, or a direction in which A + lambda R is not positive
+};
+const char* to_string(PcgStatus status);
+
+struct PcgOptions {
+  int iterations = 30;      ///< at most, 0..10000
+  double tolerance = 1e-4;  ///< |r| / |b| that is good enough; rounding leaves about 1e-6
+  Preconditioner preconditioner = Preconditioner::none;
+  double lambda = 0;              ///< relative to A's largest eigenvalue
+  double largest_eigenvalue = 0;  ///< of A; 0: largest_eigenvalue() is asked where lambda needs it
+};
+
+struct PcgItem {
+  PcgStatus status = PcgStatus::iterations_used;
+  int iterations = 0;             ///< steps taken
+  std::vector<double> residuals;  ///< |b - (A + lambda R) x| / |b|; [0]: of the start
+};
+struct PcgResult {
+  std::vector<PcgItem> items;  ///< of the batch
+  double lambda = 0;           ///< as it was used: options.lambda times the largest eigenvalue
+};
+
+/// Solves (A + lambda R) x = b for each item of a batch on its own: items have steps of their own, one that has
+/// converged stays as it is, and what else is in the batch does not matter (CPU: to the bit; CUDA: to rounding).
+/// `regularizer`: R, or nullptr. b, x: [batch, image...]; x: where to start (zero, or the image of the frame before),
+/// afterwards the solution.
+///
+/// Vectors are fp32, sums of products fp64. Residuals are those that the recursion carries, as is usual; rounding adds
+/// about 1e-7 |A| |x| / |b| to what x really leaves. b = 0 gives x = 0. x is always finite: where b or the start is
+/// not, or numbers overflow on the way, it becomes 0; any other breakdown leaves the last good iterate. CUDA: nothing
+/// waits for the device but the end: the loop is a graph that ends itself (drivers before 12.4 and several members: a
+/// look every few iterations). The same bits for any number of CPU threads. std::invalid_argument on shapes or numbers
+/// that do not fit, or when A has no circulant neighbour. Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008,
+/// sec. 2.2 (docs/seeds.md).
+PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, View<const cfloat> b,
+              View<cfloat> x, const PcgOptions& options);
+
+/// A's largest eigenvalue by `steps` steps of the power iteration from a fixed start: a constant plus numbers that look
+/// random. Never above it but for rounding, and below it by some percent where large eigenvalues crowd: a scale, not a
+/// bound. 0 for A = 0. ResourceError when the result is not finite.
+double largest_eigenvalue(Context& context, const LinearOperator& a, int steps = 15);
+
+struct DiscrepancyOptions {
+  double smallest = 1e-6, largest = 1;  ///< lambda is looked for between them, relative to the largest eigenvalue
+  double accuracy = 0.02;               ///< of |F x - d|^2, relative to its target
+  int solves = 12;                      ///< at most
+};
+struct DiscrepancyResult {
+  enum class Status {
+    matched,
+    below_range,  ///< even the smallest lambda leaves more than the noise: something else is in the residual
+    above_range,  ///< even the largest leaves less: the data are but noise
+    not_matched   ///< out of solves; the last one
+  };
+  Status status = Status::not_matched;
+  double lambda = 0;    ///< relative
+  double residual = 0;  ///< |F x - d|^2
+  double target = 0;    ///< 2 sigma^2 samples
+  int solves = 0;
+  PcgResult last;  ///< of the solve that x is of
+};
+
+/// Morozov's discrepancy principle: the lambda for which |F x - d|^2 is what noise alone would leave, 2 sigma^2 times
+/// the number of samples, where sigma is the noise's standard deviation in the real and in the imaginary part. One
+/// image: b = F^H d, x: [1, image...], x as in pcg(). `data_power`: |d|^2. `samples`: of all coils. Where A and b have
+/// weights in them (F^H W F, F^H W d), |d|^2 is sum w |d|^2 and `samples` the sum of the weights.
+///
+/// |F x - d|^2 = x^H A x - 2 Re x^H b + |d|^2 rises with lambda. The system is solved for decades of lambda from the
+/// largest down, each from the last solution, until the residual is below the target; then regula falsi between the
+/// last two (Illinois, in logarithms) until `accuracy` is reached. The three terms cancel: noise below about 1e-3 of
+/// |d| is lost in rounding. options.lambda is not looked at. Source: Morozov 1966; Hansen, "Rank-deficient and discrete
+/// ill-posed problems", SIAM 1998, sec. 7.2.
+DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& a, const Regularizer* regularizer,
+                                        View<const cfloat> b, View<cfloat> x, double data_power, double samples,
+                                        double sigma, const PcgOptions& options, const DiscrepancyOptions& search = {});
+
+}  // namespace echotrain::numerics

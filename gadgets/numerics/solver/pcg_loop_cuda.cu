@@ -1,0 +1,156 @@
+// The loop of the conjugate gradients as a CUDA graph that ends itself.
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/solver/pcg_ops.h"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+/// Whether any item runs. Called by one block.
+__device__ bool any_runs(const PcgState* states, std::int64_t batch) {
+  int mine = 0;
+  for (std::int64_t i = threadIdx.x; i < batch; i += blockDim.x) mine |= states[i].status == PcgState::running ? 1 : 0;
+  return __syncthreads_or(mine) != 0;
+}
+
+#if CUDART_VERSION >= 12040
+
+__global__ void first_kernel(int times, const PcgState* states, std::int64_t batch, int* left,
+                             cudaGraphConditionalHandle more) {
+  const bool runs = any_runs(states, batch);
+  if (threadIdx.x != 0) return;
+  *left = times;
+  cudaGraphSetConditional(more, runs ? 1 : 0);
+}
+
+__global__ void next_kernel(const PcgState* states, std::int64_t batch, int* left, cudaGraphConditionalHandle more) {
+  const bool runs = any_runs(states, batch);
+  if (threadIdx.x != 0) return;
+  cudaGraphSetConditional(more, --*left > 0 && runs ? 1 : 0);
+}
+
+/// What must live until the graph has run.
+struct Recording {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  Array<int> left;
+
+  Recording() = default;
+  ~Recording() {
+    if (executable != nullptr) cudaGraphExecDestroy(executable);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    cudaGetLastError();
+  }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+};
+
+cudaError_t add_loop(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphConditionalHandle more, cudaGraph_t& body) {
+  cudaGraphNodeParams parameters = {};
+  parameters.type = cudaGraphNodeTypeConditional;
+  parameters.conditional.handle = more;
+  parameters.conditional.type = cudaGraphCondTypeWhile;
+  parameters.conditional.size = 1;
+  cudaGraphNode_t node = nullptr;
+#if CUDART_VERSION >= 13000
+  const cudaError_t status = cudaGraphAddNode(&node, graph, &after, nullptr, 1, &parameters);
+#else
+  const cudaError_t status = cudaGraphAddNode(&node, graph, &after, 1, &parameters);
+#endif
+  if (status == cudaSuccess) body = parameters.conditional.phGraph_out[0];
+  return status;
+}
+
+/// Records `work` on the stream into the graph. False when that cannot be. Nothing is being recorded any more then, nor
+/// when `work` throws.
+template <class Work>
+bool record(Context& context, cudaGraph_t graph, const Work& work) {
+  const cudaStream_t stream = stream_of(context);
+  const Context::Recording recording(context);
+  if (cudaStreamBeginCaptureToGraph(stream, graph, nullptr, nullptr, 0, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+    return false;
+  cudaGraph_t same = nullptr;
+  try {
+    work();
+  } catch (const DeviceLost&) {
+    cudaStreamEndCapture(stream, &same);
+    throw;
+  } catch (const ResourceError&) {
+    cudaStreamEndCapture(stream, &same);
+    return false;
+  } catch (...) {
+    cudaStreamEndCapture(stream, &same);
+    throw;
+  }
+  return cudaStreamEndCapture(stream, &same) == cudaSuccess;
+}
+
+/// Null where the driver or the work does not allow it.
+std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
+  const cudaStream_t stream = stream_of(context);
+  auto recording = std::make_shared<Recording>();
+  recording->left = context.allocate<int>({1});
+  int* left = recording->left.data();
+  cudaGraphConditionalHandle more = 0;
+  cudaGraph_t body = nullptr;
+  if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
+      cudaGraphConditionalHandleCreate(&more, recording->graph, 0, 0) != cudaSuccess)
+    return nullptr;
+  if (!record(context, recording->graph,
+              [&] { first_kernel<<<1, kThreads, 0, stream>>>(times, a.states, a.batch, left, more); }))
+    return nullptr;
+  cudaGraphNode_t first = nullptr;
+  std::size_t nodes = 1;
+  if (cudaGraphGetNodes(recording->graph, &first, &nodes) != cudaSuccess || nodes != 1 ||
+      add_loop(recording->graph, first, more, body) != cudaSuccess)
+    return nullptr;
+  if (!record(context, body, [&] {
+        step();
+        next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, left, more);
+      }))
+    return nullptr;
+  if (cudaGraphInstantiate(&recording->executable, recording->graph, 0) != cudaSuccess ||
+      cudaGraphLaunch(recording->executable, stream) != cudaSuccess)
+    return nullptr;
+  return recording;
+}
+
+#else
+
+std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::function<void()>&) { return nullptr; }
+
+#endif
+
+/// ECHOTRAIN_GRAPHS=off in the environment says that nothing is recorded, for tools that cannot follow graphs that loop
+/// (racecheck).
+bool graphs_are_wanted() {
+  static const char* const wish = std::getenv("ECHOTRAIN_GRAPHS");
+  return wish == nullptr || std::string_view(wish) != "off";
+}
+
+}  // namespace
+
+std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
+                               const std::function<void()>& step) {
+  if (times == 0) return nullptr;
+  if (may_record && graphs_are_wanted()) {
+    if (auto recording = run_graph(context, a, times, step)) return recording;
+    cudaGetLastError();  // of what could not be recorded
+  }
+  constexpr int kLookEvery = 8;
+  for (int i = 0; i < times; ++i) {
+    if (i % kLookEvery == 0) {
+      const Array<PcgState> host = context.download<PcgState>(View<const PcgState>(a.states, {a.batch}));
+      if (std::none_of(host.data(), host.data() + a.batch,
+                       [](const PcgState& state) { return state.status == PcgState::running; }))
+        break;
+    }
+    step();
+  }
+  return nullptr;
+}
+
+}  // namespace echotrain::numerics::cuda

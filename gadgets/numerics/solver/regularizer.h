@@ -1,0 +1,61 @@
+// What is known of an image before it is measured: R = W^H W of a regularised least squares problem.
+//
+// Sources: Stone et al., JPDC 68, 2008, sec. 2.2 (docs/seeds.md); weights that fall at the edges of a reference image:
+// Haldar, Hernando, Song, Liang, "Anatomically constrained reconstruction from noisy data", MRM 59, 2008.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// R = W^H W for images of one shape. Immutable.
+class Regularizer {
+ public:
+  virtual ~Regularizer() = default;
+  virtual const Shape& image() const = 0;  ///< [n...], one to three axes
+  /// y = y + scale R x. x, y: [batch, image...], not the same memory. The same bits for any number of threads.
+  virtual void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const = 0;
+  /// R's diagonal. [image...]
+  virtual void diagonal(Context& context, View<float> diagonal) const = 0;
+  /// Eigenvalues of a circulant matrix near R (for a stencil of constant weights T. Chan's optimal one), in FFT order,
+  /// unscaled, >= 0. [image...]
+  virtual void symbol(Context& context, View<float> symbol) const = 0;
+  /// The same where another context computes. Waits for `context`; this one's work must be done.
+  virtual std::shared_ptr<const Regularizer> copy(Context& context) const = 0;
+  /// Whether R is the identity, which solvers add on their way.
+  virtual bool identity() const { return false; }
+};
+
+/// W = 1.
+std::shared_ptr<const Regularizer> tikhonov(const Shape& image);
+
+/// W = differences of neighbours along each axis, over their distance; none across the border. `voxel_size`: of each
+/// axis, slowest first, in any unit; empty: 1. std::invalid_argument unless all are positive.
+std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vector<double>& voxel_size = {});
+
+/// W x = w_a(r) (x(r + e_a) - x(r)) over all axes a and voxels r that have a neighbour r + e_a: W^H W = sum_a D_a^H
+/// w_a^2 D_a. weights: w (not its square), real, finite, any sign, where the context computes: [axis, image...], axis 0
+/// the slowest; values of voxels without a neighbour are not looked at. Shared, not copied.
+std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<float>& weights);
+
+/// A sparse matrix by rows: row i holds values[k] in column columns[k], row_starts[i] <= k < row_starts[i + 1].
+struct CsrMatrix {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<std::int64_t> row_starts;  ///< rows + 1 of them
+  std::vector<std::int64_t> column;
+  std::vector<cfloat> values;
+};
+
+/// Any W, a column per voxel (slowest axis first). Columns may come in any order, and more than once in a row.
+/// std::invalid_argument, which names the row, when row starts do not rise from 0 to the number of values, a column is
+/// none, or a value is not finite.
+std::shared_ptr<const Regularizer> sparse(Context& context, const Shape& image, const CsrMatrix& w);
+
+/// The W of edge_stencil(): a row for each edge. weights: host, [axis, image...].
+CsrMatrix edge_stencil_matrix(View<const float> weights);
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,43 @@
+// How the members of a team, each with a part of the work, come to the whole.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// One member's end. All members call the same functions, in the same order, with the same number of values.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  ///< 0 .. size() - 1
+  virtual int size() const = 0;
+  /// values = the sum of all members' values, with the same bits for all of them. In stream order of `context`, which
+  /// is this member's. ResourceError when another member has failed.
+  virtual void sum(Context& context, View<float> values) = 0;
+  void sum(Context& context, View<cfloat> values) {
+    sum(context, View<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}));
+  }
+  /// ResourceError unless all members have the same bits in `values`. Members of one process are not asked: they
+  /// compute by the same code on devices of one kind.
+  virtual void require_same(Context& /*context*/, View<const float> /*values*/) {}
+  /// This member has failed: the others' calls throw, and so do all further ones. From any thread.
+  virtual void abort() noexcept = 0;
+};
+
+/// The member of a team of one.
+Communicator& alone();
+
+/// For members on threads of this process that compute on the CPU: sums in order of rank.
+std::vector<std::unique_ptr<Communicator>> connect_threads(int members);
+
+/// Whether CUDA devices can be connected, and why not: built without NCCL, or its library is not there.
+bool can_connect_devices(std::string* reason = nullptr);
+/// For members on these CUDA devices, by NCCL. Takes seconds the first time; connections are kept for the next team of
+/// the same devices. ResourceError.
+std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices);
+
+}  // namespace echotrain::numerics

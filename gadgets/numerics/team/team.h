@@ -1,0 +1,60 @@
+// Several devices that work on one scan together, in one process or in one process each.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "gadgets/numerics/team/ranks.h"
+
+namespace echotrain::numerics {
+
+/// Where the share of a member in n things begins; that of the next one where it ends.
+inline std::int64_t share_begin(std::int64_t n, int rank, int size) { return n * rank / size; }
+
+/// What one member works with.
+struct Member {
+  Context& context;
+  Communicator& others;
+  int rank() const { return others.rank(); }
+  int size() const { return others.size(); }
+  /// This member's share of n things: [first, last).
+  std::int64_t first(std::int64_t n) const { return share_begin(n, rank(), size()); }
+  std::int64_t last(std::int64_t n) const { return share_begin(n, rank() + 1, size()); }
+};
+
+/// A member works in the context that the team was made for (in one process: member 0); others of this process have
+/// threads and contexts of their own. Used by one thread at a time.
+class Team {
+ public:
+  /// `others`: CUDA devices beside the one of `first`; on the CPU their number counts, and they share its threads.
+  /// `memory_budget`: of each other member. Nothing is asked of the devices before the first run().
+  Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget);
+  /// A team of processes, connected by `ranks`: each is the member of its rank and does its own part. Connects at once;
+  /// `ranks` must outlive this.
+  Team(Context& first, Ranks& ranks);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int size() const;
+  /// Whether all members are in this process, and so can write what they made to where it is wanted. Otherwise all
+  /// processes call run() and share(), with work of the same kind, each on memory of its own.
+  bool in_one_process() const;
+  /// Whether members use `others`. On CUDA one team of the process does at a time, as NCCL demands.
+  enum class Sums { none, some };
+  /// Does work(member) for all members of this process at once; the first here. ResourceError when devices cannot be
+  /// connected. Work that was enqueued on the first context before is done when it begins; all that members enqueued is
+  /// done when it ends. Throws what the first member to fail threw; after that, run() always throws ResourceError.
+  void run(Sums sums, const std::function<void(Member&)>& work);
+  /// Gives what the process of rank `from` has to all; nothing to do where there is but one. In stream order.
+  void share(Context& context, View<cfloat> values, int from);
+  /// On the host.
+  void share(std::vector<std::byte>& bytes, int from);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::numerics

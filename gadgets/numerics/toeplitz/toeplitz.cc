@@ -1,0 +1,175 @@
+#include "gadgets/numerics/toeplitz/toeplitz.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/exact/direct_transform_ops.h"
+#include "gadgets/numerics/toeplitz/toeplitz_ops.h"
+
+namespace echotrain::numerics {
+namespace {
+
+constexpr std::int64_t kLongest = 4096;  // voxels along an axis
+
+void require(bool good, const std::string& problem) {
+  if (!good) throw std::invalid_argument("toeplitz: " + problem);
+}
+
+Shape halved(const Shape& doubled) {
+  require(doubled.rank() == 2 || doubled.rank() == 3, "q has two or three axes, not " + doubled.text());
+  Shape image;
+  for (const auto e : doubled) {
+    require(e >= 2 && e % 2 == 0 && e <= 2 * kLongest, "q is for lags -n .. n - 1 of each axis, not " + doubled.text());
+    image.push_back(e / 2);
+  }
+  return image;
+}
+
+/// The real part of a spectrum, with its range.
+SpectrumRange take_real(Context& context, const Array<cfloat>& spectrum, float scale, float* to) {
+  return ECHOTRAIN_DISPATCH(context, real_part(context, spectrum.data(), spectrum.size(), scale, to));
+}
+
+}  // namespace
+
+ToeplitzOperator::ToeplitzOperator(Context& context, View<const cfloat> q) : impl_(std::make_unique<Impl>()) {
+  Impl& impl = *impl_;
+  impl.image = halved(q.shape());
+  impl.backend = context.backend();
+  impl.dims = static_cast<int>(impl.image.rank());
+  impl.n = last_axes(impl.image, impl.dims);
+  impl.padded = {1, 1, 1};
+  for (int a = 3 - impl.dims; a < 3; ++a) {
+    impl.padded[a] = ECHOTRAIN_DISPATCH(context, toeplitz_extent(impl.n[a]));
+    impl.grid.push_back(impl.padded[a]);
+  }
+  cfloat centre;
+  context.copy<cfloat>({q.data(), {1}}, View<cfloat>(&centre, {1}));
+  context.synchronize();
+  impl.diagonal = static_cast<double>(centre.real());
+
+  impl.circulant = context.allocate<float>(impl.image);
+  {
+    Array<cfloat> column = context.allocate<cfloat>(impl.image);
+    ECHOTRAIN_DISPATCH(context, circulant_place(context, q.data(), impl.n, impl.dims, column.data()));
+    fft(context, column.view(), impl.dims, Direction::forward);
+    take_real(context, column, 1.0f, impl.circulant.data());
+  }
+  Array<float> natural = context.allocate<float>(impl.grid);
+  {
+    Array<cfloat> lags = context.allocate<cfloat>(impl.grid);
+    ECHOTRAIN_DISPATCH(context, toeplitz_place(context, q.data(), impl.n, impl.padded, impl.dims, lags.data()));
+    fft(context, lags.view(), impl.dims, Direction::forward);
+    const auto voxels = static_cast<float>(impl.grid.size());
+    const SpectrumRange range = take_real(context, lags, 1 / voxels, natural.data());
+    require(std::isfinite(range.imaginary), "q is not finite");
+    impl.smallest = static_cast<double>(range.smallest);
+    impl.largest = static_cast<double>(range.largest);
+    constexpr double kRounding = 1e-3;
+    const double imaginary = static_cast<double>(range.imaginary),
+                 size = std::max(std::abs(impl.smallest), std::abs(impl.largest));
+    require(imaginary <= kRounding * size,
+            fmt::format("q is not Hermitian: its spectrum is real to {:.1e} only", size > 0 ? imaginary / size : 1.0));
+  }
+  ECHOTRAIN_DISPATCH(context, toeplitz_prepare(context, std::move(natural), impl));
+}
+ToeplitzOperator::ToeplitzOperator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ToeplitzOperator::~ToeplitzOperator() = default;
+ToeplitzOperator::ToeplitzOperator(ToeplitzOperator&&) noexcept = default;
+ToeplitzOperator& ToeplitzOperator::operator=(ToeplitzOperator&&) noexcept = default;
+
+ToeplitzOperator ToeplitzOperator::copy(Context& context) const {
+  require(context.backend() == impl_->backend, "the operator was made for another backend");
+  auto other = std::make_unique<Impl>(*impl_);
+  other->spectrum = context.allocate<float>(impl_->spectrum.shape());
+  other->circulant = context.allocate<float>(impl_->circulant.shape());
+  context.copy<float>(impl_->spectrum.cview(), other->spectrum.view());
+  context.copy<float>(impl_->circulant.cview(), other->circulant.view());
+  ECHOTRAIN_DISPATCH(context, toeplitz_plan(context, *other));
+  context.synchronize();
+  return ToeplitzOperator(std::move(other));
+}
+
+const Shape& ToeplitzOperator::image() const { return impl_->image; }
+const Shape& ToeplitzOperator::grid() const { return impl_->grid; }
+Backend ToeplitzOperator::backend() const { return impl_->backend; }
+double ToeplitzOperator::smallest() const { return impl_->smallest; }
+double ToeplitzOperator::largest() const { return impl_->largest; }
+double ToeplitzOperator::diagonal() const { return impl_->diagonal; }
+View<const float> ToeplitzOperator::circulant() const { return impl_->circulant.cview(); }
+std::uint64_t ToeplitzOperator::bytes() const {
+  return static_cast<std::uint64_t>(impl_->spectrum.size() + impl_->circulant.size()) * sizeof(float);
+}
+
+void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
+  const Impl& impl = *impl_;
+  const Shape& image = impl.image;
+  Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
+  for (const auto e : image) batched.push_back(e);
+  require(context.backend() == impl.backend, "the operator was made for another backend");
+  require(x.shape() == image || x.shape() == batched,
+          fmt::format("expected images of {}, got {}", image.text(), x.shape().text()));
+  require(y.shape() == x.shape(), fmt::format("{} is not {}", y.shape().text(), x.shape().text()));
+  if (x.size() == 0) return;
+  const ToeplitzJob job{.batch = x.size() / image.size(), .x = x.data(), .y = y.data()};
+  ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
+}
+
+void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x,
+                                   View<cfloat> y) const {
+  const Impl& impl = *impl_;
+  const Shape& image = impl.image;
+  Shape coils{maps.shape().rank() > 0 ? maps.shape()[0] : 0};
+  for (const auto e : image) coils.push_back(e);
+  require(context.backend() == impl.backend, "the operator was made for another backend");
+  require(maps.shape() == coils && coils[0] >= 1,
+          fmt::format("expected coil maps of [coil, ...] of {}, got {}", image.text(), maps.shape().text()));
+  require(x.shape() == image && y.shape() == image,
+          fmt::format("expected images of {}, got {} and {}", image.text(), x.shape().text(), y.shape().text()));
+  const ToeplitzJob job{.batch = coils[0], .x = x.data(), .y = y.data(), .maps = maps.data()};
+  ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
+}
+
+void point_spread_nufft(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
+                        VoxelBasis basis, const NufftOptions& options, View<cfloat> q) {
+  Shape doubled, one{1};
+  for (const auto e : image) {
+    require(e >= 1 && e <= kLongest, "no image can be " + image.text());
+    doubled.push_back(2 * e);
+    one.push_back(2 * e);
+  }
+  require(image.rank() == 2 || image.rank() == 3, "an image has two or three axes, not " + image.text());
+  require(q.shape() == doubled, q.shape().text() + " is not " + doubled.text());
+  const auto dims = static_cast<int>(image.rank());
+  require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == dims,
+          fmt::format("expected coordinates of shape [sample, {}], got {}", dims, coordinates.shape().text()));
+  const std::int64_t n = coordinates.shape()[0];
+  require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
+  std::vector<cfloat> values(static_cast<std::size_t>(n));
+  for (std::int64_t s = 0; s < n; ++s) {
+    const double* k = coordinates.data() + s * dims;
+    if (!std::all_of(k, k + dims, [](double v) { return std::isfinite(v); })) continue;
+    const double b = basis_transform(basis, k, dims), w = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
+    values[static_cast<std::size_t>(s)] = static_cast<float>(w * b * b);
+  }
+  NufftOptions adjoint = options;
+  adjoint.use = NufftUse::adjoint;
+  const auto plan = NufftPlan::make(context, coordinates, doubled, adjoint, 1);
+  const Array<cfloat> samples = context.upload<cfloat>({values.data(), {n, 1}});
+  Array<cfloat> lags = context.allocate<cfloat>(one);
+  plan->adjoint(context, samples.cview(), {}, lags.view());
+  // Half of the lags gives the others.
+  DirectGrid grid;
+  grid.dims = dims;
+  grid.nx = doubled[doubled.rank() - 1];
+  grid.ny = doubled[doubled.rank() - 2];
+  grid.nz = dims == 3 ? doubled[0] : 1;
+  grid.first_column = dims == 3 ? grid.nz / 2 * grid.ny : grid.ny / 2;
+  ECHOTRAIN_DISPATCH(context, fill_hermitian(context, grid, lags.data(), q.data()));
+}
+
+}  // namespace echotrain::numerics

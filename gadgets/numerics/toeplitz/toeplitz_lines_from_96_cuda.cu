@@ -1,0 +1,11 @@
+#include "gadgets/numerics/toeplitz/toeplitz_lines_cuda.cuh"
+
+namespace echotrain::numerics::cuda {
+
+template LineKernels line_kernels<96>();
+template LineKernels line_kernels<128>();
+template LineKernels line_kernels<160>();
+template LineKernels line_kernels<192>();
+template LineKernels line_kernels<256>();
+
+}  // namespace echotrain::numerics::cuda

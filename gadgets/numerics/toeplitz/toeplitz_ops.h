@@ -1,0 +1,78 @@
+// The Toeplitz operator's parts for each backend; arguments were checked.
+#pragma once
+
+#include <limits>
+
+#include "gadgets/numerics/fft/fft_ops.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
+
+#ifdef __CUDACC__
+#define ECHOTRAIN_HOST_DEVICE __host__ __device__
+#else
+#define ECHOTRAIN_HOST_DEVICE
+#endif
+
+namespace echotrain::numerics {
+
+/// Of a spectrum: the real parts' extremes, and the largest magnitude of the imaginary parts, which is infinite when
+/// anything is not finite.
+struct SpectrumRange {
+  float smallest = std::numeric_limits<float>::infinity(), largest = -std::numeric_limits<float>::infinity();
+  float imaginary = 0;
+  ECHOTRAIN_HOST_DEVICE void join(const SpectrumRange& other) {
+    smallest = other.smallest < smallest ? other.smallest : smallest;
+    largest = other.largest > largest ? other.largest : largest;
+    imaginary = other.imaginary > imaginary ? other.imaginary : imaginary;
+  }
+  ECHOTRAIN_HOST_DEVICE void take(float re, float im) {
+    const bool finite = re - re == 0 && im - im == 0;
+    join({re, re, finite ? im < 0 ? -im : im : std::numeric_limits<float>::infinity()});
+  }
+};
+
+/// One application. Where `maps` are given, `batch` counts them: y = sum_c conj(maps_c) T (maps_c x).
+/// Otherwise it counts independent items of x and y.
+struct ToeplitzJob {
+  std::int64_t batch = 1;
+  const cfloat* x = nullptr;
+  cfloat* y = nullptr;
+  const cfloat* maps = nullptr;
+};
+
+struct ToeplitzOperator::Impl {
+  Shape image, grid;
+  Backend backend;
+  int dims;
+  Extents n, padded;  ///< leading ones are 1
+  double smallest, largest, diagonal;
+  Array<float> spectrum;             ///< 1 / voxels of the grid included; laid out as the backend wants it
+  Array<float> circulant;            ///< [image...]
+  std::shared_ptr<const void> axes;  ///< the backend's plans; CUDA: none where cuFFT does it all
+};
+
+namespace cpu {
+/// Size of an axis's transform, at least 2n.
+std::int64_t toeplitz_extent(std::int64_t n);
+/// grid = 0, but for the lags -n + 1 .. n - 1 of q.
+void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
+/// The first column of T. Chan's circulant: per axis, lags j and j - n weighed by (n - j) / n and j / n.
+void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
+/// to = scale * Re(from), with the ranges of kBlocks parts.
+SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
+/// Sets `axes` for a context with `n`, `padded` and `dims`.
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
+/// Sets `spectrum` and `axes` from the spectrum in FFT order.
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
+void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
+}  // namespace cpu
+namespace cuda {
+std::int64_t toeplitz_extent(std::int64_t n);
+void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
+void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
+SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
+void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
+}  // namespace cuda
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,313 @@
+#include "gadgets/readouts/cardiac_binning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace echotrain {
+namespace {
+
+constexpr std::size_t kIntervalsCompared = 8;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Around the cycle: 0.95 and 0.05 are 0.1 apart.
+double phase_distance(double a, double b) {
+  const double distance = std::abs(a - b);
+  return std::min(distance, 1 - distance);
+}
+
+}  // namespace
+
+Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
+  return Parameters<Options>()
+      .integer("phases", &Options::phases, 1, 1000, "into how many equal parts an interval between beats is divided")
+      .choice(
+          "fill", &Options::fill, {"nearest", "none"},
+          "lines that a phase has not got: nearest takes them from the nearest phase that has; none leaves them zero")
+      .number("reject", &Options::reject, 0, 100,
+              "largest difference of an interval from the median of those before it, as a share of that; 0 keeps all")
+      .integer("trigger_channel", &Options::trigger_channel, -1, 65535,
+               "channel of the ECG that marks triggers; -1: the header's waveformTriggerChannel, or the R waves of a "
+               "lead if it names none")
+      .integer("lead", &Options::lead, 0, 65535, "channel of the ECG whose R waves are looked for")
+      .number("min_interval_ms", &Options::min_interval_ms, 1, 10000, "shortest time between two beats [ms]")
+      .number("tick_ms", &Options::tick_ms, 1e-6, 1e6,
+              "unit of acquisition_time_stamp and of the ECG's time_stamp [ms]; ISMRMRD leaves it to the vendor");
+}
+
+void CardiacBinning::start(const protocol::Header& header, Session& session) {
+  session_ = &session;
+  int channel = static_cast<int>(options_.trigger_channel);
+  if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
+  beats_.emplace(Heartbeats::Options{.trigger_channel = channel,
+                                     .lead = static_cast<int>(options_.lead),
+                                     .min_interval_ms = options_.min_interval_ms,
+                                     .tick_ms = options_.tick_ms});
+  for (const auto& encoding : header.encodings)
+    one_phase_.push_back(encoding.phase && encoding.phase->minimum == encoding.phase->maximum);
+}
+
+void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
+  if (readouts.kind != protocol::ReadoutKind::imaging) {
+    emit(std::move(readouts));
+    return;
+  }
+  FrameKey key = readouts.frame->key;
+  key.phase = 0;
+  const auto [entry, fresh] = open_.try_emplace(key, next_group_);
+  const std::uint64_t number = entry->second;
+  if (fresh) {
+    ++next_group_;
+    Group& made = groups_[number];
+    made.key = key;
+    end_earlier(key);
+  }
+  Group& group = groups_.at(number);
+  if (readouts.trajectory) has_trajectory_ = true;
+  const std::size_t before = unplaced_.size();
+  // What waits is memory of the session's budget, headers too.
+  const auto count = static_cast<std::int64_t>(readouts.heads.size());
+  Array<protocol::AcquisitionHeader> heads;
+  if (count > 0) {
+    heads = session_->compute.allocate_host<protocol::AcquisitionHeader>({count});
+    std::copy(readouts.heads.begin(), readouts.heads.end(), heads.data());
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    Readout readout;
+    readout.group = number;
+    readout.heads = heads;
+    readout.data = readouts.data;
+    readout.trajectory = readouts.trajectory;
+    readout.row = i;
+    readout.time_ms = readout.head().acquisition_time_stamp * options_.tick_ms;
+    ++group.pending;
+    unplaced_.push_back(std::move(readout));
+  }
+  if (readouts.last && one_phase_.at(key.encoding)) {
+    group.whole = true;  // a frame with these counters that begins later is the next one
+    open_.erase(key);
+  }
+  settle(before, false, emit);
+}
+
+/// The repetitions before the one that begins.
+void CardiacBinning::end_earlier(const FrameKey& key) {
+  for (auto it = open_.begin(); it != open_.end();) {
+    FrameKey other = it->first;
+    other.repetition = key.repetition;
+    const bool earlier = other == key && it->first.repetition != key.repetition;
+    if (earlier) groups_.at(it->second).whole = true;
+    it = earlier ? open_.erase(it) : std::next(it);
+  }
+}
+
+bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
+  const auto* waveform = std::get_if<Waveform>(&item);
+  if (waveform != nullptr && beats_->add(waveform->message)) {
+    find_intervals();
+    settle(0, false, emit);
+  }
+  return false;  // others may want it too
+}
+
+void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
+  if (how == End::truncated) {
+    groups_.clear();
+    unplaced_.clear();
+    return;
+  }
+  if (beats_->finish()) find_intervals();
+  if (!groups_.empty() && regular_count_ == 0)
+    throw ClientError(
+        beats_->samples() == 0
+            ? std::string("cardiac_binning needs an ECG, but the scan came without one (waveform messages with "
+                          "waveform_id 0); for scans whose idx.phase counts the cardiac phase use cartesian_cine")
+            : fmt::format("cardiac_binning found {} heartbeats in {} samples of ECG, which make no interval; see its "
+                          "parameters trigger_channel, lead and min_interval_ms",
+                          beats_->triggers().size(), beats_->samples()));
+  for (auto& [number, group] : groups_) group.whole = true;
+  settle(0, true, emit);
+}
+
+/// Which of the intervals known so far are regular.
+void CardiacBinning::find_intervals() {
+  const auto& times = beats_->triggers();
+  while (regular_.size() + 1 < times.size()) {
+    const std::size_t i = regular_.size();
+    std::vector<double> recent;
+    for (std::size_t j = i - std::min(i, kIntervalsCompared); j <= i; ++j) recent.push_back(times[j + 1] - times[j]);
+    const double length = recent.back(), usual = median(recent);
+    const bool regular = options_.reject == 0 || std::abs(length - usual) <= options_.reject * usual;
+    regular_.push_back(regular);
+    if (!regular) continue;
+    sum_ms_ += length;
+    ++regular_count_;
+  }
+}
+
+double CardiacBinning::median_interval() const {
+  const auto& times = beats_->triggers();
+  std::vector<double> lengths;
+  for (std::size_t i = 0; i + 1 < times.size(); ++i) lengths.push_back(times[i + 1] - times[i]);
+  return median(std::move(lengths));
+}
+
+CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended) const {
+  const auto& times = beats_->triggers();
+  const auto after = std::upper_bound(times.begin(), times.end(), readout.time_ms);
+  if (after == times.begin()) return times.empty() && !scan_ended ? Place::unknown : Place::nowhere;
+  const double begin = *std::prev(after);
+  if (after == times.end()) {
+    if (!scan_ended) return Place::unknown;
+    readout.phase = (readout.time_ms - begin) / median_interval();
+    return readout.phase < 1 ? Place::known : Place::nowhere;
+  }
+  if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Place::nowhere;
+  readout.phase = (readout.time_ms - begin) / (*after - begin);
+  return Place::known;
+}
+
+void CardiacBinning::add(Readout&& readout) {
+  Group& group = groups_.at(readout.group);
+  const auto number =
+      std::min(static_cast<std::int64_t>(readout.phase * static_cast<double>(options_.phases)), options_.phases - 1);
+  const Line line{readout.head().idx.kspace_encode_step_1, readout.head().idx.kspace_encode_step_2};
+  Phase& phase = group.phases[number];
+  phase.lines.insert(line);
+  if (options_.fill == "nearest" && !has_trajectory_) group.kept[line].push_back(readout);
+  phase.waiting.push_back(std::move(readout));
+}
+
+/// Places those readouts from number `from` on that can be placed by the beats known now, hands them on, and closes
+/// groups that are whole.
+void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit) {
+  std::size_t still = from;
+  for (std::size_t i = from; i < unplaced_.size(); ++i) {
+    Readout readout = std::move(unplaced_[i]);
+    const Place where = place(readout, scan_ended);
+    if (where == Place::unknown) {
+      unplaced_[still++] = std::move(readout);
+      continue;
+    }
+    Group& group = groups_.at(readout.group);
+    --group.pending;
+    if (where == Place::nowhere)
+      ++group.left_out;
+    else
+      add(std::move(readout));
+  }
+  unplaced_.resize(still);
+  for (auto& [number, group] : groups_) flush(group, emit);
+  close_whole(emit);
+}
+
+void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
+  for (auto& [p, phase] : group.phases) {
+    if (phase.waiting.empty()) continue;
+    if (!phase.frame) {
+      phase.frame = std::make_shared<Frame>();
+      phase.frame->id = next_frame_++;
+      phase.frame->key = group.key;
+      phase.frame->key.phase = static_cast<std::uint16_t>(p);
+      phase.frame->reference = phase.waiting.front().head();
+      phase.frame->reference.idx.phase = static_cast<std::uint16_t>(p);
+    }
+    phase.frame->readouts += static_cast<std::int64_t>(phase.waiting.size());
+    hand_on(phase, false, emit);
+  }
+}
+
+/// Lines that a phase lacks, from the nearest in phase of all readouts of that line.
+void CardiacBinning::fill(Group& group) {
+  if (group.kept.empty()) return;
+  for (std::int64_t p = 0; p < options_.phases; ++p) {
+    Phase& phase = group.phases[p];
+    const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
+    for (const auto& [line, readouts] : group.kept) {
+      if (phase.lines.contains(line)) continue;
+      phase.waiting.push_back(*std::min_element(readouts.begin(), readouts.end(), [&](const auto& a, const auto& b) {
+        return phase_distance(a.phase, middle) < phase_distance(b.phase, middle);
+      }));
+      ++phase.borrowed;
+    }
+  }
+}
+
+void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
+  for (auto it = groups_.begin(); it != groups_.end();) {
+    Group& group = it->second;
+    if (!group.whole || group.pending > 0) {
+      ++it;
+      continue;
+    }
+    fill(group);
+    flush(group, emit);
+    if (group.left_out > 0)
+      session_->info(
+          "some readouts belong to no regular heartbeat and are left out: before the first trigger, after "
+          "the last beat, or in a beat of unusual length");
+    if (static_cast<std::int64_t>(group.phases.size()) < options_.phases)
+      session_->warn("some cardiac phases got no readouts; they give no image");
+    for (auto& [p, phase] : group.phases) {
+      auto& notes = phase.frame->notes;
+      notes["heartbeats"] = std::to_string(beats_->triggers().size());
+      notes["mean_rr_ms"] =
+          fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));
+      notes["ungated_readouts"] = std::to_string(group.left_out);
+      notes["borrowed_lines"] = std::to_string(phase.borrowed);
+      hand_on(phase, true, emit);
+    }
+    it = groups_.erase(it);
+  }
+}
+
+void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit) {
+  // Readouts of one batch have one shape.
+  const auto same_shape = [](const Readout& a, const Readout& b) {
+    return a.data.shape()[1] == b.data.shape()[1] && a.data.shape()[2] == b.data.shape()[2] &&
+           a.trajectory.size() / std::max<std::int64_t>(1, a.data.shape()[0]) ==
+               b.trajectory.size() / std::max<std::int64_t>(1, b.data.shape()[0]);
+  };
+  std::vector<Readout> waiting = std::exchange(phase.waiting, {});
+  for (std::size_t begin = 0; begin < waiting.size() || last;) {
+    std::size_t end = begin;
+    while (end < waiting.size() && same_shape(waiting[begin], waiting[end])) ++end;
+    Readouts out = gather(
+        {waiting.begin() + static_cast<std::ptrdiff_t>(begin), waiting.begin() + static_cast<std::ptrdiff_t>(end)});
+    out.frame = phase.frame;
+    out.first = !std::exchange(phase.started, true);
+    out.last = last && end == waiting.size();
+    emit(std::move(out));
+    if (end == waiting.size()) return;
+    begin = end;
+  }
+}
+
+Readouts CardiacBinning::gather(const std::vector<Readout>& readouts) {
+  Readouts out;
+  if (readouts.empty()) return out;
+  numerics::Context& compute = session_->compute;
+  const auto count = static_cast<std::int64_t>(readouts.size());
+  const auto& shape = readouts[0].data.shape();
+  const std::int64_t channels = shape[1], samples = shape[2];
+  out.data = compute.allocate<cfloat>({count, channels, samples});
+  const std::int64_t positions = readouts[0].trajectory.size() / std::max<std::int64_t>(1, shape[0]);
+  if (positions > 0) out.trajectory = compute.allocate_host<float>({count, samples, positions / samples});
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Readout& from = readouts[static_cast<std::size_t>(i)];
+    out.heads.push_back(from.head());
+    compute.copy<cfloat>(from.data.view().slice(from.row), out.data.view().slice(i));
+    if (positions > 0)
+      std::copy_n(from.trajectory.data() + from.row * positions, positions, out.trajectory.data() + i * positions);
+  }
+  return out;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,118 @@
+// Retrospective gating: sorts the readouts of many heartbeats into phases of one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/readouts/heartbeats.h"
+
+namespace echotrain {
+
+/// Makes frames of cardiac phases out of a scan that ran on through heartbeats. Each interval between two triggers of
+/// the ECG is divided into `phases` equal parts, whatever its length; a readout belongs to the part that its time stamp
+/// falls into. All readouts of the frames that come in, whatever their idx.phase, that agree in encoding, slice,
+/// contrast, repetition and set become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
+///
+/// In:  Readouts of frames that last through the beats (`frame: {until: last_in_repetition}`), and the waveforms that
+///      pass by (gadgets/readouts/heartbeats.h says how triggers are found). Readouts of other kinds pass by.
+/// Out: Readouts of the phases' frames.
+///
+/// A readout goes on as soon as the trigger that ends its interval is known. Readouts before the first trigger belong
+/// to no interval and are left out; after the last trigger, an interval of the median length is assumed and what comes
+/// later is left out. An interval whose length differs from the median of the eight before it and itself by more than
+/// the share `reject` of it is a missed trigger or an extrasystole: its readouts are left out. Several readouts of one
+/// line in one phase are all handed on: cartesian_kspace averages them. With `fill: nearest`, a line that a phase has
+/// not got and others have is taken from the readout that is nearest in phase, around the cycle (not for readouts with
+/// a trajectory: their numbers are no places). Meta attributes of the images: heartbeats, mean_rr_ms, borrowed_lines,
+/// and of the repetition ungated_readouts, those left out.
+///
+/// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
+/// that there is one idx.phase, else with the next repetition or at the end of the scan.
+///
+/// ClientError at the end of a scan in which no interval was found.
+class CardiacBinning final : public Gadget<Readouts, Readouts> {
+ public:
+  struct Options {
+    std::int64_t phases = 13;
+    std::string fill = "nearest";
+    double reject = 0.5;
+    std::int64_t trigger_channel = -1;
+    std::int64_t lead = 0;
+    double min_interval_ms = 60;
+    double tick_ms = 2.5;
+  };
+  static constexpr std::string_view kName = "cardiac_binning";
+  static constexpr std::string_view kSummary =
+      "Sorts readouts into cardiac phases by the ECG: frames of one heartbeat from many.";
+  static Parameters<Options> parameters();
+
+  explicit CardiacBinning(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
+  bool take_aside(Item& item, const Emit<Readouts>& emit) override;
+  void finish(End how, const Emit<Readouts>& emit) override;
+
+ private:
+  using Line = std::tuple<std::uint16_t, std::uint16_t>;  // encoding steps 1 and 2
+  /// One readout of a batch that came in; the batch's memory is shared by all of them.
+  struct Readout {
+    std::uint64_t group = 0;
+    Array<protocol::AcquisitionHeader> heads;  // host
+    Array<cfloat> data;
+    Array<float> trajectory;
+    std::int64_t row = 0;
+    const protocol::AcquisitionHeader& head() const { return heads.data()[row]; }
+    double time_ms = 0;
+    double phase = 0;  // 0 .. 1, once known
+  };
+  struct Phase {
+    std::shared_ptr<Frame> frame;
+    std::set<Line> lines;
+    std::vector<Readout> waiting;  // to be handed on with the next emission
+    bool started = false;
+    std::int64_t borrowed = 0;
+  };
+  struct Group {
+    FrameKey key;
+    std::map<std::int64_t, Phase> phases;       // that have got readouts, or have borrowed some
+    std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
+    std::int64_t pending = 0;                   // readouts whose interval is not known yet
+    std::int64_t left_out = 0;
+    bool whole = false;  // all its frames are
+  };
+  enum class Place { known, unknown, nowhere };
+
+  void find_intervals();
+  Place place(Readout& readout, bool scan_ended) const;
+  void add(Readout&& readout);
+  void settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit);
+  void end_earlier(const FrameKey& key);
+  void flush(Group& group, const Emit<Readouts>& emit);
+  void fill(Group& group);
+  void close_whole(const Emit<Readouts>& emit);
+  void hand_on(Phase& phase, bool last, const Emit<Readouts>& emit);
+  Readouts gather(const std::vector<Readout>& readouts);
+  double median_interval() const;
+
+  Options options_;
+  Session* session_ = nullptr;
+  std::optional<Heartbeats> beats_;
+  std::vector<bool> regular_;  // of each interval between triggers
+  double sum_ms_ = 0;          // of the regular ones
+  std::int64_t regular_count_ = 0;
+  std::map<FrameKey, std::uint64_t> open_;  // groups that more frames may belong to, by key without phase
+  std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
+  std::vector<Readout> unplaced_;           // in order of arrival
+  std::uint64_t next_group_ = 0, next_frame_ = 0;
+  bool has_trajectory_ = false;
+  std::vector<bool> one_phase_;  // of each encoding: the header says that idx.phase does not change
+};
+
+}  // namespace echotrain

@@ -1,0 +1,70 @@
+// When a heart beats, from the ECG that comes with a scan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/data/messages.h"
+
+namespace echotrain {
+
+/// Finds the triggers of an ECG (ISMRMRD waveform_id 0) as its messages come, in either of two ways:
+///
+/// - From a trigger channel, where the sender has one: a trigger is each sample that is not zero after one that is.
+/// - From the R waves of a lead: a trigger is the farthest sample from the baseline of each run of samples that are
+///   farther from it than 0.6 times the farthest of the last two seconds. The baseline is the median of these two
+///   seconds; both are worked out anew every quarter of a second. Either polarity does. Triggers of the first two
+///   seconds are therefore known only when these are over.
+///
+/// Either way, what comes sooner than `min_interval_ms` after a trigger belongs to the same beat.
+/// Times are milliseconds on the clock of the readouts: time_stamp times `tick_ms`, and within and between messages
+/// without a gap by the sample time, as a tick is coarser than that.
+class Heartbeats {
+ public:
+  struct Options {
+    int trigger_channel = -1;  ///< -1: by the R waves
+    int lead = 0;
+    double min_interval_ms = 60;
+    double tick_ms = 2.5;
+  };
+  explicit Heartbeats(const Options& options) : options_(options) {}
+
+  /// ISMRMRD header XML -> the trigger channel that its waveformInformation names for waveform_id 0, or -1.
+  static int trigger_channel(const std::string& header_xml);
+
+  /// The next samples. Messages of other waveforms, and those without the channel, are left out. Returns whether
+  /// triggers were found.
+  bool add(const protocol::Waveform& waveform);
+  /// No more samples come: finds the triggers of a scan shorter than two seconds. Returns whether there were any.
+  bool finish();
+
+  const std::vector<double>& triggers() const { return triggers_; }  ///< [ms], ascending
+  std::uint64_t samples() const { return samples_; }                 ///< of the ECG so far
+
+ private:
+  struct Sample {
+    double time_ms;
+    float value;
+  };
+  std::size_t window_size() const;  // samples of two seconds
+  void next(const Sample& sample);
+  void look(const Sample& sample);
+  void threshold();
+  void trigger(double time_ms);
+
+  Options options_;
+  std::vector<double> triggers_;
+  std::uint64_t samples_ = 0;
+  double next_time_ms_ = 0;
+  double sample_ms_ = 0;
+
+  // The trigger channel's last value, or the last two seconds of the lead, a ring once full.
+  float last_value_ = 1;  // a channel that begins high has not risen
+  std::vector<Sample> window_;
+  std::size_t oldest_ = 0, since_threshold_ = 0;
+  float baseline_ = 0, least_ = 0;
+  Sample peak_{0, 0};  // of the run that lasts; its value is the distance from the baseline, 0 outside runs
+};
+
+}  // namespace echotrain

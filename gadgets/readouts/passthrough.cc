@@ -1,0 +1,32 @@
+#include "gadgets/readouts/passthrough.h"
+
+#include <fmt/format.h>
+
+namespace echotrain {
+
+void Passthrough::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+
+void Passthrough::process(RawBatch&& batch, const Emit<Image>& /*emit*/) {
+  readouts_ += batch.acquisitions.size();
+  for (const auto& acquisition : batch.acquisitions) readout_bytes_ += acquisition.data.bytes.size();
+}
+
+bool Passthrough::take_aside(Item& item, const Emit<Image>& emit) {
+  if (std::holds_alternative<Waveform>(item)) {
+    ++waveforms_;
+    return true;
+  }
+  if (auto* image = std::get_if<Image>(&item)) {
+    ++images_;
+    emit(std::move(*image));
+    return true;
+  }
+  return false;
+}
+
+void Passthrough::finish(End /*how*/, const Emit<Image>& /*emit*/) {
+  session_->info(fmt::format("received {} readouts ({} bytes of samples), {} waveforms, {} images", readouts_,
+                             readout_bytes_, waveforms_, images_));
+}
+
+}  // namespace echotrain

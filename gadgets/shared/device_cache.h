@@ -1,0 +1,163 @@
+// Things made once per trajectory that sessions share.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain {
+
+/// What a cache has done and has. A hit is a question whose answer was there or being made.
+struct CacheCounts {
+  std::uint64_t hits = 0, misses = 0;
+  std::uint64_t bytes = 0, entries = 0;
+};
+
+/// What `Request`s ask for, on every device of the process. A thing is made once, however many sessions ask for it at
+/// the same time; sessions that ask for other things do not wait. When the bytes of all things and their requests pass
+/// the bound, those that no session holds are dropped, the longest unused first. Thread-safe.
+///
+/// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
+/// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
+template <class Request>
+class DeviceCache {
+ public:
+  using Made = typename Request::Made;
+  explicit DeviceCache(std::uint64_t bytes) : most_bytes_(bytes) {}
+
+  struct Result {
+    std::shared_ptr<const Made> plan;
+    bool reused;     ///< it was there, or another session was making it
+    double made_ms;  ///< how long making it took, if it was not
+  };
+  /// For `session`'s device. What does not fit the cache is made in the session's own memory, and not kept.
+  /// ResourceError when that is exhausted too; what make() throws otherwise.
+  Result get(numerics::Context& session, const Request& request) {
+    const Place place{session.backend(), session.device()};
+    {
+      std::unique_lock lock(mutex_);
+      for (;;) {
+        if (auto found = find(place, request)) {
+          ++hits_;
+          return {found, true, 0};
+        }
+        if (!is_being_made(place, request)) break;
+        changed_.wait(lock);
+      }
+      being_made_.push_back({place, &request});
+      ++misses_;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    std::shared_ptr<const Made> made;
+    try {
+      made = make(session, place, request);
+    } catch (...) {
+      end_making(request);
+      throw;
+    }
+    const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    end_making(request);
+    return {std::move(made), false, ms};
+  }
+
+  std::uint64_t bytes() const {
+    const std::scoped_lock lock(mutex_);
+    return sum();
+  }
+  std::size_t plans() const {
+    const std::scoped_lock lock(mutex_);
+    return entries_.size();
+  }
+  CacheCounts counts() const {
+    const std::scoped_lock lock(mutex_);
+    return {hits_, misses_, sum(), entries_.size()};
+  }
+
+ private:
+  using Place = std::pair<numerics::Backend, int>;
+  struct Entry {
+    Place place;
+    Request request;
+    std::shared_ptr<const Made> made;
+  };
+
+  /// In memory of its own, which nobody's budget counts, if that is within the bound; else in the session's.
+  std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
+    if (request.bytes() < most_bytes_) {
+      try {
+        numerics::Context own(place.first, {.device = place.second, .memory_budget = most_bytes_ - request.bytes()});
+        auto made = request.make(own);
+        const std::scoped_lock lock(mutex_);
+        entries_.push_front({place, request, made});
+        while (sum() > most_bytes_ && drop_one()) {
+        }
+        return made;
+      } catch (const numerics::ResourceError&) {
+        // Too large for the bound; or the device is full, and what nobody uses makes room on it.
+        const std::scoped_lock lock(mutex_);
+        while (place.first == numerics::Backend::cuda && drop_one()) {
+        }
+      }
+    }
+    return request.make(session);
+  }
+
+  void end_making(const Request& request) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(being_made_, [&](const auto& each) { return each.second == &request; });
+    changed_.notify_all();
+  }
+
+  // The members below are called with mutex_ held.
+
+  bool is_being_made(const Place& place, const Request& request) const {
+    return std::any_of(being_made_.begin(), being_made_.end(),
+                       [&](const auto& each) { return each.first == place && each.second->same(request); });
+  }
+
+  std::shared_ptr<const Made> find(const Place& place, const Request& request) {
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->place != place || !entry->request.same(request)) continue;
+      entries_.splice(entries_.begin(), entries_, entry);
+      return entry->made;
+    }
+    return nullptr;
+  }
+
+  std::uint64_t sum() const {
+    std::uint64_t bytes = 0;
+    for (const Entry& entry : entries_) bytes += entry.made->bytes() + entry.request.bytes();
+    return bytes;
+  }
+
+  /// False: everything is in use.
+  bool drop_one() {
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
+      if (entry->made.use_count() == 1) {
+        entries_.erase(std::next(entry).base());
+        return true;
+      }
+    return false;
+  }
+
+  const std::uint64_t most_bytes_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t hits_ = 0, misses_ = 0;
+  std::list<Entry> entries_;                                  // most recently used first
+  std::vector<std::pair<Place, const Request*>> being_made_;  // of calls of get() in progress
+};
+
+/// Mebibytes that an environment variable says, as bytes; `mib` of them if it says nothing that can be read.
+std::uint64_t bytes_from_environment(const char* variable, std::uint64_t mib);
+
+}  // namespace echotrain

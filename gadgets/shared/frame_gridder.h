@@ -1,0 +1,95 @@
+// Frames of samples onto oversampled grids: at once, in parts as they come, or as positions of a sliding window.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/shared/measurement.h"
+#include "gadgets/shared/plan_cache.h"
+
+namespace echotrain {
+
+struct GriddingOptions {
+  std::int64_t dimensions = 2;
+  std::int64_t kernel_width = 5;
+  double oversampling = 1.5;
+  double accuracy = 0;
+  bool incremental = true;
+  std::int64_t rebuild_every = 32;
+};
+Parameters<GriddingOptions> gridding_parameters();
+
+/// What gridding gadgets have in common. The image's voxels are those of the header's recon space. Plans are shared
+/// through PlanCache; the one that the scan will probably need is made before its data.
+class FrameGridder {
+ public:
+  /// std::invalid_argument when options exclude each other.
+  explicit FrameGridder(GriddingOptions options);
+  /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
+  void start(const protocol::Header& header, Session& session);
+
+  /// What a frame's samples became.
+  struct Gridded {
+    std::shared_ptr<Frame> frame;
+    Array<cfloat> grid;  ///< [coil, grid...] in FFT order; the receiver's own
+    std::shared_ptr<const numerics::NufftPlan> plan;
+  };
+  /// Takes samples; gives the grid with a frame's last ones.
+  std::optional<Gridded> add(Samples&& samples);
+  /// The plan of a frame that comes whole, for those who need no grid.
+  std::shared_ptr<const numerics::NufftPlan> plan(const Samples& samples);
+
+ private:
+  struct Partial {
+    Array<cfloat> grid;
+    std::shared_ptr<const numerics::NufftPlan> plan;
+  };
+  /// Readouts that entered a window together.
+  struct Chunk {
+    std::int64_t begin = 0, end = 0;  // counted from the window's first readout ever
+    std::int64_t per_readout = 0;
+    Array<cfloat> data;
+    Array<float> weights;
+    std::shared_ptr<const numerics::NufftPlan> plan;
+  };
+  struct Window {
+    std::deque<Chunk> chunks;  // oldest first
+    Array<cfloat> grid;
+    std::shared_ptr<const numerics::NufftPlan> plan;  // of some of its readouts
+    std::int64_t begin = 0;                           // readouts that have left
+    std::int64_t moves = 0;                           // since the grid was made of the chunks alone
+  };
+  struct Held {
+    std::shared_ptr<const SamplePositions> positions;
+    std::uint16_t encoding;
+    std::shared_ptr<const numerics::NufftPlan> plan;
+  };
+
+  PlanCache::Request request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
+  std::shared_ptr<const numerics::NufftPlan> shared_plan(const std::shared_ptr<const SamplePositions>& positions,
+                                                         std::uint16_t encoding, std::int64_t coils, bool count);
+  std::shared_ptr<const numerics::NufftPlan> loose_plan(const std::shared_ptr<const SamplePositions>& positions,
+                                                        std::uint16_t encoding);
+  Array<cfloat> make_grid(const numerics::NufftPlan& plan, std::int64_t coils);
+  void add_part(Partial& partial, const Samples& samples);
+  std::optional<Gridded> move_window(Samples&& samples);
+  void begin_position(Window& window, const Frame& frame);
+  void add_readouts(Window& window, const Chunk& chunk, std::int64_t begin, std::int64_t end, float sign);
+
+  GriddingOptions options_;
+  Session* session_ = nullptr;
+  std::vector<ImageGeometry> geometries_;
+  std::vector<numerics::NufftOptions> nufft_;                      // per encoding
+  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: one to make others by
+  std::vector<Held> plans_;                   // most recent first, bounded: so that the cache keeps them
+  std::map<std::uint64_t, Partial> partial_;  // by frame
+  std::map<std::uint64_t, Window> windows_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,80 @@
+// Facts of a measurement that several gadgets need, worked out from its header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/core/array.h"
+#include "protocol/data/header.h"
+
+namespace echotrain {
+
+class Session;
+
+/// How one encoding space becomes an image.
+struct ImageGeometry {
+  int dims = 2;  ///< 3 when the encoded matrix has more than one step-2 plane
+  numerics::Shape
+      padded;  ///< [z, y, x]: extents to transform encoded k-space with so that voxels have the recon space's size
+  numerics::Shape image;  ///< [z, y, x]: the recon matrix
+  /// Per axis x, y, z: recon voxel size / encoded voxel size. k in cycles/encoded pixel times this is cycles/image
+  /// pixel.
+  std::array<double, 3> voxel_ratio{1, 1, 1};
+
+  /// The image's extents in `dims` dimensions: [z, y, x] or [y, x]; with `coils`, these after it.
+  numerics::Shape extents(std::int64_t coils = 0) const {
+    numerics::Shape out;
+    if (coils > 0) out.push_back(coils);
+    for (auto a = static_cast<std::size_t>(3 - dims); a < 3; ++a) out.push_back(image[a]);
+    return out;
+  }
+};
+
+/// ClientError when the recon space cannot be cut from the encoded one with voxels of its size.
+ImageGeometry image_geometry(const protocol::Encoding& encoding);
+
+/// Fields of view of images.
+class FieldsOfView {
+ public:
+  FieldsOfView() = default;
+  explicit FieldsOfView(const protocol::Header& header);
+  /// x, y, z [mm]: what a gadget has made of it, else the recon space of the frame's encoding.
+  std::array<float, 3> of(const Frame& frame) const;
+
+ private:
+  std::vector<std::array<float, 3>> recon_;  // per encoding
+};
+
+/// Vectors in the patient's coordinates, copied out of headers, whose floats lie at any even address.
+using Vector = std::array<double, 3>;
+inline Vector position_of(const protocol::AcquisitionHeader& head) {
+  return {head.position[0], head.position[1], head.position[2]};
+}
+inline Vector read_direction(const protocol::AcquisitionHeader& head) {
+  return {head.read_dir[0], head.read_dir[1], head.read_dir[2]};
+}
+inline Vector phase_direction(const protocol::AcquisitionHeader& head) {
+  return {head.phase_dir[0], head.phase_dir[1], head.phase_dir[2]};
+}
+inline Vector slice_direction(const protocol::AcquisitionHeader& head) {
+  return {head.slice_dir[0], head.slice_dir[1], head.slice_dir[2]};
+}
+inline double dot(const Vector& a, const Vector& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
+inline Vector cross(const Vector& a, const Vector& b) {
+  return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+
+/// What to add to an encoding step to get its row among `n`: k-space centre belongs at floor(n/2). ClientError, naming
+/// the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
+std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
+                        Session& session);
+
+/// What to multiply a trajectory's components x, y, z by to get cycles/pixel of the encoded matrix.
+std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);
+
+}  // namespace echotrain

@@ -1,0 +1,80 @@
+#include "gadgets/shared/operator_cache.h"
+
+#include <fmt/format.h>
+
+#include "gadgets/numerics/core/cache_folder.h"
+#include "gadgets/shared/plan_cache.h"
+
+namespace echotrain {
+namespace {
+
+/// Multiplications from which on reading a file is quicker than working Q out.
+constexpr double kWorthKeeping = 1e11;
+
+std::string disk_key(const OperatorRequest& request) {
+  const SamplePositions& p = *request.positions;
+  std::string key = fmt::format("Q v2 image={} ratio={},{},{} exact={} precision={} basis={} accuracy={} samples={}x{}",
+                                request.image.text(), request.voxel_ratio[0], request.voxel_ratio[1],
+                                request.voxel_ratio[2], request.method.exact,
+                                static_cast<int>(request.method.precision), static_cast<int>(request.method.basis),
+                                request.method.exact ? 0 : request.method.accuracy, p.count(), p.dims);
+  for (const std::uint64_t seed : {11, 12})
+    key += fmt::format(" {:016x}{:016x}",
+                       numerics::digest_bytes(p.coordinates.data(), p.coordinates.size() * sizeof(double), seed),
+                       numerics::digest_bytes(p.weights.data(), p.weights.size() * sizeof(float), seed));
+  return key;
+}
+
+numerics::Shape doubled(const numerics::Shape& image) {
+  numerics::Shape out;
+  for (const auto extent : image) out.push_back(2 * extent);
+  return out;
+}
+
+}  // namespace
+
+bool OperatorRequest::same(const OperatorRequest& other) const {
+  return image == other.image && voxel_ratio == other.voxel_ratio && method == other.method &&
+         same_positions(*positions, *other.positions) && positions->weights == other.positions->weights;
+}
+
+std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics::Context& context) const {
+  const numerics::Shape lags = doubled(image);
+  const double work = static_cast<double>(lags.size()) * static_cast<double>(positions->count());
+  const bool keeps = store != nullptr && method.exact && work > kWorthKeeping;
+  const std::string key = keeps ? disk_key(*this) : "";
+  if (keeps)
+    if (const auto kept = store->find(key, lags.size())) {
+      const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
+      return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
+    }
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  const numerics::View<const double> k(coordinates.data(), {positions->count(), positions->dims});
+  const numerics::View<const float> weights(positions->weights.data(), {positions->count()});
+  Array<cfloat> q = context.allocate<cfloat>(lags);
+  if (method.exact)
+    numerics::point_spread(context, k, weights, image, method.basis, q.view(), method.precision);
+  else
+    numerics::point_spread_nufft(context, k, weights, image, method.basis,
+                                 numerics::options_for_accuracy(method.accuracy, lags), q.view());
+  if (keeps) {
+    const Array<cfloat> host = context.download<cfloat>(q.view());
+    store->add(key, host.view());
+  }
+  return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
+}
+
+OperatorCache& OperatorCache::shared() {
+  constexpr std::uint64_t kMib = 2048;
+  static OperatorCache& cache = *new OperatorCache(bytes_from_environment("ECHOTRAIN_OPERATOR_CACHE_MIB", kMib));
+  return cache;  // it lives until the process ends
+}
+
+const numerics::ArrayStore& point_spread_store() {
+  constexpr std::uint64_t kMib = 4096;
+  static const numerics::ArrayStore& store =
+      *new numerics::ArrayStore(numerics::cache_folder(), bytes_from_environment("ECHOTRAIN_DISK_CACHE_MIB", kMib));
+  return store;
+}
+
+}  // namespace echotrain

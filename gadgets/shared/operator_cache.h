@@ -1,0 +1,48 @@
+// The operators F^H W F of trajectories, shared by frames and sessions and kept on disk.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/core/array_store.h"
+#include "gadgets/numerics/exact/direct_transform.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "gadgets/shared/device_cache.h"
+
+namespace echotrain {
+
+/// How the point spread function Q is worked out.
+struct PointSpreadMethod {
+  bool exact = true;
+  numerics::VoxelBasis basis = numerics::VoxelBasis::delta;
+  numerics::Precision precision = numerics::Precision::exact;  ///< of the exact transform
+  double accuracy = 1e-4;                                      ///< of the NUFFT, when not exact
+  bool operator==(const PointSpreadMethod&) const = default;
+};
+
+struct OperatorRequest {
+  using Made = numerics::ToeplitzOperator;
+  std::shared_ptr<const SamplePositions> positions;  ///< with their weights
+  std::array<double, 3> voxel_ratio{1, 1, 1};
+  numerics::Shape image;
+  PointSpreadMethod method;
+  const numerics::ArrayStore* store = nullptr;  ///< where large Q are kept; may be null
+
+  bool same(const OperatorRequest& other) const;
+  std::uint64_t bytes() const { return positions->bytes(); }
+  std::shared_ptr<const Made> make(numerics::Context& context) const;
+};
+
+class OperatorCache : public DeviceCache<OperatorRequest> {
+ public:
+  using DeviceCache::DeviceCache;
+  /// The process-wide one: ECHOTRAIN_OPERATOR_CACHE_MIB mebibytes, 2048 by default. 0 keeps nothing.
+  static OperatorCache& shared();
+};
+
+/// The process-wide store: ECHOTRAIN_DISK_CACHE_MIB mebibytes, 4096 by default, in the cache folder. 0 keeps nothing.
+const numerics::ArrayStore& point_spread_store();
+
+}  // namespace echotrain

@@ -1,0 +1,55 @@
+#include "gadgets/shared/plan_cache.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace echotrain {
+
+std::uint64_t bytes_from_environment(const char* variable, std::uint64_t mib) {
+  constexpr unsigned long long kMost = 1ull << 30;
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return mib << 20;
+  char* end = nullptr;
+  const unsigned long long said = std::strtoull(text, &end, 10);
+  return (*end == '\0' && said <= kMost ? said : mib) << 20;
+}
+
+bool same_positions(const SamplePositions& a, const SamplePositions& b) {
+  return &a == &b ||
+         (a.digest == b.digest && a.dims == b.dims && a.coordinates.size() == b.coordinates.size() &&
+          std::memcmp(a.coordinates.data(), b.coordinates.data(), a.coordinates.size() * sizeof(double)) == 0);
+}
+
+std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
+                                      std::int64_t first, std::int64_t count) {
+  const double* from = positions.coordinates.data() + first * positions.dims;
+  std::vector<double> coordinates(from, from + count * positions.dims);
+  for (std::size_t i = 0; i < coordinates.size(); ++i)
+    coordinates[i] *= voxel_ratio[i % static_cast<std::size_t>(positions.dims)];
+  return coordinates;
+}
+
+bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
+  return options == other.options && image == other.image && voxel_ratio == other.voxel_ratio &&
+         same_positions(*positions, *other.positions);
+}
+
+std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,
+                                   coils);
+}
+
+std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make_like(numerics::Context& context,
+                                                                       const numerics::NufftPlan& one) const {
+  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  return one.with_samples(context, {coordinates.data(), {positions->count(), positions->dims}});
+}
+
+PlanCache& PlanCache::shared() {
+  constexpr std::uint64_t kMib = 2048;
+  static PlanCache& cache = *new PlanCache(bytes_from_environment("ECHOTRAIN_PLAN_CACHE_MIB", kMib));
+  return cache;  // it lives until the process ends
+}
+
+}  // namespace echotrain

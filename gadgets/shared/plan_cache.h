@@ -1,0 +1,44 @@
+// NUFFT plans that frames and sessions share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/shared/device_cache.h"
+
+namespace echotrain {
+
+/// Whether positions are equal bit by bit: a digest alone could be met by another trajectory.
+bool same_positions(const SamplePositions& a, const SamplePositions& b);
+/// The coordinates of the samples first .. first + count - 1 in cycles per image pixel: each component times
+/// `voxel_ratio`, x first.
+std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
+                                      std::int64_t first, std::int64_t count);
+
+struct NufftPlanRequest {
+  using Made = numerics::NufftPlan;
+  std::shared_ptr<const SamplePositions> positions;
+  std::array<double, 3> voxel_ratio{1, 1, 1};  ///< coordinates are multiplied by it, x first
+  numerics::Shape image;
+  numerics::NufftOptions options;
+  std::int64_t coils = 8;  ///< that it will probably be used for; another number is no other plan
+
+  bool same(const NufftPlanRequest& other) const;
+  std::uint64_t bytes() const { return positions->bytes(); }
+  std::shared_ptr<const Made> make(numerics::Context& context) const;
+  /// For accumulate() only, and only by `context`, which made `one` for these images and options.
+  std::shared_ptr<const Made> make_like(numerics::Context& context, const Made& one) const;
+};
+
+class PlanCache : public DeviceCache<NufftPlanRequest> {
+ public:
+  using Request = NufftPlanRequest;
+  using DeviceCache::DeviceCache;
+  /// The process-wide one: ECHOTRAIN_PLAN_CACHE_MIB mebibytes, 2048 by default. 0 keeps nothing.
+  static PlanCache& shared();
+};
+
+}  // namespace echotrain

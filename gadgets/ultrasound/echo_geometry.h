@@ -1,0 +1,25 @@
+// Where the elements of an array are, and where the frequencies of its sampled echoes.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/items.h"
+
+namespace echotrain {
+
+/// Place of element `e` along the array; its middle is 0 [mm].
+inline double element_mm(const EchoGeometry& geometry, std::int64_t e) {
+  return (static_cast<double>(e) - static_cast<double>(geometry.elements - 1) / 2) * geometry.pitch_mm;
+}
+
+/// Frequencies first_hz + k * step_hz, k < count, of which the first lies in bin first_bin of `bins`.
+struct EchoFrequencies {
+  std::int64_t first_bin = 0, count = 0;
+  double first_hz = 0, step_hz = 0;
+};
+/// Those that sampling has kept apart and that lie within `bandwidth` times the centre frequency about it: of RF, in
+/// the Nyquist zone [z, z + 1) * sampling / 2 that holds the centre frequency; of IQ, within half of the sampling
+/// frequency about the demodulation frequency. `bins`: of the traces' transforms, even.
+EchoFrequencies kept_frequencies(const EchoGeometry& geometry, std::int64_t bins, double bandwidth);
+
+}  // namespace echotrain

@@ -1,0 +1,33 @@
+// From traces over time to spectra over frequency and place.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// 2D Fourier transform over time and elements. Of RF, the Nyquist zone that holds the centre frequency is kept, which
+/// makes the signal analytic and unfolds what was sampled below twice its frequency (band-pass sampling); of IQ, the
+/// band about the demodulation frequency.
+class EchoSpectrum final : public Gadget<Echoes, EchoSpectra> {
+ public:
+  struct Options {
+    double bandwidth_percent = 150;
+    double padding = 2;
+  };
+  static constexpr std::string_view kName = "echo_spectrum";
+  static constexpr std::string_view kSummary =
+      "2D Fourier transform of ultrasound traces over time and elements; unfolds band-pass sampled RF and IQ.";
+  static Parameters<Options> parameters();
+
+  explicit EchoSpectrum(Options options) : options_(options) {}
+  void start(const protocol::Header& header, Session& session) override;
+  void process(Echoes&& echoes, const Emit<EchoSpectra>& emit) override;
+
+ private:
+  Options options_;
+  Session* session_ = nullptr;
+};
+
+}  // namespace echotrain

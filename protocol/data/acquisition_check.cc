@@ -1,0 +1,159 @@
+#include "protocol/data/acquisition_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <pugixml.hpp>
+
+#include "protocol/data/layout.h"
+#include "protocol/data/xml_scan.h"
+
+namespace echotrain::protocol {
+namespace {
+
+constexpr std::uint64_t kNoise = acquisition_flag(19);
+constexpr std::uint64_t kCalibration = acquisition_flag(20);
+constexpr std::uint64_t kCalibrationAndImaging = acquisition_flag(21);
+constexpr std::uint64_t kReverse = acquisition_flag(22);
+constexpr std::uint64_t kNavigation = acquisition_flag(23);
+constexpr std::uint64_t kPhaseCorrection = acquisition_flag(24);
+// HP feedback, dummy scan, RT feedback, surface coil correction, phase stabilisation reference and phase stabilisation.
+constexpr std::uint64_t kSpecial = acquisition_flag(26) | acquisition_flag(27) | acquisition_flag(28) |
+                                   acquisition_flag(29) | acquisition_flag(30) | acquisition_flag(31);
+
+// A float is finite unless all bits of its exponent are set. Whole numbers let the compiler test many at a time. Blocks
+// of a fixed size are loaded to registers; they need no alignment, which the wire does not give.
+bool all_finite(std::span<const std::byte> bytes) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  constexpr std::size_t kFloats = 32;
+  std::array<std::uint32_t, kFloats> block;
+  std::uint32_t bad = 0;
+  const auto test = [&](std::size_t floats) {
+    for (std::size_t i = 0; i < floats; ++i) bad |= (block[i] & kExponent) == kExponent ? 1u : 0u;
+  };
+  for (; bytes.size() >= sizeof(block); bytes = bytes.subspan(sizeof(block))) {
+    std::memcpy(block.data(), bytes.data(), sizeof(block));
+    test(kFloats);
+  }
+  if (!bytes.empty()) std::memcpy(block.data(), bytes.data(), bytes.size());
+  test(bytes.size() / sizeof(float));
+  return bad == 0;
+}
+
+struct Counter {
+  std::string_view name;
+  std::uint16_t value;
+  const std::optional<CounterLimit>& limit;
+};
+
+std::optional<SkipReason> outside_limit(const Counter& counter) {
+  if (!counter.limit || (counter.value >= counter.limit->minimum && counter.value <= counter.limit->maximum)) {
+    return std::nullopt;
+  }
+  return SkipReason{fmt::format("counter {} outside its limits", counter.name),
+                    fmt::format("idx.{} is {}; the header's limits are {} to {}", counter.name, counter.value,
+                                counter.limit->minimum, counter.limit->maximum)};
+}
+
+std::optional<SkipReason> outside_matrix(const Counter& counter, std::uint32_t size) {
+  if (counter.value < size) return std::nullopt;
+  return SkipReason{fmt::format("counter {} outside the matrix", counter.name),
+                    fmt::format("idx.{} is {}; the encoded matrix has {}", counter.name, counter.value, size)};
+}
+
+std::optional<SkipReason> check_counters(const AcquisitionHeader& head, const Encoding& encoding) {
+  const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
+  const Counter step_1{"kspace_encode_step_1", idx.kspace_encode_step_1, encoding.kspace_encoding_step_1};
+  const Counter step_2{"kspace_encode_step_2", idx.kspace_encode_step_2, encoding.kspace_encoding_step_2};
+  // Where a trajectory says where the samples lie, the steps only number the readouts.
+  if (encoding.trajectory == Trajectory::cartesian || encoding.trajectory == Trajectory::epi) {
+    if (auto reason = outside_matrix(step_1, encoding.encoded.matrix[1])) return reason;
+    if (auto reason = outside_matrix(step_2, encoding.encoded.matrix[2])) return reason;
+  }
+  for (const Counter& counter :
+       {step_1, step_2, Counter{"average", idx.average, encoding.average}, Counter{"slice", idx.slice, encoding.slice},
+        Counter{"contrast", idx.contrast, encoding.contrast}, Counter{"phase", idx.phase, encoding.phase},
+        Counter{"repetition", idx.repetition, encoding.repetition}, Counter{"set", idx.set, encoding.set},
+        Counter{"segment", idx.segment, encoding.segment}}) {
+    if (auto reason = outside_limit(counter)) return reason;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ReadoutKind readout_kind(const AcquisitionHeader& head) {
+  const std::uint64_t flags = head.flags;
+  if ((flags & kNoise) != 0) return ReadoutKind::noise;
+  if ((flags & kPhaseCorrection) != 0) return ReadoutKind::phase_correction;
+  if ((flags & kNavigation) != 0) return ReadoutKind::navigator;
+  if ((flags & kSpecial) != 0) return ReadoutKind::other;
+  if ((flags & kCalibration) != 0 && (flags & kCalibrationAndImaging) == 0) return ReadoutKind::calibration;
+  return (flags & kReverse) != 0 ? ReadoutKind::other : ReadoutKind::imaging;
+}
+
+std::optional<SkipReason> AcquisitionCheck::check(const Acquisition& acquisition) {
+  const AcquisitionHeader& head = acquisition.head;
+  const ReadoutKind kind = readout_kind(head);
+  const Shape shape{head.active_channels, head.number_of_samples, head.trajectory_dimensions};
+  const std::uint16_t space = head.encoding_space_ref;
+  if (shape.samples == 0 || shape.channels == 0) {
+    return SkipReason{"readout without samples",
+                      fmt::format("readout has {} samples and {} channels", shape.samples, shape.channels)};
+  }
+  if (space >= header_.encodings.size()) {
+    return SkipReason{
+        "encoding space not in the header",
+        fmt::format("encoding_space_ref is {}; the header has {} encodings", space, header_.encodings.size())};
+  }
+  if (head.discard_pre + head.discard_post > shape.samples) {
+    return SkipReason{"more samples to discard than there are",
+                      fmt::format("discard_pre {} + discard_post {} exceed {} samples", +head.discard_pre,
+                                  +head.discard_post, shape.samples)};
+  }
+  // Only lines that are placed in k-space need their place; noise and the like often carry odd values.
+  if (kind == ReadoutKind::imaging || kind == ReadoutKind::calibration) {
+    if (head.center_sample >= shape.samples) {
+      return SkipReason{
+          "center_sample outside the readout",
+          fmt::format("center_sample is {}; the readout has {} samples", +head.center_sample, shape.samples)};
+    }
+    if (auto reason = check_counters(head, header_.encodings[space])) return reason;
+  }
+  if (!all_finite(acquisition.trajectory.bytes)) {
+    return SkipReason{"non-finite trajectory",
+                      fmt::format("trajectory of readout {} has NaN or infinity", +head.scan_counter)};
+  }
+  if (!all_finite(acquisition.data.bytes)) {
+    return SkipReason{"non-finite samples", fmt::format("data of readout {} has NaN or infinity", +head.scan_counter)};
+  }
+  if (kind == ReadoutKind::other) return std::nullopt;  // a mixture of purposes has no common shape
+  const auto [group, added] = groups_.try_emplace({space, kind}, shape);
+  const Shape& first = group->second;
+  if (first.channels != shape.channels || first.samples != shape.samples ||
+      first.trajectory_dimensions != shape.trajectory_dimensions) {
+    return SkipReason{
+        "readout shape differs from its group",
+        fmt::format("readout has {} channels x {} samples with {} trajectory dimensions; the first of its group "
+                    "had {} x {} with {}",
+                    shape.channels, shape.samples, shape.trajectory_dimensions, first.channels, first.samples,
+                    first.trajectory_dimensions)};
+  }
+  return std::nullopt;
+}
+
+std::optional<SkipReason> check_attributes(const Image& image, const Limits& limits) {
+  constexpr const char* kKind = "image attributes not readable";
+  const std::string& text = image.attributes;
+  if (text.empty()) return std::nullopt;
+  if (auto danger = xml_danger(text, limits)) return SkipReason{kKind, *std::move(danger)};
+  pugi::xml_document document;
+  const auto parsed = document.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
+  if (!parsed) return SkipReason{kKind, fmt::format("not XML: {} at byte {}", parsed.description(), parsed.offset)};
+  if (!document.child("ismrmrdMeta")) return SkipReason{kKind, "the root element is not 'ismrmrdMeta'"};
+  return std::nullopt;
+}
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,48 @@
+// Checks each readout, waveform and image against the header before anything indexes with its counters.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "protocol/data/header.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain::protocol {
+
+/// What a readout is for, from its flags (docs/protocol.md, "Acquisition flags").
+enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
+ReadoutKind readout_kind(const AcquisitionHeader& head);
+
+/// A message that is consumed, counted and left out. `kind` is a short fixed text (one warning per kind is sent).
+struct SkipReason {
+  std::string kind;
+  std::string message;
+};
+
+/// Why an image's attributes must be dropped (the image itself is kept): not XML, or not ismrmrdMeta. Nothing when they
+/// are well-formed or empty.
+std::optional<SkipReason> check_attributes(const Image& image, const Limits& limits);
+
+/// Remembers what the first readout of each group looked like. One per session; not thread-safe.
+class AcquisitionCheck {
+ public:
+  explicit AcquisitionCheck(Header header) : header_(std::move(header)) {}
+
+  /// Why `acquisition` must be skipped (docs/protocol.md, "Validation and answers"), or nothing. Non-finite
+  /// trajectories and samples are a reason too. A group is an encoding space and a kind of readout; its first good
+  /// readout fixes channels and samples.
+  std::optional<SkipReason> check(const Acquisition& acquisition);
+
+ private:
+  struct Shape {
+    std::uint16_t channels;
+    std::uint16_t samples;
+    std::uint16_t trajectory_dimensions;
+  };
+  Header header_;
+  std::map<std::pair<std::uint16_t, ReadoutKind>, Shape> groups_;
+};
+
+}  // namespace echotrain::protocol

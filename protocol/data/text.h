@@ -1,0 +1,33 @@
+// Texts for and from a peer: what may be said, and checks on what was said.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace echotrain::protocol {
+
+/// Length in bytes of the well-formed UTF-8 character at the start of `text`; 0 when there is none (overlong forms,
+/// surrogates, values above U+10FFFF and cut characters are not well-formed; RFC 3629).
+std::size_t utf8_character(std::string_view text);
+
+/// Whether all of `text` is well-formed UTF-8.
+bool is_utf8(std::string_view text);
+
+/// The part of `text` before its first NUL.
+std::string_view cut_at_nul(std::string_view text);
+
+/// `text` with everything but printable ASCII replaced by '?', cut to `max_bytes` (then ending in "..."): for the
+/// messages of an Error.
+std::string quotable(std::string_view text, std::size_t max_bytes = 60);
+
+enum class Level { debug, info, warning, error, critical };
+
+/// The text of a TEXT message: level padded to 8 characters, a space, the text with control characters and invalid
+/// UTF-8 replaced, a newline (docs/protocol.md, "Rules for what the server sends").
+std::string format_log_text(Level level, std::string_view text);
+
+/// `text` with control characters and invalid UTF-8 replaced by '?', cut to `max_bytes`: safe for logs and peers.
+std::string printable(std::string_view text, std::size_t max_bytes = 4096);
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,47 @@
+#include "protocol/files/asset_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <mutex>
+
+namespace echotrain::protocol {
+
+std::vector<std::string> AssetFolder::names() const {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ignored))
+    if (entry.is_regular_file(ignored)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<Image> AssetFolder::images(const std::string& name) const {
+  if (folder_.empty())
+    throw DatasetError(
+        fmt::format("the file '{}' is asked for, but no folder of files was given (option assets)", name));
+  // Found by comparing names, so that no text can lead out of the folder.
+  const std::vector<std::string> known = names();
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    throw DatasetError(fmt::format("there is no file '{}' among the assets; there are: {}", name,
+                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  static std::mutex one_at_a_time;
+  const std::scoped_lock lock(one_at_a_time);
+  try {
+    const DatasetReader reader(folder_ / name);
+    const std::vector<std::string> series = reader.image_series();
+    if (series.empty()) throw DatasetError("it holds no images");
+    std::vector<Image> images;
+    for (std::size_t i = 0; i < reader.images(series.front()); ++i) images.push_back(reader.image(series.front(), i));
+    return images;
+  } catch (const DatasetError& error) {
+    // Whoever asked is not told where the folder is.
+    std::string text = error.what();
+    const std::string path = (folder_ / name).string();
+    if (const auto at = text.find(path); at != std::string::npos) text.replace(at, path.size(), name);
+    throw DatasetError(fmt::format("the asset '{}' cannot be used: {}", name, text));
+  }
+}
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,27 @@
+// Files beside the scans: coil maps and reference images that pipelines name.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "protocol/files/dataset.h"
+
+namespace echotrain::protocol {
+
+/// ISMRMRD HDF5 files of one folder. Thread-safe: the HDF5 library is used by one thread at a time.
+class AssetFolder {
+ public:
+  /// An empty path: no folder.
+  explicit AssetFolder(std::filesystem::path folder = {}) : folder_(std::move(folder)) {}
+
+  /// The images of the file's first image series, in order. `name` is the name of a file in the folder, never a path.
+  /// DatasetError says what is there instead.
+  std::vector<Image> images(const std::string& name) const;
+
+ private:
+  std::vector<std::string> names() const;
+  std::filesystem::path folder_;
+};
+
+}  // namespace echotrain::protocol

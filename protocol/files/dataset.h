@@ -1,0 +1,67 @@
+// ISMRMRD HDF5 files <-> messages.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "protocol/data/messages.h"
+
+namespace echotrain::protocol {
+
+/// A file that is missing, not HDF5, or lacks what was asked for. The text names the file, the group and what is there.
+class DatasetError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Reads an ISMRMRD HDF5 file (libismrmrd's layout: GROUP/xml, GROUP/data, GROUP/waveforms, GROUP/<images...>).
+class DatasetReader {
+ public:
+  explicit DatasetReader(const std::filesystem::path& file, std::string group = "dataset");
+  ~DatasetReader();
+  DatasetReader(DatasetReader&&) noexcept;
+
+  std::string header_xml() const;  ///< empty when the group has none
+  std::size_t acquisitions() const;
+  std::size_t waveforms() const;
+  Acquisition acquisition(std::size_t index) const;
+  Waveform waveform(std::size_t index) const;
+  /// Names of the image series in the group, in name order.
+  std::vector<std::string> image_series() const;
+  std::size_t images(const std::string& series) const;
+  Image image(const std::string& series, std::size_t index) const;
+  /// Groups of the file that hold a dataset.
+  static std::vector<std::string> groups(const std::filesystem::path& file);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Writes an ISMRMRD HDF5 file, replacing one that is there. The file is whole and readable after every flush() and
+/// after destruction, so that a later failure loses no image.
+class DatasetWriter {
+ public:
+  explicit DatasetWriter(const std::filesystem::path& file, std::string group = "dataset");
+  ~DatasetWriter();
+  DatasetWriter(DatasetWriter&&) noexcept;
+
+  void header_xml(const std::string& xml);
+  void append(const Acquisition& acquisition);
+  void append(const Waveform& waveform);
+  void append(const Image& image);  ///< series "image_<image_series_index>"
+  /// A numeric array for inspection (`recon --save-after`): float32, or complex as a compound of r and i.
+  void array(const std::string& name, const std::vector<std::size_t>& shape, const float* values);
+  void array(const std::string& name, const std::vector<std::size_t>& shape, const std::complex<float>* values);
+  void flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::protocol

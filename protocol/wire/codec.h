@@ -1,0 +1,55 @@
+// Bytes <-> messages: pure functions over spans, no sockets, no state. Layouts: docs/protocol.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/data/limits.h"
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "protocol/data/text.h"
+
+namespace echotrain::protocol {
+
+/// What is known of the message that starts at the first byte given to measure().
+struct Extent {
+  std::uint16_t id = 0;    ///< 0 while fewer than 2 bytes are there
+  std::uint64_t size = 0;  ///< whole message with its id if `exact`, else the bytes needed to learn more
+  bool exact = false;
+};
+
+/// Says how long the message at the start of `bytes` is, looking at no more than its fixed part and allocating nothing.
+/// Everything that docs/protocol.md calls fatal and that the fixed part can show is refused here: unknown or
+/// unsupported id (with what it probably is: HTTP, TLS, MRD v2), bad version, sizes over `limits` (64-bit arithmetic),
+/// compression kinds with no known layout. Version 0 is accepted (the session warns once).
+Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
+
+/// Decodes one whole message (exactly the bytes that measure() asked for). Payloads refer into `bytes`, kept alive by
+/// `owner`; compressed samples are expanded into a buffer of their own. Texts are cut at their first NUL.
+Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits);
+
+using Buffer = std::vector<std::byte>;
+
+// Each appends one whole message to `out`.
+void encode(const ConfigFile& message, Buffer& out);  ///< name: at most 1023 characters (std::length_error above)
+void encode(const ConfigText& message, Buffer& out);
+void encode(const HeaderText& message, Buffer& out);
+void encode(const Close& message, Buffer& out);
+void encode(const Text& message, Buffer& out);  ///< as is, with one NUL; make the text with format_log_text()
+void encode(const Query& message, Buffer& out);
+void encode(const Response& message, Buffer& out);
+void encode(const Acquisition& message, Buffer& out);
+void encode(const Waveform& message, Buffer& out);
+void encode(const Image& message, Buffer& out);
+
+/// All of an image message but its pixels, so that pixels can be sent from where they lie (vectored write).
+void encode_without_pixels(const Image& message, Buffer& out);
+
+/// "1008 (ACQUISITION)", or just the number for an id without a name.
+std::string id_text(std::uint16_t id);
+
+}  // namespace echotrain::protocol

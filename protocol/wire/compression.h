@@ -1,0 +1,22 @@
+// Compressed samples of a readout (docs/protocol.md, "Compressed acquisitions").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "protocol/data/result.h"
+
+namespace echotrain::protocol {
+
+/// Expands a COMPRESSION1 block: a ZFP stream with a full header, 2D, 2 * samples by channels floats. Returns
+/// 2 * samples * channels floats (re, im, sample fastest). Errors have code "compression".
+Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels);
+
+/// Expands a COMPRESSION2 block: uint64 count, float scale, uint8 bits, then `count` two's-complement integers of
+/// `bits` bits, least significant bit first; value = integer / scale. `count` must be `elements`. Errors:
+/// "compression".
+Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::uint64_t elements);
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,149 @@
+#include "protocol/wire/message_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "protocol/data/layout.h"
+#include "protocol/wire/codec.h"
+
+namespace echotrain::protocol {
+
+struct MessageBuffer::Slab {
+  // Not zeroed: only bytes that were received are ever read.
+  explicit Slab(std::size_t n) : bytes(std::make_unique_for_overwrite<std::byte[]>(n)), size(n) {}
+  std::unique_ptr<std::byte[]> bytes;
+  std::size_t size;
+  std::uint64_t period = 0;  // of the pool's, in which it was last given back
+};
+
+// Slabs that are free to be used again. Those in use hold the pool alive, and the last message that lets a slab go, on
+// whatever thread, gives it back.
+namespace {
+
+constexpr std::size_t kSmallestSlab = 64;
+constexpr std::size_t kSlabsKept = 16;
+constexpr std::size_t kSharedBytes = 64 << 20;  // as much as a server's queue holds by default
+
+}  // namespace
+
+class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  explicit Pool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  static const std::shared_ptr<Pool>& shared() {
+    static const auto pool = std::make_shared<Pool>(kSharedBytes);
+    return pool;
+  }
+
+  std::shared_ptr<Slab> get(std::size_t bytes) {
+    std::unique_ptr<Slab> slab = take(bytes);
+    if (!slab) slab = std::make_unique<Slab>(bytes);
+    return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
+  }
+
+  // Frees what came before the period that ends now.
+  bool age() {
+    const std::lock_guard lock(mutex_);
+    const std::size_t freed = std::erase_if(free_, [this](const std::unique_ptr<Slab>& slab) {
+      if (slab->period == period_) return false;
+      free_bytes_ -= slab->size;
+      return true;
+    });
+    ++period_;
+    return freed > 0;
+  }
+
+ private:
+  // The smallest free slab that is large enough; of those the one that came last, so that others grow old.
+  std::unique_ptr<Slab> take(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto best = free_.end();
+    for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
+      if ((*slab)->size >= bytes && (best == free_.end() || (*slab)->size <= (*best)->size)) best = slab;
+    }
+    if (best == free_.end()) return nullptr;
+    std::unique_ptr<Slab> slab = std::move(*best);
+    free_.erase(best);
+    free_bytes_ -= slab->size;
+    return slab;
+  }
+
+  void put(std::unique_ptr<Slab> slab) {
+    const std::lock_guard lock(mutex_);
+    if (free_bytes_ + slab->size > keep_bytes_) return;
+    free_bytes_ += slab->size;
+    slab->period = period_;
+    free_.push_back(std::move(slab));
+  }
+
+  const std::size_t keep_bytes_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Slab>> free_;
+  std::size_t free_bytes_ = 0;
+  std::uint64_t period_ = 0;
+};
+
+bool MessageBuffer::free_unused_slabs() { return Pool::shared()->age(); }
+
+MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
+    : limits_(limits),
+      slab_bytes_(std::max(slab_bytes, kSmallestSlab)),
+      // Buffers of the usual size share theirs: a connection finds warm what one before it has left.
+      pool_(slab_bytes_ == kSlabBytes ? Pool::shared() : std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
+
+std::span<const std::byte> MessageBuffer::pending() const {
+  return slab_ ? std::span<const std::byte>(slab_->bytes.get() + begin_, end_ - begin_) : std::span<const std::byte>();
+}
+
+std::size_t MessageBuffer::pending_bytes() const { return end_ - begin_; }
+
+std::uint16_t MessageBuffer::pending_id() const {
+  return pending_bytes() < kIdBytes ? std::uint16_t{0} : load<std::uint16_t>(pending(), 0);
+}
+
+void MessageBuffer::change_slab(std::size_t bytes) {
+  const auto partial = pending();
+  // Let the old slab go first when nothing of it is needed, so that it can come straight back.
+  if (partial.empty()) slab_.reset();
+  auto slab = pool_->get(bytes);
+  if (!partial.empty()) std::memcpy(slab->bytes.get(), partial.data(), partial.size());
+  slab_ = std::move(slab);
+  end_ = partial.size();
+  begin_ = 0;
+}
+
+std::span<std::byte> MessageBuffer::prepare() {
+  const std::size_t partial = pending_bytes();
+  if (!slab_ || (partial == 0 && end_ == slab_->size)) {
+    change_slab(slab_bytes_);
+  } else if (begin_ + needed_ > slab_->size) {
+    if (needed_ <= slab_bytes_) {
+      change_slab(slab_bytes_);  // the whole message fits into a fresh slab
+    } else if (end_ == slab_->size) {
+      // A large message: double what has really arrived, up to what was measured.
+      change_slab(std::max<std::size_t>(slab_bytes_, std::min<std::uint64_t>(needed_, 2 * partial)));
+    }
+  }
+  if (end_ == slab_->size) change_slab(std::max(slab_bytes_, 2 * partial));  // next() was not asked yet
+  return {slab_->bytes.get() + end_, slab_->size - end_};
+}
+
+void MessageBuffer::commit(std::size_t n) { end_ += n; }
+
+Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes.get() + end_ - n, n}}; }
+
+Result<std::optional<Message>> MessageBuffer::next() {
+  const auto bytes = pending();
+  if (bytes.empty() || bytes.size() < needed_) return std::optional<Message>();
+  const auto extent = measure(bytes, limits_);
+  if (!extent) return extent.error();
+  needed_ = extent->size;
+  if (!extent->exact || bytes.size() < extent->size) return std::optional<Message>();
+  auto message = decode(bytes.first(extent->size), slab_, limits_);
+  if (!message) return message.error();
+  begin_ += extent->size;
+  needed_ = 0;
+  return std::optional<Message>(*std::move(message));
+}
+
+}  // namespace echotrain::protocol

@@ -1,0 +1,189 @@
+#include "server/admin/admin.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "server/admin/admin_pages.h"
+#include "server/base/log.h"
+#include "server/session/listener.h"
+
+namespace echotrain::server {
+
+using asio::redirect_error;
+using asio::use_awaitable;
+using asio::ip::tcp;
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+namespace {
+
+constexpr std::size_t kMostDrained = 64 << 10;
+constexpr std::chrono::milliseconds kPauseAfterError{100};
+
+using Request = http::request_parser<http::empty_body>;
+using Response = http::response<http::string_body>;
+
+Response respond(const AdminPage& page) {
+  Response response(static_cast<http::status>(page.status), 11);
+  response.set(http::field::content_type, std::string(page.content_type));
+  response.set(http::field::cache_control, "no-store");
+  response.set("X-Content-Type-Options", "nosniff");
+  response.body() = page.body;
+  return response;
+}
+
+/// What a request that is none is told.
+Response refuse(const error_code& error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow)
+    return respond({431, "text/plain", "the request is too long\n"});
+  return respond({400, "text/plain", "this is no HTTP request that is understood here\n"});
+}
+
+Response answer(const Request& parser, const Environment& environment) {
+  const auto& request = parser.get();
+  if (request.method() != http::verb::get && request.method() != http::verb::head) {
+    Response response = respond({405, "text/plain", "only GET and HEAD are answered here\n"});
+    response.set(http::field::allow, "GET, HEAD");
+    return response;
+  }
+  const std::string_view target(request.target().data(), request.target().size());
+  return respond(admin_page(target.substr(0, target.find('?')), environment));
+}
+
+}  // namespace
+
+tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port) {
+  error_code error;
+  const std::string name = options.bind == "localhost" ? "127.0.0.1" : options.bind;
+  const asio::ip::address address = asio::ip::make_address(name, error);
+  if (error)
+    throw std::runtime_error(fmt::format("admin.bind: '{}' is no address; write 127.0.0.1, 0.0.0.0 or ::1, say", name));
+  return {address, static_cast<std::uint16_t>(port)};
+}
+
+struct Admin::Connection {
+  explicit Connection(tcp::socket socket) : stream(std::move(socket)) {}
+  beast::tcp_stream stream;
+  std::list<std::shared_ptr<Connection>>::iterator place;
+};
+
+Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits)
+    : environment_(environment),
+      limits_(limits),
+      strand_(asio::make_strand(context)),
+      acceptor_(strand_),
+      endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
+  try {
+    acceptor_.open(endpoint_.protocol());
+    acceptor_.set_option(tcp::acceptor::reuse_address(true));
+    acceptor_.bind(endpoint_);
+    acceptor_.listen();
+    endpoint_ = acceptor_.local_endpoint();
+  } catch (const boost::system::system_error& error) {
+    throw std::runtime_error(fmt::format(
+        "cannot serve the admin port on {}: {}; choose another one with --admin-port (0 takes any free one), "
+        "or do without: --admin-enabled false",
+        text_of(endpoint_), error.code().message()));
+  }
+  if (!endpoint_.address().is_loopback())
+    write_log(LogLevel::warning, fmt::format("the admin port {} has no authentication: who reaches it may see the "
+                                             "addresses of clients and how much they send",
+                                             text_of(endpoint_)));
+}
+
+std::string Admin::address() const { return text_of(endpoint_); }
+
+void Admin::start() { asio::co_spawn(strand_, accept(), asio::detached); }
+
+void Admin::stop() {
+  asio::post(strand_, [this] {
+    error_code ignored;
+    acceptor_.close(ignored);
+    for (const auto& connection : connections_) connection->stream.close();
+  });
+}
+
+asio::awaitable<void> Admin::accept() {
+  asio::steady_timer pause(strand_);
+  while (acceptor_.is_open()) {
+    tcp::socket socket(strand_);
+    error_code error;
+    co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
+    if (!error) {
+      admit(std::move(socket));
+    } else if (acceptor_.is_open()) {  // out of descriptors, most likely
+      pause.expires_after(kPauseAfterError);
+      co_await pause.async_wait(redirect_error(use_awaitable, error));
+    }
+  }
+}
+
+// Somebody who holds all connections does not keep the others out.
+void Admin::admit(tcp::socket socket) {
+  if (connections_.size() >= limits_.connections) {
+    const std::shared_ptr<Connection> oldest = connections_.front();
+    connections_.pop_front();
+    oldest->place = connections_.end();
+    oldest->stream.close();
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket));
+  connection->place = connections_.insert(connections_.end(), connection);
+  asio::co_spawn(strand_, serve(connection), [this, connection](std::exception_ptr) {
+    connection->stream.close();
+    if (connection->place != connections_.end()) connections_.erase(connection->place);
+  });
+}
+
+asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
+  beast::tcp_stream& stream = connection->stream;
+  beast::flat_buffer buffer(limits_.request_bytes);
+  error_code error;
+  for (bool keep = true; keep;) {
+    if (buffer.size() == 0) {
+      stream.expires_after(limits_.idle_time);
+      const std::size_t n =
+          co_await stream.async_read_some(buffer.prepare(limits_.request_bytes), redirect_error(use_awaitable, error));
+      if (error) co_return;
+      buffer.commit(n);
+    }
+    stream.expires_after(limits_.request_time);
+    Request parser;
+    parser.header_limit(static_cast<std::uint32_t>(limits_.request_bytes));
+    co_await http::async_read_header(stream, buffer, parser, redirect_error(use_awaitable, error));
+    if (error == http::error::end_of_stream || error == beast::error::timeout ||
+        error == asio::error::operation_aborted || error == asio::error::connection_reset)
+      co_return;
+    Response response = error ? refuse(error) : answer(parser, environment_);
+    // A body is not read, and after one nobody knows where the next request begins.
+    keep = !error && parser.is_done() && parser.get().keep_alive();
+    response.keep_alive(keep);
+    response.version(error ? 11 : parser.get().version());
+    response.prepare_payload();
+    stream.expires_after(limits_.request_time);
+    if (!error && parser.get().method() == http::verb::head) {
+      http::response_serializer<http::string_body> serializer(response);
+      co_await http::async_write_header(stream, serializer, redirect_error(use_awaitable, error));
+    } else {
+      co_await http::async_write(stream, response, redirect_error(use_awaitable, error));
+    }
+    if (error) co_return;
+    if (connection->place == connections_.end()) co_return;
+    connections_.splice(connections_.end(), connections_, connection->place);
+  }
+  // Without reading what is left, the kernel would send a reset, which may cost the other side the answer.
+  stream.socket().shutdown(tcp::socket::shutdown_send, error);
+  buffer.clear();
+  for (std::size_t drained = 0; !error && drained < kMostDrained;)
+    drained +=
+        co_await stream.async_read_some(buffer.prepare(limits_.request_bytes), redirect_error(use_awaitable, error));
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,59 @@
+// The port for those who watch over the server: HTTP/1.1, read only, without authentication.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/base/signal.h"
+#include "server/session/environment.h"
+
+namespace echotrain::server {
+
+/// admin.bind with a port. std::runtime_error for what is no address.
+asio::ip::tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port);
+
+/// What one who asks may take.
+struct AdminLimits {
+  std::size_t connections = 64;  ///< one more, and the one that has been silent for longest is closed
+  std::size_t request_bytes = 8 << 10;
+  std::chrono::milliseconds request_time = std::chrono::seconds(10);  ///< for a whole request, and to take an answer
+  std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests
+};
+
+/// /livez, /readyz, /metrics and /sessions. Reads what others keep up to date, and waits for nobody.
+class Admin {
+ public:
+  /// Binds to admin.bind and admin.port. Throws std::runtime_error that says what to do when that fails.
+  Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {});
+
+  void start();
+  /// Closes everything. From any thread, as are the others.
+  void stop();
+
+  const asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
+  std::string address() const;  ///< "127.0.0.1:9004"
+
+ private:
+  struct Connection;
+  asio::awaitable<void> accept();
+  asio::awaitable<void> serve(std::shared_ptr<Connection> connection);
+  void admit(asio::ip::tcp::socket socket);
+
+  const Environment& environment_;
+  const AdminLimits limits_;
+  // Everything happens on it: there is little to do.
+  const asio::strand<asio::io_context::executor_type> strand_;
+  asio::ip::tcp::acceptor acceptor_;
+  asio::ip::tcp::endpoint endpoint_;
+  std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,56 @@
+#include "server/admin/admin_pages.h"
+
+#include <fmt/format.h>
+
+#include "server/admin/metrics_present.h"
+#include "server/scan/queries.h"
+
+namespace echotrain::server {
+
+namespace {
+
+constexpr unsigned kNotFound = 404;
+constexpr unsigned kUnavailable = 503;
+
+constexpr std::string_view kPlaces =
+    "/livez      200 while the server's loop turns\n"
+    "/readyz     200 while it takes scans; else 503 and why not\n"
+    "/metrics    for Prometheus\n"
+    "/sessions   the sessions that there are, as JSON\n";
+
+AdminPage ready_page(const Readiness& readiness) {
+  const Readiness::State state = readiness.state();
+  AdminPage page;
+  if (state == Readiness::State::ready) {
+    page.body = "ready\n";
+  } else {
+    page.status = kUnavailable;
+    page.body = fmt::format("{}: {}\n", to_string(state), readiness.reason());
+  }
+  return page;
+}
+
+}  // namespace
+
+AdminPage admin_page(std::string_view path, const Environment& environment) {
+  AdminPage page;
+  if (path == "/livez") {
+    page.body = "alive\n";
+  } else if (path == "/readyz") {
+    page = ready_page(*environment.readiness);
+  } else if (path == "/metrics") {
+    page.content_type = Metrics::kContentType;
+    page.body = metrics_text(environment);
+  } else if (path == "/sessions") {
+    page.content_type = "application/json";
+    page.body = sessions_json(*environment.board);
+  } else if (path == "/") {
+    page.body = fmt::format("echotrain-server {}\n\n{}", version(), kPlaces);
+  } else {
+    page.status = kNotFound;
+    page.body = fmt::format("there is nothing here; there are\n\n{}", kPlaces);
+  }
+  return page;
+}
+
+}  // namespace echotrain::server

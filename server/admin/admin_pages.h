@@ -1,0 +1,20 @@
+// What the admin port answers.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/session/environment.h"
+
+namespace echotrain::server {
+
+struct AdminPage {
+  unsigned status = 200;
+  std::string_view content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+/// The page at a path without query: "/metrics". 404 where there is none.
+AdminPage admin_page(std::string_view path, const Environment& environment);
+
+}  // namespace echotrain::server

@@ -1,0 +1,51 @@
+#include "server/base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+namespace echotrain::server {
+
+namespace {
+
+std::atomic<LogFormat> log_format = LogFormat::text;
+
+/// What follows time and level in a line of JSON.
+std::string rest_of_object(std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {
+  nlohmann::ordered_json object;
+  if (session) object["session"] = *session;
+  if (event != nullptr) object["event"] = event->name;
+  object["message"] = line;
+  if (event != nullptr) object.update(event->facts);
+  return object.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace).substr(1);
+}
+
+}  // namespace
+
+void set_up_log(const std::string& level, LogFormat format) {
+  auto logger = std::make_shared<spdlog::logger>("echotrain", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(format == LogFormat::json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v)"
+                                                : "%Y-%m-%d %H:%M:%S.%e %l %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::trace);
+  log_format = format;
+  spdlog::set_default_logger(std::move(logger));
+}
+
+void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
+  const spdlog::level::level_enum spd_level = kLevels[static_cast<int>(level)];
+  spdlog::logger& logger = *spdlog::default_logger_raw();
+  if (!logger.should_log(spd_level)) return;
+  std::string text;
+  if (log_format == LogFormat::json)
+    text = rest_of_object(line, session, event);
+  else
+    text = session ? fmt::format("[session {}] {}", *session, line) : std::string(line);
+  logger.log(spd_level, spdlog::string_view_t(text.data(), text.size()));
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,306 @@
+#include "server/capture/capture.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace echotrain::server {
+
+namespace {
+
+constexpr std::size_t kMostParts = 64;  // of one write
+constexpr std::size_t kMostBytes = 8 << 20;
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+ssize_t read_at(int descriptor, std::span<std::byte> room, std::uint64_t offset) {
+  for (;;) {
+    const ssize_t n = ::pread(descriptor, room.data(), room.size(), static_cast<off_t>(offset));
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
+}  // namespace
+
+// --- a session's side ------------------------------------------------------------------------------------------------
+
+Capture::Capture(CaptureStore& store, std::string name, std::shared_ptr<Memory> memory, std::function<void()> wake)
+    : store_(store), name_(std::move(name)), wake_(std::move(wake)), share_(std::move(memory)) {}
+
+void Capture::count_waiting(std::size_t bytes) {
+  waiting_bytes_ = bytes;
+  share_.set(bytes);
+}
+
+void Capture::append(protocol::Payload bytes) {
+  if (bytes.bytes.empty()) return;
+  const std::scoped_lock lock(store_.mutex_);
+  if (finished_ || abandoned_) return;
+  const std::size_t n = bytes.bytes.size();
+  waiting_.push_back(std::move(bytes));
+  size_ += n;
+  count_waiting(waiting_bytes_ + n);
+  if (!stopped_ && store_.is_full(*this) &&
+      store_.options_.when_slow == config::CaptureOptions::WhenSlow::stop_capture) {
+    too_slow_ = true;
+    store_.stop(*this, fmt::format("the disk is slower than the data; {} MiB wait for it", waiting_bytes_ >> 20));
+  }
+  store_.schedule(*this);
+}
+
+std::uint64_t Capture::size() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return size_;
+}
+
+std::uint64_t Capture::saved() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return written_;
+}
+
+bool Capture::full() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return !stopped_ && store_.is_full(*this);
+}
+
+bool Capture::stopped() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return stopped_;
+}
+
+std::string Capture::failure() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return failure_;
+}
+
+bool Capture::too_slow() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return too_slow_;
+}
+
+void Capture::abandon() {
+  const std::scoped_lock lock(store_.mutex_);
+  if (std::exchange(abandoned_, true)) return;
+  store_.stop(*this, "given up");
+  store_.schedule(*this);
+}
+
+bool Capture::written(std::uint64_t bytes) {
+  const std::scoped_lock lock(store_.mutex_);
+  if (stopped_ || written_ >= bytes) return true;
+  awaited_ = bytes;
+  return false;
+}
+
+void Capture::fetch(std::uint64_t offset, std::span<std::byte> room) {
+  const std::scoped_lock lock(store_.mutex_);
+  fetched_.reset();
+  fetch_ = Fetch{offset, room};
+  store_.schedule(*this);
+}
+
+std::optional<protocol::Result<std::size_t>> Capture::fetched() {
+  const std::scoped_lock lock(store_.mutex_);
+  return std::exchange(fetched_, std::nullopt);
+}
+
+void Capture::finish(bool keep) {
+  std::function<void()> wake;  // let go outside the lock
+  const std::scoped_lock lock(store_.mutex_);
+  if (std::exchange(finished_, true)) return;
+  keep_ = keep;
+  wake.swap(wake_);
+  store_.schedule(*this);
+}
+
+// --- the store -------------------------------------------------------------------------------------------------------
+
+CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk)
+    : options_(options),
+      memory_(std::move(memory)),
+      disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync},
+      queue_bytes_(static_cast<std::size_t>(options.queue_mib) << 20) {
+  prepare_capture_directory(options_.directory);
+  writer_ = std::thread([this] { write_all(); });
+  housekeeper_ = std::thread([this] { keep_house(); });
+}
+
+CaptureStore::~CaptureStore() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    for (const auto& capture : captures_) {
+      capture->finished_ = true;
+      schedule(*capture);
+    }
+  }
+  work_.notify_one();
+  writer_.join();
+  {
+    const std::scoped_lock lock(mutex_);
+    writer_done_ = true;
+  }
+  housework_.notify_one();
+  housekeeper_.join();
+}
+
+std::shared_ptr<Capture> CaptureStore::open(std::uint64_t session, std::function<void()> wake) {
+  std::shared_ptr<Capture> capture(
+      new Capture(*this, capture_name(std::chrono::system_clock::now(), session), memory_, std::move(wake)));
+  const std::scoped_lock lock(mutex_);
+  captures_.push_back(capture);
+  return capture;
+}
+
+void CaptureStore::schedule(Capture& capture) {
+  if (capture.closed_ || std::exchange(capture.scheduled_, true)) return;
+  ready_.push_back(capture.shared_from_this());
+  work_.notify_one();
+}
+
+void CaptureStore::write_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return stopping_ || !ready_.empty(); });
+    if (ready_.empty()) return;
+    std::shared_ptr<Capture> capture = std::move(ready_.front());
+    ready_.pop_front();
+    capture->scheduled_ = false;
+    serve(*capture, lock);
+    lock.unlock();
+    spent_.clear();
+    capture.reset();
+    lock.lock();
+  }
+}
+
+void CaptureStore::serve(Capture& capture, Lock& lock) {
+  if (capture.fetch_) fetch(capture, lock);
+  if (!capture.stopped_ && !capture.waiting_.empty()) write(capture, lock);
+  if (capture.abandoned_) take_written(capture, capture.waiting_bytes_);
+  const bool all_written = capture.stopped_ || capture.waiting_.empty();
+  if (capture.awaited_ && (capture.stopped_ || capture.written_ >= *capture.awaited_)) {
+    capture.awaited_.reset();
+    wake(capture);
+  }
+  if (all_written && capture.finished_)
+    close(capture);
+  else if (!all_written || capture.fetch_)
+    schedule(capture);
+}
+
+void CaptureStore::fetch(Capture& capture, Lock& lock) {
+  const Capture::Fetch wanted = *std::exchange(capture.fetch_, std::nullopt);
+  protocol::Result<std::size_t> result(std::size_t{0});
+  if (wanted.offset < capture.written_) {
+    const auto n = std::min<std::uint64_t>(wanted.room.size(), capture.written_ - wanted.offset);
+    const int descriptor = capture.file_->descriptor();
+    lock.unlock();
+    const ssize_t got = read_at(descriptor, wanted.room.first(n), wanted.offset);
+    if (got > 0)
+      result = static_cast<std::size_t>(got);
+    else
+      result = protocol::Error{
+          "capture", fmt::format("the raw capture {} cannot be read back: {}", capture.name_,
+                                 got < 0 ? text_of(errno) : std::string("it is shorter than what was written"))};
+    lock.lock();
+  } else {
+    // Not written yet. Nobody else takes from the queue, so its parts stay while the lock is open.
+    std::vector<std::span<const std::byte>> parts;
+    std::uint64_t at = capture.written_;
+    std::size_t room = wanted.room.size();
+    for (const protocol::Payload& part : capture.waiting_) {
+      if (room == 0) break;
+      const auto skipped =
+          static_cast<std::size_t>(std::min<std::uint64_t>(part.bytes.size(), std::max(wanted.offset, at) - at));
+      at += part.bytes.size();
+      const auto rest = part.bytes.subspan(skipped);
+      parts.push_back(rest.first(std::min(rest.size(), room)));
+      room -= parts.back().size();
+    }
+    lock.unlock();
+    std::byte* to = wanted.room.data();
+    for (const auto& part : parts) to = std::copy(part.begin(), part.end(), to);
+    result = static_cast<std::size_t>(to - wanted.room.data());
+    lock.lock();
+  }
+  capture.fetched_ = std::move(result);
+  wake(capture);
+}
+
+void CaptureStore::write(Capture& capture, Lock& lock) {
+  std::vector<iovec> parts;
+  std::size_t bytes = 0;
+  for (const protocol::Payload& part : capture.waiting_) {
+    if (parts.size() == kMostParts || bytes >= kMostBytes) break;
+    // writev takes pointers to what it does not change.
+    parts.push_back({const_cast<std::byte*>(part.bytes.data()), part.bytes.size()});  // NOLINT
+    bytes += part.bytes.size();
+  }
+  std::shared_ptr<CaptureFile> file = capture.file_;
+  std::string failure;
+  std::size_t done = 0;
+  lock.unlock();
+  try {
+    if (!file) file = std::make_shared<CaptureFile>(options_.directory, capture.name_);
+    const ssize_t n = disk_.write(file->descriptor(), parts.data(), static_cast<int>(parts.size()));
+    if (n > 0)
+      done = static_cast<std::size_t>(n);
+    else if (n == 0 || errno != EINTR)
+      failure = "writing failed: " + (n == 0 ? "no byte was taken" : text_of(errno));
+    if (done > 0) file->unsynced = true;
+  } catch (const std::system_error& error) {
+    failure = error.what();
+  }
+  lock.lock();
+  capture.file_ = std::move(file);
+  const bool was_full = is_full(capture);
+  capture.written_ += done;
+  take_written(capture, done);
+  if (!failure.empty())
+    stop(capture, failure);
+  else if (was_full && !is_full(capture))
+    wake(capture);
+}
+
+// Removes that many bytes from the front of the queue.
+void CaptureStore::take_written(Capture& capture, std::size_t bytes) {
+  capture.count_waiting(capture.waiting_bytes_ - bytes);
+  while (bytes > 0) {
+    protocol::Payload& front = capture.waiting_.front();
+    const std::size_t n = std::min(bytes, front.bytes.size());
+    front.bytes = front.bytes.subspan(n);
+    bytes -= n;
+    if (!front.bytes.empty()) return;
+    spent_.push_back(std::move(front));
+    capture.waiting_.pop_front();
+  }
+}
+
+void CaptureStore::stop(Capture& capture, const std::string& why) {
+  if (std::exchange(capture.stopped_, true)) return;
+  capture.failure_ = why;
+  wake(capture);
+}
+
+// With the lock held, so that nothing of a session is touched after finish().
+void CaptureStore::wake(const Capture& capture) const {
+  if (!capture.finished_) capture.wake_();
+}
+
+void CaptureStore::close(Capture& capture) {
+  capture.closed_ = true;
+  take_written(capture, capture.waiting_bytes_);
+  if (capture.file_) {
+    closing_.push_back({std::move(capture.file_), capture.keep_});
+    housework_.notify_one();
+  }
+  std::erase_if(captures_, [&](const auto& each) { return each.get() == &capture; });
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,152 @@
+// Raw capture: the bytes that sessions receive, appended to files as they come (docs/capture.md).
+#pragma once
+
+#include <sys/uio.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/server_options.h"
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "server/base/memory.h"
+#include "server/capture/capture_files.h"
+
+namespace echotrain::server {
+
+/// How bytes reach the disk: as ::writev and ::fdatasync, unless a test makes them slow or fail.
+struct Disk {
+  std::function<ssize_t(int descriptor, const iovec* parts, int count)> write;
+  std::function<int(int descriptor)> sync;
+};
+
+class CaptureStore;
+
+/// The capture of one session. Nothing here waits for the disk; where `wake` is promised, the function given to
+/// CaptureStore::open() is called, on another thread and with locks held, until finish(). For the session's strand.
+class Capture : public std::enable_shared_from_this<Capture> {
+ public:
+  const std::string& name() const { return name_; }  ///< of the file, without its folder
+
+  /// Takes the bytes that follow those taken before; they stay where they are until they are written.
+  void append(protocol::Payload bytes);
+  /// Bytes taken so far, and those of them that are in the file.
+  std::uint64_t size() const;
+  std::uint64_t saved() const;
+  /// As many bytes wait for the disk as may: take no more. Wakes when that changes.
+  bool full() const;
+  /// Nothing more is written, because a write failed or the disk was too slow; failure() says why. Wakes when that
+  /// happens. What was not written stays readable by fetch() until abandon().
+  bool stopped() const;
+  std::string failure() const;
+  bool too_slow() const;  ///< it was the latter
+  /// Lets go what waits, and takes nothing more.
+  void abandon();
+  /// Whether the first `bytes` of what was taken are written, or the capture has stopped. Wakes when that becomes so.
+  bool written(std::uint64_t bytes);
+
+  /// Begins to copy bytes from `offset` on, at least one and as many as are at hand and fit, to `room`, which stays
+  /// valid until fetched(). Precondition: offset < size(), and no other fetch is under way. Wakes when it is done.
+  void fetch(std::uint64_t offset, std::span<std::byte> room);
+  /// How many bytes were copied, or why the file cannot be read; nothing until then. Gives each result once.
+  std::optional<protocol::Result<std::size_t>> fetched();
+
+  /// No more bytes come. Closes the file when all is written, or removes it. Lets `wake` go: the writer may keep this
+  /// for longer than what `wake` refers to lasts.
+  void finish(bool keep);
+
+ private:
+  friend class CaptureStore;
+  Capture(CaptureStore& store, std::string name, std::shared_ptr<Memory> memory, std::function<void()> wake);
+  void count_waiting(std::size_t bytes);
+
+  CaptureStore& store_;
+  const std::string name_;
+
+  // Guarded by the store's mutex.
+  std::function<void()> wake_;
+  std::deque<protocol::Payload> waiting_;  // from written_ on; only the writer takes from it
+  std::size_t waiting_bytes_ = 0;
+  Memory::Share share_;  // of waiting_bytes_
+  std::uint64_t size_ = 0, written_ = 0;
+  std::string failure_;
+  bool stopped_ = false, too_slow_ = false, abandoned_ = false;
+  std::optional<std::uint64_t> awaited_;  // by who asked for written()
+  bool finished_ = false, keep_ = true, closed_ = false;
+  struct Fetch {
+    std::uint64_t offset;
+    std::span<std::byte> room;
+  };
+  std::optional<Fetch> fetch_;
+  std::optional<protocol::Result<std::size_t>> fetched_;
+  bool scheduled_ = false;  // in the writer's queue
+  std::shared_ptr<CaptureFile> file_;
+};
+
+/// All captures of a server, with one thread that writes and one that synchronises, closes and removes files, so that
+/// neither sessions nor writes wait for those.
+class CaptureStore {
+ public:
+  /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`.
+  CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk = {});
+  ~CaptureStore();  ///< writes what waits
+  CaptureStore(const CaptureStore&) = delete;
+  CaptureStore& operator=(const CaptureStore&) = delete;
+
+  /// A capture for the session of this number. The store must outlive it.
+  std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake);
+
+ private:
+  friend class Capture;
+  using Lock = std::unique_lock<std::mutex>;
+  struct Closing {
+    std::shared_ptr<CaptureFile> file;
+    bool keep;
+  };
+  void schedule(Capture& capture);
+  bool is_full(const Capture& capture) const { return capture.waiting_bytes_ >= queue_bytes_; }
+
+  void stop(Capture& capture, const std::string& why);
+  void wake(const Capture& capture) const;
+
+  // The writer.
+  void write_all();
+  void serve(Capture& capture, Lock& lock);
+  void fetch(Capture& capture, Lock& lock);
+  void write(Capture& capture, Lock& lock);
+  void take_written(Capture& capture, std::size_t bytes);
+  void close(Capture& capture);
+
+  // The housekeeper.
+  void keep_house();
+  std::string sync(CaptureFile& file) const;  // empty, or what failed
+  void close_files(std::vector<Closing> closing) const;
+  void sync_open_files(Lock& lock);
+  void prune() const;
+
+  const config::CaptureOptions options_;
+  const std::shared_ptr<Memory> memory_;
+  const Disk disk_;
+  const std::size_t queue_bytes_;
+
+  std::mutex mutex_;
+  std::condition_variable work_, housework_;
+  std::deque<std::shared_ptr<Capture>> ready_;      // with something for the writer
+  std::vector<std::shared_ptr<Capture>> captures_;  // not closed
+  std::vector<protocol::Payload> spent_;            // the writer's, to be let go outside the lock
+  std::vector<Closing> closing_;
+  bool stopping_ = false, writer_done_ = false;
+  std::thread writer_, housekeeper_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,142 @@
+#include "server/capture/capture_files.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <system_error>
+#include <vector>
+
+namespace echotrain::server {
+
+namespace fs = std::filesystem;
+using std::chrono::system_clock;
+
+namespace {
+
+constexpr std::string_view kSuffix = ".mrd";
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+/// Removes from `text` as many characters as `is_one` accepts; their number.
+template <class IsOne>
+std::size_t skip(std::string_view& text, IsOne is_one) {
+  const auto end = std::find_if_not(text.begin(), text.end(), is_one);
+  const auto count = static_cast<std::size_t>(end - text.begin());
+  text.remove_prefix(count);
+  return count;
+}
+bool skip_text(std::string_view& text, std::string_view expected) {
+  if (!text.starts_with(expected)) return false;
+  text.remove_prefix(expected.size());
+  return true;
+}
+
+struct Found {
+  fs::path path;
+  std::uint64_t bytes;
+  timespec changed;
+};
+
+bool is_older(const Found& a, const Found& b) {
+  if (a.changed.tv_sec != b.changed.tv_sec) return a.changed.tv_sec < b.changed.tv_sec;
+  if (a.changed.tv_nsec != b.changed.tv_nsec) return a.changed.tv_nsec < b.changed.tv_nsec;
+  return a.path < b.path;
+}
+
+std::vector<Found> find_captures(const fs::path& directory) {
+  std::vector<Found> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    struct stat status {};
+    if (!is_capture_name(entry->path().filename().string()) || ::lstat(entry->path().c_str(), &status) != 0 ||
+        !S_ISREG(status.st_mode))
+      continue;
+    found.push_back({entry->path(), static_cast<std::uint64_t>(status.st_size), status.st_mtim});
+  }
+  std::sort(found.begin(), found.end(), is_older);
+  return found;
+}
+
+/// False when somebody writes it.
+bool remove_unused(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool unused = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  const bool removed = unused && ::unlink(path.c_str()) == 0;
+  ::close(descriptor);
+  return removed;
+}
+
+}  // namespace
+
+std::string capture_name(system_clock::time_point began, std::uint64_t session) {
+  std::random_device random;
+  return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
+                     static_cast<std::uint32_t>(random()), kSuffix);
+}
+
+bool is_capture_name(std::string_view name) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto hexadecimal = [&](char c) { return digit(c) || (c >= 'a' && c <= 'f'); };
+  return skip(name, digit) == 8 && skip_text(name, "T") && skip(name, digit) == 6 && skip_text(name, "Z-s") &&
+         skip(name, digit) > 0 && skip_text(name, "-") && skip(name, hexadecimal) == 8 && name == kSuffix;
+}
+
+void prepare_capture_directory(const fs::path& directory) {
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(
+        fmt::format("capture.directory: cannot keep captures in '{}': {}; name a folder that the server may write to",
+                    directory.string(), why));
+  };
+  std::error_code error;
+  const fs::path parent = fs::absolute(directory).lexically_normal().parent_path();
+  fs::create_directories(parent, error);
+  if (error) refuse(error.message());
+  if (::mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) refuse(text_of(errno));
+  if (!fs::is_directory(directory, error)) refuse("it is no folder");
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) refuse(text_of(errno));
+}
+
+CaptureFile::CaptureFile(const fs::path& directory, const std::string& name)
+    : path_(directory / name),
+      descriptor_(
+          ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR)) {
+  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make the file");
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);
+}
+
+CaptureFile::~CaptureFile() { ::close(descriptor_); }
+
+void CaptureFile::remove() const { ::unlink(path_.c_str()); }
+
+Removed remove_old_captures(const config::CaptureOptions& options, system_clock::time_point now) {
+  Removed removed;
+  if (options.keep_days == 0 && options.keep_gib == 0) return removed;
+  std::vector<Found> found = find_captures(options.directory);
+  if (found.empty()) return removed;
+  std::uint64_t total = 0;
+  for (const Found& file : found) total += file.bytes;
+  found.pop_back();
+  const std::uint64_t most = options.keep_gib == 0 ? UINT64_MAX : static_cast<std::uint64_t>(options.keep_gib) << 30;
+  const std::time_t oldest = options.keep_days == 0
+                                 ? std::numeric_limits<std::time_t>::min()
+                                 : system_clock::to_time_t(now) - static_cast<std::time_t>(options.keep_days) * 86400;
+  for (const Found& file : found) {
+    if ((total <= most && file.changed.tv_sec >= oldest) || !remove_unused(file.path)) continue;
+    total -= file.bytes;
+    ++removed.files;
+    removed.bytes += file.bytes;
+  }
+  return removed;
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,96 @@
+// What the store of captures does with files besides writing them: synchronising, closing and removing.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/capture/capture.h"
+
+namespace echotrain::server {
+
+using Sync = config::CaptureOptions::Sync;
+
+namespace {
+
+constexpr std::chrono::minutes kBetweenPrunings(10);
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+void CaptureStore::keep_house() {
+  const auto period = seconds(options_.sync_s);
+  const bool periodic = options_.sync == Sync::periodic;
+  Clock::time_point prune_at = Clock::now();
+  Clock::time_point sync_at = periodic ? prune_at + period : Clock::time_point::max();
+  Lock lock(mutex_);
+  for (;;) {
+    housework_.wait_until(lock, std::min(prune_at, sync_at), [this] { return writer_done_ || !closing_.empty(); });
+    if (writer_done_ && closing_.empty()) return;
+    std::vector<Closing> closing = std::exchange(closing_, {});
+    const Clock::time_point now = Clock::now();
+    const bool pruning = !closing.empty() || now >= prune_at;
+    if (periodic && now >= sync_at) {
+      sync_open_files(lock);
+      sync_at = Clock::now() + period;
+    }
+    lock.unlock();
+    close_files(std::move(closing));
+    if (pruning) {
+      prune();
+      prune_at = Clock::now() + kBetweenPrunings;
+    }
+    lock.lock();
+  }
+}
+
+std::string CaptureStore::sync(CaptureFile& file) const {
+  if (!file.unsynced.exchange(false)) return {};
+  if (disk_.sync(file.descriptor()) != 0) return "synchronising failed: " + text_of(errno);
+  if (std::exchange(file.name_synced, true)) return {};
+  const int folder = ::open(file.path().parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return "its folder cannot be opened: " + text_of(errno);
+  const int result = ::fsync(folder);
+  const int error = errno;
+  ::close(folder);
+  return result == 0 ? std::string() : "synchronising its folder failed: " + text_of(error);
+}
+
+void CaptureStore::close_files(std::vector<Closing> closing) const {
+  for (Closing& each : closing) {
+    if (!each.keep) {
+      each.file->remove();
+    } else if (options_.sync != Sync::none) {
+      if (const std::string failure = sync(*each.file); !failure.empty())
+        write_log(LogLevel::error, fmt::format("capture {}: {}", each.file->path().string(), failure));
+    }
+    each.file.reset();
+  }
+}
+
+void CaptureStore::sync_open_files(Lock& lock) {
+  std::vector<std::pair<std::shared_ptr<Capture>, std::shared_ptr<CaptureFile>>> open;
+  for (const auto& capture : captures_)
+    if (capture->file_ && capture->file_->unsynced) open.emplace_back(capture, capture->file_);
+  for (const auto& [capture, file] : open) {
+    lock.unlock();
+    const std::string failure = sync(*file);
+    lock.lock();
+    if (!failure.empty()) stop(*capture, failure);
+  }
+}
+
+void CaptureStore::prune() const {
+  const Removed removed = remove_old_captures(options_, std::chrono::system_clock::now());
+  if (removed.files > 0)
+    write_log(LogLevel::info, fmt::format("retention: {} captures of {:.1f} MiB in all were removed", removed.files,
+                                          static_cast<double>(removed.bytes) / (1 << 20)));
+}
+
+}  // namespace echotrain::server

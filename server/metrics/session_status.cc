@@ -1,0 +1,98 @@
+#include "server/metrics/session_status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace echotrain::server {
+
+std::string_view to_string(SessionState state) {
+  switch (state) {
+    case SessionState::connecting:
+      return "connecting";
+    case SessionState::waiting:
+      return "waiting";
+    case SessionState::refused:
+      return "refused";
+    case SessionState::scanning:
+      return "scanning";
+    case SessionState::finishing:
+      return "finishing";
+    case SessionState::closing:
+      return "closing";
+  }
+  return "unknown";
+}
+
+void SessionStatus::set_pipeline(std::string_view name, std::string_view backend) {
+  const std::scoped_lock lock(mutex_);
+  pipeline_ = name;
+  backend_ = backend;
+}
+
+std::string SessionStatus::pipeline() const {
+  const std::scoped_lock lock(mutex_);
+  return pipeline_;
+}
+
+std::string SessionStatus::backend() const {
+  const std::scoped_lock lock(mutex_);
+  return backend_;
+}
+
+std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string peer, std::shared_ptr<Memory> all) {
+  auto owned = std::make_unique<SessionStatus>(id, std::move(peer), std::move(all));
+  std::uint64_t place = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    place = ++last_;
+  }
+  // Takes itself off the board. The board's lock is free whenever the last owner lets go: list() hands out what it
+  // finds.
+  std::shared_ptr<SessionStatus> status(owned.release(), [board = shared_from_this(), place](SessionStatus* gone) {
+    {
+      const std::scoped_lock lock(board->mutex_);
+      board->sessions_.erase(place);
+    }
+    delete gone;
+  });
+  const std::scoped_lock lock(mutex_);
+  sessions_[place] = status;
+  return status;
+}
+
+std::vector<std::shared_ptr<const SessionStatus>> SessionBoard::list() const {
+  std::vector<std::shared_ptr<const SessionStatus>> all;
+  const std::scoped_lock lock(mutex_);
+  all.reserve(sessions_.size());
+  for (const auto& [place, weak] : sessions_)
+    if (auto status = weak.lock()) all.push_back(std::move(status));
+  return all;
+}
+
+std::string sessions_json(const SessionBoard& board) {
+  const auto now = Clock::now();
+  const auto seconds_since = [now](Clock::time_point then) {
+    const double s = std::chrono::duration<double>(now - then).count();
+    return std::round(std::max(s, 0.0) * 1000) / 1000;
+  };
+  nlohmann::ordered_json sessions = nlohmann::ordered_json::array();
+  for (const auto& session : board.list())
+    sessions.push_back({{"id", session->id},
+                        {"state", to_string(session->state)},
+                        {"peer", session->peer},
+                        {"age_s", seconds_since(session->began)},
+                        {"idle_s", seconds_since(session->last_activity)},
+                        {"pipeline", session->pipeline()},
+                        {"backend", session->backend()},
+                        {"readouts", session->readouts.load()},
+                        {"images", session->images.load()},
+                        {"bytes_in", session->bytes_in.load()},
+                        {"bytes_out", session->bytes_out.load()},
+                        {"queue_bytes", session->queues->used()}});
+  const nlohmann::ordered_json all{{"sessions", std::move(sessions)}};
+  return all.dump(2, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace echotrain::server

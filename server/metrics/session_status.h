@@ -1,0 +1,67 @@
+// What everybody may look at of the sessions that run, without waiting for them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/base/clock.h"
+#include "server/base/memory.h"
+
+namespace echotrain::server {
+
+enum class SessionState { connecting, waiting, refused, scanning, finishing, closing };
+/// "connecting": no scan yet. "waiting": for its turn. "refused": is being told so. "scanning": data may come.
+/// "finishing": all data has come, images are made. "closing": the last messages go out.
+std::string_view to_string(SessionState state);
+
+/// One session's face. Kept up to date by the session and its worker; read by any thread.
+class SessionStatus {
+ public:
+  SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<Memory> all)
+      : id(its_id), peer(std::move(its_peer)), queues(std::make_shared<Memory>(std::move(all))) {}
+
+  const std::uint64_t id;
+  const std::string peer;  ///< address:port
+  const Clock::time_point began = Clock::now();
+  const std::shared_ptr<Memory> queues;  ///< what waits in the session's queues, and the message being received
+
+  std::atomic<SessionState> state = SessionState::connecting;
+  std::atomic<Clock::time_point> last_activity = began;  ///< bytes came or went
+  std::atomic<std::uint64_t> bytes_in = 0, bytes_out = 0;
+  std::atomic<std::uint64_t> readouts = 0, images = 0;
+
+  void set_pipeline(std::string_view name, std::string_view backend);
+  std::string pipeline() const;  ///< empty before a scan is started
+  std::string backend() const;   ///< empty before the pipeline runs
+
+ private:
+  mutable std::mutex mutex_;
+  std::string pipeline_, backend_;
+};
+
+/// The sessions that exist. Thread-safe.
+class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
+ public:
+  /// A session is on the board as long as somebody has its status.
+  std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer, std::shared_ptr<Memory> all);
+  /// In the order in which they came.
+  std::vector<std::shared_ptr<const SessionStatus>> list() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::weak_ptr<SessionStatus>> sessions_;  // by the order in which they came
+  std::uint64_t last_ = 0;
+};
+
+/// For the admin port: {"sessions": [{"id": 1, "state": "scanning", ...}]}. Times are in seconds, the rest in bytes or
+/// numbers of things. The sessions' addresses are in it, and nothing of their data.
+std::string sessions_json(const SessionBoard& board);
+
+}  // namespace echotrain::server

@@ -1,0 +1,38 @@
+// The certificate that the server shows, which can be replaced while it runs.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "config/server_options.h"
+#include "server/net/transport.h"
+
+namespace echotrain::server {
+
+/// Thread-safe.
+class Certificates {
+ public:
+  /// Reads the files; std::runtime_error as TlsContext.
+  explicit Certificates(config::TlsOptions options) : options_(std::move(options)) { reload(); }
+
+  /// Reads the files again, for connections to come. What fails (std::runtime_error) leaves the old ones in use.
+  void reload() {
+    auto fresh = std::make_shared<const TlsContext>(options_.certificate, options_.key, options_.client_ca);
+    const std::scoped_lock lock(mutex_);
+    context_ = std::move(fresh);
+  }
+
+  std::shared_ptr<const TlsContext> context() const {
+    const std::scoped_lock lock(mutex_);
+    return context_;
+  }
+
+ private:
+  const config::TlsOptions options_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const TlsContext> context_;
+};
+
+}  // namespace echotrain::server

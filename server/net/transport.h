@@ -1,0 +1,66 @@
+// The bytes of one connection: plain, or under TLS.
+#pragma once
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/base/signal.h"
+
+namespace echotrain::server {
+
+/// A stream socket of any family. Belongs to a strand.
+using StreamSocket = asio::generic::stream_protocol::socket;
+
+/// One coroutine may read while another one writes, both on the socket's strand. Errors come as a code; the one for the
+/// peer's orderly end is asio::error::eof.
+class Transport {
+ public:
+  using Progress = std::function<void(std::uint64_t written)>;
+  virtual ~Transport() = default;
+  virtual const char* name() const = 0;  ///< "plain" or "TLS"
+  /// Whether it is known who the peer is: it has shown a certificate that was checked, or is our own parent process.
+  virtual bool authenticated() const = 0;
+
+  /// What comes before the first byte: the handshake of TLS. The error's text is in `why` when there is one.
+  virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
+  /// Waits for bytes and reads as many as there are, 1 to room.size().
+  virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
+  /// Writes everything. `progress` hears now and then, and at the end, how many bytes have been written.
+  virtual asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
+                                      error_code& error) = 0;
+  /// Says that no more will be written; the peer may go on sending.
+  virtual asio::awaitable<void> finish_writing() = 0;
+
+  bool is_open() const { return socket_.is_open(); }
+  void close();
+  /// Closes so that the peer's kernel reports a reset, and drops what was not sent.
+  void reset();
+
+ protected:
+  explicit Transport(StreamSocket socket) : socket_(std::move(socket)) {}
+  StreamSocket socket_;
+};
+
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false);
+
+/// What a server shows to TLS clients and asks of them. Made from PEM files, once per reading of them.
+class TlsContext {
+ public:
+  /// std::runtime_error that names the file and says what is wrong with it: absent, not PEM, a key that does not fit
+  /// the certificate, a certificate that has expired. `client_ca` may be empty.
+  TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca);
+  ~TlsContext();
+  std::unique_ptr<Transport> make_transport(StreamSocket socket) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::server

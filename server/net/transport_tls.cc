@@ -1,0 +1,218 @@
+// TLS by OpenSSL on a socket that never blocks. Not Boost's ssl::stream: its shutdown waits for the peer and cannot end
+// one direction only, which is how a session ends (docs/protocol.md, "Exchange").
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+
+#include <algorithm>
+#include <climits>
+#include <fstream>
+#include <stdexcept>
+#include <utility>
+
+#include "server/net/transport.h"
+
+namespace echotrain::server {
+
+using asio::redirect_error;
+using asio::use_awaitable;
+
+namespace {
+
+constexpr std::size_t kMostDrained = 16 << 20;
+
+struct Free {
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+using SslPointer = std::unique_ptr<SSL, Free>;
+
+/// The reason of the newest error in this thread's queue, which is emptied.
+std::string take_error() {
+  std::string text;
+  while (const unsigned long code = ERR_get_error()) {
+    const char* reason = ERR_reason_error_string(code);
+    text = reason != nullptr ? reason : fmt::format("error {:x}", code);
+  }
+  return text;
+}
+
+class TlsTransport : public Transport {
+ public:
+  TlsTransport(StreamSocket socket, SslPointer ssl) : Transport(std::move(socket)), ssl_(std::move(ssl)) {
+    error_code ignored;
+    socket_.native_non_blocking(true, ignored);
+    SSL_set_fd(ssl_.get(), socket_.native_handle());
+    SSL_set_accept_state(ssl_.get());
+  }
+  const char* name() const override { return "TLS"; }
+  bool authenticated() const override { return authenticated_; }
+
+  asio::awaitable<void> open(error_code& error, std::string& why) override {
+    co_await retry([this] { return SSL_do_handshake(ssl_.get()); }, error);
+    why = std::move(why_);
+    if (!why.empty()) co_await drain();
+    authenticated_ = !error && SSL_get0_peer_certificate(ssl_.get()) != nullptr;  // checked, or there were no handshake
+  }
+
+  asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
+    std::size_t n = 0;
+    co_await retry(
+        [&] {
+          std::size_t got = 0;
+          const int result = SSL_read_ex(ssl_.get(), static_cast<char*>(room.data()) + n, room.size() - n, &got);
+          n += got;
+          return result;
+        },
+        error);
+    // A record holds at most 16 KiB; take what has come, so that the caller has few and large pieces.
+    while (!error && n < room.size()) {
+      std::size_t got = 0;
+      ERR_clear_error();
+      if (SSL_read_ex(ssl_.get(), static_cast<char*>(room.data()) + n, room.size() - n, &got) <= 0) break;
+      n += got;
+    }
+    co_return n;
+  }
+
+  asio::awaitable<void> write(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
+                              error_code& error) override {
+    std::uint64_t written = 0;
+    for (asio::const_buffer rest : buffers) {
+      while (rest.size() > 0 && !error) {
+        std::size_t n = 0;
+        co_await retry([&] { return SSL_write_ex(ssl_.get(), rest.data(), rest.size(), &n); }, error);
+        rest += n;
+        written += n;
+        progress(written);
+      }
+    }
+  }
+
+  asio::awaitable<void> finish_writing() override {
+    if (!SSL_is_init_finished(ssl_.get())) co_return;
+    error_code ignored;
+    // 0 says that ours is sent and the peer's has not come, which is all that is asked for.
+    co_await retry(
+        [this] {
+          const int result = SSL_shutdown(ssl_.get());
+          return result == 0 ? 1 : result;
+        },
+        ignored);
+    socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  }
+
+ private:
+  /// Calls a function of OpenSSL until it has succeeded or failed, and waits for the socket in between.
+  template <class Call>
+  asio::awaitable<void> retry(Call call, error_code& error) {
+    for (;;) {
+      if (!socket_.is_open()) {
+        error = asio::error::operation_aborted;
+        co_return;
+      }
+      ERR_clear_error();
+      errno = 0;
+      const int result = call();
+      if (result > 0) co_return;
+      const int system = errno;
+      switch (SSL_get_error(ssl_.get(), result)) {
+        case SSL_ERROR_WANT_READ:
+          co_await socket_.async_wait(StreamSocket::wait_read, redirect_error(use_awaitable, error));
+          break;
+        case SSL_ERROR_WANT_WRITE:
+          co_await socket_.async_wait(StreamSocket::wait_write, redirect_error(use_awaitable, error));
+          break;
+        case SSL_ERROR_ZERO_RETURN:
+          error = asio::error::eof;
+          break;
+        case SSL_ERROR_SYSCALL:
+          error = system != 0 ? error_code(system, boost::system::system_category()) : error_code(asio::error::eof);
+          break;
+        default:
+          why_ = take_error();
+          error = asio::error::connection_reset;
+          // OpenSSL 3 reports a connection that ends without close_notify as an error of its own. CLOSE tells whether a
+          // scan is whole, so it counts as an end like that of a plain connection.
+          if (why_.find("unexpected eof") != std::string::npos) error = asio::error::eof;
+      }
+      if (error) co_return;
+    }
+  }
+
+  // Reads on until the peer has seen why it was turned away: closing with unread bytes would reset the connection, and
+  // the alert would be lost.
+  asio::awaitable<void> drain() {
+    error_code error;
+    socket_.shutdown(asio::socket_base::shutdown_send, error);
+    std::vector<std::byte> scratch(64 << 10);
+    for (std::size_t drained = 0; !error && drained < kMostDrained;)
+      drained += co_await socket_.async_read_some(asio::buffer(scratch), redirect_error(use_awaitable, error));
+  }
+
+  SslPointer ssl_;
+  bool authenticated_ = false;
+  std::string why_;
+};
+
+[[noreturn]] void refuse(const std::string& what, const std::string& file, const std::string& hint) {
+  const std::string reason = take_error();
+  throw std::runtime_error(
+      fmt::format("{} '{}' cannot be used{}{}; {}", what, file, reason.empty() ? "" : ": ", reason, hint));
+}
+
+void require_readable(const std::string& what, const std::string& option, const std::string& file) {
+  if (file.empty())
+    throw std::runtime_error(fmt::format("TLS needs both {} and its other half; {} is missing", what, option));
+  if (!std::ifstream(file)) refuse(what, file, "there is no such file, or it may not be read");
+}
+
+}  // namespace
+
+struct TlsContext::Impl {
+  std::unique_ptr<SSL_CTX, Free> context;
+};
+
+TlsContext::TlsContext(const std::string& certificate, const std::string& key, const std::string& client_ca)
+    : impl_(std::make_unique<Impl>()) {
+  ERR_clear_error();
+  impl_->context.reset(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* context = impl_->context.get();
+  if (context == nullptr) throw std::runtime_error("OpenSSL cannot start: " + take_error());
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  // Forward secrecy and authenticated encryption for 1.2; those of 1.3 all have both.
+  SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
+  SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+
+  require_readable("certificate", "tls.certificate", certificate);
+  require_readable("private key", "tls.key", key);
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1)
+    refuse("certificate", certificate, "a PEM file is needed: the server's certificate first, then its issuers");
+  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1)
+    refuse("private key", key, "a PEM file without a passphrase is needed, the certificate's own");
+  if (SSL_CTX_check_private_key(context) != 1)
+    refuse("private key", key, fmt::format("it does not belong to the certificate '{}'", certificate));
+  if (X509_cmp_current_time(X509_get0_notAfter(SSL_CTX_get0_certificate(context))) < 0)
+    refuse("certificate", certificate, "it has expired");
+  if (client_ca.empty()) return;
+  require_readable("client CA", "tls.client_ca", client_ca);
+  if (SSL_CTX_load_verify_locations(context, client_ca.c_str(), nullptr) != 1)
+    refuse("client CA", client_ca, "a PEM file of certificates is needed");
+  if (STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(client_ca.c_str()))
+    SSL_CTX_set_client_CA_list(context, names);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+}
+
+TlsContext::~TlsContext() = default;
+
+std::unique_ptr<Transport> TlsContext::make_transport(StreamSocket socket) const {
+  SslPointer ssl(SSL_new(impl_->context.get()));
+  if (!ssl) throw std::bad_alloc();
+  return std::make_unique<TlsTransport>(std::move(socket), std::move(ssl));
+}
+
+}  // namespace echotrain::server

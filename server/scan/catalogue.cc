@@ -1,0 +1,63 @@
+#include "server/scan/catalogue.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "protocol/wire/codec.h"
+
+namespace echotrain::server {
+
+using protocol::Error;
+using protocol::Result;
+
+Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline, const Registry& registry)
+    : registry_(registry), library_(std::move(library)), default_(std::move(default_pipeline)) {
+  for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = PipelinePlan::check(spec, registry_);
+  if (has_default()) {
+    if (Result<Plan> plan = by_name(default_); !plan)
+      throw std::invalid_argument("default_pipeline: " + plan.error().message);
+  }
+}
+
+Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
+  if (name.empty() && !has_default())
+    return Error{"unknown-config",
+                 fmt::format("no pipeline was named and this server has no default one; known are: {}",
+                             fmt::join(library_.names(), ", "))};
+  if (name.empty()) name = default_;
+  if (const config::PipelineSpec* spec = library_.find(name)) return plans_.find(spec->name)->second;
+  const std::vector<std::string> names = library_.names();
+  const std::string near = config::nearest(name, names);
+  return Error{"unknown-config",
+               fmt::format("no pipeline is called '{}'{} Known are: {}", protocol::printable(name, 255),
+                           near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", "))};
+}
+
+Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string* token) const {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
+  try {
+    const config::ClientConfig config = config::read_client_config(text, "config", token);
+    return config.pipeline ? PipelinePlan::check(*config.pipeline, registry_) : by_name(config.use);
+  } catch (const config::ConfigError& error) {
+    return Error{"bad-config", protocol::printable(error.what())};
+  }
+}
+
+bool Catalogue::offers(const Plan& plan) const {
+  const auto own = plans_.find(plan->spec().name);
+  return own != plans_.end() && own->second == plan;
+}
+
+std::string Catalogue::describe() const {
+  std::vector<std::string> lines;
+  for (const config::PipelineSpec& spec : library_.all())
+    lines.push_back(fmt::format("{}: {}", spec.name, spec.description));
+  std::sort(lines.begin(), lines.end());
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,45 @@
+// The pipelines that a server offers, each one checked before the first client comes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/engine/pipeline.h"
+#include "protocol/data/result.h"
+
+namespace echotrain::server {
+
+/// Turns what a client asks for (a name, a text) into a pipeline, or into the error that it is told.
+class Catalogue {
+ public:
+  using Plan = std::shared_ptr<const PipelinePlan>;
+
+  /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
+  /// when `default_pipeline` is neither empty nor known.
+  /// `registry` has the gadgets that pipelines may name, and outlives this.
+  explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
+                     const Registry& registry = Registry::builtin());
+
+  bool has_default() const { return !default_.empty(); }
+  /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
+  /// and suggests the nearest.
+  protocol::Result<Plan> by_name(std::string_view name) const;
+  /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
+  /// given, takes the token of the text.
+  protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
+  /// Whether this is a pipeline of the server's own, not one that a client sent.
+  bool offers(const Plan& plan) const;
+  /// One line per pipeline: name and description.
+  std::string describe() const;
+
+ private:
+  const Registry& registry_;
+  config::PipelineLibrary library_;
+  std::map<std::string, Plan, std::less<>> plans_;
+  std::string default_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,152 @@
+#include "server/scan/compute_pool.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "gadgets/numerics/team/communicator.h"
+
+namespace echotrain::server {
+
+ComputePool::ComputePool(std::vector<Place> places, std::int64_t most_waiting)
+    : places_(std::move(places)), most_waiting_(most_waiting) {}
+
+std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend, std::function<void()> wake) {
+  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, std::move(wake)));
+  bool refused = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    // Nobody overtakes: those who wait for this backend wait because it has no free place.
+    Place* place = free_place(backend);
+    if (place != nullptr) {
+      grant(*ticket, *place);
+    } else if (static_cast<std::int64_t>(line_.size()) < most_waiting_) {
+      line_.push_back(ticket.get());
+    } else {
+      refused = true;
+    }
+  }
+  if (refused) ticket.reset();
+  return ticket;
+}
+
+Place* ComputePool::free_place(numerics::Backend backend) {
+  Place* best = nullptr;
+  for (Place& place : places_) {
+    if (place.backend != backend || place.scans >= place.capacity) continue;
+    if (best == nullptr || place.scans < best->scans) best = &place;
+  }
+  return best;
+}
+
+void ComputePool::grant(Ticket& ticket, Place& place) {
+  ++place.scans;
+  ticket.device_ = place.device;
+  ticket.others_ = place.others;
+  ticket.granted_ = true;
+}
+
+void ComputePool::give_back(Ticket& ticket) {
+  std::function<void()> wake;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!ticket.granted_) {
+      line_.remove(&ticket);
+      return;
+    }
+    const auto place = std::find_if(places_.begin(), places_.end(), [&](const Place& each) {
+      return each.backend == ticket.backend_ && each.device == ticket.device_;
+    });
+    --place->scans;
+    const auto next =
+        std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->backend_ == ticket.backend_; });
+    if (next == line_.end()) return;
+    grant(**next, *place);
+    wake = (*next)->wake_;  // the ticket may be gone once the lock is
+    line_.erase(next);
+  }
+  wake();
+}
+
+ComputePool::Ticket::~Ticket() { pool_->give_back(*this); }
+
+bool ComputePool::Ticket::granted() const {
+  const std::scoped_lock lock(pool_->mutex_);
+  return granted_;
+}
+
+std::int64_t ComputePool::Ticket::position() const {
+  const std::scoped_lock lock(pool_->mutex_);
+  std::int64_t before = 0;
+  for (const Ticket* each : pool_->line_) {
+    if (each == this) return before;
+    before += each->backend_ == backend_ ? 1 : 0;
+  }
+  return 0;
+}
+
+std::vector<Place> ComputePool::places() const {
+  const std::scoped_lock lock(mutex_);
+  return places_;
+}
+
+std::int64_t ComputePool::waiting() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::int64_t>(line_.size());
+}
+
+namespace {
+
+std::set<int> chosen_devices(const std::vector<std::string>& names, int count) {
+  std::set<int> devices;
+  for (const std::string& name : names) {
+    int device = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), device);
+    if (error != std::errc() || end != name.data() + name.size() || device < 0 || device >= count)
+      throw std::invalid_argument(fmt::format(
+          "devices: '{}' is no GPU that can be used here; {}", name,
+          count > 0 ? fmt::format("there are {}, numbered from 0", count) : "this machine or program has none"));
+    devices.insert(device);
+  }
+  if (names.empty())
+    for (int device = 0; device < count; ++device) devices.insert(device);
+  return devices;
+}
+
+void check_together(std::int64_t devices_per_scan, std::int64_t devices) {
+  if (devices_per_scan == 1 || devices == 0) return;
+  if (devices % devices_per_scan != 0)
+    throw std::invalid_argument(
+        fmt::format("devices_per_scan: {} GPUs cannot be shared out {} at a time; name as many "
+                    "as fit in 'devices'",
+                    devices, devices_per_scan));
+  std::string reason;
+  if (!numerics::can_connect_devices(&reason))
+    throw std::invalid_argument(
+        fmt::format("devices_per_scan: {} GPUs cannot work together: {}", devices_per_scan, reason));
+}
+
+}  // namespace
+
+std::shared_ptr<ComputePool> make_compute_pool(const config::ServerOptions& options) {
+  std::vector<Place> places{{numerics::Backend::cpu, 0,
+                             options.cpu_scans > 0 ? options.cpu_scans : std::numeric_limits<std::int64_t>::max(), 0}};
+  const std::set<int> devices = chosen_devices(options.devices, numerics::device_count());
+  if (options.backend != config::BackendChoice::cpu)
+    check_together(options.devices_per_scan, static_cast<std::int64_t>(devices.size()));
+  std::int64_t taken = 0;
+  for (const int device : devices) {
+    if (taken++ % options.devices_per_scan == 0)
+      places.push_back({numerics::Backend::cuda, device, options.device_scans, 0, {}});
+    else
+      places.back().others.push_back(device);
+  }
+  return std::make_shared<ComputePool>(std::move(places), options.max_waiting);
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,98 @@
+#include "server/scan/inbox.h"
+
+#include <iterator>
+#include <utility>
+
+namespace echotrain::server {
+
+using protocol::Acquisition;
+
+std::size_t bytes_of(const Acquisition& acquisition) {
+  return sizeof(Acquisition) + acquisition.trajectory.bytes.size() + acquisition.data.bytes.size();
+}
+
+std::size_t bytes_of(const Work& work) {
+  if (const auto* acquisitions = std::get_if<std::vector<Acquisition>>(&work)) {
+    std::size_t bytes = 0;
+    for (const Acquisition& acquisition : *acquisitions) bytes += bytes_of(acquisition);
+    return bytes;
+  }
+  if (const auto* image = std::get_if<protocol::Image>(&work))
+    return sizeof(protocol::Image) + image->attributes.size() + image->pixels.bytes.size();
+  return sizeof(protocol::Waveform) + std::get<protocol::Waveform>(work).data.bytes.size();
+}
+
+void Inbox::push(Work&& work) {
+  const std::size_t bytes = bytes_of(work);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (cancelled_) return;
+    bytes_ += bytes;
+    share_.set(bytes_);
+    queue_.push_back({std::move(work), bytes});
+  }
+  arrived_.notify_one();
+}
+
+void Inbox::finish(End how) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!end_) end_ = how;
+  }
+  arrived_.notify_one();
+}
+
+void Inbox::cancel() {
+  std::deque<Entry> dropped;  // freed outside the lock
+  {
+    const std::scoped_lock lock(mutex_);
+    cancelled_ = true;
+    dropped.swap(queue_);
+    bytes_ = taken_bytes_;
+    share_.set(bytes_);
+  }
+  arrived_.notify_one();
+}
+
+bool Inbox::full() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_ >= bound_ && !cancelled_;
+}
+
+Inbox::Taken Inbox::take() {
+  Taken taken;
+  bool roomier = false;
+  {
+    std::unique_lock lock(mutex_);
+    const bool was_full = bytes_ >= bound_;
+    bytes_ -= taken_bytes_;
+    share_.set(bytes_);
+    taken_bytes_ = 0;
+    roomier = was_full && bytes_ < bound_;
+  }
+  if (roomier) room_();  // before waiting: the reader may be the one who brings more
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return cancelled_ || end_ || !queue_.empty(); });
+  if (cancelled_) return taken;
+  if (queue_.empty()) {
+    taken.end = end_;
+    return taken;
+  }
+  const auto take_front = [&] {
+    Entry entry = std::move(queue_.front());
+    queue_.pop_front();
+    taken_bytes_ += entry.bytes;
+    return std::move(entry.work);
+  };
+  taken.work = take_front();
+  if (auto* batch = std::get_if<std::vector<Acquisition>>(&*taken.work)) {
+    while (!queue_.empty() && taken_bytes_ + queue_.front().bytes <= kBatchBytes &&
+           std::holds_alternative<std::vector<Acquisition>>(queue_.front().work)) {
+      auto more = std::get<std::vector<Acquisition>>(take_front());
+      batch->insert(batch->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    }
+  }
+  return taken;
+}
+
+}  // namespace echotrain::server

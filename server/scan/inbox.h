@@ -1,0 +1,68 @@
+// What a session has received and its worker has not yet seen, bounded in bytes.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "protocol/data/messages.h"
+#include "server/base/memory.h"
+
+namespace echotrain::server {
+
+/// Data in order of arrival. Neighbouring acquisitions travel together.
+using Work = std::variant<std::vector<protocol::Acquisition>, protocol::Image, protocol::Waveform>;
+
+/// Memory that a piece of work keeps alive [bytes].
+std::size_t bytes_of(const protocol::Acquisition& acquisition);
+std::size_t bytes_of(const Work& work);
+
+/// Filled by the session's reader, emptied by its worker. Adding never blocks: the reader stops reading while full().
+class Inbox {
+ public:
+  /// `room` is called, on the worker's thread, when the queue stops being full.
+  Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<Memory> memory = nullptr)
+      : share_(std::move(memory)), bound_(bound_bytes), room_(std::move(room)) {}
+
+  void push(Work&& work);
+  /// Nothing more will come.
+  void finish(End how);
+  /// What is here is dropped, and the worker told to stop.
+  void cancel();
+  /// At its bound. One message may pass the bound, however big it is.
+  bool full() const;
+
+  struct Taken {
+    std::optional<Work> work;  ///< empty when there is none left
+    std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
+  };
+  /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
+  /// that alone. What was taken before counts as done.
+  Taken take();
+
+  static constexpr std::size_t kBatchBytes = 4 << 20;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  struct Entry {
+    Work work;
+    std::size_t bytes;
+  };
+  std::deque<Entry> queue_;
+  std::size_t bytes_ = 0;        // queued and in the worker's hands
+  std::size_t taken_bytes_ = 0;  // in the worker's hands
+  Memory::Share share_;          // of bytes_
+  const std::size_t bound_;
+  std::optional<End> end_;
+  bool cancelled_ = false;
+  const std::function<void()> room_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,93 @@
+// What a session is about to send: whole messages in order, bounded in bytes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "protocol/wire/codec.h"
+#include "server/base/memory.h"
+#include "server/metrics/latency.h"
+
+namespace echotrain::server {
+
+/// One encoded message: its bytes up to the pixels, and the pixels where they lie.
+struct Outgoing {
+  protocol::Buffer head;
+  protocol::Payload pixels;
+  ImageTimes times;   // of an image
+  Instant written{};  // its last byte was given to the kernel; see note_written()
+  std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
+};
+
+/// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
+void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
+
+/// Filled by any thread, emptied by the session's writer. Adding never blocks: who makes images asks wait_for_room()
+/// before it makes more.
+class Outbox {
+ public:
+  /// `wake` is called, on the adding thread, when the writer may have something to do.
+  Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<Memory> memory = nullptr)
+      : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
+
+  /// Gives it its latency as meta attributes, unless the client sent it.
+  void image(protocol::Image&& image, const ImageTimes& times = {});
+  void response(const protocol::Response& response);
+  /// A line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if this
+  /// one is not sent.
+  bool text(protocol::Level level, std::string_view text);
+  /// The reason why the session ends; always sent.
+  void fatal(const protocol::Error& error);
+  /// The last message: CLOSE. Nothing is accepted after it.
+  void close();
+  /// The peer is gone: drops everything that is here and everything to come.
+  void discard();
+
+  /// Blocks while the queue is at its bound, until there is room, `cancelled` is set (then call kick()) or discard().
+  void wait_for_room(const std::atomic<bool>& cancelled);
+  void kick();
+  /// Far over its bound: whoever causes messages (queries, say) must be held back.
+  bool flooded() const;
+
+  /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
+  void take(std::vector<Outgoing>& out, std::size_t most);
+  void sent(std::vector<Outgoing>& messages);
+  /// Nothing is queued and nothing can come.
+  bool finished() const;
+
+  std::uint64_t images() const;
+  std::vector<ImageLatency> latencies() const;  ///< of images that were sent, the first kMostLatencies of them
+  std::uint64_t bytes_sent() const;
+
+  static constexpr int kMostTexts = 100;
+  static constexpr std::size_t kMostLatencies = 1 << 16;
+
+ private:
+  void add(Outgoing&& message, std::uint64_t images = 0);
+  void count(std::size_t bytes);
+
+  mutable std::mutex mutex_;
+  std::condition_variable room_;
+  std::deque<Outgoing> queue_;
+  std::size_t queued_bytes_ = 0;
+  Memory::Share share_;  // of queued_bytes_
+  const std::size_t bound_;
+  int texts_ = 0;
+  bool ended_ = false;
+  std::uint64_t images_ = 0;
+  std::vector<ImageLatency> latencies_;
+  std::optional<float> last_send_ms_;
+  std::uint64_t bytes_sent_ = 0;
+  const std::function<void()> wake_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,17 @@
+// Answers to QUERY messages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/scan/catalogue.h"
+
+namespace echotrain::server {
+
+/// The text that answers the query `name`; "Unknown query" for a name that is not known.
+std::string answer_query(std::string_view name, const Catalogue& catalogue);
+
+/// The program's version.
+std::string_view version();
+
+}  // namespace echotrain::server

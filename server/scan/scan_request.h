@@ -1,0 +1,17 @@
+// A scan that a session has agreed to run.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/engine/pipeline.h"
+#include "protocol/data/header.h"
+
+namespace echotrain::server {
+
+/// What a session has agreed to do: a pipeline and the measurement it is for.
+struct ScanRequest {
+  std::shared_ptr<const PipelinePlan> plan;
+  protocol::Header header;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,233 @@
+#include "server/scan/worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "gadgets/numerics/team/team.h"
+#include "protocol/files/asset_folder.h"
+
+namespace echotrain::server {
+
+using protocol::Level;
+
+Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
+               const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
+               std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
+               std::shared_ptr<Readiness> readiness, std::function<void()> wake)
+    : request_(std::move(request)),
+      place_(place),
+      options_(options),
+      limits_(limits),
+      memory_(std::move(memory)),
+      outbox_(std::move(outbox)),
+      log_(log),
+      meter_(std::move(meter)),
+      readiness_(std::move(readiness)),
+      wake_(std::move(wake)),
+      inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, std::move(queues)),
+      check_(request_.header),
+      thread_([this] { run(); }) {}
+
+Worker::~Worker() {
+  cancel();
+  thread_.join();
+}
+
+void Worker::cancel() {
+  cancelled_ = true;
+  inbox_.cancel();
+  outbox_->kick();
+}
+
+void Worker::confirm() {
+  const std::scoped_lock lock(texts_mutex_);
+  confirmed_ = true;
+  for (const auto& [level, text] : held_texts_) outbox_->text(level, text);
+  held_texts_.clear();
+}
+
+void Worker::run() {
+  try {
+    work();
+  } catch (const ClientError& error) {
+    failure_ = {"bad-data", error.what()};
+  } catch (const OverBudget& error) {
+    failure_ = {"budget", error.what()};
+  } catch (const numerics::DeviceLost& error) {
+    failure_ = {"resources", fmt::format("{}; this server can use its GPU no more and ends", error.what())};
+    readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
+  } catch (const numerics::ResourceError& error) {
+    failure_ = {"resources", error.what()};
+  } catch (const std::bad_alloc&) {
+    failure_ = {"resources", "the server is out of memory"};
+  } catch (const std::exception& error) {
+    failure_ = {"recon-failed", error.what()};
+    log_.error("reconstruction failed: {}", protocol::printable(error.what()));
+  }
+  done_ = true;
+  wake_();
+}
+
+void Worker::work() {
+  numbers_.backend = numerics::to_string(place_.backend);
+  meter_->set_backend(numbers_.backend);
+  const bool on_device = place_.backend == numerics::Backend::cuda;
+  const std::int64_t budget_mib =
+      on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
+  numerics::ContextOptions context_options;
+  context_options.device = place_.device;
+  context_options.memory_budget = static_cast<std::uint64_t>(budget_mib) << 20;
+  if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
+  Memory::Share arrays(memory_);
+  numerics::Context compute(place_.backend, context_options);
+  std::optional<numerics::Team> team;
+  if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
+  Pipeline pipeline(
+      request_.plan, compute,
+      {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
+       [this](Level level, const std::string& text) { say(level, text); }},
+      [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); },
+      team ? &*team : nullptr);
+  const auto count_arrays = [&] {
+    if (compute.cuda()) return;  // not in this machine's memory
+    const bool more = compute.bytes_in_use() > arrays.bytes();
+    arrays.set(compute.bytes_in_use());
+    if (more) memory_->check();
+  };
+  try {
+    pipeline.start(request_.header);
+    count_arrays();
+    for (;;) {
+      outbox_->wait_for_room(cancelled_);
+      Inbox::Taken taken = inbox_.take();
+      if (taken.work) process(pipeline, std::move(*taken.work));
+      meter_->progress(numbers_);
+      count_arrays();
+      if (taken.end) pipeline.finish(*taken.end);
+      if (!taken.work) break;
+    }
+    pipeline.wait();
+  } catch (...) {
+    // Images that were finished before the error are still sent.
+    meter_->progress(numbers_);
+    numbers_.peak_bytes = compute.peak_bytes();
+    count_work(pipeline.counts().work);
+    try {
+      pipeline.wait();
+    } catch (const numerics::DeviceLost&) {  // whatever came first came from this
+      throw;
+    } catch (const std::exception&) {  // the first error is the one to tell
+    }
+    throw;
+  }
+  count_work(pipeline.counts().work);
+  numbers_.peak_bytes = compute.peak_bytes();
+  if (send_error_) std::rethrow_exception(send_error_);
+}
+
+void Worker::process(Pipeline& pipeline, Work&& work) {
+  if (auto* batch = std::get_if<std::vector<protocol::Acquisition>>(&work)) {
+    process(pipeline, std::move(*batch));
+  } else if (auto* image = std::get_if<protocol::Image>(&work)) {
+    process(pipeline, std::move(*image));
+  } else {
+    auto& waveform = std::get<protocol::Waveform>(work);
+    tolerate_version(waveform.head.version);
+    ++numbers_.waveforms;
+    pipeline.push(std::move(waveform));
+  }
+}
+
+void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
+  numbers_.readouts += batch.size();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    tolerate_version(batch[i].head.version);
+    if (const auto reason = check_.check(batch[i])) {
+      note_skip(*reason);
+      continue;
+    }
+    if (kept != i) batch[kept] = std::move(batch[i]);
+    ++kept;
+  }
+  batch.resize(kept);
+  if (batch.empty()) return;
+  pipeline.push(std::move(batch));
+}
+
+void Worker::process(Pipeline& pipeline, protocol::Image&& image) {
+  tolerate_version(image.head.version);
+  ++numbers_.images_in;
+  if (const auto reason = protocol::check_attributes(image, limits_)) {
+    image.attributes.clear();
+    image.head.attribute_string_len = 0;
+    if (!std::exchange(warned_attributes_, true))
+      say(Level::warning, fmt::format("{}: {}; the image is kept without them", reason->kind, reason->message));
+  }
+  pipeline.push(std::move(image));
+}
+
+void Worker::tolerate_version(std::uint16_t version) {
+  if (version == 0 && !std::exchange(warned_version_, true))
+    say(Level::warning, "a message has version 0; it is read as version 1");
+}
+
+void Worker::note_skip(const protocol::SkipReason& reason) {
+  if (++numbers_.skipped[reason.kind] == 1)
+    say(Level::warning,
+        fmt::format("skipped ({}): {}; further ones of this kind are only counted", reason.kind, reason.message));
+}
+
+void Worker::say(Level level, const std::string& text) {
+  const std::string line = protocol::printable(text);
+  if (level >= Level::warning)
+    log_.warn("{}", line);
+  else
+    log_.info("{}", line);
+  const std::scoped_lock lock(texts_mutex_);
+  if (confirmed_)
+    outbox_->text(level, text);
+  else
+    held_texts_.emplace_back(level, text);
+}
+
+void Worker::send(protocol::Image&& image, const ImageTimes& times) {
+  meter_->image();
+  try {
+    outbox_->image(std::move(image), times);
+  } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told
+    const std::scoped_lock lock(mutex_);
+    if (!send_error_) send_error_ = std::current_exception();
+  }
+}
+
+void Worker::count_work(const echotrain::Session::Numbers& work) {
+  numbers_.plans_made = work.plans_made;
+  numbers_.plans_reused = work.plans_reused;
+  numbers_.operators_made = work.operators_made;
+  numbers_.operators_reused = work.operators_reused;
+  numbers_.frames_in_parts = work.frames_in_parts;
+  numbers_.plan_ms = work.plan_ms;
+}
+
+void Worker::report(ScanSummary& summary) const {
+  summary.pipeline = request_.plan->spec().name;
+  summary.backend = numbers_.backend;
+  summary.readouts = numbers_.readouts;
+  summary.waveforms = numbers_.waveforms;
+  summary.images_in = numbers_.images_in;
+  summary.skipped = numbers_.skipped;
+  summary.plans_made = numbers_.plans_made;
+  summary.plans_reused = numbers_.plans_reused;
+  summary.operators_made = numbers_.operators_made;
+  summary.operators_reused = numbers_.operators_reused;
+  summary.frames_in_parts = numbers_.frames_in_parts;
+  summary.plan_ms = numbers_.plan_ms;
+  summary.peak_bytes = numbers_.peak_bytes;
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,106 @@
+// The thread on which a session's pipeline runs.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "config/server_options.h"
+#include "gadgets/engine/pipeline.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/header.h"
+#include "server/base/log.h"
+#include "server/base/memory.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/scan_summary.h"
+#include "server/scan/inbox.h"
+#include "server/scan/outbox.h"
+#include "server/scan/readiness.h"
+#include "server/scan/scan_request.h"
+
+namespace echotrain::server {
+
+/// Where it is to do it.
+struct ScanPlace {
+  numerics::Backend backend = numerics::Backend::cpu;
+  int device = 0;
+  std::vector<int> others;  ///< GPUs that work with this one
+};
+
+/// Runs one scan on a thread of its own, from construction on. What goes wrong there is caught once and kept as
+/// failure(). All members may be called from one other thread (the session's strand).
+class Worker {
+ public:
+  /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
+  /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
+  Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
+         std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
+         std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
+  ~Worker();  ///< cancels and joins
+
+  /// The pipeline stands: the client may hear what it says. Until then its texts are held, and they are lost when this
+  /// is destroyed.
+  void confirm();
+  void push(Work&& work) { inbox_.push(std::move(work)); }
+  bool full() const { return inbox_.full(); }
+  /// The scan has ended; what is queued is still reconstructed.
+  void finish(End how) { inbox_.finish(how); }
+  /// Stop as soon as possible; nothing more is reconstructed.
+  void cancel();
+
+  /// The thread has nothing left to do. The members below are valid from then on.
+  bool done() const { return done_; }
+  const std::optional<protocol::Error>& failure() const { return failure_; }
+  /// Adds this scan's counts to `summary`.
+  void report(ScanSummary& summary) const;
+
+ private:
+  void run();
+  void work();
+  void process(Pipeline& pipeline, Work&& work);
+  void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch);
+  void process(Pipeline& pipeline, protocol::Image&& image);
+  void tolerate_version(std::uint16_t version);
+  void note_skip(const protocol::SkipReason& reason);
+  void say(protocol::Level level, const std::string& text);
+  void send(protocol::Image&& image, const ImageTimes& times);
+  void count_work(const echotrain::Session::Numbers& work);
+
+  const ScanRequest request_;
+  const ScanPlace place_;
+  const config::ServerOptions& options_;
+  const protocol::Limits& limits_;
+  const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<Outbox> outbox_;
+  const SessionLog log_;
+  const std::shared_ptr<ScanMeter> meter_;
+  const std::shared_ptr<Readiness> readiness_;
+  const std::function<void()> wake_;
+  Inbox inbox_;
+  protocol::AcquisitionCheck check_;
+  bool warned_version_ = false;
+  bool warned_attributes_ = false;
+
+  std::mutex texts_mutex_;
+  bool confirmed_ = false;
+  std::vector<std::pair<protocol::Level, std::string>> held_texts_;
+
+  std::mutex mutex_;  // images may come from another thread
+  std::exception_ptr send_error_;
+  ScanSummary numbers_;
+
+  std::atomic<bool> cancelled_ = false;
+  std::atomic<bool> done_ = false;
+  std::optional<protocol::Error> failure_;
+  std::thread thread_;  // last: everything else exists before it starts
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,75 @@
+// The order of messages in a session (docs/protocol.md, "Exchange"): what each control message means where it comes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocol/data/limits.h"
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "server/net/tokens.h"
+#include "server/scan/catalogue.h"
+#include "server/scan/scan_request.h"
+
+namespace echotrain::server {
+
+/// What the session has to do because of a message. At most one of fatal, start and closed is set.
+struct Step {
+  std::optional<protocol::Error> fatal;        ///< the session ends with this reason
+  std::optional<protocol::Response> response;  ///< to be sent
+  std::optional<ScanRequest> start;            ///< the scan to run, in place of one that was started before
+  std::string warning;                         ///< a line for the client
+  std::string remark;                          ///< a line for the log
+  bool data = false;                           ///< the message is for the pipeline
+  bool closed = false;                         ///< the client's CLOSE
+};
+
+/// The state machine CONFIG -> HEADER -> DATA -> FLUSH. No sockets, no threads.
+class Dialogue {
+ public:
+  Dialogue(const Catalogue& catalogue, const protocol::Limits& limits) : catalogue_(catalogue), limits_(limits) {}
+
+  /// From now on the client must send one of these tokens in a config text. `tokens` must outlive this.
+  void require(const Tokens& tokens) { tokens_ = &tokens; }
+
+  Step handle(const protocol::Message& message);
+
+  /// What a config text says.
+  struct Config {
+    protocol::Result<Catalogue::Plan> plan;
+    std::string token;
+  };
+  static Config read_config(const Catalogue& catalogue, std::string_view text);
+  /// Whether a config may come now.
+  bool expects_config() const { return state_ == State::config && !config_came_; }
+  /// As handle() with the text that was read. For texts that take long to read: elsewhere, and not here.
+  Step take(const Config& config);
+
+  enum class State { config, header, data, flush };
+  State state() const { return state_; }
+  /// In state data, a readout, waveform or image needs no handle(): call this instead.
+  void data_came() { data_came_ = true; }
+  /// Why the config that the client sent cannot be used, if so. Told when the header comes; a client that sends CLOSE
+  /// instead must not be told (a Gadgetron client would abort).
+  std::optional<protocol::Error> config_error() const;
+
+ private:
+  protocol::Error misplaced_config() const;
+  Step on_header(const std::string& xml);
+  Step on_text(const std::string& text);
+  Step start(Catalogue::Plan plan);
+  void read_additional_config(const std::string& text, Step& step);
+
+  const Catalogue& catalogue_;
+  const protocol::Limits& limits_;
+  const Tokens* tokens_ = nullptr;
+  State state_ = State::config;
+  std::optional<protocol::Result<Catalogue::Plan>> plan_;
+  std::optional<protocol::Header> header_;
+  bool config_came_ = false;
+  bool text_came_ = false;  // after the header
+  bool data_came_ = false;
+};
+
+}  // namespace echotrain::server

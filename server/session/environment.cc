@@ -1,0 +1,69 @@
+#include "server/session/environment.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::server {
+
+namespace {
+
+void require(config::BackendChoice choice) {
+  if (choice == config::BackendChoice::automatic) return;
+  const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
+  std::string reason;
+  if (!numerics::available(backend, &reason))
+    throw std::runtime_error(fmt::format("--backend {} cannot run here: {}; --backend auto takes what works",
+                                         numerics::to_string(backend), reason));
+}
+
+// A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
+std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
+  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
+  const bool captures = !options.capture.directory.empty();
+  const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
+  if (options.memory_mib < queues)
+    throw std::invalid_argument(fmt::format(
+        "memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
+        "raise memory_mib or lower queue_mib{}",
+        options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
+  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
+}
+
+std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& options) {
+  if (!options.certificate.empty()) return std::make_shared<Certificates>(options);
+  if (options.only || !options.key.empty() || !options.client_ca.empty())
+    throw std::invalid_argument(
+        "TLS needs a certificate and its key: give --tls-certificate FILE.pem and --tls-key FILE.pem");
+  return nullptr;
+}
+
+std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options,
+                                            const std::shared_ptr<Memory>& memory, Disk disk) {
+  if (options.directory.empty()) return nullptr;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at the process's bound is an error of write(), not the end of the process
+  return std::make_shared<CaptureStore>(options, memory, std::move(disk));
+}
+
+}  // namespace
+
+Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
+                             const Registry& registry, Disk disk) {
+  require(options.backend);
+  const std::shared_ptr<Memory> memory = make_memory(options);
+  return {options,
+          protocol::Limits{},
+          Catalogue(std::move(library), options.default_pipeline, registry),
+          memory,
+          make_compute_pool(options),
+          make_certificates(options.tls),
+          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
+          make_captures(options.capture, memory, std::move(disk))};
+}
+
+}  // namespace echotrain::server

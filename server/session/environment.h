@@ -1,0 +1,46 @@
+// What all sessions of a server share.
+#pragma once
+
+#include <memory>
+
+#include "config/pipeline_spec.h"
+#include "config/server_options.h"
+#include "protocol/data/limits.h"
+#include "server/base/memory.h"
+#include "server/base/offload.h"
+#include "server/capture/capture.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/session_status.h"
+#include "server/net/certificates.h"
+#include "server/net/tokens.h"
+#include "server/scan/catalogue.h"
+#include "server/scan/compute_pool.h"
+#include "server/scan/readiness.h"
+
+namespace echotrain::server {
+
+/// Outlives the sessions.
+struct Environment {
+  config::ServerOptions options;
+  protocol::Limits limits;
+  Catalogue catalogue;
+  std::shared_ptr<Memory> memory;
+  std::shared_ptr<ComputePool> compute;
+  std::shared_ptr<Certificates> certificates;  ///< null: no TLS
+  std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
+  std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
+  std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
+  std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
+  std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();
+  /// Reads long texts, one at a time, while other sessions go on.
+  std::shared_ptr<asio::thread_pool> offload = std::make_shared<asio::thread_pool>(1);
+};
+
+/// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
+/// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
+/// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
+/// `disk` is how captures are written.
+Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
+                             const Registry& registry, Disk disk = {});
+
+}  // namespace echotrain::server

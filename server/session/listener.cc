@@ -1,0 +1,204 @@
+#include "server/session/listener.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+
+#include "server/base/log.h"
+
+namespace echotrain::server {
+
+using asio::redirect_error;
+using asio::use_awaitable;
+
+namespace {
+
+// Connections over the session limit that are told so at one time; more are simply closed.
+constexpr std::int64_t kMostRefusals = 32;
+
+asio::ip::address resolve(asio::io_context& context, const std::string& bind) {
+  error_code error;
+  const asio::ip::address address = asio::ip::make_address(bind, error);
+  if (!error) return address;
+  tcp::resolver resolver(context);
+  const auto found = resolver.resolve(tcp::v4(), bind, "", error);
+  if (error || found.empty())
+    throw std::runtime_error(
+        fmt::format("cannot listen on '{}': it is no address of this machine ({}); try --bind 127.0.0.1, "
+                    "or --bind 0.0.0.0 for every interface",
+                    bind, error.message()));
+  return found.begin()->endpoint().address();
+}
+
+}  // namespace
+
+std::string text_of(const tcp::endpoint& endpoint) {
+  const std::string address = endpoint.address().to_string();
+  return endpoint.address().is_v6() ? fmt::format("[{}]:{}", address, endpoint.port())
+                                    : fmt::format("{}:{}", address, endpoint.port());
+}
+
+Listener::Listener(asio::io_context& context, const Environment& environment, std::function<void()> emptied)
+    : context_(context),
+      environment_(environment),
+      emptied_(std::move(emptied)),
+      allow_(environment.options.allow),
+      strand_(asio::make_strand(context)) {
+  const config::ServerOptions& options = environment.options;
+  const asio::ip::address address = resolve(context, options.bind);
+  if (!options.tls.only) {
+    if (!address.is_loopback() && allow_.empty() && !options.insecure)
+      throw std::invalid_argument(fmt::format(
+          "--bind {} opens the plain port to everybody who can reach this machine; name the networks that may use it "
+          "(--allow 10.1.0.0/16), or serve TLS only (--tls-only with --tls-certificate and --tls-key), or say "
+          "--insecure",
+          options.bind));
+    open_door({address, static_cast<std::uint16_t>(options.port)}, false);
+  }
+  if (environment.certificates) open_door({address, static_cast<std::uint16_t>(options.tls.port)}, true);
+}
+
+void Listener::open_door(tcp::endpoint endpoint, bool tls) {
+  Door& door = doors_.emplace_back(Door{tcp::acceptor(strand_), endpoint, tls});
+  try {
+    door.acceptor.open(endpoint.protocol());
+    door.acceptor.set_option(tcp::acceptor::reuse_address(true));
+    if (endpoint.address().is_v6()) door.acceptor.set_option(asio::ip::v6_only(false));
+    door.acceptor.bind(endpoint);
+    door.acceptor.listen();
+    door.endpoint = door.acceptor.local_endpoint();
+  } catch (const boost::system::system_error& error) {
+    throw std::runtime_error(
+        fmt::format("cannot listen on {}: {}; stop the program that uses this port, or choose another "
+                    "address and port with --bind and {} (0 takes any free port)",
+                    text_of(endpoint), error.code().message(), tls ? "--tls-port" : "--port"));
+  }
+}
+
+std::optional<tcp::endpoint> Listener::endpoint_of(bool tls) const {
+  for (const Door& door : doors_)
+    if (door.tls == tls) return door.endpoint;
+  return std::nullopt;
+}
+
+void Listener::start() {
+  for (Door& door : doors_) asio::co_spawn(strand_, accept(door), asio::detached);
+}
+
+asio::awaitable<void> Listener::accept(Door& door) {
+  asio::steady_timer pause(strand_);
+  while (door.acceptor.is_open()) {
+    error_code error;
+    std::string problem;
+    try {
+      tcp::socket socket(asio::make_strand(context_));
+      co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
+      if (!error)
+        add(std::move(socket), door.tls);
+      else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted)
+        problem = error.message();
+    } catch (const std::exception& thrown) {
+      problem = thrown.what();
+    }
+    if (!problem.empty()) {
+      // Most likely out of descriptors or memory: sessions that end give some back.
+      write_log(LogLevel::error, fmt::format("cannot accept a connection: {}", problem));
+      pause.expires_after(std::chrono::milliseconds(100));
+      co_await pause.async_wait(redirect_error(use_awaitable, error));
+    }
+  }
+}
+
+void Listener::add(tcp::socket socket, bool tls) {
+  const std::int64_t limit = environment_.options.max_sessions;
+  error_code unknown;
+  const tcp::endpoint peer = socket.remote_endpoint(unknown);
+  // The kernel's buffers are left to grow by themselves: a size asked for would be capped below what they can reach.
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  std::uint64_t id = 0;
+  std::shared_ptr<Session> session;
+  std::optional<protocol::Error> refusal;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_)
+      refusal = {"shutdown", "the server is shutting down; send the measurement again later"};
+    else if (!tls && !allow_.contains(peer.address()))
+      refusal = {"not-allowed", fmt::format("the address {} is in none of the networks that this port serves (option "
+                                            "allow of the server)",
+                                            peer.address().to_string())};
+    else if (served_ >= limit)
+      refusal = {"busy", fmt::format("the server already runs {} sessions, its limit; try again later", limit)};
+    if (refusal && refused_ >= kMostRefusals) return;
+    id = ++last_id_;
+    const asio::any_io_executor strand = socket.get_executor();
+    std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
+                                               : make_plain_transport(std::move(socket));
+    session =
+        std::make_shared<Session>(std::move(transport), strand, unknown ? "unknown" : text_of(peer), id, environment_,
+                                  [this, id, refused = refusal.has_value()] { remove(id, refused); });
+    sessions_[id] = session;
+    ++(refusal ? refused_ : served_);
+  }
+  // A session's members belong to its strand. One that cannot be started must not keep its place.
+  const auto start = [this, id, session, refusal] {
+    try {
+      if (refusal)
+        session->refuse(*refusal);
+      else
+        session->start();
+    } catch (const std::exception&) {
+      remove(id, refusal.has_value());
+      throw;
+    }
+  };
+  try {
+    asio::post(session->executor(), start);
+  } catch (const std::exception&) {
+    remove(id, refusal.has_value());
+    throw;
+  }
+}
+
+void Listener::remove(std::uint64_t id, bool refused) {
+  bool idle = false, empty = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (sessions_.erase(id) == 0) return;
+    --(refused ? refused_ : served_);
+    idle = sessions_.empty();
+    empty = stopping_ && idle;
+  }
+  give_back_free_memory(idle);
+  if (empty) emptied_();
+}
+
+void Listener::stop() {
+  asio::post(strand_, [this] {
+    error_code ignored;
+    for (Door& door : doors_) door.acceptor.close(ignored);
+    bool empty = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      stopping_ = true;
+      empty = sessions_.empty();
+    }
+    shut_down_sessions(false);
+    if (empty) emptied_();
+  });
+}
+
+void Listener::stop_sessions_now() { shut_down_sessions(true); }
+
+void Listener::shut_down_sessions(bool now) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [id, session] : sessions_) session->shut_down(now);
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,72 @@
+// Accepts connections and keeps count of the sessions.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "server/base/signal.h"
+#include "server/net/allow_list.h"
+#include "server/session/session.h"
+
+namespace echotrain::server {
+
+using asio::ip::tcp;
+
+class Listener {
+ public:
+  /// Binds to the address and the ports of the options. Throws std::runtime_error when that fails and
+  /// std::invalid_argument for a plain port that everybody can reach without --insecure; both say what to do.
+  /// `emptied` is called, on any thread, when stop() has been called and no session is left.
+  Listener(asio::io_context& context, const Environment& environment, std::function<void()> emptied);
+
+  void start();
+  /// Accepts no more, ends the sessions that run no scan. From any thread, as are the others below.
+  void stop();
+  /// Ends all sessions, with fatal `shutdown`.
+  void stop_sessions_now();
+
+  std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }
+  std::optional<tcp::endpoint> tls_endpoint() const { return endpoint_of(true); }
+
+ private:
+  /// A port that is listened on.
+  struct Door {
+    tcp::acceptor acceptor;
+    tcp::endpoint endpoint;
+    bool tls;
+  };
+
+  std::optional<tcp::endpoint> endpoint_of(bool tls) const;
+  void open_door(tcp::endpoint endpoint, bool tls);
+  asio::awaitable<void> accept(Door& door);
+  void add(tcp::socket socket, bool tls);
+  void remove(std::uint64_t id, bool refused);
+  void shut_down_sessions(bool now);
+
+  asio::io_context& context_;
+  const Environment& environment_;
+  const std::function<void()> emptied_;
+  const AllowList allow_;
+  const asio::strand<asio::io_context::executor_type> strand_;  // of the doors
+  std::list<Door> doors_;
+
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
+  std::uint64_t last_id_ = 0;
+  std::int64_t served_ = 0;   // sessions that count against the limit
+  std::int64_t refused_ = 0;  // sessions that are only told so
+  bool stopping_ = false;
+};
+
+std::string text_of(const asio::ip::tcp::endpoint& endpoint);  ///< "127.0.0.1:9002", "[::1]:9002"
+
+}  // namespace echotrain::server

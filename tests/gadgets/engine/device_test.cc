@@ -1,0 +1,48 @@
+// Between upload and image nothing leaves the device.
+#include <numeric>
+
+#include "tests/gadgets/scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+constexpr int kCoils = 4, kSpokes = 40, kSamples = 64, kFrames = 3;
+
+std::vector<Acquisition> radial_scan() {
+  std::mt19937 random(1);
+  std::vector<Acquisition> scan;
+  for (int r = 0; r < kFrames * kSpokes; ++r) {
+    std::vector<float> trajectory;
+    const double angle = r * 1.941611;
+    for (int s = 0; s < kSamples; ++s) {
+      const double k = static_cast<double>(s) / kSamples - 0.5;
+      trajectory.push_back(static_cast<float>(k * std::cos(angle)));
+      trajectory.push_back(static_cast<float>(k * std::sin(angle)));
+    }
+    scan.push_back(readout(kCoils, noise(kCoils * kSamples, random), trajectory));
+    scan.back().head.idx.repetition = static_cast<std::uint16_t>(r / kSpokes);
+    scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(r % kSpokes);
+  }
+  return scan;
+}
+
+class DeviceTest : public OnBackend {};
+
+TEST_P(DeviceTest, OnlyImagesComeBack) {
+  RunOptions options = here();
+  options.split = [](std::size_t) { return 7; };
+  const Outcome out = run(yaml("  - noise_adjust\n  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n "
+                               " - coil_combine\n  - image\n"),
+                          header({.trajectory = "radial", .limits = step_limit(kSpokes)}), radial_scan(), options);
+  ASSERT_EQ(out.images.size(), static_cast<std::size_t>(kFrames));
+  const std::uint64_t image_bytes =
+      std::accumulate(out.images.begin(), out.images.end(), std::uint64_t{0},
+                      [](std::uint64_t sum, const protocol::Image& image) { return sum + image.pixels.bytes.size(); });
+  EXPECT_EQ(image_bytes, kFrames * 32u * 32u * sizeof(float));
+  EXPECT_EQ(out.device_to_host_bytes, GetParam() == Backend::cuda ? image_bytes : 0u);
+}
+
+ECHOTRAIN_ON_BACKENDS(DeviceTest);
+
+}  // namespace
+}  // namespace echotrain::testing

@@ -1,0 +1,486 @@
+// Which readouts make one frame, and when it ends.
+#include "gadgets/engine/framer.h"
+
+#include <map>
+
+#include "tests/gadgets/scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+/// A readout with counters; its one sample is its number in the scan.
+struct Counters {
+  int step = 0, slice = 0, contrast = 0, repetition = 0, average = 0, step_2 = 0, encoding = 0;
+  std::vector<int> flags;
+};
+
+std::vector<Acquisition> scan(const std::vector<Counters>& list) {
+  std::vector<Acquisition> out;
+  for (const Counters& c : list) {
+    out.push_back(readout(1, {cfloat(static_cast<float>(out.size()), 0)}));
+    auto& head = out.back().head;
+    head.scan_counter = static_cast<std::uint32_t>(out.size() - 1);
+    head.encoding_space_ref = static_cast<std::uint16_t>(c.encoding);
+    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(c.step);
+    head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(c.step_2);
+    head.idx.slice = static_cast<std::uint16_t>(c.slice);
+    head.idx.contrast = static_cast<std::uint16_t>(c.contrast);
+    head.idx.repetition = static_cast<std::uint16_t>(c.repetition);
+    head.idx.average = static_cast<std::uint16_t>(c.average);
+    for (int flag : c.flags) set_flag(out.back(), flag);
+  }
+  return out;
+}
+
+using Numbers = std::vector<int>;
+
+/// A framer's doings: the readouts of each frame, and for each push what frames it closed.
+struct Log {
+  std::map<std::uint64_t, Numbers> frames;
+  std::map<std::uint64_t, FrameKey> keys;
+  Numbers closed;                      ///< frame ids in the order of their ends
+  std::map<int, std::size_t> open_at;  ///< readouts pushed when a frame closed, by frame
+  std::map<int, int> began;            ///< the readout that a frame that closed has its geometry from
+  std::vector<std::pair<protocol::ReadoutKind, Numbers>> others;
+  std::vector<std::string> order;  ///< "noise", or the frame's number, for each batch
+  std::vector<std::string> warnings;
+  std::uint64_t late = 0;
+};
+
+Log frames(const std::string& rule, const protocol::Header& measurement, std::vector<Acquisition> list,
+           std::size_t batch = 1, End how = End::complete, bool moves = false) {
+  Log log;
+  numerics::Context compute(Backend::cpu);
+  Session session(compute, config::TrajectoryUnit::cycles_per_pixel,
+                  [&](protocol::Level level, const std::string& text) {
+                    if (level == protocol::Level::warning) log.warnings.push_back(text);
+                  });
+  Framer framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame);
+  framer.start(measurement, session);
+  session.takes_windows = session.weighs_apart = moves;
+  std::size_t pushed = 0;
+  const auto take = [&](Readouts&& readouts) {
+    Numbers numbers;
+    for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
+      numbers.push_back(static_cast<int>(readouts.heads[i].scan_counter));
+      EXPECT_EQ(readouts.data.data()[i].real(), static_cast<float>(numbers.back()));
+    }
+    if (readouts.kind != protocol::ReadoutKind::imaging) {
+      EXPECT_EQ(readouts.frame, nullptr);
+      log.others.emplace_back(readouts.kind, numbers);
+      log.order.emplace_back("other");
+      return;
+    }
+    const std::uint64_t id = readouts.frame->id;
+    log.order.push_back(std::to_string(id));
+    EXPECT_EQ(readouts.first, !log.frames.contains(id));
+    log.frames[id].insert(log.frames[id].end(), numbers.begin(), numbers.end());
+    log.keys[id] = readouts.frame->key;
+    if (readouts.last) {
+      log.closed.push_back(static_cast<int>(id));
+      log.open_at[static_cast<int>(id)] = pushed;
+      log.began[static_cast<int>(id)] = static_cast<int>(readouts.frame->reference.scan_counter);
+      if (!moves) {
+        EXPECT_EQ(readouts.frame->readouts, static_cast<std::int64_t>(log.frames[id].size()));
+      }
+    }
+  };
+  for (auto at = list.begin(); at != list.end();) {
+    const auto n = std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(batch), list.end() - at);
+    pushed += static_cast<std::size_t>(n);
+    framer.push(std::vector<Acquisition>(at, at + n), take);
+    at += n;
+  }
+  framer.finish(how, take);
+  log.late = framer.late_readouts();
+  return log;
+}
+
+protocol::Header lines(int n) { return header({.encoded = {8, n, 1}, .limits = step_limit(n)}); }
+
+TEST(FramerTest, TheLastLineOfASliceClosesItsFrame) {
+  std::vector<Counters> list;
+  for (int repetition = 0; repetition < 3; ++repetition)
+    for (int y = 0; y < 4; ++y)
+      list.push_back({.step = y, .repetition = repetition, .flags = y == 3 ? Numbers{kLastInSlice} : Numbers{}});
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3}}, {1, {4, 5, 6, 7}}, {2, {8, 9, 10, 11}}}));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 4}, {1, 8}, {2, 12}}));  // at once, not with the next frame
+  EXPECT_EQ(log.keys.at(2).repetition, 2);
+}
+
+TEST(FramerTest, AFlagWithLinesMissingWaitsForTheNextFrame) {
+  std::vector<Counters> list;
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int y = 0; y < 3; ++y)
+      list.push_back({.step = y, .repetition = repetition, .flags = y == 2 ? Numbers{kLastInSlice} : Numbers{}});
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2}}, {1, {3, 4, 5}}}));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 4}, {1, 6}}));
+}
+
+TEST(FramerTest, DataAfterAnEarlyFlagStillBelongs) {
+  // An interleaved calibration band reaching the edges: the flag comes twice, and data of the group after it.
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 2, .flags = {kLastInSlice}},
+                                      {.step = 1, .flags = {kCalibrationAndImaging}},
+                                      {.step = 2, .flags = {kCalibrationAndImaging, kLastInSlice}},
+                                      {.step = 3, .flags = {kCalibrationAndImaging}},
+                                      {.step = 0, .repetition = 1}};
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4}}, {1, {5}}}));
+  EXPECT_EQ(log.open_at.at(0), 5u);
+  EXPECT_EQ(log.late, 0u);
+}
+
+TEST(FramerTest, WithoutFlagsCountersTellFramesApart) {
+  std::vector<Counters> list;
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int y = 0; y < 4; ++y)
+      for (int slice = 0; slice < 2; ++slice) list.push_back({.step = y, .slice = slice, .repetition = repetition});
+  const Log log = frames("auto", lines(4), scan(list));
+  ASSERT_EQ(log.frames.size(), 4u);
+  EXPECT_EQ(log.frames.at(0), (Numbers{0, 2, 4, 6}));
+  EXPECT_EQ(log.frames.at(1), (Numbers{1, 3, 5, 7}));
+  EXPECT_EQ(log.frames.at(3), (Numbers{9, 11, 13, 15}));
+  EXPECT_EQ(log.open_at.at(0), 8u);  // whole, and another frame's readout came
+  EXPECT_EQ(log.open_at.at(1), 9u);
+}
+
+TEST(FramerTest, InterleavedSlicesStayOpenUntilTheyAreWhole) {
+  // A slice that has lines missing ends with its repetition.
+  const std::vector<Counters> list = {{.step = 0, .slice = 0}, {.step = 0, .slice = 1}, {.step = 1, .slice = 0},
+                                      {.step = 1, .slice = 1}, {.step = 2, .slice = 1}, {.step = 0, .repetition = 1}};
+  const Log log = frames("auto", lines(3), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 2}}, {1, {1, 3, 4}}, {2, {5}}}));
+  EXPECT_EQ(log.open_at.at(0), 6u);
+}
+
+TEST(FramerTest, TheSameCountersAgainAreANewFrame) {
+  for (const bool flagged : {true, false}) {
+    std::vector<Counters> list;
+    for (int i = 0; i < 3; ++i)
+      for (int y = 0; y < 4; ++y)
+        list.push_back({.step = y, .flags = flagged && y == 3 ? Numbers{kLastInSlice} : Numbers{}});
+    const Log log = frames("auto", lines(4), scan(list));
+    EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3}}, {1, {4, 5, 6, 7}}, {2, {8, 9, 10, 11}}}))
+        << "flagged: " << flagged;
+    EXPECT_EQ(log.late, 0u);
+  }
+}
+
+TEST(FramerTest, UnnumberedReadoutsAreOneFrame) {
+  // A sender that leaves counters and limits at zero, and flags the end.
+  const auto h =
+      header({.encoded = {8, 8, 1}, .trajectory = "radial", .limits = limit("kspace_encoding_step_1", 0, 0, 0)});
+  const Log log = frames("auto", h, scan({{}, {}, {.repetition = 1}, {.repetition = 1}, {.repetition = 1}}));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 3, 4}}}));
+}
+
+TEST(FramerTest, AveragesWithoutALimitDoNotMakeAFrameWhole) {
+  // Four readouts of two lines: as many as the matrix has lines, but two of them are missing.
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 1},
+                                      {.step = 0, .average = 1},
+                                      {.step = 1, .average = 1, .flags = {kLastInSlice}},
+                                      {.step = 2},
+                                      {.step = 3, .flags = {kLastInSlice}}};
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4, 5}}}));
+}
+
+TEST(FramerTest, AnnouncedAveragesAreWaitedFor) {
+  const auto h = header({.encoded = {8, 2, 1}, .limits = step_limit(2) + limit("average", 0, 1, 0)});
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 1, .flags = {kLastInSlice}},
+                                      {.step = 0, .average = 1},
+                                      {.step = 1, .average = 1, .flags = {kLastInSlice}},
+                                      {.step = 0, .repetition = 1}};
+  const Log log = frames("auto", h, scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3}}, {1, {4}}}));
+  EXPECT_EQ(log.open_at.at(0), 4u);
+}
+
+TEST(FramerTest, LateReadoutsAreCountedAndLeaveOtherFramesAlone) {
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 1},
+                                      {.step = 0, .repetition = 1},
+                                      {.step = 2},
+                                      {.step = 3},
+                                      {.step = 1, .repetition = 1},
+                                      {.step = 2, .repetition = 1},
+                                      {.step = 3, .repetition = 1}};
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 5, 6, 7}}}));
+  EXPECT_EQ(log.late, 2u);
+  ASSERT_EQ(log.warnings.size(), 2u);  // the session says each text once
+  EXPECT_EQ(log.warnings[0], log.warnings[1]);
+  EXPECT_NE(log.warnings[0].find("left out and counted"), std::string::npos);
+}
+
+TEST(FramerTest, AFrameWithLinesMissingThatBeginsAgainIsANewFrame) {
+  // Two slices of every second line, three times, and no counter that says so.
+  std::vector<Counters> list;
+  for (int i = 0; i < 3; ++i)
+    for (int slice = 0; slice < 2; ++slice)
+      for (int y = 0; y < 8; y += 2)
+        list.push_back({.step = y, .slice = slice, .flags = y == 6 ? Numbers{kLastInSlice} : Numbers{}});
+  const Log log = frames("auto", lines(8), scan(list));
+  EXPECT_EQ(log.late, 0u);
+  ASSERT_EQ(log.frames.size(), 6u);
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(log.frames.at(static_cast<std::uint64_t>(i)), (Numbers{4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3}));
+}
+
+TEST(FramerTest, TheRepetitionCounterMayWrap) {
+  std::vector<Counters> list;
+  for (int repetition : {65534, 65535, 0, 1})
+    for (int y = 0; y < 2; ++y) list.push_back({.step = y, .repetition = repetition});
+  const Log log = frames("auto", lines(4), scan(list));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 3}, {1, 5}, {2, 7}, {3, 8}}));
+}
+
+TEST(FramerTest, EncodingsAreFramesOfTheirOwn) {
+  const auto h = header({HeaderSpec{.encoded = {8, 2, 1}}, HeaderSpec{.encoded = {8, 3, 1}}});
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 0, .encoding = 1},
+                                      {.step = 1, .flags = {kLastInSlice}},
+                                      {.step = 1, .encoding = 1},
+                                      {.step = 2, .encoding = 1, .flags = {kLastInSlice}}};
+  const Log log = frames("auto", h, scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 2}}, {1, {1, 3, 4}}}));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 3}, {1, 5}}));
+}
+
+TEST(FramerTest, UntilLastInRepetition) {
+  std::vector<Counters> list;  // two slices; only the last readout of the repetition is flagged
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int slice = 0; slice < 2; ++slice)
+      for (int y = 0; y < 2; ++y)
+        list.push_back({.step = y,
+                        .slice = slice,
+                        .repetition = repetition,
+                        .flags = slice == 1 && y == 1 ? Numbers{kLastInRepetition} : Numbers{kLastInSlice}});
+  const Log log = frames("{until: last_in_repetition}", lines(8), scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 3}}, {2, {4, 5}}, {3, {6, 7}}}));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 4}, {1, 4}, {2, 8}, {3, 8}}));
+}
+
+TEST(FramerTest, UntilLastInSliceClosesWithLinesMissing) {
+  const Log log = frames("{until: last_in_slice}", lines(8),
+                         scan({{.step = 0}, {.step = 1, .flags = {kLastInSlice}}, {.step = 2}, {.step = 3}}));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 3}}}));
+  EXPECT_EQ(log.open_at.at(0), 2u);
+}
+
+TEST(FramerTest, FixedNumbersOfReadouts) {
+  std::vector<Counters> list;
+  for (int i = 0; i < 11; ++i) list.push_back({.step = i % 4, .repetition = i / 4});
+  const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
+  const Log plain = frames("{readouts: 5}", h, scan(list));
+  // Readouts are handed on as they come, so the one left over too; its frame never ends.
+  EXPECT_EQ(plain.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4}}, {1, {5, 6, 7, 8, 9}}, {2, {10}}}));
+  EXPECT_EQ(plain.closed, (Numbers{0, 1}));
+  EXPECT_EQ(plain.order.size(), 11u);
+  EXPECT_EQ(plain.open_at, (std::map<int, std::size_t>{{0, 5}, {1, 10}}));
+  ASSERT_EQ(plain.warnings.size(), 1u);
+  EXPECT_EQ(plain.warnings[0], "the last 1 readouts do not make a whole frame and are left out");
+
+  const Log sliding = frames("{readouts: 5, stride: 2}", h, scan(list));
+  EXPECT_EQ(sliding.frames,
+            (std::map<std::uint64_t, Numbers>{
+                {0, {0, 1, 2, 3, 4}}, {1, {2, 3, 4, 5, 6}}, {2, {4, 5, 6, 7, 8}}, {3, {6, 7, 8, 9, 10}}}));
+  EXPECT_EQ(sliding.open_at, (std::map<int, std::size_t>{{0, 5}, {1, 7}, {2, 9}, {3, 11}}));
+  EXPECT_TRUE(sliding.warnings.empty());
+  EXPECT_EQ(sliding.keys.at(3).repetition, 2);
+}
+
+// What enters a window that moves comes once, and the last of it by itself, however the scan came.
+TEST(FramerTest, WindowsThatMoveTakeWhatIsNew) {
+  const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
+  std::vector<Counters> list;
+  for (int i = 0; i < 12; ++i) list.push_back({.step = i % 4, .repetition = i / 4});
+  for (const std::size_t batch : {1u, 2u, 3u, 12u}) {
+    const Log log = frames("{readouts: 5, stride: 3}", h, scan(list), batch, End::complete, true);
+    EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4}}, {1, {5, 6, 7}}, {2, {8, 9, 10}}}));
+    EXPECT_EQ(log.began, (std::map<int, int>{{0, 0}, {1, 3}, {2, 6}}));
+    EXPECT_EQ(log.order, (std::vector<std::string>{"0", "0", "1", "1", "2", "2"}));
+    EXPECT_EQ(log.keys.at(1).repetition, 1);
+    EXPECT_EQ(log.keys.at(2).repetition, 2);
+    ASSERT_EQ(log.warnings.size(), 1u);
+    EXPECT_EQ(log.warnings[0], "the last 1 readouts do not make a whole frame and are left out");
+    const Log each = frames("{readouts: 3, stride: 1}", h, scan(list), batch, End::complete, true);
+    EXPECT_EQ(each.frames.size(), 10u);
+    EXPECT_EQ(each.frames.at(9), Numbers{11});
+    EXPECT_EQ(each.began.at(9), 9);
+  }
+}
+
+TEST(FramerTest, WindowsOfSlicesAreSeparate) {
+  std::vector<Counters> list;
+  for (int i = 0; i < 6; ++i)
+    for (int slice = 0; slice < 2; ++slice) list.push_back({.step = i, .slice = slice});
+  const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
+  const Log log = frames("{readouts: 3}", h, scan(list));
+  EXPECT_EQ(log.frames,
+            (std::map<std::uint64_t, Numbers>{{0, {0, 2, 4}}, {1, {1, 3, 5}}, {2, {6, 8, 10}}, {3, {7, 9, 11}}}));
+}
+
+TEST(FramerTest, OtherKindsAreSeparatedAndNothingOvertakes) {
+  const std::vector<Counters> list = {{.flags = {kNoise}},
+                                      {.flags = {kNoise}},
+                                      {.step = 0},
+                                      {.flags = {kNavigator}},
+                                      {.step = 1},
+                                      {.flags = {kCalibration}},
+                                      {.step = 1, .flags = {kCalibration}},
+                                      {.flags = {kNoise}},
+                                      {.step = 2},
+                                      {.step = 3, .flags = {kLastInSlice}}};
+  for (const std::size_t batch : {1u, 3u, 100u}) {
+    const Log log = frames("auto", lines(4), scan(list), batch);
+    EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {2, 4, 8, 9}}})) << batch;
+    std::string order;  // equal neighbours told once: batches may be cut anywhere
+    for (std::size_t i = 0; i < log.order.size(); ++i)
+      if (i == 0 || log.order[i] != log.order[i - 1]) order += log.order[i] + " ";
+    EXPECT_EQ(order, "other 0 other 0 other 0 ") << batch;
+    Numbers noise, navigator, calibration;
+    for (const auto& [kind, numbers] : log.others) {
+      auto& to = kind == protocol::ReadoutKind::noise       ? noise
+                 : kind == protocol::ReadoutKind::navigator ? navigator
+                                                            : calibration;
+      to.insert(to.end(), numbers.begin(), numbers.end());
+    }
+    EXPECT_EQ(noise, (Numbers{0, 1, 7}));
+    EXPECT_EQ(navigator, (Numbers{3}));
+    EXPECT_EQ(calibration, (Numbers{5, 6}));
+  }
+}
+
+TEST(FramerTest, SpecialReadoutsOfDifferentShapesAreNotPutTogether) {
+  auto list = scan({{.flags = {kNavigator}}, {.flags = {kNavigator}}});
+  const std::uint32_t counter = list[1].head.scan_counter;
+  list[1] = readout(1, {cfloat(1, 0)}, std::vector<float>(3, 0.25f));  // three trajectory dimensions
+  list[1].head.scan_counter = counter;
+  set_flag(list[1], kNavigator);
+  EXPECT_EQ(frames("auto", lines(4), list, 100).others.size(), 2u);
+}
+
+TEST(FramerTest, ATruncatedScanDropsWhatIsNotWhole) {
+  const std::vector<Counters> list = {
+      {.step = 0}, {.step = 1, .flags = {kLastInSlice}}, {.step = 0, .slice = 1}, {.step = 0, .slice = 2}};
+  const Log log = frames("auto", lines(2), scan(list), 1, End::truncated);
+  EXPECT_EQ(log.closed, Numbers{0});
+  ASSERT_EQ(log.warnings.size(), 1u);
+  EXPECT_EQ(log.warnings[0], "2 unfinished frame(s) dropped: the scan ended before they were whole");
+  const Log whole = frames("auto", lines(2), scan(list), 1, End::complete);
+  EXPECT_EQ(whole.closed, (Numbers{0, 1, 2}));
+  EXPECT_TRUE(whole.warnings.empty());
+
+  const Log windows = frames("{readouts: 3}", lines(2), scan(list), 1, End::truncated);
+  EXPECT_EQ(windows.closed, Numbers{});
+  EXPECT_EQ(windows.warnings.size(), 1u);
+}
+
+/// A framer for one rule, with a budget, that forgets what it gives.
+struct Budgeted {
+  Budgeted(const std::string& rule, std::uint64_t bytes)
+      : compute(Backend::cpu, {.memory_budget = bytes}),
+        session(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
+        framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
+    framer.start(header({.encoded = {64, 64, 1}, .trajectory = "goldenangle"}), session);
+  }
+  void push(Acquisition readout) {
+    std::vector<Acquisition> batch;
+    batch.push_back(std::move(readout));
+    framer.push(std::move(batch), [](Readouts&&) {});
+  }
+
+  numerics::Context compute;
+  Session session;
+  Framer framer;
+};
+
+TEST(FramerMemoryTest, AWindowCountsAgainstTheBudgetAndGrowsWithWhatComes) {
+  constexpr std::uint64_t kBudget = 8 << 20;
+  constexpr std::uint64_t kReadout = 340 + 1000 * 8 + 1000 * 2 * 4;
+  Budgeted session("{readouts: 2000000000, stride: 1}", kBudget);
+  const Acquisition one = readout(1, std::vector<cfloat>(1000), std::vector<float>(2000));
+  std::uint64_t came = 0;
+  const auto fill = [&] {
+    for (; came < 2 * kBudget / kReadout; ++came) session.push(one);
+  };
+  EXPECT_THROW(fill(), ResourceError);
+  EXPECT_LE(came * kReadout, kBudget);
+  EXPECT_GE(came * kReadout, kBudget - (2 << 20));  // chunks of 1 MiB
+  EXPECT_GE(session.compute.peak_bytes(), came * kReadout);
+  EXPECT_LE(session.compute.peak_bytes(), kBudget);
+  session.framer.finish(End::truncated, [](Readouts&&) {});
+  EXPECT_EQ(session.compute.bytes_in_use(), 0u);
+}
+
+TEST(FramerMemoryTest, NothingOfTheWireIsHeldBetweenBatches) {
+  for (const std::string rule : {"{readouts: 100}", "{readouts: 3, stride: 1}", "auto", "{until: last_in_slice}"}) {
+    Budgeted session(rule, 1 << 20);
+    Acquisition one = readout(1, std::vector<cfloat>(8), std::vector<float>(16));
+    const std::weak_ptr<const void> data = one.data.owner, trajectory = one.trajectory.owner;
+    session.push(std::move(one));
+    EXPECT_TRUE(data.expired() && trajectory.expired()) << rule;
+  }
+}
+
+TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
+  // One sample each, given away at once: what stays is which lines have come.
+  Budgeted session("auto", 1 << 20);
+  const auto fill = [&] {
+    for (int i = 0; i < 1 << 17; ++i) {
+      Acquisition one = readout(1, {cfloat(1, 0)}, {0, 0});
+      one.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
+      one.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(i >> 16);
+      session.push(std::move(one));
+    }
+  };
+  EXPECT_THROW(fill(), ResourceError);
+}
+
+TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
+  // 1.9 MiB per window over several chunks; the copy given away is the only other one.
+  constexpr int kReadouts = 120, kSamples = 1000;
+  constexpr std::uint64_t kWindow = kReadouts * (340 + kSamples * 16);
+  Budgeted session(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);
+  std::uint64_t frames = 0;
+  int first = 0, expected = 0;
+  const auto check = [&](Readouts&& batch) {
+    if (batch.first) {
+      first = static_cast<int>(7 * frames++);
+      expected = first;
+    }
+    for (std::size_t i = 0; i < batch.heads.size(); ++i, ++expected) {
+      const auto n = static_cast<std::int64_t>(i);
+      ASSERT_EQ(+batch.heads[i].scan_counter, static_cast<std::uint32_t>(expected));
+      for (const std::int64_t sample : {0, kSamples - 1}) {
+        ASSERT_EQ(batch.data.data()[n * kSamples + sample], cfloat(static_cast<float>(expected), 1));
+        ASSERT_EQ(batch.trajectory.data()[(n * kSamples + sample) * 2], static_cast<float>(expected));
+      }
+    }
+    // A gadget may write to what it gets; the next window must not see it.
+    std::fill_n(batch.data.data(), batch.data.size(), cfloat(-1, -1));
+    std::fill_n(batch.trajectory.data(), batch.trajectory.size(), -1.0f);
+    if (batch.last) {
+      EXPECT_EQ(expected, first + kReadouts);
+    }
+  };
+  for (int i = 0; i < 400; ++i) {
+    const auto value = static_cast<float>(i);
+    auto one = readout(1, std::vector<cfloat>(kSamples, {value, 1}), std::vector<float>(2 * kSamples, value));
+    one.head.scan_counter = static_cast<std::uint32_t>(i);
+    std::vector<Acquisition> batch;
+    batch.push_back(std::move(one));
+    session.framer.push(std::move(batch), check);
+  }
+  EXPECT_EQ(frames, 1u + (400 - kReadouts) / 7);
+  EXPECT_LE(session.compute.peak_bytes(), 2 * kWindow + (2 << 20));
+}
+
+}  // namespace
+}  // namespace echotrain::testing

@@ -1,0 +1,125 @@
+// Arrays on disk: what comes back is what was put there, or nothing.
+#include "gadgets/numerics/core/array_store.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+
+namespace echotrain::numerics {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ArrayStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() /
+              ("echotrain_array_store_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  static std::vector<cfloat> numbers(std::int64_t n, float first) {
+    std::vector<cfloat> out;
+    for (std::int64_t i = 0; i < n; ++i) out.emplace_back(first + static_cast<float>(i), -first);
+    return out;
+  }
+  static void add(const ArrayStore& store, const std::string& key, const std::vector<cfloat>& values) {
+    store.add(key, {values.data(), {static_cast<std::int64_t>(values.size())}});
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    for (const auto& entry : fs::directory_iterator(folder_)) out.push_back(entry.path());
+    return out;
+  }
+  fs::path folder_;
+};
+
+TEST_F(ArrayStoreTest, GivesBackWhatWasPutThere) {
+  const ArrayStore store(folder_ / "below", 1 << 20);
+  EXPECT_FALSE(store.find("a", 10));
+  add(store, "a", numbers(10, 1));
+  add(store, "b", numbers(10, 2));
+  EXPECT_EQ(store.find("a", 10), numbers(10, 1));
+  EXPECT_EQ(ArrayStore(folder_ / "below", 1 << 20).find("b", 10), numbers(10, 2));
+  EXPECT_FALSE(store.find("a", 9));
+  EXPECT_FALSE(store.find("c", 10));
+  add(store, "a", numbers(10, 3));
+  EXPECT_EQ(store.find("a", 10), numbers(10, 3));
+}
+
+TEST_F(ArrayStoreTest, DamagedFilesDoNotExist) {
+  const ArrayStore store(folder_, 1 << 20);
+  add(store, "a", numbers(10, 1));
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path path = files()[0];
+  const auto size = fs::file_size(path);
+  for (std::uintmax_t at = 0; at < size; ++at) {  // any byte
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(static_cast<std::streamoff>(at));
+    const char byte = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(byte ^ 1));
+    file.close();
+    EXPECT_FALSE(store.find("a", 10)) << at;
+    add(store, "a", numbers(10, 1));
+    ASSERT_TRUE(store.find("a", 10)) << at;
+  }
+  fs::resize_file(path, size / 2);
+  EXPECT_FALSE(store.find("a", 10));
+}
+
+TEST_F(ArrayStoreTest, RemovesWhatWasUnusedForLongest) {
+  const ArrayStore store(folder_, 3000);  // room for three
+  for (const char* key : {"a", "b", "c"}) {
+    add(store, key, numbers(100, 1));
+    // The clock of some file systems is coarse.
+    fs::last_write_time(files()[0], fs::last_write_time(files()[0]));
+  }
+  const auto now = fs::file_time_type::clock::now();
+  int age = 3;
+  for (const char* key : {"a", "b", "c"}) {
+    ASSERT_TRUE(store.find(key, 100));
+    for (const auto& path : files()) {
+      std::ifstream in(path, std::ios::binary);
+      in.seekg(32);
+      if (in.get() == key[0]) fs::last_write_time(path, now - std::chrono::hours(age));
+    }
+    --age;
+  }
+  ASSERT_TRUE(store.find("a", 100));  // used now
+  add(store, "d", numbers(100, 1));
+  EXPECT_TRUE(store.find("a", 100));
+  EXPECT_FALSE(store.find("b", 100));
+  EXPECT_TRUE(store.find("c", 100));
+  EXPECT_TRUE(store.find("d", 100));
+  add(store, "huge", numbers(1000, 1));  // would take all the room and more
+  EXPECT_FALSE(store.find("huge", 1000));
+  EXPECT_TRUE(store.find("d", 100));
+}
+
+TEST_F(ArrayStoreTest, PlacesThatCannotBeWrittenKeepNothing) {
+  fs::create_directories(folder_);
+  std::ofstream(folder_ / "file") << "x";
+  for (const ArrayStore& store : {ArrayStore("", 1 << 20), ArrayStore(folder_, 0),
+                                  ArrayStore(folder_ / "file", 1 << 20), ArrayStore("/proc/nothing", 1 << 20)}) {
+    add(store, "a", numbers(10, 1));
+    EXPECT_FALSE(store.find("a", 10));
+  }
+}
+
+TEST(DigestBytes, SeesEveryBitAndTheSeed) {
+  std::vector<unsigned char> bytes(37, 0);
+  const auto digest = [&](std::uint64_t seed) { return digest_bytes(bytes.data(), bytes.size(), seed); };
+  const auto zero = digest(1);
+  EXPECT_NE(zero, digest(2));
+  EXPECT_NE(zero, digest_bytes(bytes.data(), 36, 1));
+  for (std::size_t bit = 0; bit < 37 * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<unsigned char>(1u << bit % 8);
+    EXPECT_NE(digest(1), zero) << bit;
+    bytes[bit / 8] = 0;
+  }
+}
+
+}  // namespace
+}  // namespace echotrain::numerics

@@ -1,0 +1,48 @@
+// The gridding window's approximations against the window itself, in float64.
+#include "gadgets/numerics/nufft/kaiser_bessel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace echotrain::numerics {
+namespace {
+
+constexpr double kRatios[] = {1.25, 1.5, 2, 8};
+
+TEST(KaiserBessel, ThePolynomialIsWithinItsErrorOfTheWindow) {
+  constexpr double kError = 2e-8;
+  constexpr int kPositions = 1000;
+  for (int width = 2; width <= FootprintWeights::kWidest; ++width)
+    for (const double ratio : kRatios) {
+      const KaiserBessel window(width, ratio);
+      const auto polynomial = window.polynomial(kError);
+      // CUDA's kernels hold 16 coefficients.
+      EXPECT_LE(polynomial.size(), 16u) << "width " << width << " ratio " << ratio;
+      double worst = 0, fp32 = 0;
+      for (int i = 0; i < kPositions; ++i) {
+        const double u = width * (static_cast<double>(i) / kPositions - 0.5), z = 2 * u / width, x = 1 - 2 * z * z;
+        double sum = 0;
+        float single = 0;
+        for (auto c = polynomial.rbegin(); c != polynomial.rend(); ++c) {
+          sum = sum * x + *c;
+          single = single * static_cast<float>(x) + static_cast<float>(*c);
+        }
+        worst = std::max(worst, std::abs(sum - window.value(u)));
+        fp32 = std::max(fp32, std::abs(static_cast<double>(single) - window.value(u)));
+      }
+      // Checked between the points that the fit itself looked at, where it may be a little worse.
+      EXPECT_LT(worst, 1.5 * kError) << "width " << width << " ratio " << ratio;
+      // Horner's rule for positive coefficients whose sum is 1: each of up to 15 steps rounds by 6e-8 of what is there.
+      EXPECT_LT(fp32, 5e-7) << "width " << width << " ratio " << ratio;
+    }
+}
+
+TEST(KaiserBessel, ACoarserPolynomialIsShorter) {
+  const KaiserBessel window(6, 1.5);
+  EXPECT_LT(window.polynomial(1e-4).size(), window.polynomial(1e-8).size());
+}
+
+}  // namespace
+}  // namespace echotrain::numerics

@@ -1,0 +1,343 @@
+// The adjoint NUFFT against the float64 direct sum.
+#include "gadgets/numerics/nufft/nufft.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+#include "tests/support/backends.h"
+#include "tests/support/direct_sum.h"
+#include "tests/support/nufft_problem.h"
+#include "tests/support/thread_digests.h"
+
+namespace echotrain::numerics {
+namespace {
+
+using testing::Backends;
+using testing::make_problem;
+using testing::Problem;
+using testing::Random;
+using testing::tolerance;
+
+template <class B>
+class NufftTest : public testing::OnBackend<B> {
+ protected:
+  std::shared_ptr<const NufftPlan> plan(const Problem& p) {
+    return NufftPlan::make(this->context(),
+                           {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}}, p.image,
+                           p.options);
+  }
+  static Shape with_coils(std::int64_t coils, const Shape& item) {
+    Shape shape{coils};
+    for (auto e : item) shape.push_back(e);
+    return shape;
+  }
+  std::vector<cfloat> adjoint(const Problem& p, const NufftPlan& made) {
+    auto samples = this->upload(p.samples, {p.count(), p.coils});
+    auto weights = this->upload(p.weights, {static_cast<std::int64_t>(p.weights.size())});
+    auto image = this->context().template allocate<cfloat>(with_coils(p.coils, p.image));
+    made.adjoint(this->context(), samples.cview(), weights.cview(), image.view());
+    return this->download(image);
+  }
+  void expect_right(const Problem& p, double factor = 1) {
+    const auto made = plan(p);
+    const auto image = adjoint(p, *made);
+    const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
+    EXPECT_LT(testing::relative_error(image, truth, image.size()),
+              factor * tolerance(p.options, p.image, made->grid_shape()))
+        << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
+        << p.options.oversampling;
+  }
+  /// The same at random voxels of each coil, where the whole image would take too long.
+  void expect_right_at_some(const Problem& p, int voxels) {
+    Random random(99);
+    std::vector<std::int64_t> chosen;
+    for (int i = 0; i < voxels; ++i)
+      chosen.push_back(std::min<std::int64_t>(
+          static_cast<std::int64_t>(random.uniform(0, 1) * static_cast<double>(p.image.size())), p.image.size() - 1));
+    const auto made = plan(p);
+    const auto image = adjoint(p, *made);
+    const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image, chosen);
+    std::vector<cfloat> some;
+    for (std::int64_t c = 0; c < p.coils; ++c)
+      for (auto v : chosen) some.push_back(image[static_cast<std::size_t>(c * p.image.size() + v)]);
+    // The error at a few voxels scatters about its mean; with some thousand values by a few per cent.
+    EXPECT_LT(testing::relative_error(some, truth, some.size()), tolerance(p.options, p.image, made->grid_shape()));
+  }
+};
+TYPED_TEST_SUITE(NufftTest, Backends, testing::BackendNames);
+
+TYPED_TEST(NufftTest, EveryWidthAndOversampling) {
+  unsigned seed = 1;
+  for (int width = 2; width <= 8; ++width)
+    for (double oversampling : {1.25, 1.5, 1.77, 2.0})
+      this->expect_right(make_problem({24, 33}, 2, {width, oversampling}, 700, seed++));
+}
+
+TYPED_TEST(NufftTest, OddEvenAndAnisotropicSizes) {
+  const Shape sizes[] = {{1},      {2},      {17},    {64},      {301},     {1, 1},       {5, 3},      {40, 1},
+                         {23, 32}, {32, 23}, {7, 60}, {1, 1, 1}, {3, 4, 5}, {12, 11, 10}, {2, 19, 16}, {17, 6, 9}};
+  unsigned seed = 100;
+  for (const Shape& size : sizes)
+    for (int width : {3, 6, 8}) {
+      // The expected error is a mean: it takes some hundred values to be met within 1.3.
+      const std::int64_t coils = std::max<std::int64_t>(1, 400 / size.size());
+      this->expect_right(make_problem(size, coils, {width, 1.5}, 1000, seed++));
+    }
+}
+
+TYPED_TEST(NufftTest, EveryNumberOfCoils) {
+  for (std::int64_t coils : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 24, 32, 33, 63, 64}) {
+    this->expect_right(make_problem({20, 14}, coils, {4, 1.5}, 200, static_cast<unsigned>(200 + coils)));
+    this->expect_right(make_problem({7, 9, 8}, coils, {4, 1.5}, 150, static_cast<unsigned>(300 + coils)));
+  }
+}
+
+TYPED_TEST(NufftTest, PointsOnGridLines) {
+  for (const Shape& size : {Shape{31, 26}, Shape{9, 12, 11}})
+    for (int width : {4, 5}) {
+      const NufftOptions options{width, 1.5};
+      const Shape grid = this->plan(make_problem(size, 1, options, 1, 1))->grid_shape();
+      this->expect_right(make_problem(size, 3, options, 800, 41, grid));
+      Problem all = make_problem(size, 3, options, 800, 42);
+      for (std::size_t i = 0; i < all.coordinates.size(); ++i) {
+        const double extent = static_cast<double>(grid[size.rank() - 1 - i % size.rank()]);
+        all.coordinates[i] = std::floor(all.coordinates[i] * extent) / extent;
+      }
+      // Here the aliases of all samples have the same sign, and the window's edge belongs to one side: up to 2.5 times
+      // the mean over positions.
+      this->expect_right(all, 2.5);
+    }
+}
+
+TYPED_TEST(NufftTest, LargeOddPlane) {
+  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, 30000, 51), 300);
+}
+
+TYPED_TEST(NufftTest, LargeOddVolume) {
+  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 600);
+}
+
+// Many samples on few tiles: their lists are cut into pieces whose partial sums are added.
+TYPED_TEST(NufftTest, DenseCentre) {
+  for (const Shape& size : {Shape{50}, Shape{31, 26}, Shape{9, 12, 11}})
+    for (std::int64_t coils : {3, 5, 13}) {
+      this->expect_right(make_problem(size, coils, {5, 1.5}, 12000, static_cast<unsigned>(61 + coils)));
+    }
+}
+
+TYPED_TEST(NufftTest, WithoutWeights) {
+  Problem p = make_problem({16, 18}, 3, {5, 1.5}, 300, 71);
+  p.weights.clear();
+  this->expect_right(p);
+}
+
+TYPED_TEST(NufftTest, OneSampleAtTheCentreIsFlat) {
+  Problem p{{32, 30}, 1, {5, 1.5}, {0, 0}, {cfloat(2, -1)}, {0.5f}};
+  const auto made = this->plan(p);
+  // The worst voxel is some times worse than the mean.
+  const double worst = 5 * tolerance(p.options, p.image, made->grid_shape());
+  for (const cfloat v : this->adjoint(p, *made)) EXPECT_LT(std::abs(v - cfloat(1, -0.5f)), worst);
+}
+
+TYPED_TEST(NufftTest, NoSamplesGiveZero) {
+  Problem p{{12, 10}, 2, {5, 1.5}, {}, {}, {}};
+  for (const cfloat v : this->adjoint(p, *this->plan(p))) EXPECT_EQ(v, cfloat(0, 0));
+}
+
+// A sample whose coordinates are not finite takes no part.
+TYPED_TEST(NufftTest, CoordinatesThatAreNotFinite) {
+  Problem p = make_problem({16, 18}, 2, {5, 1.5}, 100, 81);
+  Problem without = p;
+  p.coordinates[2 * 10] = std::numeric_limits<double>::quiet_NaN();
+  p.coordinates[2 * 20 + 1] = std::numeric_limits<double>::infinity();
+  p.coordinates[2 * 30] = 1e300;  // wraps to some place: no crash is all that is asked for
+  without.coordinates[2 * 30] = 1e300;
+  without.weights[10] = without.weights[20] = 0;
+  // Other samples may be added in other groups, so the sums agree to fp32's rounding only.
+  const auto image = this->adjoint(p, *this->plan(p)), expected = this->adjoint(without, *this->plan(without));
+  EXPECT_LT(testing::relative_error(image, expected, expected.size()), 1e-6);
+}
+
+TYPED_TEST(NufftTest, SameBitsInEveryRun) {
+  Problem p = make_problem({65, 70}, 5, {5, 1.5}, 20000, 91);
+  const auto made = this->plan(p);
+  const auto first = this->adjoint(p, *made);
+  for (int run = 0; run < 3; ++run) {
+    const auto again = this->adjoint(p, *this->plan(p));
+    ASSERT_EQ(std::memcmp(first.data(), again.data(), first.size() * sizeof(cfloat)), 0);
+  }
+}
+
+// A coil's image does not depend on which other coils are beside it, beyond rounding.
+TYPED_TEST(NufftTest, StepsEqualTheWhole) {
+  Problem p = make_problem({21, 26}, 6, {5, 1.5}, 500, 92);
+  const auto made = this->plan(p);
+  const auto whole = this->adjoint(p, *made);
+  auto samples = this->upload(p.samples, {p.count(), p.coils});
+  auto weights = this->upload(p.weights, {p.count()});
+  auto grid = this->context().template allocate<cfloat>(this->with_coils(p.coils, made->grid_shape()));
+  auto image = this->context().template allocate<cfloat>(this->with_coils(p.coils, p.image));
+  made->grid(this->context(), samples.cview(), weights.cview(), grid.view());
+  fft(this->context(), grid.view(), 2, Direction::inverse);
+  made->deapodize(this->context(), grid.cview(), image.view());
+  const auto steps = this->download(image);
+  EXPECT_LT(testing::relative_error(steps, whole, whole.size()), 1e-6);
+}
+
+// The convolution itself, against its definition with the window written out.
+TYPED_TEST(NufftTest, GridIsTheConvolution) {
+  Problem p = make_problem({10, 12}, 2, {4, 1.5}, 60, 93);
+  const auto made = this->plan(p);
+  const Shape g = made->grid_shape();
+  ASSERT_EQ(g, (Shape{16, 18}));  // 15 is odd
+  auto samples = this->upload(p.samples, {p.count(), p.coils});
+  auto weights = this->upload(p.weights, {p.count()});
+  auto grid = this->context().template allocate<cfloat>(this->with_coils(p.coils, g));
+  made->grid(this->context(), samples.cview(), weights.cview(), grid.view());
+  const auto got = this->download(grid);
+  const auto phi = [&](double u, std::size_t axis) {
+    const double ratio = static_cast<double>(g[axis]) / static_cast<double>(p.image[axis]), w = 4;
+    const double beta = std::numbers::pi * std::sqrt(w * w / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.8);
+    const double z = 2 * u / w;
+    return std::abs(z) > 1 ? 0.0 : std::cyl_bessel_i(0.0, beta * std::sqrt(1 - z * z)) / std::cyl_bessel_i(0.0, beta);
+  };
+  const auto distance = [](double a, std::int64_t n) {
+    return a - static_cast<double>(n) * std::round(a / static_cast<double>(n));
+  };
+  std::vector<cdouble> truth(got.size());
+  for (std::int64_t s = 0; s < p.count(); ++s)
+    for (std::int64_t y = 0; y < g[0]; ++y)
+      for (std::int64_t x = 0; x < g[1]; ++x) {
+        const auto at = static_cast<std::size_t>(s);
+        const double wx =
+            phi(distance(static_cast<double>(x) - p.coordinates[2 * at] * static_cast<double>(g[1]), g[1]), 1);
+        const double wy =
+            phi(distance(static_cast<double>(y) - p.coordinates[2 * at + 1] * static_cast<double>(g[0]), g[0]), 0);
+        for (std::int64_t c = 0; c < 2; ++c)
+          truth[static_cast<std::size_t>((c * g[0] + y) * g[1] + x)] +=
+              wx * wy * static_cast<double>(p.weights[at]) * cdouble(p.samples[2 * at + static_cast<std::size_t>(c)]);
+      }
+  // Points exactly at the window's edge belong to one side only; with width 4 the window is 1/130 there.
+  EXPECT_LT(testing::relative_error(got, truth, got.size()), 5e-3);
+}
+
+TYPED_TEST(NufftTest, SmallBudgetTakesCoilsInParts) {
+  Problem p = make_problem({64, 64}, 16, {5, 1.5}, 3000, 94);
+  const auto whole = this->adjoint(p, *this->plan(p));
+  // Samples, images and the plan need about 1.8 MB; the sixteen grids alone would need 1.2 MB more.
+  this->context_ = std::make_unique<Context>(TypeParam::kBackend, ContextOptions{.memory_budget = 2200000});
+  auto made = this->plan(p);
+  auto samples = this->upload(p.samples, {p.count(), p.coils});
+  auto weights = this->upload(p.weights, {p.count()});
+  auto image = this->context().template allocate<cfloat>(this->with_coils(p.coils, p.image));
+  const auto before = this->context().bytes_in_use();
+  ASSERT_GT(before + 16 * 96 * 96 * 8, 2200000u);
+  made->adjoint(this->context(), samples.cview(), weights.cview(), image.view());
+  EXPECT_EQ(this->context().bytes_in_use(), before);
+  std::vector<cfloat> parts(whole.size());
+  this->context().template copy<cfloat>(image.cview(), {parts.data(), image.shape()});
+  this->context().synchronize();
+  EXPECT_LT(testing::relative_error(parts, whole, whole.size()), 1e-6);
+  image = {}, samples = {}, weights = {}, made = {};
+  EXPECT_EQ(this->context().bytes_in_use(), 0u);
+}
+
+TYPED_TEST(NufftTest, PlanSaysWhatItHolds) {
+  Problem p = make_problem({31, 26}, 1, {5, 1.5}, 800, 95);
+  const auto before = this->context().bytes_in_use();
+  const auto made = this->plan(p);
+  EXPECT_EQ(made->image_shape(), p.image);
+  EXPECT_EQ(made->grid_shape(), (Shape{48, 40}));
+  EXPECT_EQ(made->samples(), 800);
+  EXPECT_EQ(made->backend(), TypeParam::kBackend);
+  EXPECT_EQ(made->bytes(), this->context().bytes_in_use() - before);
+  EXPECT_GT(made->bytes(), 800u * 2 * 5 * 4);
+}
+
+// A plan is shared between sessions and may outlive the one that made it.
+TYPED_TEST(NufftTest, PlanOutlivesItsContext) {
+  Problem p = make_problem({31, 26}, 2, {5, 1.5}, 800, 96);
+  auto made = this->plan(p);
+  this->context_ = std::make_unique<Context>(TypeParam::kBackend);
+  const auto image = this->adjoint(p, *made);
+  made = {};
+  const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
+  EXPECT_LT(testing::relative_error(image, truth, image.size()), 1e-3);
+}
+
+TYPED_TEST(NufftTest, BadArguments) {
+  const std::vector<double> k(8, 0.1);
+  const View<const double> coordinates(k.data(), {4, 2});
+  const auto make = [&](const Shape& image, const NufftOptions& options) {
+    return NufftPlan::make(this->context(), coordinates, image, options);
+  };
+  EXPECT_THROW(make({8, 8}, {1, 1.5}), std::invalid_argument);
+  EXPECT_THROW(make({8, 8}, {9, 1.5}), std::invalid_argument);
+  EXPECT_THROW(make({8, 8}, {5, 1.2}), std::invalid_argument);
+  EXPECT_THROW(make({8, 8}, {5, 2.1}), std::invalid_argument);
+  EXPECT_THROW(make({8, 8}, {5, std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
+  EXPECT_THROW(make({8, 0}, {5, 1.5}), std::invalid_argument);
+  EXPECT_THROW(make({8, 8, 8}, {5, 1.5}), std::invalid_argument);
+  EXPECT_THROW(make({1 << 20, 1 << 20}, {5, 1.5}), std::invalid_argument);
+  const auto made = make({8, 8}, {5, 1.5});
+  auto samples = this->context().template zeros<cfloat>({4, 2});
+  auto weights = this->context().template zeros<float>({3});
+  auto image = this->context().template zeros<cfloat>({2, 8, 8});
+  auto three = this->context().template zeros<cfloat>({3, 8, 8});
+  EXPECT_THROW(made->adjoint(this->context(), samples.cview(), weights.cview(), image.view()), std::invalid_argument);
+  EXPECT_THROW(made->adjoint(this->context(), samples.cview(), {}, three.view()), std::invalid_argument);
+  made->adjoint(this->context(), samples.cview(), {}, image.view());
+}
+
+TEST(NufftDigest, SeesEveryBitAndTheOrder) {
+  std::vector<double> k{0.1, 0.2, 0.3, 0.4};
+  const auto digest = [&](const Shape& shape) { return trajectory_digest({k.data(), shape}); };
+  const auto first = digest({2, 2});
+  EXPECT_EQ(first, digest({2, 2}));
+  EXPECT_NE(first, digest({4, 1}));
+  EXPECT_NE(first, digest({1, 2}));
+  std::swap(k[0], k[1]);
+  EXPECT_NE(first, digest({2, 2}));
+  std::swap(k[0], k[1]);
+  k[3] = std::nextafter(k[3], 1.0);
+  EXPECT_NE(first, digest({2, 2}));
+}
+
+// Beatty et al. give about 1e-3 for width 5 at 1.5 in the worst place; the mean over the image is a few times less.
+TEST(NufftExpectedError, FallsWithWidthAndOversampling) {
+  double last = 1;
+  for (int width = 2; width <= 8; ++width) {
+    const double error = expected_error({width, 1.5}, {128, 128});
+    EXPECT_LT(error, last / 2) << width;
+    EXPECT_LT(expected_error({width, 2.0}, {128, 128}), error) << width;
+    last = error;
+  }
+  EXPECT_NEAR(expected_error({5, 1.5}, {256, 256}), 3e-4, 2e-4);
+}
+
+/// Printed for SameBitsForAnyNumberOfThreads, which runs it in processes of its own.
+TEST(NufftThreads, DISABLED_Digest) {
+  Context context(Backend::cpu);
+  for (const Shape& size : {Shape{65, 70}, Shape{40, 33, 36}}) {
+    const Problem p = make_problem(size, 5, {5, 1.5}, 20000, 91);
+    const auto plan = NufftPlan::make(
+        context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
+    Shape shape{5};
+    for (auto e : size) shape.push_back(e);
+    auto image = context.allocate<cfloat>(shape);
+    plan->adjoint(context, {p.samples.data(), {p.count(), 5}}, {p.weights.data(), {p.count()}}, image.view());
+    testing::print_digest(context, image.data(), image.size(), size.text());
+  }
+}
+
+TEST(NufftThreads, SameBitsForAnyNumberOfThreads) {
+  const auto digests = [](int threads) { return testing::digests("NufftThreads.DISABLED_Digest", threads); };
+  const auto one = digests(1);
+  ASSERT_EQ(one.size(), 2u);
+  for (int threads : {2, 3, 7}) EXPECT_EQ(one, digests(threads)) << threads;
+}
+
+}  // namespace
+}  // namespace echotrain::numerics

@@ -1,0 +1,350 @@
+// Cardiac phases of readouts by an ECG: which readout goes where, what is left out, what is borrowed.
+#include <cmath>
+#include <set>
+#include <variant>
+
+#include "gadgets/readouts/heartbeats.h"
+#include "tests/gadgets/scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+/// An ECG of 1 kHz whose message begins at `begin_ms`: [channel, sample].
+protocol::Waveform ecg(double begin_ms, const std::vector<std::vector<std::uint32_t>>& channels, double tick_ms = 2.5) {
+  protocol::Waveform out;
+  out.head.version = 1;
+  out.head.time_stamp = static_cast<std::uint32_t>(std::lround(begin_ms / tick_ms));
+  out.head.channels = static_cast<std::uint16_t>(channels.size());
+  out.head.number_of_samples = static_cast<std::uint16_t>(channels[0].size());
+  out.head.sample_time_us = 1000;
+  std::vector<std::uint32_t> values;
+  for (const auto& channel : channels) values.insert(values.end(), channel.begin(), channel.end());
+  out.data = protocol::Payload::take(std::move(values));
+  return out;
+}
+
+/// An ECG of one channel with a trigger at each of `times`, in messages of 100 samples.
+std::vector<protocol::Waveform> triggers(const std::set<int>& times, int until) {
+  std::vector<protocol::Waveform> out;
+  for (int begin = 0; begin < until; begin += 100) {
+    std::vector<std::uint32_t> channel(100);
+    for (int s = 0; s < 100; ++s) channel[static_cast<std::size_t>(s)] = times.contains(begin + s) ? 1 : 0;
+    out.push_back(ecg(begin, {channel}));
+  }
+  return out;
+}
+
+TEST(HeartbeatsTest, RisingEdgesOfATriggerChannel) {
+  Heartbeats beats({.trigger_channel = 1, .min_interval_ms = 60});
+  std::vector<std::uint32_t> lead(100, 2048), marks(100);
+  for (const int at : {0, 1, 2, 30, 80, 81}) marks[static_cast<std::size_t>(at)] = 16384;
+  EXPECT_FALSE(beats.add(ecg(100, {lead})));  // has no such channel
+  EXPECT_TRUE(beats.add(ecg(200, {lead, std::vector<std::uint32_t>(100)})) || beats.triggers().empty());
+  EXPECT_TRUE(beats.add(ecg(300, {lead, marks})));
+  // 30 comes within 60 ms of the one before; 1, 2 and 81 are no edges.
+  EXPECT_EQ(beats.triggers(), (std::vector<double>{300, 380}));
+  auto other = ecg(400, {lead, marks});
+  other.head.waveform_id = 1;  // pulse oximetry
+  EXPECT_FALSE(beats.add(other));
+}
+
+TEST(HeartbeatsTest, AChannelThatBeginsHighHasNotRisen) {
+  Heartbeats beats({.trigger_channel = 0});
+  std::vector<std::uint32_t> marks(10, 1);
+  EXPECT_FALSE(beats.add(ecg(0, {marks})));
+}
+
+TEST(HeartbeatsTest, TheClockRunsOnBySamplesAndJumpsOverGaps) {
+  Heartbeats beats({.trigger_channel = 0, .min_interval_ms = 1});
+  std::vector<std::uint32_t> marks(9);
+  marks[8] = 1;
+  // 9 ms are no whole number of ticks: stamps are cut to 0, 7.5 and 17.5 ms, but samples follow each other.
+  beats.add(ecg(0, {marks}));
+  beats.add(ecg(7.5, {marks}));
+  beats.add(ecg(17.5, {marks}));
+  beats.add(ecg(1000, {marks}));
+  EXPECT_EQ(beats.triggers(), (std::vector<double>{8, 17, 26, 1008}));
+}
+
+TEST(HeartbeatsTest, TheHeaderNamesTheTriggerChannel) {
+  const auto xml = [](const std::string& information) {
+    return "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">" + information + "</ismrmrdHeader>";
+  };
+  const std::string ecg_information =
+      "<waveformInformation><waveformId>0</waveformId><waveformTriggerChannel>4</waveformTriggerChannel>"
+      "</waveformInformation>";
+  const std::string pulse =
+      "<waveformInformation><waveformId>1</waveformId><waveformTriggerChannel>1</waveformTriggerChannel>"
+      "</waveformInformation>";
+  EXPECT_EQ(Heartbeats::trigger_channel(xml(pulse + ecg_information)), 4);
+  EXPECT_EQ(Heartbeats::trigger_channel(xml(pulse)), -1);
+  EXPECT_EQ(Heartbeats::trigger_channel(xml("")), -1);
+  EXPECT_EQ(Heartbeats::trigger_channel("no XML"), -1);
+}
+
+/// R waves of height `height` at irregular times, T waves of 0.4 of it, a drifting baseline and noise.
+struct Lead {
+  std::vector<double> beats;
+  std::vector<std::uint32_t> values;
+  Lead(double interval, double height, int samples) {
+    std::mt19937 random(3);
+    std::uniform_real_distribution<double> jitter(0.9, 1.1), noise(-20, 20);
+    for (double t = 0.6 * interval; t < samples + interval; t += interval * jitter(random)) beats.push_back(t);
+    for (int s = 0; s < samples; ++s) {
+      double value = 30000 + 100 * std::sin(s / 900.0) + noise(random);
+      for (const double beat : beats) {
+        const double r = (s - beat) / (0.012 * interval), t = (s - beat - 0.3 * interval) / (0.05 * interval);
+        value += height * (std::exp(-r * r / 2) + 0.4 * std::exp(-t * t / 2));
+      }
+      values.push_back(static_cast<std::uint32_t>(value));
+    }
+    std::erase_if(beats, [&](double beat) { return beat > samples - 1; });
+  }
+};
+
+TEST(HeartbeatsTest, RWavesOfEitherPolarityAndAnyRate) {
+  for (const double interval : {110.0, 800.0})
+    for (const double height : {1000.0, -1000.0})
+      for (const int samples : {1500, 9000}) {  // shorter than the window too
+        SCOPED_TRACE(fmt::format("interval {}, height {}, {} samples", interval, height, samples));
+        const Lead lead(interval, height, samples);
+        Heartbeats beats({.lead = 1});
+        for (int begin = 0; begin < samples; begin += 50) {
+          std::vector<std::uint32_t> part(lead.values.begin() + begin, lead.values.begin() + begin + 50);
+          beats.add(ecg(begin, {std::vector<std::uint32_t>(50, 7), part}));
+        }
+        beats.finish();
+        EXPECT_EQ(beats.samples(), static_cast<std::uint64_t>(samples));
+        ASSERT_EQ(beats.triggers().size(), lead.beats.size());
+        for (std::size_t i = 0; i < lead.beats.size(); ++i) EXPECT_NEAR(beats.triggers()[i], lead.beats[i], 2.5);
+      }
+}
+
+TEST(HeartbeatsTest, AFlatLineHasNone) {
+  Heartbeats beats({});
+  for (int begin = 0; begin < 5000; begin += 100) beats.add(ecg(begin, {std::vector<std::uint32_t>(100, 2048)}));
+  EXPECT_FALSE(beats.finish());
+  EXPECT_TRUE(beats.triggers().empty());
+}
+
+/// What reaches a pipeline, in order.
+using Message = std::variant<Acquisition, protocol::Waveform>;
+
+/// A line of 4 samples that was acquired at `time_ms`.
+Acquisition line(double time_ms, int step, cfloat value, int repetition = 0, int phase = 0) {
+  Acquisition out = readout(1, std::vector<cfloat>(4, value));
+  out.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(step);
+  out.head.idx.repetition = static_cast<std::uint16_t>(repetition);
+  out.head.idx.phase = static_cast<std::uint16_t>(phase);
+  out.head.acquisition_time_stamp = static_cast<std::uint32_t>(std::lround(time_ms / 2.5));
+  return out;
+}
+
+protocol::Header lines_header(int lines, bool one_phase = true) {
+  HeaderSpec spec{.encoded = {4, lines, 1}};
+  spec.limits = step_limit(lines) + (one_phase ? limit("phase", 0, 0, 0) : "");
+  return header(spec);
+}
+
+std::string binning(const std::string& parameters) {
+  return yaml("  - cardiac_binning: {trigger_channel: 0, " + parameters +
+                  "}\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n",
+              "frame: {until: last_in_repetition}\n");
+}
+
+struct Binned {
+  Outcome out;
+  /// By (repetition, phase): values of the lines that came, as (step, value).
+  std::map<std::pair<int, int>, std::multiset<std::pair<int, int>>> lines;
+};
+
+Binned run_binning(const std::string& text, const protocol::Header& measurement, std::vector<Message> messages,
+                   const RunOptions& options, std::size_t batch = 1) {
+  Binned result;
+  numerics::Context compute(options.backend);
+  Pipeline pipeline(
+      PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
+      {[&](protocol::Image&& image, const ImageTimes& /*times*/) { result.out.images.push_back(std::move(image)); },
+       [&](protocol::Level level, const std::string& said) { result.out.texts.emplace_back(level, said); }});
+  pipeline.tap("cardiac_binning", [&](const Item& item) {
+    const auto* readouts = std::get_if<Readouts>(&item);
+    if (readouts == nullptr || readouts->heads.empty()) return;
+    const auto values = elements(compute, readouts->data);
+    const FrameKey key = readouts->frame->key;
+    for (std::size_t i = 0; i < readouts->heads.size(); ++i)
+      result.lines[{key.repetition, key.phase}].insert(
+          {readouts->heads[i].idx.kspace_encode_step_1, static_cast<int>(values[4 * i].real())});
+  });
+  pipeline.start(measurement);
+  std::vector<Acquisition> waiting;
+  const auto push = [&] {
+    if (!waiting.empty()) pipeline.push(std::exchange(waiting, {}));
+  };
+  for (Message& message : messages) {
+    if (auto* acquisition = std::get_if<Acquisition>(&message)) {
+      waiting.push_back(std::move(*acquisition));
+      if (waiting.size() == batch) push();
+    } else {
+      push();
+      pipeline.push(std::move(std::get<protocol::Waveform>(message)));
+    }
+  }
+  push();
+  pipeline.finish(options.end);
+  pipeline.wait();
+  return result;
+}
+
+std::string meta(const protocol::Image& image, const std::string& name) {
+  const auto at = image.attributes.find("<name>" + name + "</name>");
+  if (at == std::string::npos) return "(none)";
+  const auto begin = image.attributes.find("<value>", at) + 7;
+  return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
+}
+
+/// Four phases; beats of 200, 400 and 200 ms from 100 on.
+std::vector<Message> scan_of_beats(const std::vector<Acquisition>& readouts, bool ecg_first = true) {
+  std::vector<Message> out;
+  for (auto& waveform : triggers({100, 300, 700, 900}, 1200)) out.emplace_back(std::move(waveform));
+  out.insert(ecg_first ? out.end() : out.begin(), readouts.begin(), readouts.end());
+  return out;
+}
+
+using Lines = std::multiset<std::pair<int, int>>;
+using CardiacBinningTest = OnBackend;
+
+TEST_P(CardiacBinningTest, EachIntervalIsDividedByItsOwnLength) {
+  const std::vector<Acquisition> readouts = {
+      line(95, 0, 1),                                                            // before the first beat
+      line(100, 0, 2),  line(147.5, 0, 3), line(150, 0, 4),  line(297.5, 0, 5),  // quarters of 50 ms
+      line(300, 1, 6),  line(397.5, 1, 7), line(400, 1, 8),  line(697.5, 1, 9),  // of 100 ms
+      line(900, 1, 10), line(1095, 0, 11), line(1100, 0, 12)};  // the last beat is taken as long as the median
+  for (const bool ecg_first : {true, false}) {
+    const auto binned =
+        run_binning(binning("phases: 4, fill: none"), lines_header(2), scan_of_beats(readouts, ecg_first), here());
+    EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 2}, {0, 3}, {1, 6}, {1, 7}, {1, 10}}));
+    EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 4}, {1, 8}}));
+    EXPECT_EQ(binned.lines.count({0, 2}), 0u);
+    EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 5}, {1, 9}, {0, 11}}));
+    ASSERT_EQ(binned.out.images.size(), 3u);
+    EXPECT_EQ(binned.out.warned("some cardiac phases got no readouts"), 1);
+    EXPECT_EQ(binned.out.said(protocol::Level::info, "belong to no regular heartbeat"), 1);
+    const auto& last = binned.out.images[2];
+    EXPECT_EQ(+last.head.phase, 3);
+    EXPECT_EQ(meta(last, "ungated_readouts"), "2");
+    EXPECT_EQ(meta(last, "heartbeats"), "4");
+    EXPECT_EQ(meta(last, "mean_rr_ms"), "266.667");
+    EXPECT_EQ(meta(last, "missing_lines"), "0");
+    EXPECT_EQ(meta(binned.out.images[1], "echotrain_readouts"), "2");
+  }
+}
+
+TEST_P(CardiacBinningTest, RepeatedLinesAreAveraged) {
+  // One line, k = 0 of y: the image is its transform. Two readouts of the same phase, 2 and 6.
+  const auto binned =
+      run_binning(binning("phases: 4"), lines_header(1), scan_of_beats({line(110, 0, 2), line(310, 0, 6)}), here());
+  const auto values = pixels<cfloat>(binned.out.images.at(0));
+  EXPECT_NEAR(std::abs(cdouble(values[2]) - 4.0), 0, 1e-6);
+}
+
+TEST_P(CardiacBinningTest, MissingLinesComeFromTheNearestPhaseAroundTheCycle) {
+  const std::vector<Acquisition> readouts = {line(105, 0, 1), line(160, 0, 2),   // phases 0 and 1 of line 0
+                                             line(320, 1, 3), line(690, 1, 4)};  // at 0.05 and 0.975 of line 1
+  const auto binned = run_binning(binning("phases: 4"), lines_header(2), scan_of_beats(readouts), here());
+  EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 1}, {1, 3}}));
+  EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 2}, {1, 3}}));
+  EXPECT_EQ(binned.lines.at({0, 2}), (Lines{{0, 2}, {1, 4}}));
+  EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 1}, {1, 4}}));  // 0.875 is nearer to 0.025 than to 0.3
+  EXPECT_EQ(meta(binned.out.images.at(3), "borrowed_lines"), "1");
+  EXPECT_EQ(meta(binned.out.images.at(2), "borrowed_lines"), "2");
+}
+
+TEST_P(CardiacBinningTest, BeatsOfUnusualLengthAreLeftOut) {
+  std::vector<Message> messages;
+  for (auto& waveform : triggers({100, 300, 500, 700, 1100, 1300}, 1500)) messages.emplace_back(std::move(waveform));
+  for (const double time : {110.0, 910.0, 1110.0}) messages.emplace_back(line(time, 0, static_cast<float>(time)));
+  const auto kept = [&](const std::string& reject) {
+    return run_binning(binning("phases: 2, fill: none, reject: " + reject), lines_header(1), messages, here()).lines;
+  };
+  EXPECT_EQ(kept("0.5").at({0, 0}), (Lines{{0, 110}, {0, 1110}}));  // 400 ms after three of 200 is a missed trigger
+  EXPECT_EQ(kept("0.5").count({0, 1}), 0u);
+  EXPECT_EQ(kept("0").at({0, 1}), (Lines{{0, 910}}));
+}
+
+TEST_P(CardiacBinningTest, WhenAndHowMessagesArriveDoesNotShow) {
+  std::mt19937 random(8);
+  std::vector<Acquisition> readouts;
+  for (int i = 0; i < 90; ++i) {
+    Acquisition a = readout(2, noise(8, random));
+    a.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i / 10 % 3);
+    a.head.idx.repetition = static_cast<std::uint16_t>(i / 45);
+    a.head.acquisition_time_stamp = static_cast<std::uint32_t>(40 + 4 * i);
+    readouts.push_back(a);
+  }
+  set_flag(readouts[44], kLastInRepetition);
+  set_flag(readouts[89], kLastInMeasurement);
+  const auto text = binning("phases: 3");
+  const auto images = [&](int late, std::size_t batch) {  // each ECG message `late` readouts late
+    std::vector<Message> messages;
+    auto waves = triggers({100, 300, 480, 700, 900}, 1000);
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < readouts.size(); ++i) {
+      messages.emplace_back(readouts[i]);
+      while (next < waves.size() && waves[next].head.time_stamp + 4u * static_cast<unsigned>(late) <= 40 + 4 * i)
+        messages.emplace_back(waves[next++]);
+    }
+    while (next < waves.size()) messages.emplace_back(waves[next++]);
+    std::vector<std::vector<cfloat>> out;
+    for (const auto& image : run_binning(text, lines_header(3), std::move(messages), here(), batch).out.images)
+      out.push_back(pixels<cfloat>(image));
+    return out;
+  };
+  const auto first = images(0, 1);
+  EXPECT_EQ(first.size(), 6u);
+  EXPECT_EQ(images(30, 1), first);
+  EXPECT_EQ(images(1000, 7), first);
+  EXPECT_EQ(images(5, 100), first);
+}
+
+TEST_P(CardiacBinningTest, CountedPhasesOfTheSenderAreOneGroup) {
+  // Without a limit of one phase the repetition is whole when the next begins.
+  std::vector<Acquisition> readouts;
+  for (int repetition : {0, 1})
+    for (int i = 0; i < 4; ++i)
+      readouts.push_back(
+          line(110 + 400 * repetition + 50 * i, i % 2, static_cast<float>(10 * repetition + i), repetition, i));
+  set_flag(readouts[3], kLastInRepetition);
+  set_flag(readouts[7], kLastInRepetition);
+  for (const std::size_t batch : {1u, 100u}) {
+    std::vector<Message> messages;
+    for (auto& waveform : triggers({100, 300, 500, 700}, 1000)) messages.emplace_back(std::move(waveform));
+    messages.insert(messages.end(), readouts.begin(), readouts.end());
+    const auto binned = run_binning(binning("phases: 2, fill: none"), lines_header(2, false), messages, here(), batch);
+    EXPECT_EQ(binned.out.images.size(), 4u);
+    EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 0}, {1, 1}}));
+    EXPECT_EQ(binned.lines.at({0, 1}), (Lines{{0, 2}, {1, 3}}));
+    EXPECT_EQ(binned.lines.at({1, 1}), (Lines{{0, 12}, {1, 13}}));
+  }
+}
+
+TEST_P(CardiacBinningTest, AScanWithoutHeartbeatsIsRefused) {
+  const auto error = [&](std::vector<Message> messages) {
+    return client_error([&] { run_binning(binning("phases: 4"), lines_header(1), std::move(messages), here()); });
+  };
+  EXPECT_NE(error({line(100, 0, 1)}).find("came without one"), std::string::npos);
+  EXPECT_NE(error({line(100, 0, 1), triggers({50}, 100)[0]}).find("found 1 heartbeats in 100 samples"),
+            std::string::npos);
+}
+
+TEST_P(CardiacBinningTest, ABrokenOffScanGivesNoImages) {
+  RunOptions options = here();
+  options.end = End::truncated;
+  const auto binned =
+      run_binning(binning("phases: 4"), lines_header(1), scan_of_beats({line(110, 0, 1), line(310, 0, 2)}), options);
+  EXPECT_TRUE(binned.out.images.empty());
+}
+
+ECHOTRAIN_ON_BACKENDS(CardiacBinningTest);
+
+}  // namespace
+}  // namespace echotrain::testing

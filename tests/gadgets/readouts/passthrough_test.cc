@@ -1,0 +1,99 @@
+// Connection tests: images come back as they are, everything else is counted.
+#include "tests/gadgets/scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+struct Session {
+  std::vector<protocol::Image> images;
+  std::vector<std::pair<protocol::Level, std::string>> texts;
+  numerics::Context compute{Backend::cpu};
+  Pipeline pipeline;
+  explicit Session(const std::string& text)
+      : pipeline(PipelinePlan::check(config::read_pipeline(text, "p.yaml")), compute,
+                 {[this](protocol::Image&& image, const ImageTimes&) { images.push_back(std::move(image)); },
+                  [this](protocol::Level level, const std::string& line) { texts.emplace_back(level, line); }}) {}
+};
+
+protocol::Image client_image(int seed) {
+  protocol::Image image;
+  std::memset(&image.head, 0x30 + seed, sizeof image.head);  // every byte of the header means something to somebody
+  image.attributes = "<ismrmrdMeta><!-- " + std::to_string(seed) + " --></ismrmrdMeta>";
+  image.pixels = protocol::Payload::take(std::vector<std::uint16_t>{1, 2, static_cast<std::uint16_t>(seed)});
+  return image;
+}
+
+TEST(PassthroughTest, ImagesComeBackByteForByte) {
+  Session session(yaml("  - passthrough\n"));
+  session.pipeline.start(header(HeaderSpec{}));
+  std::vector<protocol::Image> sent;
+  for (int i = 0; i < 3; ++i) {
+    sent.push_back(client_image(i));
+    session.pipeline.push(protocol::Image(sent.back()));
+    EXPECT_EQ(session.images.size(), static_cast<std::size_t>(i) + 1);  // at once, not at the end
+  }
+  session.pipeline.finish(End::complete);
+  session.pipeline.wait();
+  ASSERT_EQ(session.images.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::memcmp(&session.images[i].head, &sent[i].head, sizeof sent[i].head), 0);
+    EXPECT_EQ(session.images[i].attributes, sent[i].attributes);
+    EXPECT_EQ(session.images[i].pixels.bytes.data(), sent[i].pixels.bytes.data());  // not even copied
+    EXPECT_EQ(session.images[i].pixels.bytes.size(), 6u);
+  }
+  EXPECT_EQ(session.pipeline.counts().images_in, 3u);
+  EXPECT_EQ(session.pipeline.counts().images_out, 3u);
+}
+
+TEST(PassthroughTest, TheRestIsCountedInTheText) {
+  Session session(yaml("  - passthrough\n"));
+  session.pipeline.start(header(HeaderSpec{}));
+  std::mt19937 random(1);
+  session.pipeline.push({readout(2, noise(20, random)), readout(2, noise(20, random))});
+  session.pipeline.push({readout(2, noise(20, random))});
+  session.pipeline.push(protocol::Waveform{});
+  session.pipeline.push(protocol::Waveform{});
+  session.pipeline.push(client_image(1));
+  session.pipeline.finish(End::complete);
+  ASSERT_EQ(session.texts.size(), 1u);
+  EXPECT_EQ(session.texts[0].first, protocol::Level::info);
+  EXPECT_EQ(session.texts[0].second, "received 3 readouts (480 bytes of samples), 2 waveforms, 1 images");
+  EXPECT_EQ(session.pipeline.counts().readouts, 3u);
+  EXPECT_EQ(session.pipeline.counts().waveforms, 2u);
+}
+
+TEST(PassthroughTest, OtherPipelinesTakeNoImagesAndLetWaveformsBy) {
+  Session session(yaml("  - cartesian_kspace\n  - fft\n  - image\n"));
+  session.pipeline.start(header({.encoded = {8, 1, 1}}));
+  session.pipeline.push(client_image(1));
+  session.pipeline.push(client_image(2));
+  session.pipeline.push(protocol::Waveform{});
+  std::mt19937 random(1);
+  session.pipeline.push({readout(1, noise(8, random))});
+  session.pipeline.finish(End::complete);
+  session.pipeline.wait();
+  EXPECT_EQ(session.images.size(), 1u);  // the scan's own
+  ASSERT_EQ(session.texts.size(), 1u);
+  EXPECT_EQ(session.texts[0].first, protocol::Level::warning);
+  EXPECT_EQ(session.texts[0].second, "pipeline 'test' has no use for images of role ''; they are left out");
+  EXPECT_EQ(session.pipeline.counts().images_in, 2u);
+  EXPECT_EQ(session.pipeline.counts().images_out, 1u);
+}
+
+TEST(PassthroughTest, TapsSeeWhatAGadgetGives) {
+  Session session(yaml("  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - image\n"));
+  int seen = 0;
+  EXPECT_FALSE(session.pipeline.tap("gridding", [](const Item&) {}));
+  EXPECT_TRUE(session.pipeline.tap("fft", [&](const Item& item) {
+    ++seen;
+    EXPECT_EQ(std::get<CoilImages>(item).data.shape(), (numerics::Shape{1, 1, 1, 8}));
+  }));
+  session.pipeline.start(header({.encoded = {8, 1, 1}}));
+  std::mt19937 random(1);
+  session.pipeline.push({readout(1, noise(8, random))});
+  session.pipeline.finish(End::complete);
+  EXPECT_EQ(seen, 1);
+}
+
+}  // namespace
+}  // namespace echotrain::testing

@@ -1,0 +1,200 @@
+// Plans and trajectories that sessions share.
+#include "gadgets/shared/plan_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <future>
+#include <limits>
+#include <thread>
+
+#include "gadgets/shared/trajectory_store.h"
+
+namespace echotrain {
+namespace {
+
+using numerics::Backend;
+using numerics::Context;
+
+std::shared_ptr<SamplePositions> positions(int count, double step) {
+  auto out = std::make_shared<SamplePositions>();
+  for (int s = 0; s < 2 * count; ++s) out->coordinates.push_back(-0.5 + std::fmod(step * s, 1.0));
+  out->digest = numerics::trajectory_digest({out->coordinates.data(), {count, 2}});
+  return out;
+}
+
+PlanCache::Request request(std::shared_ptr<const SamplePositions> where, std::int64_t size = 16) {
+  return {.positions = std::move(where), .image = {size, size}, .options = {5, 1.5, numerics::NufftUse::adjoint}};
+}
+
+TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
+  PlanCache cache(1 << 24);
+  Context one(Backend::cpu), two(Backend::cpu);
+  const auto first = cache.get(one, request(positions(100, 0.013)));
+  EXPECT_FALSE(first.reused);
+  EXPECT_GT(first.made_ms, 0);
+  const auto second = cache.get(two, request(positions(100, 0.013)));
+  EXPECT_TRUE(second.reused);
+  EXPECT_EQ(first.plan, second.plan);
+  EXPECT_EQ(one.bytes_in_use(), 0u);  // it is nobody's own
+  for (const PlanCache::Request& other :
+       {request(positions(100, 0.014)), request(positions(99, 0.013)), request(positions(100, 0.013), 18)})
+    EXPECT_NE(cache.get(one, other).plan, first.plan);
+  PlanCache::Request other = request(positions(100, 0.013));
+  other.options.kernel_width = 4;
+  EXPECT_NE(cache.get(one, other).plan, first.plan);
+  other = request(positions(100, 0.013));
+  other.voxel_ratio = {0.5, 1, 1};
+  EXPECT_NE(cache.get(one, other).plan, first.plan);
+  EXPECT_EQ(cache.plans(), 6u);
+  const CacheCounts counts = cache.counts();
+  EXPECT_EQ(counts.hits, 1u);
+  EXPECT_EQ(counts.misses, 6u);
+  EXPECT_EQ(counts.entries, 6u);
+  EXPECT_EQ(counts.bytes, cache.bytes());
+}
+
+// Whoever makes a trajectory with the digest of another must not get its plan.
+TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
+  PlanCache cache(1 << 24);
+  Context session(Backend::cpu);
+  const auto honest = positions(100, 0.013), forged = positions(100, 0.014);
+  forged->digest = honest->digest;
+  EXPECT_NE(cache.get(session, request(honest)).plan, cache.get(session, request(forged)).plan);
+  // Dropped samples have positions that are no numbers, which are equal here all the same.
+  const auto a = positions(100, 0.013), b = positions(100, 0.013);
+  a->coordinates[7] = b->coordinates[7] = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(cache.get(session, request(a)).plan, cache.get(session, request(b)).plan);
+}
+
+TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
+  Context session(Backend::cpu);
+  std::uint64_t each = 0;
+  {
+    PlanCache cache(1 << 24);
+    cache.get(session, request(positions(1000, 0.01)));
+    each = cache.bytes();
+  }
+  PlanCache cache(3 * each + each / 2);
+  const auto held = cache.get(session, request(positions(1000, 0.01))).plan;
+  cache.get(session, request(positions(1000, 0.02)));
+  cache.get(session, request(positions(1000, 0.03)));
+  EXPECT_TRUE(cache.get(session, request(positions(1000, 0.02))).reused);
+  EXPECT_FALSE(cache.get(session, request(positions(1000, 0.04))).reused);
+  EXPECT_LE(cache.bytes(), 3 * each + each / 2);
+  EXPECT_TRUE(cache.get(session, request(positions(1000, 0.02))).reused);   // used again in between
+  EXPECT_TRUE(cache.get(session, request(positions(1000, 0.01))).reused);   // held
+  EXPECT_FALSE(cache.get(session, request(positions(1000, 0.03))).reused);  // the one that went
+}
+
+TEST(PlanCache, APlanThatDoesNotFitIsTheSessionsOwn) {
+  for (const std::uint64_t bytes : {0, 1000}) {
+    PlanCache cache(bytes);
+    Context session(Backend::cpu);
+    const auto made = cache.get(session, request(positions(1000, 0.01)));
+    EXPECT_EQ(session.bytes_in_use(), made.plan->bytes());
+    EXPECT_EQ(cache.plans(), 0u);
+    Context poor(Backend::cpu, {.memory_budget = 1000});
+    EXPECT_THROW(cache.get(poor, request(positions(1000, 0.01))), numerics::ResourceError);
+  }
+}
+
+TEST(PlanCache, IsMadeOnceForSessionsThatAskTogether) {
+  PlanCache cache(1 << 24);
+  std::vector<std::thread> sessions;
+  std::vector<PlanCache::Result> results(8);
+  for (auto& result : results)
+    sessions.emplace_back([&] {
+      Context session(Backend::cpu);
+      result = cache.get(session, request(positions(5000, 0.013)));
+    });
+  for (auto& session : sessions) session.join();
+  int made = 0;
+  for (const auto& result : results) {
+    EXPECT_EQ(result.plan, results[0].plan);
+    made += result.reused ? 0 : 1;
+  }
+  EXPECT_EQ(made, 1);
+}
+
+/// Something that takes no memory to make, but whose request holds some.
+struct Token {
+  std::uint64_t bytes() const { return 0; }
+};
+struct TokenRequest {
+  using Made = Token;
+  int number = 0;
+  std::uint64_t held = 0;
+  std::function<void()> on_make;
+  bool same(const TokenRequest& other) const { return number == other.number; }
+  std::uint64_t bytes() const { return held; }
+  std::shared_ptr<const Made> make(Context& /*context*/) const {
+    if (on_make) on_make();
+    return std::make_shared<const Token>();
+  }
+};
+
+TEST(DeviceCache, CountsWhatRequestsHold) {
+  DeviceCache<TokenRequest> cache(1000);
+  Context session(Backend::cpu);
+  for (int i = 0; i < 10; ++i) cache.get(session, {.number = i, .held = 300});
+  EXPECT_EQ(cache.plans(), 3u);
+  EXPECT_EQ(cache.bytes(), 900u);
+  EXPECT_TRUE(cache.get(session, {.number = 9, .held = 300}).reused);
+  EXPECT_FALSE(cache.get(session, {.number = 0, .held = 300}).reused);
+}
+
+// A plan that takes long must not hold up sessions that ask for another; one that fails must not either.
+TEST(DeviceCache, SessionsWaitForTheSameThingOnly) {
+  DeviceCache<TokenRequest> cache(1000);
+  Context session(Backend::cpu);
+  std::promise<void> began, may_end;
+  std::thread slow([&] {
+    Context own(Backend::cpu);
+    cache.get(own, {.number = 1, .on_make = [&] {
+                      began.set_value();
+                      may_end.get_future().wait();
+                    }});
+  });
+  began.get_future().wait();
+  EXPECT_FALSE(cache.get(session, {.number = 2}).reused);  // would wait for ever
+  std::thread same([&] {
+    Context own(Backend::cpu);
+    EXPECT_TRUE(cache.get(own, {.number = 1}).reused);
+  });
+  may_end.set_value();
+  slow.join();
+  same.join();
+  EXPECT_THROW(cache.get(session, {.number = 3, .on_make = [] { throw std::invalid_argument("no"); }}),
+               std::invalid_argument);
+  EXPECT_FALSE(cache.get(session, {.number = 3}).reused);
+}
+
+std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
+  auto out = std::make_shared<KnownTrajectory>();
+  out->raw.resize(floats);
+  out->positions = std::make_shared<SamplePositions>();
+  return out;
+}
+
+TEST(TrajectoryStore, KeepsTheMostRecentWithinItsBounds) {
+  TrajectoryStore store(1200);
+  const auto a = trajectory(100), b = trajectory(100), c = trajectory(100), huge = trajectory(1000);
+  store.add("one", a);
+  store.add("two", b);
+  EXPECT_EQ(store.find("one"), std::vector{a});
+  EXPECT_TRUE(store.find("three").empty());
+  store.add("one", c);  // 1200 bytes: the oldest goes
+  EXPECT_EQ(store.find("one"), std::vector{c});
+  EXPECT_EQ(store.find("two"), std::vector{b});
+  store.add("three", huge);
+  EXPECT_TRUE(store.find("three").empty());
+  EXPECT_EQ(store.find("one"), std::vector{c});
+  TrajectoryStore many(1 << 20);
+  for (std::size_t i = 0; i < TrajectoryStore::kPerKey + 3; ++i) many.add("one", trajectory(1));
+  EXPECT_EQ(many.find("one").size(), TrajectoryStore::kPerKey);
+}
+
+}  // namespace
+}  // namespace echotrain

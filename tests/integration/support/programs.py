@@ -1,0 +1,101 @@
+"""The programs under test, a running server, and where measured data lies."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ.get("ECHOTRAIN_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[3])
+BIN = pathlib.Path(os.environ.get("ECHOTRAIN_BIN_DIR") or SOURCE / "build" / "bin")
+SHIPPED = SOURCE / "config" / "pipelines"
+DATA = pathlib.Path(os.environ.get("ECHOTRAIN_DATA") or SOURCE.parent / "shared" / "data")
+ADDRESS = re.compile(r"listening on (\S+):(\d+)")
+
+
+def measured(name):
+    """A file of the measured data, which does not come with the sources."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"measured data not found: {path} (set ECHOTRAIN_DATA)")
+    return path
+
+
+def run_client(*arguments, timeout=120):
+    """`echotrain ARGUMENTS`, finished."""
+    command = [str(BIN / "echotrain"), *(str(a) for a in arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def variant(name, *changes):
+    """The text of a shipped pipeline with parts replaced; each must be there, so that this follows what ships."""
+    text = (SHIPPED / f"{name}.yaml").read_text()
+    text = re.sub(r"(?m)^(#|aliases:).*\n", "", text)
+    for old, new in changes:
+        assert old in text, f"{name}.yaml has no '{old}'"
+        text = text.replace(old, new)
+    return text
+
+
+def raw_coils(name, backend="cpu"):
+    """A shipped pipeline that gives complex coil images."""
+    return variant(
+        name,
+        ("backend: auto", f"backend: {backend}"),
+        ("coil_combine: {method: rss}", "coil_combine: {method: none}"),
+        ("component: magnitude", "component: complex"),
+    )
+
+
+class Server:
+    """A server process of its own on a free loopback port. `environment` adds to this process's."""
+
+    def __init__(self, folder, *arguments, environment=None, program=BIN / "echotrain-server"):
+        self.log_path = folder / "server.log"
+        self.log = open(self.log_path, "wb")
+        command = [program, "--port", "0", "--admin-port", "0", "--log-level", "info", *arguments]
+        self.process = subprocess.Popen(
+            [str(c) for c in command],
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+        )
+        found = self.wait_for(ADDRESS)
+        self.host, self.port = found[1], int(found[2])
+        self.address = (self.host, self.port)
+        admin = re.search(r"admin on (\S+):(\d+)", self.text())
+        self.admin = (admin[1], int(admin[2])) if admin else None
+
+    def text(self):
+        return self.log_path.read_text(errors="replace")
+
+    def wait_for(self, pattern, timeout_s=10):
+        """Waits until the log holds `pattern`; the match."""
+        end = time.monotonic() + timeout_s
+        while True:
+            found = re.search(pattern, self.text())
+            if found:
+                return found
+            if self.process.poll() is not None or time.monotonic() > end:
+                pytest.fail(f"no {pattern!r} in the server's log:\n{self.text()}")
+            time.sleep(0.01)
+
+    def send(self, path, config, output, *arguments, timeout=120):
+        return run_client("send", path, "-c", config, "-a", self.host, "-p", self.port, "-o", output, *arguments,
+                          timeout=timeout)  # fmt: skip
+
+    def stop(self):
+        """SIGTERM; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail(f"the server ignored SIGTERM for 20 s:\n{self.text()}")
+        finally:
+            self.log.close()

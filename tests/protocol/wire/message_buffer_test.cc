@@ -1,0 +1,283 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "protocol/files/stream_file.h"
+#include "tests/protocol/wire_bytes.h"
+
+namespace echotrain::protocol::test {
+namespace {
+
+// Feeds `stream` in pieces of at most `piece` bytes and encodes every message that comes out again.
+Buffer pass_through(const Buffer& stream, std::size_t piece, std::size_t slab_bytes, std::size_t* count = nullptr) {
+  MessageBuffer buffer(Limits{}, slab_bytes);
+  Buffer out;
+  std::vector<Message> kept;  // so that slabs cannot be used again
+  std::size_t at = 0;
+  while (at < stream.size()) {
+    const auto room = buffer.prepare();
+    EXPECT_FALSE(room.empty());
+    const std::size_t n = std::min({piece, room.size(), stream.size() - at});
+    std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, room.begin());
+    buffer.commit(n);
+    at += n;
+    while (true) {
+      auto message = buffer.next();
+      if (!message) {
+        ADD_FAILURE() << message.error().message;
+        return out;
+      }
+      if (!*message) break;
+      kept.push_back(**std::move(message));
+    }
+  }
+  EXPECT_EQ(buffer.pending_bytes(), 0u);
+  for (const Message& message : kept) std::visit([&out](const auto& content) { encode(content, out); }, message);
+  if (count != nullptr) *count = kept.size();
+  return out;
+}
+
+Buffer mixed_stream() {
+  Buffer stream;
+  const auto append = [&stream](const Buffer& bytes) { stream.insert(stream.end(), bytes.begin(), bytes.end()); };
+  append(Wire().u16(1).text("a").zeros(1023).bytes);
+  append(Wire().u16(3).u32(9).text("<header/>").bytes);
+  for (std::uint16_t i = 0; i < 40; ++i) {
+    append(acquisition_bytes(static_cast<std::uint16_t>(i * 3), static_cast<std::uint16_t>(i % 4),
+                             static_cast<std::uint16_t>(i % 3)));
+    if (i % 7 == 0) append(Wire().u16(5).u32(3).text("hi").u8(0).bytes);
+    if (i % 9 == 0) append(Wire{image_head(5, 16, 16, 2, 2, 0)}.zeros(16 * 16 * 2 * 2 * 4).bytes);
+  }
+  append(Wire().u16(4).bytes);
+  return stream;
+}
+
+TEST(MessageBuffer, ReceivedBytesLieStillWhileTheyAreHeld) {
+  const Buffer stream = mixed_stream();
+  for (const std::size_t piece : {7u, 300u, 5000u}) {
+    MessageBuffer buffer(Limits{}, 1024);
+    std::vector<Payload> held;
+    for (std::size_t at = 0; at < stream.size();) {
+      const auto room = buffer.prepare();
+      const std::size_t n = std::min({piece, room.size(), stream.size() - at});
+      std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, room.begin());
+      buffer.commit(n);
+      held.push_back(buffer.received(n));
+      EXPECT_EQ(held.back().bytes.data(), room.data());  // nothing was copied
+      at += n;
+      for (auto message = buffer.next(); message && *message; message = buffer.next()) {
+      }
+    }
+    Buffer all;
+    for (const Payload& part : held) all.insert(all.end(), part.bytes.begin(), part.bytes.end());
+    EXPECT_EQ(all, stream) << piece;
+  }
+}
+
+TEST(MessageBuffer, AnyFragmentationGivesTheSameMessages) {
+  const Buffer stream = mixed_stream();
+  // Python's version-0 headers are kept for readouts, so what is encoded again is what came, byte for byte.
+  for (const std::size_t slab : {std::size_t{1}, std::size_t{1000}, std::size_t{4096}, std::size_t{1} << 20}) {
+    for (const std::size_t piece :
+         {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{341}, std::size_t{4096}, stream.size()}) {
+      std::size_t count = 0;
+      EXPECT_EQ(pass_through(stream, piece, slab, &count), stream) << "pieces of " << piece << ", slabs of " << slab;
+      EXPECT_EQ(count, 54u);
+    }
+  }
+}
+
+TEST(MessageBuffer, GrowsWithWhatArrivesAndNotWithWhatIsClaimed) {
+  MessageBuffer buffer(Limits{}, 4096);
+  const Buffer head = image_head(8, 1024, 1024, 64, 1, 0);  // 1 GiB of pixels
+  std::size_t received = 0;
+  const auto feed = [&](std::size_t n) {
+    const auto room = buffer.prepare();
+    n = std::min(n, room.size());
+    for (std::size_t i = 0; i < n; ++i) room[i] = received + i < head.size() ? head[received + i] : std::byte{0};
+    buffer.commit(n);
+    received += n;
+    const auto message = buffer.next();
+    ASSERT_TRUE(message);
+    EXPECT_FALSE(*message);
+  };
+  feed(head.size());
+  EXPECT_EQ(buffer.pending_id(), 1022);
+  EXPECT_LE(buffer.prepare().size(), 4096u);
+  while (received < 1'000'000) {
+    feed(1500);
+    EXPECT_LE(buffer.prepare().size(), std::max<std::size_t>(received, 4096));
+  }
+  EXPECT_EQ(buffer.pending_bytes(), received);
+}
+
+TEST(MessageBuffer, LargeMessageEndsExactlyWhereItWasMeasured) {
+  Buffer stream = Wire{image_head(5, 64, 64, 4, 1, 0)}.zeros(64 * 64 * 4 * 4).bytes;
+  const std::size_t image = stream.size();
+  stream.push_back(std::byte{4});
+  stream.push_back(std::byte{0});
+  MessageBuffer buffer(Limits{}, 256);
+  std::size_t at = 0;
+  bool whole = false;
+  while (!whole) {
+    const auto room = buffer.prepare();
+    const std::size_t n = std::min(room.size(), stream.size() - at);
+    std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, room.begin());
+    buffer.commit(n);
+    at += n;
+    const auto message = buffer.next();
+    ASSERT_TRUE(message);
+    whole = message->has_value();
+  }
+  EXPECT_EQ(at, image);  // the room was never larger than what the message still needed
+}
+
+TEST(MessageBuffer, PendingTellsIdAndBytes) {
+  MessageBuffer buffer(Limits{});
+  EXPECT_EQ(buffer.pending_id(), 0);
+  const Buffer bytes = Wire().u16(5).u32(3).text("hi").bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    buffer.prepare()[0] = bytes[i];
+    buffer.commit(1);
+    const auto message = buffer.next();
+    ASSERT_TRUE(message);
+    EXPECT_FALSE(*message);
+    EXPECT_EQ(buffer.pending_bytes(), i + 1);
+    EXPECT_EQ(buffer.pending_id(), i == 0 ? 0 : 5);
+  }
+  buffer.prepare()[0] = std::byte{0};
+  buffer.commit(1);
+  const auto message = buffer.next();
+  ASSERT_TRUE(message && *message);
+  EXPECT_EQ(buffer.pending_bytes(), 0u);
+  EXPECT_EQ(buffer.pending_id(), 0);
+}
+
+TEST(MessageBuffer, AnErrorStays) {
+  MessageBuffer buffer(Limits{});
+  const auto room = buffer.prepare();
+  room[0] = room[1] = std::byte{0xff};
+  buffer.commit(2);
+  for (int i = 0; i < 3; ++i) {
+    const auto message = buffer.next();
+    ASSERT_FALSE(message);
+    EXPECT_EQ(message.error().code, "unknown-message");
+    EXPECT_FALSE(buffer.prepare().empty());
+  }
+}
+
+TEST(MessageBuffer, MessagesOutliveTheBufferAndSlabsAreUsedAgain) {
+  const Buffer readout = acquisition_bytes(16, 2, 0);
+  std::vector<Message> held;
+  std::set<const std::byte*> slabs;
+  std::vector<std::unique_ptr<std::byte[]>> squatters;
+  {
+    MessageBuffer buffer(Limits{}, 4 * readout.size());
+    for (int i = 0; i < 10'000; ++i) {
+      const auto room = buffer.prepare();
+      ASSERT_GE(room.size(), readout.size());
+      std::copy(readout.begin(), readout.end(), room.begin());
+      buffer.commit(readout.size());
+      auto message = buffer.next();
+      ASSERT_TRUE(message && *message);
+      if (i % 4 == 0) {
+        slabs.insert(room.data());
+        // Takes the memory of a slab that was freed instead of kept, so that the next one lies elsewhere.
+        squatters.push_back(std::make_unique_for_overwrite<std::byte[]>(4 * readout.size()));
+      }
+      held.push_back(**std::move(message));
+      if (i >= 20) held.erase(held.begin());  // the last 20 readouts, on 6 slabs at most, are in use
+    }
+  }
+  EXPECT_LE(slabs.size(), 8u);
+  for (const Message& message : held) {
+    Buffer again;
+    encode(std::get<Acquisition>(message), again);
+    EXPECT_EQ(again, readout);
+  }
+}
+
+TEST(MessageBuffer, MessagesMayBeLetGoOnAnotherThread) {
+  const Buffer readout = acquisition_bytes(16, 2, 0);
+  MessageBuffer buffer(Limits{}, 4 * readout.size());
+  std::mutex mutex;
+  std::vector<Message> handed_over;
+  bool done = false;
+  float sum = 0;
+  std::thread worker([&] {
+    while (true) {
+      std::vector<Message> batch;
+      bool last = false;
+      {
+        const std::lock_guard lock(mutex);
+        batch.swap(handed_over);
+        last = done;
+      }
+      for (const Message& message : batch) sum += numbers<float>(std::get<Acquisition>(message).data)[1];
+      if (last) return;
+    }
+  });
+  std::size_t count = 0;
+  while (count < 5000) {
+    const auto room = buffer.prepare();
+    std::copy(readout.begin(), readout.end(), room.begin());
+    buffer.commit(readout.size());
+    auto message = buffer.next();
+    if (!message || !*message) break;
+    ++count;
+    const std::lock_guard lock(mutex);
+    handed_over.push_back(**std::move(message));
+  }
+  {
+    const std::lock_guard lock(mutex);
+    done = true;
+  }
+  worker.join();
+  EXPECT_EQ(count, 5000u);
+  EXPECT_EQ(sum, 2500.0f);  // number 1 of each readout is 0.5
+}
+
+TEST(MessageBuffer, HeldMessagesAreNeverOverwritten) {
+  MessageBuffer buffer(Limits{}, 2000);
+  std::vector<Acquisition> held;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    Buffer bytes = acquisition_bytes(8, 1, 0);
+    poke<std::uint32_t>(bytes, 340, i);
+    for (const std::byte b : bytes) {
+      buffer.prepare()[0] = b;
+      buffer.commit(1);
+      auto message = buffer.next();
+      ASSERT_TRUE(message);
+      if (*message) held.push_back(std::get<Acquisition>(**std::move(message)));
+    }
+  }
+  ASSERT_EQ(held.size(), 200u);
+  for (std::uint32_t i = 0; i < 200; ++i) EXPECT_EQ(numbers<std::uint32_t>(held[i].data)[0], i);
+}
+
+// Slabs of the usual size are kept for all buffers of the process.
+TEST(MessageBuffer, SlabsThatNobodyUsesAreFreed) {
+  while (MessageBuffer::free_unused_slabs()) {
+  }
+  MessageBuffer::free_unused_slabs();
+  const auto use = [](int count) {
+    std::vector<MessageBuffer> buffers(static_cast<std::size_t>(count), MessageBuffer(Limits{}));
+    std::set<const std::byte*> rooms;
+    for (MessageBuffer& buffer : buffers) rooms.insert(buffer.prepare().data());
+    return rooms;
+  };
+  const auto first = use(2);
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they came a moment ago";
+  EXPECT_EQ(use(2), first);
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they were used again";
+  use(1);
+  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "one was not used again";
+  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "nor was the other one";
+  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "none is left";
+}
+
+}  // namespace
+}  // namespace echotrain::protocol::test

@@ -1,0 +1,264 @@
+"""The rows of docs/seeds.md that are measured, with today's numbers of this machine beside the documents' and the recorded.
+
+    python3 tests/seeds/seeds.py BIN_DIR OUT_DIR [NAME...]      runs the benches (default: all) and prints a Markdown table
+    python3 tests/seeds/seeds.py --programs [NAME...]           says which programs of the build that takes
+
+`./run seeds` builds those programs and calls it. OUT_DIR gets every bench's JSON, its log, and the table, seeds.md. Rows of a GPU
+are there where a GPU is. Quality needs numpy, scipy and h5py.
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PAGE = SOURCE / "docs" / "seeds.md"
+
+
+KOOSHBALL = "adjoint_3d_kooshball_284592_c1_128/e1e-3"
+
+
+@dataclasses.dataclass
+class Run:
+    program: str
+    what: str
+    arguments: tuple = ()
+
+
+RUNS = {
+    "fft": Run("bench_fft", "2D transforms of ten sizes", ("--planning_seconds=1", "--benchmark_min_time=0.2")),
+    "stream": Run("bench_stream", "a cine through the server", ("--backend", "auto", "--benchmark_filter=cine/")),
+    "ultrasound": Run("bench_ultrasound", "f-k migration, delay and sum"),
+    "gregerson": Run("seed_gregerson", "the ladder of gridding"),
+    "nufft": Run("bench_nufft", "gridding in 3D", (f"--benchmark_filter={KOOSHBALL}",)),
+    "stone": Run("seed_stone", "versions of F^H d and Q"),
+    "solver": Run("bench_solver", "the solver at 128^3",
+                  ("--benchmark_filter=^(exact_.*128.*/cuda|recon/|after_last/|pcg60/128)",)),
+    "micgpu": Run("seed_micgpu", "sums and Sobel's operator"),
+    "quality": Run("echotrain", "error, PSNR and noise of images (minutes)"),
+}  # fmt: skip
+
+
+def fft_rows():
+    sizes = "256x256 512x512 2048x32 2048x64 2048x128 2048x256 2048x512 2048x1024 1024x256 1024x512".split()
+    for row, size in enumerate(sizes, 10):
+        yield (f"F{row}", "fft",
+               f"FFTW <fftw/{size}/:frames_per_s>, fft <fft/cpu/{size}/:frames_per_s>, pipeline "
+               f"<pipeline/cpu/{size}/:frames_per_s>; limit <fft/cpu/{size}/:limit_per_s>")  # fmt: skip
+        yield (f"F{row}", "fft",
+               f"GPU: cuFFT <cufft/cuda/{size}/:frames_per_s>, fft <fft/cuda/{size}/:frames_per_s>, pipeline "
+               f"<pipeline/cuda/{size}/:frames_per_s>; limit <fft/cuda/{size}/:limit_per_s>")  # fmt: skip
+
+
+def ultrasound_rows():
+    for row, case in (("F31", "128x_20MHz_to_251"), ("F32", "128x_20MHz_to_512"), ("F33", "128x_6.67MHz_to_251")):
+        yield (row, "ultrasound", f"f-k <fk_migration/{case}:ms> ms, delay and sum <delay_and_sum/{case}:ms> ms")
+        yield (row, "ultrasound", f"GPU: f-k <fk_migration_cuda/{case}:ms> ms")
+    case = "128x_20MHz_to_512"
+    for place in ("cpu", "cuda"):
+        yield ("F30", "ultrasound",
+               f"{place}: a frame <stream/one_session/{place}/{case}:ms> ms in one session, "
+               f"<stream/two_in_turn/{place}/{case}:ms> ms in two by turns")  # fmt: skip
+
+
+def gregerson_rows():
+    yield ("G8", "gregerson", "<seed_5000/cpu_loop:us> us; 8,192 samples: <seed_8192/cpu_loop:us> us")
+    yield ("G9", "gregerson", "<seed_5000/ours_cpu:us> us, <seed_5000/ours_cpu:speedup_cpu> of the loop's speed; "
+           "<seed_8192/ours_cpu:us> us, <seed_8192/ours_cpu:speedup_cpu>")  # fmt: skip
+    rungs = ("naive_input_driven", "cached_input", "output_driven_cached_input", "aligned_layout", "constant_table",
+             "sector_tiles", "two_blocks_per_sm", "ours/")  # fmt: skip
+    for row, rung in enumerate(rungs, 10):
+        step = f", <seed_5000/{rung}:speedup_step> times the rung before" if row > 10 else ""
+        yield (f"G{row}", "gregerson",
+               f"GPU: <seed_5000/{rung}:us> us, <seed_5000/{rung}:speedup_cpu> times the loop{step}; 8,192: "
+               f"<seed_8192/{rung}:us> us")  # fmt: skip
+    for place in ("cpu", "cuda"):
+        yield ("G21", "nufft", f"{place}: <{KOOSHBALL}/{place}:ms> ms, error <{KOOSHBALL}/{place}:error>")
+
+
+def stone_rows():
+    yield ("S10", "stone", r"<CPU\.DP/\d+_threads:at_seed_size> s, <CPU\.DP/\d+_threads:gflops> GFLOPS; one thread: "
+           r"<CPU\.DP/1_thread/:at_seed_size> s")  # fmt: skip
+    yield ("S11", "stone", r"<CPU\.SP/\d+_threads:at_seed_size> s, <CPU\.SP/\d+_threads:gflops> GFLOPS; one thread: "
+           r"<CPU\.SP/1_thread/:at_seed_size> s")  # fmt: skip
+    versions = ("Base", "RegAlloc", "Layout", "ConstMem", "FastTrig", r"Tune\.as_seed", "Tune/", r"Multi\.\d+")
+    for row, version in enumerate(versions, 12):
+        at = rf"GPU\.{version}"
+        yield (f"S{row}", "stone", f"GPU: <{at}:ms> ms, <{at}:gflops> GFLOPS")
+        yield (f"S{row}", "stone", f"image <{at}:percent> %, <{at}:psnr> dB, noisy <{at}:noisy_percent> %")
+    yield ("S20", "stone", r"<ours/\d+_threads:at_seed_size> s by pairs")
+    for precision in ("exact", "fast"):
+        at = rf"ours\.{precision}/gpu"
+        yield ("S20", "stone", f"{precision}: <{at}:ms> ms on the GPU, image <{at}:percent> %, <{at}:psnr> dB")
+    yield ("S20", "solver", "GPU: <exact_fhd/128.*/cuda:ms> ms, error <exact_fhd/128.*/cuda:error>")
+    yield ("S21", "solver", "60 iterations <pcg60/128.*/cpu:ms> ms")
+    yield ("S21", "solver", "GPU: 60 iterations <pcg60/128.*/cuda:ms> ms")
+    yield ("S22", "stone", r"GPU: the pipeline <ours\.pipeline/gpu:ms> ms")
+    yield ("S22", "solver", "GPU: <recon/128.*/cuda:ms> ms; after the last readout <after_last/128.*/cuda:ms> ms")
+    yield ("S23", "stone", r"CPU.SP <Q/CPU\.SP:at_seed_size> s, ours <Q/ours/\d+_threads:ms> ms for 128^3 lags of 1,024 samples")
+    yield ("S23", "solver", "GPU: <exact_q/128.*/cuda:ms> ms")
+
+
+def micgpu_rows():
+    yield ("M1", "micgpu", "ints <cpu/sum_ints/plain_loop:us> us; floats <cpu/sum_floats/plain_loop:us> us")
+    kernels = ("kernel_1", "kernel_2", "kernel_3", "kernel_7", "cub_ints", "ours")
+    for row, kernel in enumerate(kernels, 5):
+        at = f"gpu/sum/{kernel}"
+        yield (f"M{row}", "micgpu",
+               f"GPU: <{at}:us> us, <{at}:gb_s> GB/s, <{at}:over_limit> times the limit")  # fmt: skip
+    yield ("M10", "micgpu", "<cpu/sum_floats/ours:us> us, error <cpu/sum_floats/ours:error>")
+    yield ("M11", "micgpu", "<cpu/sobel/plain_loop:us> us")
+    for row, way in enumerate(("global", "texture", "shared", "ours"), 12):
+        at = f"gpu/sobel_floats/{way}"
+        bytes_too = f"<gpu/sobel_bytes/{way}:us> us of bytes, " if way != "ours" else ""
+        yield (f"M{row}", "micgpu", f"GPU: {bytes_too}<{at}:us> us of floats, <{at}:over_limit> times the limit")
+    yield ("M15", "micgpu", "<cpu/sobel/ours:us> us")
+
+
+# (row of docs/seeds.md, run, text): <PATTERN:COUNTER> is a counter of the benchmark whose name begins like that, or its
+# time in us, ms or s. A text with a number that this run has not got is left out.
+ROWS = [
+    *fft_rows(),
+    ("F21", "stream", "<cine/cartesian_256_1coil/1_:frames_per_s> frames/s; <cine/cartesian_256_1coil/4_:frames_per_s> "
+     "of four sessions"),
+    *ultrasound_rows(),
+    *gregerson_rows(),
+    *stone_rows(),
+    *micgpu_rows(),
+]  # fmt: skip
+QUALITY = {"S24": "gridded", "S25": "Tikhonov", "S26": "anatomical, other contrast", "S27": "anatomical, all contrasts",
+           "S28": "anatomical, true edges"}  # fmt: skip
+
+
+NUMBER = re.compile(r"<([^<>]+):(\w+)>")
+
+
+def number(value):
+    if value != 0 and abs(value) < 1e-3:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class Results:
+    """Of one Google Benchmark program: medians where it repeats."""
+
+    def __init__(self, benchmarks):
+        self.by_name = {}
+        for entry in sorted(benchmarks, key=lambda e: e.get("run_type") == "aggregate"):
+            if entry.get("aggregate_name", "median") == "median":
+                self.by_name[entry.get("run_name", entry["name"])] = entry
+
+    def get(self, pattern, counter):
+        """None where this run has no such number."""
+        for name, entry in self.by_name.items():
+            if re.match(pattern, name):
+                if counter in entry:
+                    return number(entry[counter])
+                if counter in ("us", "ms", "s"):
+                    seconds = entry["real_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[entry["time_unit"]]
+                    return number(seconds / {"us": 1e-6, "ms": 1e-3, "s": 1}[counter])
+        return None
+
+    def fill(self, text):
+        """`text` with its numbers; None if one of them is not there."""
+        numbers = [self.get(pattern, counter) for pattern, counter in NUMBER.findall(text)]
+        return None if None in numbers else NUMBER.sub(lambda _: numbers.pop(0), text)
+
+
+def page_rows():
+    """{row: (what, the document's number, ours as recorded)} of docs/seeds.md."""
+    rows, columns = {}, {}
+    for line in PAGE.read_text().splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+        if cells[0] == "row":
+            columns = {name.split(":")[0]: i for i, name in enumerate(cells)}
+        elif re.fullmatch(r"[FGSKM]\d+", cells[0]):
+            ours = [cells[i] for name, i in columns.items() if name.startswith("ours") and cells[i]]
+            rows[cells[0]] = (cells[columns["what"]], cells[columns["document"]], "; ".join(ours))
+    return rows
+
+
+def run_bench(run, folder, out, name):
+    """Its results; None if it failed, which is told."""
+    log, result = out / f"{name}.log", out / f"{name}.json"
+    result.unlink(missing_ok=True)
+    outputs = [f"--benchmark_out={result}", "--benchmark_out_format=json"]
+    with open(log, "w") as file:
+        status = subprocess.run([folder / run.program, *run.arguments, *outputs], stdout=file, stderr=file).returncode
+    if status != 0:
+        print(f"error: {run.program} ended with status {status}; see {log}", file=sys.stderr)
+        return None
+    return Results(json.loads(result.read_text())["benchmarks"])
+
+
+def run_quality(folder, out, name):
+    """{row: text} of seed_stone_quality.py's table; None if it failed, which is told."""
+    script, log = SOURCE / "tests/seeds/seed_stone_quality.py", out / f"{name}.log"
+    with open(log, "w") as file:
+        status = subprocess.run([sys.executable, script, folder / "echotrain"], stdout=file, stderr=file).returncode
+    if status != 0:
+        print(f"error: seed_stone_quality.py ended with status {status}; see {log}", file=sys.stderr)
+        return None
+    table = {}
+    for line in log.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        if len(cells) == 8:
+            table[cells[0]] = (f"{cells[1]}; noisy {cells[3]}; noise variance {cells[6]} times less, "
+                               f"{cells[7]} with artefacts")  # fmt: skip
+    return {row: table[image] for row, image in QUALITY.items() if image in table}
+
+
+def main():
+    arguments = sys.argv[1:]
+    only_programs = arguments[:1] == ["--programs"]
+    names = arguments[1:] if only_programs else arguments[2:]
+    unknown = [name for name in names if name not in RUNS]
+    if unknown or (not only_programs and len(arguments) < 2):
+        print(f"{__doc__}\nNames: {', '.join(RUNS)}", file=sys.stderr)
+        return 2
+    names = names or list(RUNS)
+    if only_programs:
+        programs = dict.fromkeys(RUNS[name].program for name in names)
+        if "stream" in names:
+            programs["echotrain-server"] = None
+        print(" ".join(programs))
+        return 0
+
+    folder, out = (pathlib.Path(argument).resolve() for argument in arguments[:2])
+    out.mkdir(parents=True, exist_ok=True)
+    today, failed = {}, False
+    for name in names:
+        begin = time.monotonic()
+        print(f"== {name}: {RUNS[name].what}", end=" ... ", file=sys.stderr, flush=True)
+        if name == "quality":
+            texts = run_quality(folder, out, name)
+            failed |= texts is None
+            today.update({row: [text] for row, text in (texts or {}).items()})
+        else:
+            results = run_bench(RUNS[name], folder, out, name)
+            failed |= results is None
+            for row, of, text in ROWS:
+                if of == name and results and (filled := results.fill(text)):
+                    today.setdefault(row, []).append(filled)
+        print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+
+    page = page_rows()
+    lines = ["| row | what | document | docs/seeds.md | today, here |", "|---|---|---|---|---|"]
+    for row in sorted(today, key=lambda row: ("FGSKM".index(row[0]), int(row[1:]))):
+        if row not in page:
+            print(f"error: docs/seeds.md has no row {row}", file=sys.stderr)
+            failed = True
+            continue
+        lines.append("| " + " | ".join([row, *page[row], ". ".join(today[row])]) + " |")
+    text = "\n".join(lines) + "\n"
+    (out / "seeds.md").write_text(text)
+    print(text, end="")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

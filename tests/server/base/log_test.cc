@@ -1,0 +1,97 @@
+// Lines of the log, read back by a JSON parser.
+#include "server/base/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "server/metrics/scan_summary.h"
+
+namespace echotrain::server {
+namespace {
+
+class Log : public testing::Test {
+ protected:
+  ~Log() override { set_up_log("off"); }
+  static std::vector<nlohmann::json> objects(const std::string& text) {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) all.push_back(nlohmann::json::parse(line));
+    return all;
+  }
+};
+
+TEST_F(Log, TextIsALinePerEvent) {
+  testing::internal::CaptureStderr();
+  set_up_log("info");
+  SessionLog(7).warn("{} of {}", 3, 4);
+  SessionLog(7).debug("unseen");
+  write_log(LogLevel::error, "all over");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::MatchesRegex("....-..-.. ..:..:.{6} warning \\[session 7\\] 3 of 4\n"
+                                    "....-..-.. ..:..:.{6} error all over\n"));
+}
+
+TEST_F(Log, JsonIsAnObjectPerEvent) {
+  testing::internal::CaptureStderr();
+  set_up_log("info", LogFormat::json);
+  SessionLog(7).warn("{} of {}", 3, 4);
+  SessionLog(7).debug("unseen");
+  write_log(LogLevel::info, "quote \" backslash \\ newline \n tab \t nul \x01 latin \xe9 euro \xe2\x82\xac");
+  const auto lines = objects(testing::internal::GetCapturedStderr());
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].at("level"), "warning");
+  EXPECT_EQ(lines[0].at("session"), 7);
+  EXPECT_EQ(lines[0].at("message"), "3 of 4");
+  EXPECT_EQ(lines[0].size(), 4U);
+  // RFC 3339: date, time and zone.
+  const std::regex time(
+      "2[0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\.[0-9]{3}[+-][0-9]{2}:[0-9]{2}");
+  EXPECT_TRUE(std::regex_match(lines[0].at("time").get<std::string>(), time)) << lines[0];
+  EXPECT_EQ(lines[1].at("message"),
+            "quote \" backslash \\ newline \n tab \t nul \x01 latin \xef\xbf\xbd euro \xe2\x82\xac");
+  EXPECT_FALSE(lines[1].contains("session"));
+}
+
+TEST_F(Log, SummaryIsNumbersInJson) {
+  ScanSummary summary;
+  summary.outcome = "complete";
+  summary.peer = "127.0.0.1:5";
+  summary.pipeline = "radial_2d";
+  summary.backend = "cpu";
+  summary.readouts = 302;
+  summary.bytes_in = (5ULL << 32) + 1;
+  summary.images = 8;
+  summary.skipped = {{"samples", 2}, {"nan", 1}};
+  summary.latencies = {{.queue = 1, .send = 2}, {.compute = 1}, {.copy = 2}};  // 3, 1 and 2 ms
+  summary.duration_s = 1.25;
+  testing::internal::CaptureStderr();
+  set_up_log("info", LogFormat::json);
+  SessionLog(9).event(LogLevel::info, summary.text(), {"summary", summary.facts()});
+  set_up_log("info", LogFormat::text);
+  SessionLog(9).event(LogLevel::info, summary.text(), {"summary", summary.facts()});
+  const std::string captured = testing::internal::GetCapturedStderr();
+  const std::size_t end = captured.find('\n') + 1;
+  const auto line = objects(captured.substr(0, end)).at(0);
+  EXPECT_EQ(line.at("event"), "summary");
+  EXPECT_EQ(line.at("session"), 9);
+  EXPECT_EQ(line.at("outcome"), "complete");
+  EXPECT_EQ(line.at("pipeline"), "radial_2d");
+  EXPECT_EQ(line.at("readouts"), 302);
+  EXPECT_EQ(line.at("bytes_in"), (5ULL << 32) + 1);
+  EXPECT_EQ(line.at("images"), 8);
+  EXPECT_EQ(line.at("skipped").at("samples"), 2);
+  EXPECT_EQ(line.at("duration_s"), 1.25);
+  EXPECT_EQ(line.at("after_last_readout_ms").at("median"), 2);
+  EXPECT_EQ(line.at("after_last_readout_ms").at("max"), 3);
+  EXPECT_EQ(line.at("send_ms").at("max"), 2);
+  EXPECT_EQ(line.at("copy_ms").at("median"), 0);
+  EXPECT_EQ(line.at("message"), summary.text());
+  EXPECT_THAT(captured.substr(end), testing::HasSubstr("[session 9] summary: complete peer=127.0.0.1:5"));
+}
+
+}  // namespace
+}  // namespace echotrain::server

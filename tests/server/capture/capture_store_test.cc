@@ -1,0 +1,403 @@
+// Files of raw captures and the threads that write them, without a server.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <future>
+
+#include "server/capture/capture.h"
+#include "tests/server/capture/capture_support.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Options = config::CaptureOptions;
+
+constexpr std::size_t kMiB = 1 << 20;
+
+std::string random_bytes(std::mt19937& random, std::size_t n) {
+  std::string bytes(n, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+protocol::Payload payload(const std::string& bytes) {
+  return protocol::Payload::take(std::vector<char>(bytes.begin(), bytes.end()));
+}
+void nothing() {}
+
+TEST(CaptureName, HasTimeSessionAndARandomPart) {
+  const std::chrono::system_clock::time_point when(1769860800s);  // 2026-01-31 12:00:00 UTC, by `date -u`
+  const std::string name = capture_name(when, 17), again = capture_name(when, 17);
+  EXPECT_THAT(name, testing::MatchesRegex("20260131T120000Z-s17-[0-9a-f]+\\.mrd"));
+  EXPECT_NE(name, again);
+  EXPECT_TRUE(is_capture_name(name));
+  for (const std::string& other :
+       {std::string("scan.mrd"), std::string(), name + "~", "x" + name, name.substr(0, name.size() - 4),
+        std::string("20260131T120000Z-s-0123abcd.mrd"), std::string("20260131T120000Z-s1-0123abc.mrd"),
+        std::string("20260131T120000Z-s1-0123ABCD.mrd"), std::string("2026131T120000Z-s1-0123abcd.mrd")})
+    EXPECT_FALSE(is_capture_name(other)) << other;
+}
+
+TEST(CaptureFolder, IsMadeForItsOwnerOnly) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.directory = folder.path() / "a" / "b";
+  const mode_t before = ::umask(0);
+  {
+    CaptureStore store(options, nullptr);
+    store.open(1, nothing)->append(payload("x"));
+  }
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(::stat(options.directory.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700U);
+  const auto file = std::filesystem::directory_iterator(options.directory)->path();
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(CaptureFolder, OneThatCannotBeUsedIsRefusedWithTheReason) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "file") << "x";
+  for (const char* bad : {"file", "file/below"}) {
+    Options options = capture_to(folder);
+    options.directory = folder.path() / bad;
+    try {
+      CaptureStore store(options, nullptr);
+      FAIL() << bad;
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("capture.directory: cannot keep captures in '"));
+    }
+  }
+}
+
+/// Writes as little as it likes at a time, and is interrupted now and then.
+Disk capricious() {
+  return {[random = std::mt19937(5)](int descriptor, const iovec* parts, int count) mutable -> ssize_t {
+            if (random() % 8 == 0) {
+              errno = EINTR;
+              return -1;
+            }
+            const int n = 1 + static_cast<int>(random() % static_cast<unsigned>(count));
+            if (n > 1) return ::writev(descriptor, parts, n);
+            return ::write(descriptor, parts[0].iov_base, 1 + random() % parts[0].iov_len);
+          },
+          {}};
+}
+
+TEST(CaptureStore, FilesHoldExactlyWhatWasAppended) {
+  const TemporaryFolder folder;
+  std::mt19937 random(1);
+  std::vector<std::string> sent(3);
+  std::vector<std::string> names;
+  {
+    CaptureStore store(capture_to(folder), std::make_shared<Memory>(UINT64_MAX), capricious());
+    std::vector<std::shared_ptr<Capture>> captures;
+    for (std::uint64_t i = 0; i < sent.size(); ++i) captures.push_back(store.open(i, nothing));
+    for (int part = 0; part < 600; ++part) {
+      const std::size_t which = random() % sent.size();
+      const std::string bytes = random_bytes(random, random() % (part % 50 == 0 ? 200000 : 700));
+      sent[which] += bytes;
+      captures[which]->append(payload(bytes));
+      EXPECT_EQ(captures[which]->size(), sent[which].size());
+    }
+    for (const auto& capture : captures) {
+      names.push_back(capture->name());
+      capture->finish(true);
+    }
+  }
+  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(folder.read(names[i]), sent[i]) << i;
+}
+
+// The function refers to the session's strand, which may not last as long as the writer needs.
+TEST(CaptureStore, AFinishedCaptureLetsGoOfItsSession) {
+  const TemporaryFolder folder;
+  std::promise<void> disk_goes_on;
+  const auto slow = [wait = disk_goes_on.get_future().share()](int descriptor, const iovec* parts, int count) {
+    wait.wait();
+    return ::writev(descriptor, parts, count);
+  };
+  CaptureStore store(capture_to(folder), nullptr, {slow, {}});
+  const auto session = std::make_shared<int>();
+  const auto capture = store.open(1, [session] {});
+  EXPECT_EQ(session.use_count(), 2);
+  capture->append(payload("abc"));
+  capture->finish(true);
+  EXPECT_EQ(session.use_count(), 1);
+  disk_goes_on.set_value();
+}
+
+TEST(CaptureStore, UnfinishedCapturesAreWrittenAndUnwantedOnesRemoved) {
+  const TemporaryFolder folder;
+  std::string unfinished;
+  {
+    CaptureStore store(capture_to(folder), nullptr);
+    const auto first = store.open(1, nothing), second = store.open(2, nothing), empty = store.open(3, nothing);
+    first->append(payload("abc"));
+    second->append(payload("def"));
+    second->finish(false);
+    second->append(payload("nobody wants this"));
+    unfinished = first->name();
+  }
+  EXPECT_THAT(folder.names(), ElementsAre(unfinished));
+  EXPECT_EQ(folder.only(), "abc");
+}
+
+TEST(CaptureStore, QueueIsBoundedAndCounted) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.queue_mib = 1;
+  const auto memory = std::make_shared<Memory>(UINT64_MAX);
+  std::atomic<int> woken = 0;
+  Gate gate;
+  std::string sent;
+  {
+    CaptureStore store(options, memory, gate.disk());
+    const auto capture = store.open(1, [&] { ++woken; });
+    const std::string chunk(kMiB / 4, 'c');
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_FALSE(capture->full());
+      EXPECT_EQ(memory->used(), sent.size());
+      capture->append(payload(chunk));
+      sent += chunk;
+    }
+    EXPECT_TRUE(capture->full());
+    EXPECT_FALSE(capture->written(capture->size()));
+    EXPECT_FALSE(capture->stopped());  // when_slow is `wait`
+    EXPECT_EQ(woken, 0);
+    gate.open();
+    EXPECT_TRUE(comes_true_soon([&] { return woken > 0 && capture->written(capture->size()); }));
+    EXPECT_FALSE(capture->full());
+    EXPECT_EQ(capture->saved(), sent.size());
+    EXPECT_EQ(memory->used(), 0U);
+    capture->finish(true);
+  }
+  EXPECT_EQ(folder.only(), sent);
+}
+
+TEST(CaptureStore, SlowDiskStopsTheCaptureWhereThatIsWanted) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.queue_mib = 1;
+  options.when_slow = Options::WhenSlow::stop_capture;
+  Gate gate;
+  std::atomic<int> woken = 0;
+  CaptureStore store(options, nullptr, gate.disk());
+  const auto capture = store.open(1, [&] { ++woken; });
+  capture->append(payload(std::string(kMiB - 1, 'a')));
+  EXPECT_FALSE(capture->stopped());
+  capture->append(payload("b"));
+  EXPECT_TRUE(capture->stopped());
+  EXPECT_TRUE(capture->too_slow());
+  EXPECT_FALSE(capture->full());  // nobody need wait
+  EXPECT_TRUE(capture->written(capture->size()));
+  EXPECT_EQ(woken, 1);
+  EXPECT_THAT(capture->failure(), HasSubstr("slower than the data"));
+  gate.open();
+}
+
+TEST(CaptureStore, FullDiskStopsOneCaptureAndLeavesTheStoreWorking) {
+  const TemporaryFolder folder;
+  std::atomic<int> woken = 0;
+  const std::string bytes(5000, 'x');
+  {
+    CaptureStore store(capture_to(folder), nullptr, disk_of(3000));
+    const auto capture = store.open(1, [&] { ++woken; });
+    capture->append(payload(bytes));
+    EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+    EXPECT_EQ(capture->failure(), "writing failed: No space left on device");
+    EXPECT_FALSE(capture->too_slow());
+    EXPECT_EQ(capture->saved(), 3000U);
+    EXPECT_EQ(woken, 1);
+    capture->abandon();
+    capture->append(payload("never"));
+    capture->finish(true);
+    const auto another = store.open(2, nothing);
+    another->append(payload("y"));
+    EXPECT_TRUE(comes_true_soon([&] { return another->stopped(); }));
+  }
+  EXPECT_EQ(folder.names().size(), 2U);
+}
+
+TEST(CaptureStore, FileThatCannotBeMadeStopsTheCapture) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.directory = folder.path() / "gone";
+  CaptureStore store(options, nullptr);
+  std::filesystem::remove(options.directory);
+  const auto capture = store.open(1, nothing);
+  capture->append(payload("x"));
+  EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+  EXPECT_EQ(capture->failure(), "cannot make the file: No such file or directory");
+  EXPECT_EQ(capture->saved(), 0U);
+}
+
+std::string fetch_all(Capture& capture, std::uint64_t offset, std::size_t at_once) {
+  std::string all;
+  while (offset + all.size() < capture.size()) {
+    std::vector<std::byte> room(at_once);
+    capture.fetch(offset + all.size(), room);
+    std::optional<protocol::Result<std::size_t>> result;
+    if (!comes_true_soon([&] { return (result = capture.fetched()).has_value(); })) return "no answer";
+    if (!*result) return result->error().message;
+    all.append(reinterpret_cast<const char*>(room.data()), **result);
+  }
+  return all;
+}
+
+TEST(CaptureStore, WhatWasTakenCanBeReadBackWrittenOrNot) {
+  const TemporaryFolder folder;
+  std::mt19937 random(2);
+  std::string sent;
+  // 20,000 bytes reach the file, the rest stays in memory.
+  CaptureStore store(capture_to(folder), nullptr, disk_of(20000));
+  const auto capture = store.open(1, nothing);
+  for (int i = 0; i < 40; ++i) {
+    const std::string bytes = random_bytes(random, 1 + random() % 2000);
+    sent += bytes;
+    capture->append(payload(bytes));
+  }
+  EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+  ASSERT_GT(sent.size(), 25000U);
+  EXPECT_EQ(capture->saved(), 20000U);
+  for (const std::uint64_t offset : {0, 1, 12345, 19999, 20000, 20001, 25000})
+    EXPECT_EQ(fetch_all(*capture, offset, 4096), sent.substr(offset)) << offset;
+}
+
+TEST(CaptureStore, FileThatWasCutIsAnErrorToReadBack) {
+  const TemporaryFolder folder;
+  CaptureStore store(capture_to(folder), nullptr);
+  const auto capture = store.open(1, nothing);
+  capture->append(payload("abcdef"));
+  ASSERT_TRUE(comes_true_soon([&] { return capture->written(capture->size()); }));
+  ASSERT_EQ(::truncate((folder.path() / capture->name()).c_str(), 2), 0);
+  EXPECT_EQ(fetch_all(*capture, 4, 10),
+            "the raw capture " + capture->name() + " cannot be read back: it is shorter than what was written");
+}
+
+TEST(CaptureStore, SynchronisesAsOftenAsItIsTold) {
+  for (const auto& [when, open_syncs, all_syncs] :
+       {std::tuple{Options::Sync::none, 0, 0}, {Options::Sync::end, 0, 1}, {Options::Sync::periodic, 1, 2}}) {
+    const TemporaryFolder folder;
+    Options options = capture_to(folder);
+    options.sync = when;
+    options.sync_s = 0.01;
+    std::atomic<int> syncs = 0;
+    {
+      CaptureStore store(options, nullptr, {{}, [&](int descriptor) {
+                                              ++syncs;
+                                              return ::fdatasync(descriptor);
+                                            }});
+      const auto capture = store.open(1, nothing);
+      capture->append(payload("a"));
+      EXPECT_TRUE(comes_true_soon([&, expected = open_syncs] { return syncs >= expected; }));
+      ASSERT_TRUE(comes_true_soon([&] { return capture->written(capture->size()); }));
+      std::this_thread::sleep_for(50ms);
+      EXPECT_EQ(syncs, open_syncs);  // nothing new, nothing to synchronise
+      capture->append(payload("b"));
+      capture->finish(true);
+    }
+    EXPECT_GE(syncs, all_syncs);
+    EXPECT_LE(syncs, all_syncs + open_syncs);
+    EXPECT_EQ(folder.only(), "ab");
+  }
+}
+
+TEST(CaptureStore, FailedSynchronisationStopsTheCapture) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.sync_s = 0.01;
+  CaptureStore store(options, nullptr, {{}, [](int /*descriptor*/) {
+                                          errno = EIO;
+                                          return -1;
+                                        }});
+  const auto capture = store.open(1, nothing);
+  capture->append(payload("a"));
+  EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+  EXPECT_EQ(capture->failure(), "synchronising failed: Input/output error");
+}
+
+class Retention : public testing::Test {
+ protected:
+  /// A file of `bytes` (sparse) that was last written `days` ago.
+  void file(const std::string& name, double days, std::uint64_t bytes = 10) const {
+    const std::string path = folder_.path() / name;
+    std::ofstream(path) << "x";
+    std::filesystem::resize_file(path, bytes);
+    const timespec when{static_cast<std::time_t>(kNow - days * 86400), 0};
+    const timespec times[2] = {when, when};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+  }
+  Removed remove(std::int64_t days, std::int64_t gib) const {
+    Options options = capture_to(folder_);
+    options.keep_days = days;
+    options.keep_gib = gib;
+    return remove_old_captures(options, std::chrono::system_clock::from_time_t(kNow));
+  }
+  static std::string name(int i) { return "20260131T120000Z-s" + std::to_string(i) + "-0123abcd.mrd"; }
+
+  static constexpr std::time_t kNow = 1770000000;
+  static constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Retention, ByAgeTakesCapturesOnly) {
+  file(name(1), 10);
+  file(name(2), 7.1);
+  file(name(3), 6.9);
+  file("scan.mrd", 100);
+  file("20260131T120000Z-s1-0123abcd.mrd.part", 100);
+  std::filesystem::create_directory(folder_.path() / name(4));
+  std::filesystem::create_symlink(folder_.path() / "scan.mrd", folder_.path() / name(5));
+  EXPECT_EQ(remove(0, 0).files, 0);
+  const Removed removed = remove(7, 0);
+  EXPECT_EQ(removed.files, 2);
+  EXPECT_EQ(removed.bytes, 20U);
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("20260131T120000Z-s1-0123abcd.mrd.part", name(3), name(4), name(5), "scan.mrd"));
+}
+
+TEST_F(Retention, BySizeTakesTheOldestAndNeverTheNewest) {
+  for (int i = 1; i <= 5; ++i) file(name(i), 6 - i, kGiB);
+  EXPECT_EQ(remove(0, 5).files, 0);
+  EXPECT_EQ(remove(0, 3).files, 2);
+  EXPECT_THAT(folder_.names(), ElementsAre(name(3), name(4), name(5)));
+  file(name(5), 1, 9 * kGiB);
+  EXPECT_EQ(remove(0, 1).files, 2);
+  EXPECT_THAT(folder_.names(), ElementsAre(name(5)));
+  EXPECT_EQ(remove(1, 1).files, 0);
+}
+
+TEST_F(Retention, LeavesWhatIsBeingWritten) {
+  file(name(2), 8);
+  file(name(3), 1);
+  {
+    const CaptureFile open(folder_.path(), name(1));
+    const timespec times[2] = {{1, 0}, {1, 0}};
+    ASSERT_EQ(::futimens(open.descriptor(), times), 0);
+    EXPECT_EQ(remove(7, 0).files, 1);
+    EXPECT_THAT(folder_.names(), ElementsAre(name(1), name(3)));
+  }
+  EXPECT_EQ(remove(7, 0).files, 1);
+  EXPECT_THAT(folder_.names(), ElementsAre(name(3)));
+}
+
+TEST_F(Retention, RunsWhenAStoreBeginsAndWhenACaptureEnds) {
+  file(name(1), 1e4);
+  file(name(2), 1e4);
+  Options options = capture_to(folder_);
+  options.keep_days = 7;
+  CaptureStore store(options, nullptr);
+  EXPECT_TRUE(comes_true_soon([&] { return folder_.names().size() == 1; }));  // the newest stays
+  const auto capture = store.open(3, nothing);
+  capture->append(payload("x"));
+  capture->finish(true);
+  EXPECT_TRUE(comes_true_soon([&] { return folder_.names() == std::set{capture->name()}; }));
+}
+
+}  // namespace
+}  // namespace echotrain::server

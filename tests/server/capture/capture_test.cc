@@ -1,0 +1,264 @@
+// Raw capture as a client and an operator see it: what is in the files, which of them stay, who is told what.
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include "tests/server/capture/capture_support.h"
+#include "tests/server/raw_client.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Options = config::CaptureOptions;
+
+const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kPassStart = wire::config("passthrough") + wire::header(wire::xml());
+const std::string kScan = kStart + wire::frame(0) + wire::frame(1) + wire::close();
+
+/// A gadget with a bug.
+class Broken final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "broken";
+  static constexpr std::string_view kSummary = "Fails at its first readout.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Broken(Options /*options*/) {}
+  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override { throw std::logic_error("no inverse"); }
+};
+const Registry& registry() {
+  static const Registry registry = [] {
+    Registry all = Registry::builtin();
+    all.add<Broken>();
+    return all;
+  }();
+  return registry;
+}
+const std::string kBroken =
+    wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - broken\n") + wire::header(wire::xml());
+
+class CaptureOf : public testing::Test {
+ protected:
+  config::ServerOptions options(Options::Policy policy = Options::Policy::always) const {
+    config::ServerOptions options;
+    options.capture = capture_to(folder_);
+    options.capture.policy = policy;
+    return options;
+  }
+  /// There is one capture, with these bytes.
+  testing::AssertionResult holds(const std::string& bytes) const {
+    const std::string found = folder_.only();
+    if (found == bytes) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << found.size() << " bytes, not " << bytes.size() << ": " << found.substr(0, 40);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(CaptureOf, AScanHoldsItsBytesHoweverTheyCame) {
+  std::string images;
+  for (std::uint16_t i = 1; i <= 3; ++i) images += wire::image(wire::image_head(200 * i, i));
+  const std::string scans[] = {kScan, kPassStart + images + wire::waveform() + wire::close()};
+  std::mt19937 random(3);
+  for (const std::string& scan : scans) {
+    for (const std::size_t largest : {scan.size() / 1000 + 1, std::size_t{3000}, scan.size()}) {
+      {
+        TestServer server(options());
+        RawClient client(server.port());
+        for (std::size_t at = 0; at < scan.size();) {
+          const std::size_t n = std::min(scan.size() - at, 1 + random() % largest);
+          ASSERT_TRUE(client.send(scan.substr(at, n)));
+          at += n;
+        }
+        EXPECT_TRUE(client.receive_all().ended_well());
+      }
+      EXPECT_TRUE(holds(scan));
+      for (const std::string& name : folder_.names()) std::filesystem::remove(folder_.path() / name);
+    }
+  }
+}
+
+TEST_F(CaptureOf, AScanIsThereWhenItsCloseComes) {
+  TestServer server(options());
+  EXPECT_TRUE(server.exchange(kScan).ended_well());
+  EXPECT_TRUE(holds(kScan));
+}
+
+TEST_F(CaptureOf, ConnectionsWithoutAScanLeavesNothing) {
+  {
+    TestServer server(options());
+    EXPECT_TRUE(server.exchange(wire::query("ismrmrd::version", 1) + wire::close()).ended_well());
+    EXPECT_TRUE(server.exchange(wire::config("cartesian_2d") + wire::close()).ended_well());
+    EXPECT_TRUE(server.exchange("GET / HTTP/1.1\r\n\r\n").ended_well());
+    server.exchange("", /*half_close=*/true);
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(CaptureOf, AScanThatEndedWellGoesWithOnError) {
+  {
+    TestServer server(options(Options::Policy::on_error));
+    EXPECT_TRUE(server.exchange(kScan).ended_well());
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(CaptureOf, AFailedReconstructionStaysAndTheClientHearsItsName) {
+  const std::string scan = kBroken + wire::frame(0) + wire::frame(1) + wire::close();
+  {
+    TestServer server(options(Options::Policy::on_error), registry());
+    const Conversation all = server.exchange(scan);
+    EXPECT_TRUE(all.ended_well());
+    ASSERT_EQ(folder_.names().size(), 1U);
+    const std::string name = *folder_.names().begin();
+    EXPECT_THAT(all.texts(), HasSubstr("ERROR    recon-failed: no inverse; the raw data are kept as " + name + "\n"));
+    EXPECT_THAT(all.texts(), Not(HasSubstr(folder_.path())));
+  }
+  EXPECT_TRUE(holds(scan));
+}
+
+TEST_F(CaptureOf, WhatComesAfterAFailureIsKeptToo) {
+  const std::string rest = wire::frame(1) + wire::frame(2) + wire::close();
+  {
+    TestServer server(options(), registry());
+    RawClient client(server.port());
+    client.send(kBroken + wire::frame(0));
+    ASSERT_TRUE(client.receive());  // the failure is told
+    client.send(rest);
+    client.half_close();
+    EXPECT_EQ(client.receive_all().count(4), 1U);
+  }
+  EXPECT_TRUE(holds(kBroken + wire::frame(0) + rest));
+}
+
+TEST_F(CaptureOf, ScansThatBreakOffStay) {
+  TestServer server(options(Options::Policy::on_error));
+  const std::string part = kStart + wire::frame(0) + wire::acquisition(0, 1).substr(0, 400);
+  const Conversation all = server.exchange(part, /*half_close=*/true);
+  EXPECT_THAT(all.texts(), HasSubstr("incomplete"));
+  EXPECT_THAT(all.texts(), HasSubstr(*folder_.names().begin()));
+  EXPECT_TRUE(holds(part));
+  RawClient client(server.port());
+  client.send(part);
+  ASSERT_TRUE(client.receive());
+  client.reset();
+  EXPECT_TRUE(comes_true_soon([&] { return folder_.names().size() == 2; }));
+  server.stop();
+  for (const std::string& name : folder_.names()) EXPECT_TRUE(folder_.read(name) == part);
+}
+
+TEST_F(CaptureOf, ABadHeaderStays) {
+  TestServer server(options(Options::Policy::on_error));
+  wire::Xml xml;
+  xml.fov = "-1";
+  const std::string scan = wire::config("cartesian_2d") + wire::header(xml.text());
+  EXPECT_THAT(server.exchange(scan).texts(), HasSubstr("ERROR    bad-header"));
+  EXPECT_TRUE(holds(scan));
+}
+
+TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
+  {
+    TestServer server(options(), Registry::builtin(), disk_of(5000));
+    const Conversation all = server.exchange(kScan);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_EQ(all.count(1022), 2U);
+    EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: writing failed: No space left on "
+                                       "device; the scan goes on without\n"));
+    EXPECT_EQ(all.count(5), 1U);
+  }
+  EXPECT_TRUE(holds(kScan.substr(0, 5000)));  // what there was room for stays
+}
+
+TEST_F(CaptureOf, AFullDiskEndsTheSessionWhereThatIsWanted) {
+  config::ServerOptions o = options();
+  o.capture.when_full = Options::WhenFull::end_session;
+  TestServer server(o, Registry::builtin(), disk_of(5000));
+  const Conversation all = server.exchange(kScan);
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    capture: the raw data cannot be kept: writing failed: No space left"));
+  EXPECT_THAT(all.texts(), HasSubstr("; the raw data until then are kept as "));
+}
+
+TEST_F(CaptureOf, AFileAtTheProcessesBoundIsAFullDisk) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1 << 20, before.rlim_max};
+  TestServer server(options());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string scan = kPassStart + wire::image(wire::image_head(700)) + wire::close();  // 1.9 MiB
+  const Conversation all = server.exchange(scan);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U);
+  EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: writing failed: File too large"));
+  EXPECT_TRUE(holds(scan.substr(0, 1 << 20)));
+}
+
+TEST_F(CaptureOf, ASlowDiskHoldsTheClientBackAndLosesNothing) {
+  config::ServerOptions o = options();
+  o.capture.queue_mib = 1;
+  Gate gate;
+  std::string scan = kPassStart;
+  for (std::uint16_t i = 1; i <= 24; ++i) scan += wire::image(wire::image_head(512, i));  // 24 MiB
+  scan += wire::close();
+  {
+    TestServer server(o, Registry::builtin(), gate.disk());
+    RawClient client(server.port());
+    std::string got;
+    Conversation all;
+    std::thread reader([&] { all = client.receive_all(60s); });
+    std::thread sender([&] { client.send(scan); });
+    std::this_thread::sleep_for(300ms);
+    EXPECT_TRUE(holds(""));  // the file is there, and nothing in it
+    gate.open();
+    sender.join();
+    reader.join();
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_EQ(all.count(1022), 24U);
+  }
+  EXPECT_TRUE(holds(scan));
+}
+
+TEST_F(CaptureOf, ASlowDiskStopsTheCaptureWhereThatIsWanted) {
+  config::ServerOptions o = options();
+  o.capture.queue_mib = 1;
+  o.capture.when_slow = Options::WhenSlow::stop_capture;
+  o.capture.when_full = Options::WhenFull::end_session;  // not this
+  Gate gate;
+  TestServer server(o, Registry::builtin(), gate.disk());
+  std::string scan = kPassStart;
+  for (std::uint16_t i = 1; i <= 4; ++i) scan += wire::image(wire::image_head(512, i));
+  const Conversation all = server.exchange(scan + wire::close());
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 4U);
+  EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: the disk is slower than the data"));
+  gate.open();
+}
+
+TEST_F(CaptureOf, ADiskThatHangsKeepsNoClientFromItsClose) {
+  config::ServerOptions o = options();
+  o.send_timeout_s = 0.4;
+  Gate gate;
+  TestServer server(o, Registry::builtin(), gate.disk());
+  RawClient client(server.port());
+  const auto began = std::chrono::steady_clock::now();
+  client.send(kScan);
+  EXPECT_TRUE(client.receive_all().ended_well());
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 400ms);  // CLOSE waited for the disk
+  gate.open();
+}
+
+TEST_F(CaptureOf, MemoryBoundMustHoldItsQueue) {
+  config::ServerOptions o = options();
+  o.memory_mib = 4 * o.queue_mib + o.capture.queue_mib - 1;
+  try {
+    TestServer server(o);
+    FAIL() << "no error";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("capture.queue_mib = 512 MiB"));
+  }
+}
+
+}  // namespace
+}  // namespace echotrain::server

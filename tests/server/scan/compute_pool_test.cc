@@ -1,0 +1,208 @@
+#include "server/scan/compute_pool.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/server/raw_client.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using numerics::Backend;
+using testing::HasSubstr;
+using Ticket = std::unique_ptr<ComputePool::Ticket>;
+
+std::shared_ptr<ComputePool> pool_of(std::vector<Place> places, std::int64_t most_waiting = 10) {
+  return std::make_shared<ComputePool>(std::move(places), most_waiting);
+}
+const auto nothing = [] {};
+
+TEST(ComputePool, TheLeastLoadedDeviceIsLentFirst) {
+  const auto pool = pool_of({{Backend::cuda, 3, 2}, {Backend::cuda, 5, 3}, {Backend::cpu, 0, 1}});
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 5; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing));
+  std::vector<int> devices;
+  for (const Ticket& ticket : tickets) {
+    ASSERT_TRUE(ticket->granted());
+    devices.push_back(ticket->device());
+  }
+  EXPECT_THAT(devices, testing::ElementsAre(3, 5, 3, 5, 5));
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing)->granted());
+  EXPECT_TRUE(pool->ask(Backend::cpu, nothing)->granted());  // other places are not touched by this
+  tickets[1].reset();
+  tickets[3].reset();
+  EXPECT_EQ(pool->ask(Backend::cuda, nothing)->device(), 5);
+}
+
+TEST(ComputePool, WhoWaitsIsServedInOrderOfArrival) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1}, {Backend::cpu, 0, 1}});
+  std::string order;
+  const auto note = [&](char name) { return [&order, name] { order += name; }; };
+  Ticket holds_cuda = pool->ask(Backend::cuda, nothing), holds_cpu = pool->ask(Backend::cpu, nothing);
+  Ticket a = pool->ask(Backend::cuda, note('a')), b = pool->ask(Backend::cpu, note('b')),
+         c = pool->ask(Backend::cuda, note('c')), d = pool->ask(Backend::cuda, note('d'));
+  EXPECT_EQ(pool->waiting(), 4);
+  EXPECT_EQ(a->position(), 0);
+  EXPECT_EQ(b->position(), 0);  // nobody before it wants the CPU
+  EXPECT_EQ(d->position(), 2);
+  c.reset();  // gives up
+  EXPECT_EQ(d->position(), 1);
+  holds_cuda.reset();
+  EXPECT_EQ(order, "a");
+  EXPECT_TRUE(a->granted());
+  EXPECT_FALSE(b->granted());
+  a.reset();
+  holds_cpu.reset();
+  EXPECT_EQ(order, "adb");
+  EXPECT_TRUE(d->granted());
+  EXPECT_TRUE(b->granted());
+  EXPECT_EQ(pool->waiting(), 0);
+  d.reset();
+  b.reset();
+  for (const Place& place : pool->places()) EXPECT_EQ(place.scans, 0);
+}
+
+TEST(ComputePool, AFullLineRefuses) {
+  const auto pool = pool_of({{Backend::cpu, 0, 1}}, 1);
+  const Ticket held = pool->ask(Backend::cpu, nothing);
+  Ticket waits = pool->ask(Backend::cpu, nothing);
+  ASSERT_NE(waits, nullptr);
+  EXPECT_EQ(pool->ask(Backend::cpu, nothing), nullptr);
+  waits.reset();
+  EXPECT_NE(pool->ask(Backend::cpu, nothing), nullptr);
+}
+
+TEST(ComputePool, APlaceMayHaveSeveralDevices) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1, 0, {1}}, {Backend::cuda, 2, 1, 0, {3}}}, 1);
+  const Ticket one = pool->ask(Backend::cuda, nothing), two = pool->ask(Backend::cuda, nothing);
+  EXPECT_EQ(one->device(), 0);
+  EXPECT_EQ(one->others(), std::vector<int>{1});
+  EXPECT_EQ(two->device(), 2);
+  EXPECT_EQ(two->others(), std::vector<int>{3});
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing)->granted());
+}
+
+TEST(ComputePool, NoPlaceIsLentTwiceOrLost) {
+  const auto pool = pool_of({{Backend::cuda, 0, 2}, {Backend::cuda, 1, 1}}, 1000);
+  std::atomic<int> running = 0, most = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        const Ticket ticket = pool->ask(Backend::cuda, nothing);
+        while (!ticket->granted()) std::this_thread::yield();
+        const int now = ++running;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        --running;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(most, 3);
+  for (const Place& place : pool->places()) EXPECT_EQ(place.scans, 0);
+}
+
+TEST(ComputePool, DevicesThatAreNotThereAreRefused) {
+  config::ServerOptions options;
+  for (const char* name : {"-1", "one", "0x1", "99", "1 "}) {
+    options.devices = {name};
+    try {
+      make_compute_pool(options);
+      FAIL() << name;
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr("devices: '"));
+    }
+  }
+}
+
+// Sessions that share one place on the CPU.
+// ----------------------------------------------------------------------------
+
+const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+
+config::ServerOptions one_at_a_time() {
+  config::ServerOptions options;
+  options.cpu_scans = 1;
+  return options;
+}
+
+TEST(WaitingScans, AreToldAndServedWhenThePlaceIsFree) {
+  TestServer server(one_at_a_time());
+  OnlyPlace holder(server);
+  RawClient second(server.port());
+  second.send(kStart + wire::frame() + wire::close());
+  const auto told = second.receive();
+  ASSERT_TRUE(told);
+  EXPECT_THAT(told->text(), HasSubstr("INFO     waiting for a place on the cpu; 0 scans wait before this one"));
+  EXPECT_FALSE(second.receive(200ms));
+  holder.finish();
+  const Conversation all = second.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U);
+  EXPECT_TRUE(server.works());
+}
+
+TEST(WaitingScans, BeyondTheLineAreRefused) {
+  config::ServerOptions options = one_at_a_time();
+  options.max_waiting = 1;
+  TestServer server(options);
+  OnlyPlace holder(server);
+  RawClient second(server.port());
+  second.send(kStart);
+  ASSERT_TRUE(second.receive());
+  const Conversation third = server.exchange(kStart + wire::frame() + wire::close());
+  EXPECT_TRUE(third.ended_well());
+  EXPECT_THAT(third.texts(), HasSubstr("ERROR    busy: no place for a scan on the cpu is free"));
+  holder.finish();
+  second.send(wire::frame() + wire::close());
+  EXPECT_EQ(second.receive_all().count(1022), 1U);
+}
+
+TEST(WaitingScans, DoNotWaitForEver) {
+  config::ServerOptions options = one_at_a_time();
+  options.wait_timeout_s = 0.2;
+  TestServer server(options);
+  OnlyPlace holder(server);
+  const Conversation second = server.exchange(kStart);
+  EXPECT_TRUE(second.ended_well());
+  EXPECT_THAT(second.texts(), HasSubstr("ERROR    busy: no place for this scan became free within 0.2 s"));
+  holder.finish();
+  EXPECT_TRUE(server.works());
+}
+
+TEST(WaitingScans, EndWithTheServer) {
+  config::ServerOptions options = one_at_a_time();
+  options.drain_timeout_s = 0.1;
+  TestServer server(options);
+  OnlyPlace holder(server);
+  RawClient second(server.port());
+  second.send(kStart);
+  ASSERT_TRUE(second.receive());
+  server.ask_to_stop();
+  const Conversation all = second.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    shutdown"));
+  holder.finish();
+  server.stop();
+}
+
+TEST(WaitingScans, ThatGoAwayLeaveTheLine) {
+  config::ServerOptions options = one_at_a_time();
+  options.max_waiting = 2;
+  TestServer server(options);
+  OnlyPlace holder(server);
+  for (int i = 0; i < 2; ++i) {
+    RawClient second(server.port());
+    second.send(kStart);
+    ASSERT_TRUE(second.receive());
+    second.reset();
+  }
+  holder.finish();  // those two get the place, find nobody, and give it back
+  EXPECT_TRUE(server.works());
+}
+
+}  // namespace
+}  // namespace echotrain::server

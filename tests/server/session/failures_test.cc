@@ -1,0 +1,196 @@
+// What goes wrong behind the protocol: a reconstruction that fails, memory that ends. docs/protocol.md, "Validation and
+// answers", rows `recon-failed`, `resources` and `budget`.
+#include <gmock/gmock.h>
+
+#include "server/base/memory.h"
+#include "tests/server/raw_client.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+/// A gadget with a bug.
+class Broken final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "broken";
+  static constexpr std::string_view kSummary = "Fails at its first readout.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Broken(Options /*options*/) {}
+  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
+    throw std::logic_error("the matrix is singular");
+  }
+};
+
+/// A gadget that needs much memory.
+class Hoarder final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::int64_t kBytes = 12 * kMiB;
+  static constexpr std::string_view kName = "hoarder";
+  static constexpr std::string_view kSummary = "Keeps 12 MiB from its first readout on.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Hoarder(Options /*options*/) {}
+  void start(const protocol::Header& /*header*/, echotrain::Session& session) override { session_ = &session; }
+  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
+    if (kept_.size() == 0) kept_ = session_->compute.allocate<char>({kBytes});
+  }
+
+ private:
+  echotrain::Session* session_ = nullptr;
+  numerics::Array<char> kept_;
+};
+
+const Registry& registry() {
+  static const Registry registry = [] {
+    Registry all = Registry::builtin();
+    all.add<Broken>();
+    all.add<Hoarder>();
+    return all;
+  }();
+  return registry;
+}
+
+std::string scan_with(const std::string& gadget) {
+  return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - " + gadget + "\n") +
+         wire::header(wire::xml()) + wire::frame() + wire::close();
+}
+
+TEST(Failures, FailureOfAGadgetIsToldAndOnlyEndsItsSession) {
+  TestServer server({}, registry());
+  const Conversation all = server.exchange(scan_with("broken"));
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    recon-failed: the matrix is singular"));
+  EXPECT_TRUE(server.works());
+}
+
+TEST(Failures, ScanLargerThanTheSessionsMemoryIsToldSo) {
+  config::ServerOptions options;
+  options.session_memory_mib = 1;
+  TestServer server(options, registry());
+  for (const std::string& scan : {scan_with("hoarder"), [] {
+                                    // 512 x 512 samples of two channels are 4 MiB; the eight lines that are sent are 64
+                                    // KiB.
+                                    wire::Xml xml{.encoded_x = "512"};
+                                    xml.encoded_y = xml.recon_x = xml.recon_y = "512";
+                                    std::string bytes = wire::config("cartesian_2d") + wire::header(xml.text());
+                                    for (int line = 0; line < wire::kMatrix; ++line) {
+                                      auto head = wire::readout_head(line);
+                                      head.number_of_samples = 512;
+                                      head.center_sample = 256;
+                                      bytes += wire::acquisition(head);
+                                    }
+                                    return bytes + wire::close();
+                                  }()}) {
+    const Conversation all = server.exchange(scan);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: "));
+    EXPECT_EQ(all.count(1022), 0U);
+    EXPECT_TRUE(server.works());
+  }
+}
+
+TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
+  config::ServerOptions options;
+  options.queue_mib = 1;
+  options.memory_mib = 16;
+  TestServer server(options, registry());
+  const std::string start = wire::config("passthrough") + wire::header(wire::xml());
+  const std::string image = wire::image(wire::image_head(1448));  // 8 MiB
+  EXPECT_TRUE(server.exchange(scan_with("hoarder")).texts().empty());
+
+  // 8 MiB of a message, of which the end has not come, and then 12 MiB of arrays or 12 MiB of another message.
+  RawClient first(server.port());
+  first.send(start + image.substr(0, image.size() - 10));
+  const std::string larger = wire::image(wire::image_head(1773)).substr(0, 12 * kMiB);
+  for (const std::string& second : {scan_with("hoarder"), start + larger}) {
+    Conversation all;
+    for (int i = 0; i < 100 && all.texts().empty(); ++i)  // until the first client's bytes are all there
+      all = server.exchange(second, /*half_close=*/true);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(), HasSubstr("ERROR    budget: "));
+    EXPECT_THAT(all.texts(), HasSubstr("memory_mib"));
+  }
+  EXPECT_TRUE(server.works());  // there is room for a small scan
+
+  // The others have given back what they had, also one that was refused and stays.
+  RawClient stays(server.port());
+  stays.send(start + larger);
+  EXPECT_THAT(stays.receive_all().texts(), HasSubstr("ERROR    budget: "));
+  first.send(image.substr(image.size() - 10) + wire::close());
+  const Conversation rest = first.receive_all();
+  EXPECT_TRUE(rest.ended_well());
+  EXPECT_EQ(rest.count(1022), 1U) << rest.texts();
+  EXPECT_TRUE(server.exchange(scan_with("hoarder")).texts().empty());
+}
+
+TEST(Failures, MemoryBoundBelowOneSessionsQueuesIsRefusedAtStart) {
+  config::ServerOptions options;
+  options.queue_mib = 64;
+  options.memory_mib = 255;
+  EXPECT_THROW(TestServer{options}, std::invalid_argument);
+  options.memory_mib = 256;
+  EXPECT_TRUE(TestServer(options).works());
+}
+
+TEST(Memory, AddsUpSharesAndTakesThemBack) {
+  const auto memory = std::make_shared<Memory>(100);
+  Memory::Share first(memory);
+  first.set(60);
+  {
+    Memory::Share second(memory);
+    second.set(70);
+    EXPECT_EQ(memory->used(), 130U);
+    EXPECT_THROW(memory->check(), OverBudget);
+    second.set(40);
+    EXPECT_EQ(memory->used(), 100U);
+    EXPECT_NO_THROW(memory->check());
+  }
+  EXPECT_EQ(memory->used(), 60U);
+  Memory::Share nobody;
+  nobody.set(1000);
+  EXPECT_EQ(memory->used(), 60U);
+  EXPECT_GT(machine_memory(), 64U << 20);
+}
+
+TEST(Memory, QueuesCountWhatTheyHold) {
+  const auto memory = std::make_shared<Memory>(1 << 20);
+  {
+    Inbox inbox(
+        1000, [] {}, memory);
+    protocol::Waveform waveform;
+    auto bytes = std::make_shared<std::vector<std::byte>>(5000);
+    waveform.data = {bytes, *bytes};
+    inbox.push(Work(waveform));
+    inbox.push(Work(waveform));
+    EXPECT_EQ(memory->used(), 2 * (5000 + sizeof(protocol::Waveform)));
+    inbox.take();
+    inbox.take();  // the first one is done, the second is being worked on
+    EXPECT_EQ(memory->used(), 5000 + sizeof(protocol::Waveform));
+    inbox.push(Work(waveform));
+    inbox.cancel();
+    EXPECT_EQ(memory->used(), 5000 + sizeof(protocol::Waveform));
+  }
+  EXPECT_EQ(memory->used(), 0U);
+  {
+    Outbox outbox(
+        1000, [] {}, memory);
+    outbox.response({1, std::string(5000, 'x')});
+    EXPECT_EQ(memory->used(), 18U + 5000U);  // id, correlation id, length
+    std::vector<Outgoing> messages;
+    outbox.take(messages, 1);
+    EXPECT_EQ(memory->used(), 18U + 5000U);
+    outbox.sent(messages);
+    EXPECT_EQ(memory->used(), 0U);
+    outbox.close();
+    EXPECT_EQ(memory->used(), 2U);
+  }
+  EXPECT_EQ(memory->used(), 0U);
+}
+
+}  // namespace
+}  // namespace echotrain::server

@@ -1,0 +1,157 @@
+// The bounded queues of a session.
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <future>
+
+#include "server/scan/inbox.h"
+#include "server/scan/outbox.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<protocol::Acquisition> readouts(std::size_t n, std::size_t bytes_each, std::uint32_t first = 0) {
+  std::vector<protocol::Acquisition> batch(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    batch[i].head.scan_counter = first + static_cast<std::uint32_t>(i);
+    batch[i].data = protocol::Payload::take(std::vector<std::byte>(bytes_each));
+  }
+  return batch;
+}
+protocol::Image image(std::size_t bytes) {
+  protocol::Image image;
+  image.head.version = 1;
+  image.head.data_type = 1;  // uint16
+  image.head.matrix_size[0] = static_cast<std::uint16_t>(bytes / 2);
+  image.head.matrix_size[1] = image.head.matrix_size[2] = image.head.channels = 1;
+  image.pixels = protocol::Payload::take(std::vector<std::byte>(bytes));
+  return image;
+}
+
+TEST(Inbox, MergesReadoutsAndKeepsTheirOrderAmongImages) {
+  Inbox inbox(1 << 30, [] {});
+  inbox.push(readouts(2, 100, 0));
+  inbox.push(readouts(3, 100, 2));
+  inbox.push(image(10));
+  inbox.push(readouts(1, 100, 5));
+  inbox.finish(End::truncated);
+  const auto first = inbox.take();
+  const auto& batch = std::get<std::vector<protocol::Acquisition>>(*first.work);
+  ASSERT_EQ(batch.size(), 5U);
+  for (std::uint32_t i = 0; i < 5; ++i) EXPECT_EQ(+batch[i].head.scan_counter, i);
+  EXPECT_TRUE(std::holds_alternative<protocol::Image>(*inbox.take().work));
+  EXPECT_EQ(std::get<0>(*inbox.take().work).size(), 1U);
+  const auto end = inbox.take();
+  EXPECT_FALSE(end.work);
+  EXPECT_EQ(end.end, End::truncated);
+}
+
+TEST(Inbox, IsFullUntilTheWorkIsDoneAndSaysWhenThereIsRoom) {
+  int room = 0;
+  Inbox inbox(100000, [&] { ++room; });
+  inbox.push(readouts(1, 60000));
+  EXPECT_FALSE(inbox.full());
+  inbox.push(image(60000));
+  EXPECT_TRUE(inbox.full());
+  inbox.take();  // in the worker's hands: still counted
+  EXPECT_TRUE(inbox.full());
+  EXPECT_EQ(room, 0);
+  inbox.take();
+  EXPECT_FALSE(inbox.full());
+  EXPECT_EQ(room, 1);
+}
+
+TEST(Inbox, BatchesAreBounded) {
+  Inbox inbox(1 << 30, [] {});
+  for (int i = 0; i < 8; ++i) inbox.push(readouts(1, 1 << 20));
+  EXPECT_LE(bytes_of(*inbox.take().work), Inbox::kBatchBytes);
+  inbox.push(readouts(1, 2 * Inbox::kBatchBytes));
+  std::size_t most = 0;
+  inbox.finish(End::complete);
+  for (auto taken = inbox.take(); taken.work; taken = inbox.take()) most = std::max(most, bytes_of(*taken.work));
+  EXPECT_GT(most, 2 * Inbox::kBatchBytes);  // one that is larger comes alone
+}
+
+TEST(Inbox, CancelWakesTheWorkerAndDropsWhatIsThere) {
+  Inbox inbox(1 << 20, [] {});
+  auto taken = std::async(std::launch::async, [&] { return inbox.take(); });
+  std::this_thread::sleep_for(10ms);
+  inbox.cancel();
+  const auto result = taken.get();
+  EXPECT_FALSE(result.work);
+  EXPECT_FALSE(result.end);
+  inbox.push(image(10));
+  EXPECT_FALSE(inbox.take().work);
+  EXPECT_FALSE(inbox.full());
+}
+
+TEST(Outbox, WaitsForRoomUntilMessagesAreSentOrTheWaitIsCancelled) {
+  Outbox outbox(1000, [] {});
+  std::atomic<bool> cancelled = false;
+  outbox.wait_for_room(cancelled);  // at once
+  outbox.image(image(2000));
+  auto waiting = std::async(std::launch::async, [&] { outbox.wait_for_room(cancelled); });
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 16);
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // taken is not sent
+  outbox.sent(messages);
+  waiting.get();
+  outbox.image(image(2000));
+  auto second = std::async(std::launch::async, [&] { outbox.wait_for_room(cancelled); });
+  EXPECT_EQ(second.wait_for(20ms), std::future_status::timeout);
+  cancelled = true;
+  outbox.kick();
+  second.get();
+  EXPECT_TRUE(outbox.flooded());
+}
+
+TEST(Outbox, NothingFollowsCloseAndItIsThereOnce) {
+  Outbox outbox(1000, [] {});
+  outbox.close();
+  outbox.close();
+  outbox.image(image(10));
+  outbox.text(protocol::Level::info, "late");
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 16);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages[0].head, (protocol::Buffer{std::byte{4}, std::byte{0}}));
+  EXPECT_TRUE(outbox.finished());
+}
+
+TEST(Outbox, TextsAreLimitedButTheFatalOneIsSent) {
+  Outbox outbox(1 << 20, [] {});
+  for (int i = 0; i < 1000; ++i) outbox.text(protocol::Level::warning, "again");
+  outbox.fatal({"bad-data", "why"});
+  std::vector<Outgoing> messages;
+  outbox.take(messages, 2000);
+  ASSERT_EQ(messages.size(), 102U);
+  const auto text = [&](std::size_t i) {
+    return std::string(reinterpret_cast<const char*>(messages[i].head.data()) + 6, messages[i].head.size() - 6);
+  };
+  EXPECT_EQ(text(0), std::string("WARNING  again\n\0", 16));
+  EXPECT_THAT(text(100), testing::HasSubstr("server's log"));
+  EXPECT_EQ(text(101), std::string("ERROR    bad-data: why\n\0", 24));
+}
+
+TEST(Outbox, DiscardFreesEverything) {
+  Outbox outbox(1000, [] {});
+  auto pixels = std::make_shared<std::vector<std::byte>>(5000);
+  const std::weak_ptr<std::vector<std::byte>> held = pixels;
+  protocol::Image large = image(5000);
+  large.pixels = {pixels, *pixels};
+  pixels.reset();
+  outbox.image(std::move(large));
+  EXPECT_FALSE(held.expired());
+  outbox.discard();
+  EXPECT_TRUE(held.expired());
+  outbox.image(image(5000));
+  EXPECT_TRUE(outbox.finished());
+  const std::atomic<bool> never = false;
+  outbox.wait_for_room(never);
+}
+
+}  // namespace
+}  // namespace echotrain::server

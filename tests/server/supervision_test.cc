@@ -1,0 +1,209 @@
+// What the service manager is told, and a device that is lost.
+#include "server/supervision.h"
+
+#include <gmock/gmock.h>
+#include <sys/un.h>
+
+#include <filesystem>
+
+#include "tests/server/http_client.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The manager's end of NOTIFY_SOCKET.
+class Manager {
+ public:
+  explicit Manager(bool abstract) : fd_(::socket(AF_UNIX, SOCK_DGRAM, 0)) {
+    path_ = abstract ? "@echotrain-test-" + std::to_string(::getpid())
+                     : (std::filesystem::temp_directory_path() / ("echotrain" + std::to_string(::getpid()))).string();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path_.data(), path_.size());
+    if (abstract)
+      address.sun_path[0] = '\0';
+    else
+      std::filesystem::remove(path_);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path_.size());
+    if (::bind(fd_, reinterpret_cast<const sockaddr*>(&address), size) != 0) throw std::runtime_error("bind");
+    ::setenv("NOTIFY_SOCKET", path_.c_str(), 1);
+  }
+  ~Manager() {
+    ::close(fd_);
+    if (path_[0] != '@') std::filesystem::remove(path_);
+    for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) ::unsetenv(name);
+  }
+  /// The next datagram, or nothing within `patience`.
+  std::string receive(std::chrono::milliseconds patience = 20s) {
+    pollfd poll_fd{fd_, POLLIN, 0};
+    if (::poll(&poll_fd, 1, static_cast<int>(patience.count())) <= 0) return "";
+    char bytes[4096];
+    const ssize_t n = ::recv(fd_, bytes, sizeof(bytes), 0);
+    return {bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
+  }
+  /// Reads until a datagram holds `text`.
+  bool hears(const std::string& text) {
+    for (;;) {
+      const std::string datagram = receive();
+      if (datagram.find(text) != std::string::npos) return true;
+      if (datagram.empty()) return false;
+    }
+  }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+TEST(Supervision, TellsReadyAliveAndStopping) {
+  Manager manager(/*abstract=*/false);
+  ::setenv("WATCHDOG_USEC", "40000", 1);
+  ::setenv("WATCHDOG_PID", std::to_string(::getpid()).c_str(), 1);
+  TestServer server;
+  EXPECT_EQ(manager.receive(), "READY=1");
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(manager.receive(), HasSubstr("WATCHDOG=1"));
+  RawClient client(server.port());
+  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  EXPECT_TRUE(manager.hears("STATUS=ready: 1 session, 1 of them scanning"));
+  server.ask_to_stop();
+  EXPECT_TRUE(manager.hears("STOPPING=1"));
+  // As long as the scan runs, the manager is asked for time.
+  for (int i = 0; i < 3; ++i) {
+    const std::string datagram = manager.receive();
+    EXPECT_THAT(datagram, HasSubstr("EXTEND_TIMEOUT_USEC="));
+    EXPECT_THAT(datagram, HasSubstr("WATCHDOG=1"));
+    EXPECT_THAT(datagram, HasSubstr("STATUS=draining: 1 session"));
+  }
+  client.send(wire::close());
+  client.receive_all();
+  client.close();
+  server.wait_for_end();
+  while (!manager.receive(0ms).empty()) {
+  }
+  EXPECT_EQ(manager.receive(100ms), "");
+}
+
+TEST(Supervision, WorksWithAnAbstractSocketAndWithoutWatchdog) {
+  Manager manager(/*abstract=*/true);
+  TestServer server;
+  EXPECT_EQ(manager.receive(), "READY=1");
+  EXPECT_THAT(manager.receive(), Not(HasSubstr("WATCHDOG")));
+  EXPECT_EQ(manager.receive(100ms), "");  // the next line comes in seconds
+}
+
+TEST(Supervision, WatchdogOfAnotherProcessIsNotOurs) {
+  Manager manager(/*abstract=*/true);
+  ::setenv("WATCHDOG_USEC", "1000", 1);
+  ::setenv("WATCHDOG_PID", "1", 1);
+  EXPECT_FALSE(Notifier().watchdog());
+  ::unsetenv("WATCHDOG_PID");
+  EXPECT_EQ(Notifier().watchdog(), 1000us);
+  ::setenv("WATCHDOG_USEC", "1000x", 1);
+  EXPECT_FALSE(Notifier().watchdog());
+}
+
+TEST(Supervision, ManagersThatAreNotThereDoNoHarm) {
+  for (const char* path : {"/nowhere/notify", "relative", "vsock:2:1234", "@", ""}) {
+    ::setenv("NOTIFY_SOCKET", path, 1);
+    TestServer server;
+    EXPECT_TRUE(server.works()) << path;
+  }
+  ::setenv("NOTIFY_SOCKET", ("/" + std::string(300, 'x')).c_str(), 1);
+  EXPECT_FALSE(Notifier().on());
+  ::unsetenv("NOTIFY_SOCKET");
+  EXPECT_FALSE(Notifier().on());
+}
+
+/// A gadget whose GPU dies.
+class Killer final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "killer";
+  static constexpr std::string_view kSummary = "Loses its device at the first readout.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Killer(Options /*options*/) {}
+  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
+    throw numerics::DeviceLost("CUDA: copying memory failed: an illegal memory access was encountered");
+  }
+};
+
+const Registry& registry_with_killer() {
+  static const Registry registry = [] {
+    Registry all = Registry::builtin();
+    all.add<Killer>();
+    return all;
+  }();
+  return registry;
+}
+std::string scan_that_kills() {
+  return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - killer\n") +
+         wire::header(wire::xml()) + wire::frame() + wire::close();
+}
+
+TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
+  config::ServerOptions options;
+  options.shutdown_timeout_s = 60;
+  TestServer server(options, registry_with_killer());
+  RawClient runs(server.port());
+  runs.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
+  ASSERT_TRUE(runs.receive());
+  HttpClient admin(server.admin_port());
+  EXPECT_EQ(admin.get("/readyz")->status, 200);
+
+  const Conversation all = server.exchange(scan_that_kills());
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
+  const auto page = admin.get("/readyz");
+  ASSERT_EQ(page->status, 503);
+  EXPECT_THAT(page->body, HasSubstr("broken: a GPU is lost: CUDA: copying memory failed"));
+  EXPECT_TRUE(eventually([&] {
+    try {
+      RawClient late(server.port());
+      return false;
+    } catch (const std::runtime_error&) {
+      return true;  // nobody listens any more
+    }
+  }));
+
+  runs.send(wire::frame(1) + wire::close());
+  const Conversation rest = runs.receive_all();
+  EXPECT_TRUE(rest.ended_well());
+  EXPECT_EQ(rest.count(1022), 1U) << rest.texts();
+  runs.close();
+  EXPECT_EQ(server.wait_for_end(), Server::End::broken);
+}
+
+// A server that is asked to stop accepts for a while, so that balancers notice; not once its device is lost.
+TEST(DeviceLost, EndsTheDelayOfAShutdown) {
+  config::ServerOptions options;
+  options.shutdown_delay_s = 3600;
+  TestServer server(options, registry_with_killer());
+  server.ask_to_stop();
+  EXPECT_THAT(server.exchange(scan_that_kills()).texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
+  EXPECT_EQ(server.wait_for_end(), Server::End::broken);
+}
+
+// An error of memory is no reason to end.
+TEST(DeviceLost, IsNotWhatAnotherResourceErrorIs) {
+  config::ServerOptions options;
+  options.session_memory_mib = 1;
+  TestServer server(options);
+  wire::Xml xml{.encoded_x = "512"};
+  xml.encoded_y = xml.recon_x = xml.recon_y = "512";
+  auto head = wire::readout_head(0);
+  head.number_of_samples = 512;
+  head.center_sample = 256;
+  const Conversation all = server.exchange(wire::config("cartesian_2d") + wire::header(xml.text()) +
+                                           wire::acquisition(head) + wire::close());
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    resources: "));
+  EXPECT_EQ(HttpClient(server.admin_port()).get("/readyz")->status, 200);
+  server.ask_to_stop();
+  EXPECT_EQ(server.wait_for_end(), Server::End::asked);
+}
+
+}  // namespace
+}  // namespace echotrain::server
