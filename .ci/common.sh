@@ -46,7 +46,7 @@ use_ccache() {
 
 # configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR and ECHOTRAIN_CUDA_ARCHITECTURES.
 configure_release() {
-  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release) line
+  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO) line
   while read -r line; do arguments+=("$line"); done < <(use_ccache)
   if [ -n "${ECHOTRAIN_WERROR:-}" ]; then arguments+=("-DECHOTRAIN_WERROR=$ECHOTRAIN_WERROR"); fi
   local python

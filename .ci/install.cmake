@@ -34,8 +34,11 @@ install(RUNTIME_DEPENDENCY_SET echotrain_dependencies
 foreach(room config gadgets protocol clients/cpp)
   install(DIRECTORY ${room}/ DESTINATION include/echotrain/${room} COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 endforeach()
+install(FILES ${CMAKE_BINARY_DIR}/generated/gadgets/numerics/core/backends_built.h DESTINATION include/echotrain/gadgets/numerics/core
+        COMPONENT development)
 install(TARGETS echotrain_options echotrain_protocol echotrain_config echotrain_numerics echotrain_gadgets echotrain_client
-        EXPORT echotrain_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+        EXPORT echotrain_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/echotrain)
 install(EXPORT echotrain_targets FILE echotrain-targets.cmake NAMESPACE echotrain:: DESTINATION ${cmake_folder}
         COMPONENT development)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# .ci/lint.sh format | includes | tidy | tidy-changed. tidy needs build/compile_commands.json.
+# .ci/lint.sh format | includes | tidy | tidy-changed
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -22,16 +22,24 @@ check_format() {
   say "clang-format ($version): $(sources | wc -l) files are as they should be"
 }
 
-# Of the names on stdin, those that the Release build compiles with the C++ compiler.
+# How each source is compiled without precompiled headers, which are GCC's, so that includes are complete, too.
+database=$build/lint
+prepare_tidy() {
+  local python
+  python=$(test_python)
+  quietly "$database/configure.log" "CMake's configure step for clang-tidy" cmake -S "$root" -B "$database" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_PCH=OFF -DECHOTRAIN_CUDA=OFF ${python:+-DECHOTRAIN_TEST_PYTHON="$python"}
+}
+
+# Of the names on stdin, those that are compiled with the C++ compiler.
 compiled() {
-  [ -f "$build/compile_commands.json" ] || die "clang-tidy needs build/compile_commands.json; run ./run build first"
   python3 -c '
 import json, os, sys
 known = {os.path.realpath(e["file"]) for e in json.load(open(sys.argv[1]))}
 for line in sys.stdin:
     name = line.strip()
     if name.endswith(".cc") and os.path.realpath(name) in known:
-        print(name)' "$build/compile_commands.json" | { grep -vE "$not_tidied" || true; }
+        print(name)' "$database/compile_commands.json" | { grep -vE "$not_tidied" || true; }
 }
 
 # Sources that differ from the merge base (or, on its tip, from the commit before), with a changed header standing for
@@ -61,9 +69,9 @@ case $(clang-tidy --version 2>/dev/null | grep -oE 'version [0-9]+' || true) in
 esac
 export tidy_arguments
 # shellcheck disable=SC2086  # several words
-tidy_one() { clang-tidy --quiet -p "$build" $tidy_arguments "$1" 2>&1 | grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' || true; }
+tidy_one() { clang-tidy --quiet -p "$database" $tidy_arguments "$1" 2>&1 | grep -vE '^[0-9]+ warnings? (generated|treated)|^Suppressed|^Use -' || true; }
 export -f tidy_one
-export build
+export database
 
 # tidy_files SECONDS: clang-tidy over the names on stdin, in groups as wide as the machine, until the time is over.
 tidy_files() {
@@ -105,7 +113,13 @@ tidy_changed() {
 case ${1:-} in
   format) check_format ;;
   includes) python3 .ci/check_includes.py --self-test && python3 .ci/check_includes.py ;;
-  tidy) sources | compiled | tidy_files 1000000 ;;
-  tidy-changed) tidy_changed ;;
+  tidy)
+    prepare_tidy
+    sources | compiled | tidy_files 1000000
+    ;;
+  tidy-changed)
+    prepare_tidy
+    tidy_changed
+    ;;
   *) die "usage: .ci/lint.sh format | includes | tidy | tidy-changed" ;;
 esac

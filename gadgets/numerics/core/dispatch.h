@@ -1,11 +1,8 @@
 // Which backend an operation runs on. Every operation has a cpu:: and, when built, a cuda:: function of the same shape.
 #pragma once
 
+#include "gadgets/numerics/core/backends_built.h"
 #include "gadgets/numerics/core/context.h"
-
-#ifndef ECHOTRAIN_HAS_CUDA
-#define ECHOTRAIN_HAS_CUDA 0
-#endif
 
 #if ECHOTRAIN_HAS_CUDA
 #define ECHOTRAIN_DISPATCH(context, call) ((context).cuda() ? cuda::call : cpu::call)

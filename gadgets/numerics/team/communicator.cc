@@ -8,10 +8,6 @@
 
 #include "gadgets/numerics/core/dispatch.h"
 
-#ifndef ECHOTRAIN_HAS_NCCL
-#define ECHOTRAIN_HAS_NCCL 0
-#endif
-
 namespace echotrain::numerics {
 namespace {
 

@@ -1,8 +1,7 @@
 // CUDA devices of one process, connected by NCCL. Its library is loaded when it is first needed, so that programs start
 // where there is none.
-#ifndef ECHOTRAIN_HAS_NCCL
-#define ECHOTRAIN_HAS_NCCL 0
-#endif
+#include "gadgets/numerics/core/backends_built.h"
+
 #if ECHOTRAIN_HAS_NCCL
 #include <dlfcn.h>
 #include <nccl.h>

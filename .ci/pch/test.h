@@ -1,0 +1,7 @@
+// Precompiled for tests.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include ".ci/pch/common.h"
