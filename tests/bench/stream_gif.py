@@ -8,6 +8,7 @@ Left: the spokes that have been sent, the newest in orange. Right: the image tha
 Pillow.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -89,6 +90,7 @@ def picture(spokes, sent, image, caption):
 
 def main():
     programs, target = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
+    os.environ.setdefault("ECHOTRAIN_AUTOTUNE", "off")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         stream(programs, folder)
