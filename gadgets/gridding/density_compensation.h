@@ -18,7 +18,7 @@ namespace echotrain {
 ///
 /// A frame that repeats a trajectory met before, in this scan or in one with the same header, is given in parts as its
 /// readouts come, each compared with what was expected; so is one whose weights do not depend on readouts still to
-/// come. Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density*.h.
+/// come. Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density/.
 class DensityCompensation final : public Gadget<Readouts, Samples> {
  public:
   struct Options {

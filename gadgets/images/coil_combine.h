@@ -9,8 +9,9 @@
 namespace echotrain {
 
 /// rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps of the images
-/// themselves (Walsh et al., MRM 43, 2000; numerics/coil_maps.h): the phase is the object's as one virtual coil sees
-/// it, and dark voxels hold less noise. For white noise, as noise_adjust leaves it. none: coil images stay as they are.
+/// themselves (Walsh et al., MRM 43, 2000; numerics/coils/coil_maps.h): the phase is the object's as one virtual coil
+/// sees it, and dark voxels hold less noise. For white noise, as noise_adjust leaves it. none: coil images stay as they
+/// are.
 class CoilCombine final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
