@@ -22,14 +22,14 @@ struct CartesianSpace {
 };
 
 /// Of each encoding space. ClientError when the measurement is not Cartesian or its limits do not fit.
-std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Session& session);
+std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan);
 
 /// Readouts that are images need phase correction when some are reversed: ClientError.
 void refuse_reversed(const Readouts& readouts);
 
 /// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
-                                  std::vector<std::int32_t>& hits, Session& session);
+                                  std::vector<std::int32_t>& hits, Scan& scan);
 
 /// Calls run(begin, end, placement) for each stretch of readouts that lie alike on their lines. ClientError when
 /// samples do not fit.

@@ -130,7 +130,7 @@ struct Pipeline::Impl {
       : plan(std::move(p)),
         compute(c),
         sink(std::make_shared<PipelineSink>(std::move(s))),
-        session(
+        scan(
             c, plan->spec().trajectory_unit,
             [this](protocol::Level level, const std::string& text) {
               if (said.insert(text).second) sink->text(level, text);
@@ -186,7 +186,7 @@ struct Pipeline::Impl {
   numerics::Context& compute;
   std::shared_ptr<PipelineSink> sink;
   std::set<std::string> said;
-  Session session;
+  Scan scan;
   Framer framer;
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
   std::vector<AnyGadget::EmitItem> next;  // next[i]: where gadget i's items go
@@ -198,7 +198,7 @@ struct Pipeline::Impl {
 Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
                    ReadAsset read_asset, numerics::Team* team)
     : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
-  impl_->session.team = team;
+  impl_->scan.team = team;
   impl_->make(true);
 }
 
@@ -210,9 +210,9 @@ void Pipeline::start(const protocol::Header& header) {
         "the header describes no measurement (\"Dummy XML header\"), but pipeline '{}' reconstructs readouts; "
         "use one that takes images, such as 'passthrough'",
         impl_->plan->spec().name));
-  impl_->framer.start(header, impl_->session);
-  for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->session);
-  if (!impl_->taps.empty()) impl_->session.takes_parts = impl_->session.takes_windows = false;
+  impl_->framer.start(header, impl_->scan);
+  for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->scan);
+  if (!impl_->taps.empty()) impl_->scan.takes_parts = impl_->scan.takes_windows = false;
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
@@ -232,10 +232,10 @@ void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
     impl_->enter(Image{nullptr, std::move(image), nullptr});
-  else if (!impl_->session.side_images.take(image))
-    impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
-                                    impl_->plan->spec().name,
-                                    protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
+  else if (!impl_->scan.side_images.take(image))
+    impl_->scan.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
+                                 impl_->plan->spec().name,
+                                 protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {
@@ -252,7 +252,7 @@ void Pipeline::finish(End how) {
 void Pipeline::wait() { impl_->compute.synchronize(); }
 
 const PipelineCounts& Pipeline::counts() const {
-  impl_->counts.work = impl_->session.numbers;
+  impl_->counts.work = impl_->scan.numbers;
   return impl_->counts;
 }
 

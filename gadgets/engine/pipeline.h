@@ -56,7 +56,7 @@ struct PipelineSink {
 /// Numbers of a finished or running scan.
 struct PipelineCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
-  Session::Numbers work;
+  ScanNumbers work;
 };
 
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.

@@ -33,7 +33,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static Parameters<Options> parameters();
 
   explicit DensityCompensation(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Samples>& emit) override;
 
  private:
@@ -85,7 +85,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static std::string likely_unit(double largest, const Space& space);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::string key_;  // of the store
   std::vector<Space> spaces_;
   std::map<std::uint64_t, Open> open_;

@@ -7,13 +7,13 @@
 
 namespace echotrain {
 
-void GriddedImages::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  gridder_.start(header, session);
+void GriddedImages::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  gridder_.start(header, scan);
 }
 
 void GriddedImages::process(Samples&& samples, const Emit<CoilImages>& emit) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const std::shared_ptr<Frame> frame = samples.frame;
   auto gridded = gridder_.add(std::move(samples));
   if (!gridded) return;

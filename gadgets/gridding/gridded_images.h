@@ -12,13 +12,13 @@ namespace echotrain {
 class GriddedImages final : public Gadget<Samples, CoilImages> {
  public:
   GriddedImages(GriddingOptions options, bool rss) : gridder_(options), rss_(rss) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Samples&& samples, const Emit<CoilImages>& emit) override;
 
  private:
   FrameGridder gridder_;
   bool rss_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

@@ -16,7 +16,7 @@ class Gridding final : public Gadget<Samples, Grid> {
   static Parameters<Options> parameters() { return gridding_parameters(); }
 
   explicit Gridding(Options options) : gridder_(options) {}
-  void start(const protocol::Header& header, Session& session) override { gridder_.start(header, session); }
+  void start(const protocol::Header& header, Scan& scan) override { gridder_.start(header, scan); }
   void process(Samples&& samples, const Emit<Grid>& emit) override {
     if (auto gridded = gridder_.add(std::move(samples))) emit({gridded->frame, gridded->grid, gridded->plan});
   }

@@ -33,7 +33,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   static Parameters<Options> parameters();
 
   explicit Fhd(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Samples&& samples, const Emit<NormalEquations>& emit) override;
 
  private:
@@ -52,7 +52,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
             const Emit<NormalEquations>& emit);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   FrameGridder gridder_;  // nufft
   std::map<std::uint64_t, Open> open_;

@@ -39,7 +39,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit PcgSolver(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;
   void rest(const Emit<CoilImages>& emit) override { solve_waiting(emit); }
   void finish(End how, const Emit<CoilImages>& emit) override;
@@ -103,10 +103,10 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   [[noreturn]] static void refuse_numbers();
   void note(const NormalEquations& equations, const numerics::PcgResult& result);
   void note(const NormalEquations& equations, const Found& found);
-  Array<cfloat> zeros_like(const Array<cfloat>& image) { return session_->compute.zeros<cfloat>(image.shape()); }
+  Array<cfloat> zeros_like(const Array<cfloat>& image) { return scan_->compute.zeros<cfloat>(image.shape()); }
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<std::vector<double>> voxel_size_;  // per encoding, slowest axis first, the smallest is 1
   std::vector<std::size_t> contrasts_;           // per encoding; 0: the header does not say

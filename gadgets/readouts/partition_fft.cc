@@ -22,9 +22,9 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
               "sign of the exponent: as that of the pipeline's fft");
 }
 
-void PartitionFft::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  if (session.stacked) throw ClientError("this pipeline has 'partition_fft' twice; planes have no partitions");
+void PartitionFft::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  if (scan.stacked) throw ClientError("this pipeline has 'partition_fft' twice; planes have no partitions");
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory == protocol::Trajectory::cartesian)
       throw ClientError(
@@ -42,15 +42,15 @@ void PartitionFft::start(const protocol::Header& header, Session& session) {
     space.partitions = matrix[2];
     space.padded = geometry.padded[0];
     space.planes = geometry.image[0];
-    space.offset = row_offset(limit, space.partitions, "kspace_encoding_step_2", session);
+    space.offset = row_offset(limit, space.partitions, "kspace_encoding_step_2", scan);
     space.first = limit ? limit->minimum + space.offset : 0;
     space.last = limit ? limit->maximum + space.offset : space.partitions - 1;
     if (encoding.average) space.averages = encoding.average->maximum - encoding.average->minimum + 1;
-    const auto unit = to_cycles_per_pixel(encoding, session.trajectory_unit);
+    const auto unit = to_cycles_per_pixel(encoding, scan.trajectory_unit);
     for (std::size_t a = 0; a < 2; ++a) space.tolerance[a] = kToleranceCyclesPerFov / matrix[a] / unit[a];
     spaces_.push_back(space);
   }
-  session.stacked = true;
+  scan.stacked = true;
 }
 
 void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
@@ -114,7 +114,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
     do {
       const std::int64_t row = readouts.heads[i].idx.kspace_encode_step_2 + space.offset;
       const bool inside = row >= 0 && row < space.partitions;
-      if (!inside) session_->warn("some partitions are outside the encoded matrix; their readouts are left out");
+      if (!inside) scan_->warn("some partitions are outside the encoded matrix; their readouts are left out");
       rows.push_back(inside ? static_cast<std::int32_t>(row) : -1);
       if (inside) {
         auto [it, fresh] = open.waiting.try_emplace(step);
@@ -133,7 +133,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
     const auto n = static_cast<std::int64_t>(i - begin);
     const numerics::View<const cfloat> data(
         readouts.data.data() + static_cast<std::int64_t>(begin) * shape[1] * shape[2], {n, shape[1], shape[2]});
-    numerics::add_lines(session_->compute, data, {rows.data(), {n}}, {0, shape[2], 0}, spoke->data.view());
+    numerics::add_lines(scan_->compute, data, {rows.data(), {n}}, {0, shape[2], 0}, spoke->data.view());
     if (spoke->arrived == space.announced()) {
       whole.push_back(std::move(*spoke));
       open.waiting.erase(step);
@@ -150,12 +150,12 @@ PartitionFft::Spoke PartitionFft::make_spoke(std::int64_t number, const Space& s
   spoke.number = number;
   spoke.head = readouts.heads[index];
   spoke.head.idx.kspace_encode_step_2 = 0;
-  spoke.data = session_->compute.zeros<cfloat>({shape[1], space.partitions, samples});
+  spoke.data = scan_->compute.zeros<cfloat>({shape[1], space.partitions, samples});
   spoke.hits.assign(static_cast<std::size_t>(space.partitions), 0);
   const std::int64_t stride = readouts.trajectory ? readouts.trajectory.shape()[2] : 0;
   const std::int64_t kept = components(stride);
   if (kept == 0) return spoke;
-  spoke.trajectory = session_->compute.allocate_host<float>({samples, kept});
+  spoke.trajectory = scan_->compute.allocate_host<float>({samples, kept});
   const float* from = readouts.trajectory.data() + static_cast<std::int64_t>(index) * samples * stride;
   float* to = spoke.trajectory.data();
   for (std::int64_t s = 0; s < samples; ++s, from += stride, to += kept) {
@@ -188,7 +188,7 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
   const auto begin = static_cast<std::ptrdiff_t>(whole.size());
   for (auto& [step, spoke] : open.waiting) {
     if (open.given.test(step)) {
-      session_->warn(
+      scan_->warn(
           "some partitions of a spoke came again when it was whole, without an average limit in the header; they are "
           "left out");
       continue;
@@ -204,7 +204,7 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
 /// One spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself: the same bits
 /// however readouts arrive.
 void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::View<cfloat> to) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const std::int64_t coils = spoke.data.shape()[0], samples = spoke.data.shape()[2];
   if (std::any_of(spoke.hits.begin(), spoke.hits.end(), [](std::int32_t n) { return n > 1; })) {
     std::vector<float> factors;
@@ -225,9 +225,9 @@ Readouts PartitionFft::give(std::vector<Spoke>& spokes, const Space& space) {
   const auto count = static_cast<std::int64_t>(spokes.size());
   const std::int64_t coils = spokes[0].data.shape()[0], samples = spokes[0].data.shape()[2];
   Readouts out;
-  out.data = session_->compute.allocate<cfloat>({count, coils * space.planes, samples});
+  out.data = scan_->compute.allocate<cfloat>({count, coils * space.planes, samples});
   const std::int64_t kept = spokes[0].trajectory ? spokes[0].trajectory.shape()[1] : 0;
-  if (kept > 0) out.trajectory = session_->compute.allocate_host<float>({count, samples, kept});
+  if (kept > 0) out.trajectory = scan_->compute.allocate_host<float>({count, samples, kept});
   for (std::int64_t i = 0; i < count; ++i) {
     Spoke spoke = std::move(spokes[static_cast<std::size_t>(i)]);
     out.heads.push_back(spoke.head);

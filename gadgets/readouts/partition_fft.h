@@ -41,7 +41,7 @@ class PartitionFft final : public Gadget<Readouts, Readouts> {
   static Parameters<Options> parameters();
 
   explicit PartitionFft(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
 
  private:
@@ -79,7 +79,7 @@ class PartitionFft final : public Gadget<Readouts, Readouts> {
   Readouts give(std::vector<Spoke>& spokes, const Space& space);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<std::uint64_t, Open> open_;
 };

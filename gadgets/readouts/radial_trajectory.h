@@ -46,7 +46,7 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   static Parameters<Options> parameters();
 
   explicit RadialTrajectory(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
 
  private:
@@ -77,7 +77,7 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   void prepare(Space& space, const protocol::AcquisitionHeader& head);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<Series, Arrival> arrivals_;
 };

@@ -32,7 +32,7 @@ class FrameGridder {
   /// std::invalid_argument when options exclude each other.
   explicit FrameGridder(GriddingOptions options);
   /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
-  void start(const protocol::Header& header, Session& session);
+  void start(const protocol::Header& header, Scan& scan);
 
   /// What a frame's samples became.
   struct Gridded {
@@ -83,7 +83,7 @@ class FrameGridder {
   void add_readouts(Window& window, const Chunk& chunk, std::int64_t begin, std::int64_t end, float sign);
 
   GriddingOptions options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> nufft_;                      // per encoding
   std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: one to make others by
