@@ -33,6 +33,15 @@ namespace echotrain {
 /// How a scan ended: with CLOSE, or because the connection broke off.
 enum class End { complete, truncated };
 
+/// How data may reach a gadget that has these options.
+template <class G>
+Delivery delivery_of(const typename G::Options& options) {
+  if constexpr (requires { G::delivery(options); })
+    return G::delivery(options);
+  else
+    return G::kDelivery;
+}
+
 /// Hands an item on. Call it any number of times.
 template <class Out>
 using Emit = std::function<void(Out&&)>;
@@ -58,6 +67,9 @@ class Gadget : public AnyGadget {
  public:
   using Input = In;
   using Output = Out;
+  /// How data may reach this gadget. A gadget that can take more than frames declares so, or, where that depends on its
+  /// options, has a static function `Delivery delivery(const Options&)`.
+  static constexpr Delivery kDelivery = Delivery::frames;
   ItemType takes() const final { return item_type<In>; }
   ItemType gives() const final { return item_type<Out>; }
 

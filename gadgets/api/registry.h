@@ -18,6 +18,8 @@ struct GadgetForm {
   ItemType takes;
   ItemType gives;
   std::function<std::unique_ptr<AnyGadget>(const config::Node& parameters)> make;
+  /// How data may reach it.
+  std::function<Delivery(const config::Node& parameters)> delivery;
 };
 
 /// A gadget by name. A name may have several forms (fft: KSpace -> CoilImages, Grid -> OversampledImages); the pipeline
@@ -51,7 +53,8 @@ class Registry {
     entry.forms.push_back({item_type<typename G::Input>, item_type<typename G::Output>,
                            [](const config::Node& node) -> std::unique_ptr<AnyGadget> {
                              return std::make_unique<G>(G::parameters().read(node));
-                           }});
+                           },
+                           [](const config::Node& node) { return delivery_of<G>(G::parameters().read(node)); }});
   }
 
   /// Fusions are tried in the order in which they were added.

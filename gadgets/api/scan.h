@@ -28,36 +28,44 @@ struct ScanNumbers {
   double plan_ms = 0;                                      ///< making plans, in all
 };
 
+/// How the data of a frame may reach a gadget, from least to most. Each gadget declares what it can take; the pipeline
+/// chooses once, before start(), what all gadgets of its chain can (gadgets/engine/delivery.h).
+enum class Delivery {
+  frames,  ///< Samples come as whole frames. Readouts come in batches; of a sliding window, all of each frame.
+  parts,   ///< Samples may come in parts as their readouts come, but for frames of a sliding window
+  windows  ///< the same, and of a sliding window's frame only what has entered since the frame before it comes, all but
+           ///< the last readout before that has come
+};
+
 /// What a gadget may ask of the scan it runs in. Confined to the pipeline's thread.
 class Scan {
  public:
   using Notify = std::function<void(protocol::Level, const std::string&)>;
-  Scan(numerics::Context& context, config::TrajectoryUnit unit, Notify notify, ReadAsset read_asset = nullptr)
+  Scan(numerics::Context& context, config::TrajectoryUnit unit, Notify notify, ReadAsset read_asset = nullptr,
+       Delivery chosen = Delivery::frames, numerics::Team* devices = nullptr)
       : compute(context),
+        team(devices),
         trajectory_unit(unit),
+        delivery(chosen),
         side_images(context, std::move(read_asset)),
         notify_(std::move(notify)) {}
 
   numerics::Context& compute;
-  numerics::Team* team = nullptr;  ///< of several devices, `compute` being its first; null: there is one
+  numerics::Team* const team;  ///< of several devices, `compute` being its first; null: there is one
   const config::TrajectoryUnit trajectory_unit;
+  const Delivery delivery;  ///< of this scan's data
   /// Set at start() by the gadget that turns a stack's third axis into planes: gadgets after it see 2D data.
   bool stacked = false;
-  /// Set at start() by a gadget that takes Samples in parts as they come; without it they come as whole frames.
-  bool takes_parts = false;
-  /// The same for what enters a sliding window; without it each of its frames comes whole.
-  bool takes_windows = false;
-  /// Set at start() by the gadget that makes Samples of Readouts, if it needs no other readout for each.
-  bool weighs_apart = false;
-  /// Of a sliding window's frame only those Readouts come that have entered since the frame before it; what came before
-  /// its last one comes before that has come.
-  bool moves_windows() const { return takes_windows && weighs_apart; }
-  /// Trajectories that this scan probably has: those of scans with such a header. Set by the gadget that knows them,
-  /// for those after it to prepare plans by.
-  std::vector<std::shared_ptr<const SamplePositions>> likely_positions;
   /// Coil maps and references. A gadget says at start() what it wants.
   SideImages side_images;
   ScanNumbers numbers;
+
+  /// Trajectories that this scan probably has, those of scans with such a header, most likely first. The gadget that
+  /// knows them adds them at its start(), for gadgets after it to prepare plans by at theirs.
+  const std::vector<std::shared_ptr<const SamplePositions>>& likely_positions() const { return likely_positions_; }
+  void add_likely_positions(std::shared_ptr<const SamplePositions> positions) {
+    likely_positions_.push_back(std::move(positions));
+  }
 
   /// A line for the client and the log. Each text is sent at most once per scan.
   void info(const std::string& text) { notify_(protocol::Level::info, text); }
@@ -65,6 +73,7 @@ class Scan {
 
  private:
   Notify notify_;
+  std::vector<std::shared_ptr<const SamplePositions>> likely_positions_;
 };
 
 }  // namespace echotrain

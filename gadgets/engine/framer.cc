@@ -231,7 +231,7 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   ++window.ungiven;
   // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
   // is left to do after it.
-  const bool moves = scan_->moves_windows(), last = --window.until_next == 0;
+  const bool moves = scan_->delivery == Delivery::windows, last = --window.until_next == 0;
   if (!last && !(moves && window.until_next == 1)) return;
   const bool first = !window.frame;
   if (first) window.frame = next_of_window(key, window);

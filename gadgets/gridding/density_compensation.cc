@@ -96,10 +96,9 @@ Parameters<DensityCompensation::Options> DensityCompensation::parameters() {
 
 void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  scan.weighs_apart = !scan.stacked && weights_stand_alone(true);
   key_ = store_key(header, options_, scan);
   for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
-    scan.likely_positions.push_back(trajectory->positions);
+    scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
   }
   for (const auto& encoding : header.encodings) {
@@ -141,16 +140,16 @@ void DensityCompensation::check(const Readouts& readouts, const Space& space) co
 }
 
 /// Whether a readout's weights depend on nothing but itself. `counted`: the frame rule says how many make a frame.
-bool DensityCompensation::weights_stand_alone(bool counted) const {
-  if (options_.normalize != "none") return false;
-  if (options_.method == "ramp") return options_.share == "equal" && counted;
-  return options_.method == "from_data" || options_.method == "none";
+bool DensityCompensation::weights_per_readout(const Options& options, bool counted) {
+  if (options.normalize != "none") return false;
+  if (options.method == "ramp") return options.share == "equal" && counted;
+  return options.method == "from_data" || options.method == "none";
 }
 
 void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const std::shared_ptr<Frame> frame = readouts.frame;
-  if (frame->window != 0 && scan_->moves_windows()) return give_moved(readouts, emit);
+  if (frame->window != 0 && scan_->delivery == Delivery::windows) return give_moved(readouts, emit);
   const bool first = readouts.first, last = readouts.last;
   Open& open = open_[frame->id];
   if (!readouts.heads.empty()) {
@@ -158,7 +157,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     open.readouts += readouts.data.shape()[0];
     readouts.heads = {};  // only what the session's budget counts is kept
     // The readouts of a window's frame come all at once; there is nothing to do before.
-    if (scan_->takes_parts && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
+    if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
   } else if (last && open.in_parts && !open.batches.empty()) {
     give_part(open, readouts, emit);
@@ -188,7 +187,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   const bool starts = open.given == 0;
   if (starts) {
     open.expected = expect(readouts);
-    open.in_parts = open.expected || weights_stand_alone(frame->expected_readouts > 0);
+    open.in_parts = open.expected || weights_per_readout(options_, frame->expected_readouts > 0);
   }
   if (!open.in_parts) return;
   const std::int64_t count = readouts.trajectory ? readouts.trajectory.shape()[0] * readouts.trajectory.shape()[1] : 0;

@@ -31,6 +31,9 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static constexpr std::string_view kSummary =
       "Weights each sample of non-Cartesian readouts by the k-space it stands for.";
   static Parameters<Options> parameters();
+  static Delivery delivery(const Options& options) {
+    return weights_per_readout(options, true) ? Delivery::windows : Delivery::parts;
+  }
 
   explicit DensityCompensation(Options options) : options_(std::move(options)) {}
   void start(const protocol::Header& header, Scan& scan) override;
@@ -67,7 +70,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     double largest = 0;
   };
   void check(const Readouts& readouts, const Space& space) const;
-  bool weights_stand_alone(bool counted) const;
+  static bool weights_per_readout(const Options& options, bool counted);
   void give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit);
   void give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
   void give_moved(const Readouts& readouts, const Emit<Samples>& emit);

@@ -14,6 +14,7 @@ class Gridding final : public Gadget<Samples, Grid> {
   static constexpr std::string_view kSummary =
       "Convolves weighted samples onto an oversampled Cartesian grid (Kaiser-Bessel kernel).";
   static Parameters<Options> parameters() { return gridding_parameters(); }
+  static Delivery delivery(const Options& options) { return FrameGridder::delivery(options); }
 
   explicit Gridding(Options options) : gridder_(options) {}
   void start(const protocol::Header& header, Scan& scan) override { gridder_.start(header, scan); }

@@ -45,12 +45,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   if (scan.stacked)
     throw ClientError("fhd takes no stacks; use gridding after partition_fft, or fhd with dimensions: 3 without it");
-  if (options_.method == "nufft") {
-    gridder_.start(header, scan);
-  } else {
-    scan.takes_parts = true;
-  }
-  scan.takes_windows = false;  // F^H F is of the whole window
+  if (options_.method == "nufft") gridder_.start(header, scan);
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     constexpr std::int64_t kLongest = 2048;
@@ -64,8 +59,8 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (scan.likely_positions.empty()) return;
-  const auto& likely = scan.likely_positions.front();
+  if (scan.likely_positions().empty()) return;
+  const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   const OperatorRequest guess = request(likely, likely->encoding);
   constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: some seconds

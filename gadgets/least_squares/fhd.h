@@ -30,6 +30,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   static constexpr std::string_view kName = "fhd";
   static constexpr std::string_view kSummary =
       "Makes the normal equations (F^H F) x = F^H d of a frame, exactly or by the NUFFT.";
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
   static Parameters<Options> parameters();
 
   explicit Fhd(Options options);

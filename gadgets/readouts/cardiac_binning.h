@@ -51,6 +51,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "cardiac_binning";
   static constexpr std::string_view kSummary =
       "Sorts readouts into cardiac phases by the ECG: frames of one heartbeat from many.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
   explicit CardiacBinning(Options options) : options_(std::move(options)) {}

@@ -18,6 +18,7 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "noise_adjust";
   static constexpr std::string_view kSummary =
       "Whitens readouts by the covariance of the scan's noise readouts; without noise readouts data passes unchanged.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
   explicit NoiseAdjust(Options /*options*/) {}

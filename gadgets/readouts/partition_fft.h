@@ -38,6 +38,7 @@ class PartitionFft final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "partition_fft";
   static constexpr std::string_view kSummary =
       "Fourier transform along z of stacks of stars and spirals: the partitions of each spoke become planes.";
+  static constexpr Delivery kDelivery = Delivery::parts;  // no window moves on by spokes
   static Parameters<Options> parameters();
 
   explicit PartitionFft(Options options) : options_(std::move(options)) {}

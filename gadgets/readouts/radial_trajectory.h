@@ -43,6 +43,7 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "radial_trajectory";
   static constexpr std::string_view kSummary =
       "Gives radial readouts that come without a trajectory their own, by turning one template spoke.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
   explicit RadialTrajectory(Options options) : options_(std::move(options)) {}

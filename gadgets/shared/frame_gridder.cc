@@ -55,7 +55,6 @@ FrameGridder::FrameGridder(GriddingOptions options) : options_(options) {
 
 void FrameGridder::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  scan.takes_parts = scan.takes_windows = options_.incremental;
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     ImageGeometry& geometry = geometries_.back();
@@ -85,8 +84,8 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan) {
   }
   loose_.resize(nufft_.size());
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (scan.likely_positions.empty()) return;
-  const auto& likely = scan.likely_positions.front();
+  if (scan.likely_positions().empty()) return;
+  const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   try {
     shared_plan(likely, likely->encoding, header.receiver_channels.value_or(8), false);

@@ -31,6 +31,10 @@ class FrameGridder {
  public:
   /// std::invalid_argument when options exclude each other.
   explicit FrameGridder(GriddingOptions options);
+  /// What a gadget that has these options can take.
+  static Delivery delivery(const GriddingOptions& options) {
+    return options.incremental ? Delivery::windows : Delivery::frames;
+  }
   /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
   void start(const protocol::Header& header, Scan& scan);
 

@@ -51,12 +51,13 @@ Log frames(const std::string& rule, const protocol::Header& measurement, std::ve
            std::size_t batch = 1, End how = End::complete, bool moves = false) {
   Log log;
   numerics::Context compute(Backend::cpu);
-  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [&](protocol::Level level, const std::string& text) {
+  const auto notify = [&](protocol::Level level, const std::string& text) {
     if (level == protocol::Level::warning) log.warnings.push_back(text);
-  });
+  };
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, notify, nullptr,
+            moves ? Delivery::windows : Delivery::parts);
   Framer framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame);
   framer.start(measurement, scan);
-  scan.takes_windows = scan.weighs_apart = moves;
   std::size_t pushed = 0;
   const auto take = [&](Readouts&& readouts) {
     Numbers numbers;
