@@ -42,7 +42,9 @@ struct Arrival {
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
 };
 
-/// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
+/// What is known of a frame; travels with everything made from it. No gadget changes a frame that it was given: one
+/// that has something to add passes on a changed copy. Whoever opens a frame counts its readouts until `last` is passed
+/// on.
 struct Frame {
   std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
   FrameKey key;
@@ -57,9 +59,12 @@ struct Frame {
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
-  /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
+  /// Facts for the image's meta attributes ("missing_lines": "3").
   std::map<std::string, std::string> notes;
 };
+
+/// A copy of a frame with more facts; a fact of the same name is replaced.
+std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::string, std::string>& notes);
 
 /// Messages exactly as they arrived: what the entrance of a pipeline sees.
 struct RawBatch {
@@ -68,7 +73,7 @@ struct RawBatch {
 
 /// Some readouts of one frame and one kind, all of one shape.
 struct Readouts {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
@@ -97,7 +102,7 @@ struct Samples {
     loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
     moved   ///< some that entered the frame's sliding window since the frame before; positions are these samples'
   };
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;    ///< [sample, coil]
   Array<float> weights;  ///< [sample]; (cycles/pixel)^dims when computed; 0 drops a sample
   std::shared_ptr<const SamplePositions> positions;
@@ -109,7 +114,7 @@ struct Samples {
 
 /// One frame of Cartesian k-space.
 struct KSpace {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;      ///< [coil, z, y, x], centre at floor(n/2)
   numerics::Shape padded;  ///< [z, y, x]: extents to transform with, so that voxels have the recon space's size
   numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
@@ -117,21 +122,21 @@ struct KSpace {
 
 /// A frame convolved onto an oversampled grid.
 struct Grid {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
   std::shared_ptr<const numerics::NufftPlan> plan;
 };
 
 /// The inverse transform of a Grid, still apodized.
 struct OversampledImages {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
   std::shared_ptr<const numerics::NufftPlan> plan;
 };
 
 /// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
 struct NormalEquations {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); of one coil once `maps` are known
   std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
   Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
@@ -142,7 +147,7 @@ struct NormalEquations {
 
 /// Complex images, one per coil (or one after combination).
 struct CoilImages {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
 };
 
@@ -164,14 +169,14 @@ struct EchoGeometry {
 
 /// One frame's echoes of plane waves, as they were sampled.
 struct Echoes {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [element, wave, sample], followed by at least as many zeros as samples
   std::shared_ptr<const EchoGeometry> geometry;
 };
 
 /// Their 2D Fourier transforms over time and elements, of the analytic signals: one frequency band.
 struct EchoSpectra {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
   /// each trace was moved in time so that the column is the image's spatial frequency, whatever the wave's angle.
   Array<cfloat> data;
@@ -188,7 +193,7 @@ struct ImageTimes {
 
 /// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
 struct Image {
-  std::shared_ptr<Frame> frame;  ///< empty for images that came from the client
+  std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client
   protocol::Image message;
   std::shared_ptr<ImageTimes> times;  ///< filled in as the stream gets there; may be empty
 };

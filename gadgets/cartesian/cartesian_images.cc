@@ -62,7 +62,7 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
 
 CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
   numerics::Context& compute = scan_->compute;
-  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
   if (!factors.empty())
     numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
   const auto& shape = buffer.half.shape();  // [coil, row, x]
@@ -70,7 +70,7 @@ CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space,
     if (buffer.hits[static_cast<std::size_t>(row)] == 0)
       for (std::int64_t coil = 0; coil < shape[0]; ++coil) compute.clear(buffer.half.view().slice(coil).slice(row));
   const auto& image = space.geometry.image;
-  CoilImages out{readouts.frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
+  CoilImages out{frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
   const auto [nx, ny, nz] = space.matrix;
   numerics::images_from_lines(compute, geometry(space), buffer.half.view(), 1.0f / static_cast<float>(nx * ny * nz),
                               rss_, out.data.view());

@@ -37,12 +37,12 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
 }
 
 KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
-  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  return {readouts.frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
+  return {frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
           space.geometry.image};
 }
 

@@ -85,7 +85,7 @@ void for_placements(const Readouts& readouts, const CartesianSpace& space,
   }
 }
 
-std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
   const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
   std::int64_t missing = 0;
   bool repeated = false;
@@ -100,9 +100,8 @@ std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const 
       const bool announced = y >= space.first_y && y <= space.last_y && z >= space.first_z && z <= space.last_z;
       if (announced && came == 0) ++missing;
     }
-  frame.notes["missing_lines"] = std::to_string(missing);
   if (!repeated) factors.clear();
-  return factors;
+  return {with_notes(frame, {{"missing_lines", std::to_string(missing)}}), std::move(factors)};
 }
 
 }  // namespace echotrain

@@ -37,8 +37,11 @@ void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
 
-/// Notes in the frame how many announced rows have not come. Gives 1 / hits of each row, or nothing when no row came
-/// more than once.
-std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
+/// What is known of a frame's rows once the last of them has come.
+struct ClosedLines {
+  std::shared_ptr<const Frame> frame;  ///< notes how many announced rows have not come
+  std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once
+};
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
 
 }  // namespace echotrain

@@ -148,7 +148,7 @@ bool DensityCompensation::weights_per_readout(const Options& options, bool count
 
 void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
-  const std::shared_ptr<Frame> frame = readouts.frame;
+  const std::shared_ptr<const Frame> frame = readouts.frame;
   if (frame->window != 0 && scan_->delivery == Delivery::windows) return give_moved(readouts, emit);
   const bool first = readouts.first, last = readouts.last;
   Open& open = open_[frame->id];
@@ -183,7 +183,7 @@ std::shared_ptr<const KnownTrajectory> DensityCompensation::expect(const Readout
 }
 
 void DensityCompensation::give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit) {
-  const std::shared_ptr<Frame>& frame = readouts.frame;
+  const std::shared_ptr<const Frame>& frame = readouts.frame;
   const bool starts = open.given == 0;
   if (starts) {
     open.expected = expect(readouts);
@@ -234,7 +234,8 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   emit(std::move(out));
 }
 
-void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit) {
+void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<const Frame>& frame,
+                                     const Emit<Samples>& emit) {
   const auto& shape = open.batches.front().data.shape();
   Samples out;
   out.frame = frame;
@@ -252,7 +253,7 @@ void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<Fra
 
 /// Gives readouts that have entered a window.
 void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Samples>& emit) {
-  const std::shared_ptr<Frame>& frame = readouts.frame;
+  const std::shared_ptr<const Frame>& frame = readouts.frame;
   const Space& space = spaces_.at(frame->key.encoding);
   check(readouts, space);
   const auto& shape = readouts.data.shape();

@@ -72,7 +72,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   void check(const Readouts& readouts, const Space& space) const;
   static bool weights_per_readout(const Options& options, bool counted);
   void give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit);
-  void give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
+  void give_whole(const Open& open, const std::shared_ptr<const Frame>& frame, const Emit<Samples>& emit);
   void give_moved(const Readouts& readouts, const Emit<Samples>& emit);
   std::shared_ptr<const KnownTrajectory> expect(const Readouts& first) const;
   Known& known_for(const std::vector<Readouts>& batches, const Frame& frame);

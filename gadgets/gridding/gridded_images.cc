@@ -14,7 +14,7 @@ void GriddedImages::start(const protocol::Header& header, Scan& scan) {
 
 void GriddedImages::process(Samples&& samples, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
-  const std::shared_ptr<Frame> frame = samples.frame;
+  const std::shared_ptr<const Frame> frame = samples.frame;
   auto gridded = gridder_.add(std::move(samples));
   if (!gridded) return;
   const numerics::Shape image = gridded->plan->image_shape();

@@ -92,7 +92,7 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
 
 void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   numerics::Context& compute = scan_->compute;
-  const std::shared_ptr<Frame> frame = samples.frame;
+  std::shared_ptr<const Frame> frame = samples.frame;
   Open& open = open_[frame->id];
   if (samples.first) open = {};
   if (!open.power) open.power = compute.zeros<double>({1});
@@ -118,7 +118,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
       right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
       open.sum->get(compute, right.view());
       if (const auto error = open.sum->sampled_error(compute, right.view()))
-        frame->notes["fhd_error"] = fmt::format("{:.2g}", *error);
+        frame = with_notes(*frame, {{"fhd_error", fmt::format("{:.2g}", *error)}});
     }
   } else if (auto gridded = gridder_.add(std::move(samples))) {
     right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
@@ -146,7 +146,7 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
                 {samples.positions->weights.data() + samples.offset, {count}});
 }
 
-void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
                const Emit<NormalEquations>& emit) {
   if (open.loose) {
     open.loose->digest =

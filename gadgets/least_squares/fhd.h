@@ -49,7 +49,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
 
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
-  void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+  void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
             const Emit<NormalEquations>& emit);
 
   Options options_;

@@ -199,7 +199,7 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
 /// Frames that are at hand at the same time need nothing of each other: each device of this process takes one. One
 /// alone is for all.
 void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
-  const std::vector<NormalEquations> all = std::exchange(waiting_, {});
+  std::vector<NormalEquations> all = std::exchange(waiting_, {});
   std::vector<RegularizerPtr> priors;
   std::vector<Array<cfloat>> images;
   for (const NormalEquations& equations : all) {
@@ -244,9 +244,8 @@ numerics::PcgOptions PcgSolver::solver_options(const numerics::Regularizer* prio
   return options;
 }
 
-/// Solves from `image` on, in place.
-Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
-                               Array<cfloat> image) {
+/// Solves from `image` on, in place, and notes in the frame how it went.
+Array<cfloat> PcgSolver::solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image) {
   return with_clear_errors([&] {
     const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
     if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size())
@@ -280,7 +279,7 @@ PcgSolver::Found PcgSolver::solve_alone(const NormalEquations& equations, const 
 }
 
 /// Each on a device of its own. There are no more than devices.
-void PcgSolver::solve_side_by_side(const std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+void PcgSolver::solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                                    std::vector<Array<cfloat>>& images) {
   std::vector<Found> found(all.size());
   std::vector<double> powers;
@@ -320,7 +319,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> PcgSolver::matrix_of(numerics:
 
 /// By the devices of a team: each has some of the coils and all of the image, or, without coil maps, some of the
 /// images.
-Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
                                         const numerics::PcgOptions& options, Array<cfloat> image) {
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
@@ -397,7 +396,7 @@ void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::in
   throw ClientError("the data are not finite, or so large that sums of them are not; no image can be solved for");
 }
 
-void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult& result) {
+void PcgSolver::note(NormalEquations& equations, const numerics::PcgResult& result) {
   // Of several images, the one that is worst off.
   const auto worst = std::max_element(result.items.begin(), result.items.end(), [](const auto& a, const auto& b) {
     return a.residuals.back() < b.residuals.back();
@@ -408,21 +407,20 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
     if (item.iterations == 0) refuse_numbers();
     scan_->warn("pcg: the iteration broke down and was stopped at its last good image");
   }
-  auto& notes = equations.frame->notes;
   std::vector<std::string> residuals;
   for (const double r : worst->residuals) residuals.push_back(fmt::format("{:.3g}", r));
-  notes["pcg_iterations"] = std::to_string(worst->iterations);
-  notes["pcg_residuals"] = fmt::format("{}", fmt::join(residuals, " "));
-  notes["pcg_status"] = numerics::to_string(worst->status);
+  equations.frame = with_notes(*equations.frame, {{"pcg_iterations", std::to_string(worst->iterations)},
+                                                  {"pcg_residuals", fmt::format("{}", fmt::join(residuals, " "))},
+                                                  {"pcg_status", numerics::to_string(worst->status)}});
 }
 
-void PcgSolver::note(const NormalEquations& equations, const Found& found) {
+void PcgSolver::note(NormalEquations& equations, const Found& found) {
   if (const auto& discrepancy = found.discrepancy) {
     using Status = numerics::DiscrepancyResult::Status;
     if (discrepancy->status == Status::below_range)
       scan_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
     if (discrepancy->status == Status::above_range) scan_->warn("pcg: by noise_level the data hold nothing but noise");
-    equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", discrepancy->lambda);
+    equations.frame = with_notes(*equations.frame, {{"pcg_lambda", fmt::format("{:.3g}", discrepancy->lambda)}});
   }
   note(equations, found.result);
 }

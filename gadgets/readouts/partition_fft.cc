@@ -58,21 +58,18 @@ void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     emit(std::move(readouts));
     return;
   }
-  const std::shared_ptr<Frame> frame = readouts.frame;
-  const Space& space = spaces_.at(frame->key.encoding);
-  const auto [entry, fresh] = open_.try_emplace(frame->id);
-  Open& open = entry->second;
-  if (fresh) adapt(*frame, space);
+  const Space& space = spaces_.at(readouts.frame->key.encoding);
+  Open& open = open_[readouts.frame->id];
   std::vector<Spoke> whole;
   if (!readouts.heads.empty()) add(open, space, readouts, whole);
-  if (readouts.last) {
-    take_rest(open, space, whole);
-    frame->notes["missing_partitions"] = std::to_string(open.missing);
-  }
+  if (readouts.last) take_rest(open, space, whole);
   if (whole.empty() && !readouts.last) return;
 
   Readouts out;
   if (!whole.empty()) out = give(whole, space);
+  const auto frame = std::make_shared<Frame>(*readouts.frame);
+  adapt(*frame, space);
+  if (readouts.last) frame->notes["missing_partitions"] = std::to_string(open.missing);
   out.frame = frame;
   out.first = !std::exchange(open.started, true);
   out.last = readouts.last;

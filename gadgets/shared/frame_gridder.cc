@@ -147,7 +147,7 @@ Array<cfloat> FrameGridder::make_grid(const numerics::NufftPlan& plan, std::int6
 }
 
 std::optional<FrameGridder::Gridded> FrameGridder::add(Samples&& samples) {
-  const std::shared_ptr<Frame> frame = samples.frame;
+  const std::shared_ptr<const Frame> frame = samples.frame;
   if (samples.part == Samples::Part::moved) return move_window(std::move(samples));
   if (samples.part == Samples::Part::whole) {
     partial_.erase(frame->id);
@@ -207,7 +207,7 @@ void FrameGridder::begin_position(Window& window, const Frame& frame) {
 }
 
 std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples) {
-  const std::shared_ptr<Frame> frame = samples.frame;
+  const std::shared_ptr<const Frame> frame = samples.frame;
   const bool last = samples.last;
   Window& window = windows_[frame->window];
   if (window.grid) check_channels(window.grid, samples);

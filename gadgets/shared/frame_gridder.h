@@ -40,7 +40,7 @@ class FrameGridder {
 
   /// What a frame's samples became.
   struct Gridded {
-    std::shared_ptr<Frame> frame;
+    std::shared_ptr<const Frame> frame;
     Array<cfloat> grid;  ///< [coil, grid...] in FFT order; the receiver's own
     std::shared_ptr<const numerics::NufftPlan> plan;
   };

@@ -76,7 +76,7 @@ void EchoTraces::process(Readouts&& readouts, const Emit<Echoes>& emit) {
   if (!readouts.last) return;
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
-  if (whole.data) emit(complete(std::move(whole), readouts.frame));
+  if (whole.data) emit(complete(std::move(whole), *readouts.frame));
 }
 
 void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t waves) {
@@ -120,7 +120,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
   }
 }
 
-Echoes EchoTraces::complete(Buffer buffer, std::shared_ptr<Frame> frame) {
+Echoes EchoTraces::complete(Buffer buffer, const Frame& frame) {
   std::vector<float> factors;
   std::int64_t missing = 0;
   bool repeated = false;
@@ -132,8 +132,8 @@ Echoes EchoTraces::complete(Buffer buffer, std::shared_ptr<Frame> frame) {
   if (repeated)
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
-  frame->notes["missing_waves"] = std::to_string(missing);
-  return {std::move(frame), buffer.data, std::make_shared<EchoGeometry>(std::move(buffer.geometry))};
+  return {with_notes(frame, {{"missing_waves", std::to_string(missing)}}), buffer.data,
+          std::make_shared<EchoGeometry>(std::move(buffer.geometry))};
 }
 
 }  // namespace echotrain

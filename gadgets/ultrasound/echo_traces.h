@@ -33,7 +33,7 @@ class EchoTraces final : public Gadget<Readouts, Echoes> {
   };
 
   void add(Buffer& buffer, const Readouts& readouts, std::int64_t waves);
-  Echoes complete(Buffer buffer, std::shared_ptr<Frame> frame);
+  Echoes complete(Buffer buffer, const Frame& frame);
 
   struct Waves {
     std::int64_t first = 0, count = 1;  // of kspace_encode_step_1

@@ -11,7 +11,7 @@ std::vector<std::size_t> extents(const numerics::Shape& shape) { return {shape.b
 
 }  // namespace
 
-std::string ItemSaver::name(const std::shared_ptr<Frame>& frame) const {
+std::string ItemSaver::name(const std::shared_ptr<const Frame>& frame) const {
   return fmt::format("{}_{}", gadget_, frame ? frame->id : 0);
 }
 

@@ -34,7 +34,7 @@ class ItemSaver {
     std::vector<std::complex<float>> data;
     std::vector<float> trajectory;
   };
-  std::string name(const std::shared_ptr<Frame>& frame) const;
+  std::string name(const std::shared_ptr<const Frame>& frame) const;
   void save(const Readouts& readouts);
   void save(const Samples& samples);
   void save_array(const std::string& name, const Array<cfloat>& data);
