@@ -54,8 +54,6 @@ struct Frame {
   std::int64_t expected_readouts = 0;  ///< of the whole frame, where the frame rule says how many; 0: not known
   std::uint64_t window = 0;            ///< number of the sliding window that this frame is a position of; 0: none
   std::int64_t window_begin = 0;       ///< how many readouts have left that window
-  /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
-  std::int64_t stack = 1;
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
@@ -112,6 +110,30 @@ struct Samples {
   bool first = true, last = true;  ///< the frame's first, its last part
 };
 
+/// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. What is in
+/// the plane is as in `Data`.
+template <class Data>
+struct Planes : Data {
+  std::int64_t planes = 1;
+};
+using PlaneReadouts = Planes<Readouts>;
+using PlaneSamples = Planes<Samples>;
+
+/// Whether data of this type are 2D though the header's encoding is 3D.
+template <class Data>
+inline constexpr bool is_planes = false;
+template <class Data>
+inline constexpr bool is_planes<Planes<Data>> = true;
+
+/// Planes that travel in each coil's channels.
+template <class Data>
+std::int64_t planes_of(const Data& data) {
+  if constexpr (is_planes<Data>)
+    return data.planes;
+  else
+    return 1;
+}
+
 /// One frame of Cartesian k-space.
 struct KSpace {
   std::shared_ptr<const Frame> frame;
@@ -123,15 +145,17 @@ struct KSpace {
 /// A frame convolved onto an oversampled grid.
 struct Grid {
   std::shared_ptr<const Frame> frame;
-  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order; of a stack, [coil * planes, y, x]
   std::shared_ptr<const numerics::NufftPlan> plan;
+  std::int64_t planes = 1;
 };
 
 /// The inverse transform of a Grid, still apodized.
 struct OversampledImages {
   std::shared_ptr<const Frame> frame;
-  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order; of a stack, [coil * planes, y, x]
   std::shared_ptr<const numerics::NufftPlan> plan;
+  std::int64_t planes = 1;
 };
 
 /// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
@@ -204,7 +228,7 @@ struct Waveform {
 };
 
 using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, NormalEquations, CoilImages,
-                          Image, Waveform, Echoes, EchoSpectra>;
+                          Image, Waveform, Echoes, EchoSpectra, PlaneReadouts, PlaneSamples>;
 
 /// Item types by number, in the order of Item's alternatives.
 enum class ItemType {
@@ -219,7 +243,9 @@ enum class ItemType {
   image,
   waveform,
   echoes,
-  echo_spectra
+  echo_spectra,
+  plane_readouts,
+  plane_samples
 };
 std::string_view to_string(ItemType type);  ///< "Readouts", ...
 

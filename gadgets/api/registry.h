@@ -34,6 +34,7 @@ struct GadgetEntry {
 /// Neighbours in a pipeline that one gadget can stand for.
 struct Fusion {
   std::vector<std::string> names;
+  ItemType takes;  ///< the form of the first of them
   /// From the neighbours' parameters; null when with these there is no such gadget.
   std::function<std::unique_ptr<AnyGadget>(const std::vector<config::Node>& parameters)> make;
   bool cpu_only = false;  ///< on a GPU the neighbours stay what they are

@@ -54,8 +54,6 @@ class Scan {
   numerics::Team* const team;  ///< of several devices, `compute` being its first; null: there is one
   const config::TrajectoryUnit trajectory_unit;
   const Delivery delivery;  ///< of this scan's data
-  /// Set at start() by the gadget that turns a stack's third axis into planes: gadgets after it see 2D data.
-  bool stacked = false;
   /// Coil maps and references. A gadget says at start() what it wants.
   SideImages side_images;
   ScanNumbers numbers;

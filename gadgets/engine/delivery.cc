@@ -8,10 +8,10 @@ Delivery resolve_delivery(const std::vector<Reached>& chain) {
   bool samples = false;
   Delivery all = Delivery::windows;
   for (const Reached& gadget : chain) {
-    if (gadget.takes == ItemType::samples) {
+    if (gadget.takes == ItemType::samples || gadget.takes == ItemType::plane_samples) {
       samples = true;
       all = std::min(all, gadget.delivery);
-    } else if (gadget.takes == ItemType::readouts) {
+    } else if (gadget.takes == ItemType::readouts || gadget.takes == ItemType::plane_readouts) {
       all = std::min(all, std::max(gadget.delivery, Delivery::parts));
     }
   }

@@ -91,7 +91,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
 void PipelinePlan::find_fusions(const Registry& registry) {
   const auto& gadgets = spec_.gadgets;
   const auto fits = [&](const Fusion& fusion, std::size_t first) {
-    return first + fusion.names.size() <= gadgets.size() &&
+    return first + fusion.names.size() <= gadgets.size() && types_[first] == fusion.takes &&
            std::equal(fusion.names.begin(), fusion.names.end(), gadgets.begin() + static_cast<std::ptrdiff_t>(first),
                       [](const std::string& name, const auto& gadget) { return name == gadget.name; });
   };

@@ -14,7 +14,7 @@ void Deapodization::process(OversampledImages&& images, const Emit<CoilImages>& 
   Array<cfloat> out = scan_->compute.allocate<cfloat>(shape);
   images.plan->deapodize(scan_->compute, images.data.view(), out.view());
   if (image.rank() == 2) {
-    const std::int64_t planes = images.frame->stack;
+    const std::int64_t planes = images.planes;
     out = out.reshaped({coils / planes, planes, image[0], image[1]});
   }
   emit({images.frame, std::move(out)});

@@ -43,9 +43,10 @@ double support_volume(const std::vector<double>& coordinates, int dims) {
 }
 
 /// Everything that makes two scans of one kind have one trajectory, but the trajectory.
-std::string store_key(const protocol::Header& header, const DensityCompensation::Options& options, const Scan& scan) {
+std::string store_key(const protocol::Header& header, const DensityCompensation::Options& options, const Scan& scan,
+                      bool planes) {
   std::string key = fmt::format("{} {} {} {} {} {}", options.method, options.share, options.normalize,
-                                options.iterations, static_cast<int>(scan.trajectory_unit), scan.stacked);
+                                options.iterations, static_cast<int>(scan.trajectory_unit), planes);
   for (const auto& encoding : header.encodings) {
     key += fmt::format(" / {} {} {}", static_cast<int>(encoding.trajectory), encoding.acceleration[0],
                        encoding.acceleration[1]);
@@ -96,7 +97,7 @@ Parameters<DensityCompensation::Options> DensityCompensation::parameters() {
 
 void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  key_ = store_key(header, options_, scan);
+  key_ = store_key(header, options_, scan, planes_);
   for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
     scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
@@ -112,7 +113,7 @@ void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
           "'epi'");
     Space space;
     const ImageGeometry geometry = image_geometry(encoding);
-    space.dims = scan.stacked ? 2 : geometry.dims;
+    space.dims = planes_ ? 2 : geometry.dims;
     space.voxel_ratio = geometry.voxel_ratio;
     space.to_cycles_per_pixel = to_cycles_per_pixel(encoding, scan.trajectory_unit);
     for (std::size_t a = 0; a < 3; ++a) {

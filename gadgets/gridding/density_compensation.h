@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/shared/over_planes.h"
 #include "gadgets/shared/trajectory_store.h"
 
 namespace echotrain {
@@ -35,7 +36,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     return weights_per_readout(options, true) ? Delivery::windows : Delivery::parts;
   }
 
-  explicit DensityCompensation(Options options) : options_(std::move(options)) {}
+  /// `planes`: readouts are those of a stack's planes.
+  explicit DensityCompensation(Options options, bool planes = false) : options_(std::move(options)), planes_(planes) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Samples>& emit) override;
 
@@ -88,6 +90,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static std::string likely_unit(double largest, const Space& space);
 
   Options options_;
+  bool planes_;
   Scan* scan_ = nullptr;
   std::string key_;  // of the store
   std::vector<Space> spaces_;
@@ -100,5 +103,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::vector<double> template_radii_;
   std::vector<float> template_weights_;
 };
+
+using DensityCompensationOfPlanes = OverPlanes<DensityCompensation>;
 
 }  // namespace echotrain

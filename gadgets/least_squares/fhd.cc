@@ -43,8 +43,6 @@ Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_opti
 
 void Fhd::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  if (scan.stacked)
-    throw ClientError("fhd takes no stacks; use gridding after partition_fft, or fhd with dimensions: 3 without it");
   if (options_.method == "nufft") gridder_.start(header, scan);
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));

@@ -10,7 +10,6 @@ Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() { return {}; }
 
 void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  if (scan.stacked) throw ClientError("noise_adjust whitens coils, not planes: put it before partition_fft");
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);
   if (!(bandwidth_ > 0)) bandwidth_ = 1;
 }

@@ -24,7 +24,6 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
 
 void PartitionFft::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  if (scan.stacked) throw ClientError("this pipeline has 'partition_fft' twice; planes have no partitions");
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory == protocol::Trajectory::cartesian)
       throw ClientError(
@@ -50,12 +49,11 @@ void PartitionFft::start(const protocol::Header& header, Scan& scan) {
     for (std::size_t a = 0; a < 2; ++a) space.tolerance[a] = kToleranceCyclesPerFov / matrix[a] / unit[a];
     spaces_.push_back(space);
   }
-  scan.stacked = true;
 }
 
-void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
+void PartitionFft::process(Readouts&& readouts, const Emit<PlaneReadouts>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) {
-    emit(std::move(readouts));
+    emit({std::move(readouts), 1});
     return;
   }
   const Space& space = spaces_.at(readouts.frame->key.encoding);
@@ -65,8 +63,9 @@ void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   if (readouts.last) take_rest(open, space, whole);
   if (whole.empty() && !readouts.last) return;
 
-  Readouts out;
+  PlaneReadouts out;
   if (!whole.empty()) out = give(whole, space);
+  out.planes = space.planes;
   const auto frame = std::make_shared<Frame>(*readouts.frame);
   adapt(*frame, space);
   if (readouts.last) frame->notes["missing_partitions"] = std::to_string(open.missing);
@@ -80,7 +79,6 @@ void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
 /// What the frame says of readouts becomes what it says of spokes. A spoke is whole only when its last partition is in,
 /// so no window moves on by spokes: what follows gets such frames whole.
 void PartitionFft::adapt(Frame& frame, const Space& space) {
-  frame.stack = space.planes;
   const bool even = frame.expected_readouts % space.announced() == 0;
   frame.expected_readouts = even ? frame.expected_readouts / space.announced() : 0;
   frame.window = 0;
@@ -218,10 +216,10 @@ void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::View<cf
   numerics::to_sample_major(compute, planes.view().reshaped({coils, samples, space.planes}), to, 0);
 }
 
-Readouts PartitionFft::give(std::vector<Spoke>& spokes, const Space& space) {
+PlaneReadouts PartitionFft::give(std::vector<Spoke>& spokes, const Space& space) {
   const auto count = static_cast<std::int64_t>(spokes.size());
   const std::int64_t coils = spokes[0].data.shape()[0], samples = spokes[0].data.shape()[2];
-  Readouts out;
+  PlaneReadouts out;
   out.data = scan_->compute.allocate<cfloat>({count, coils * space.planes, samples});
   const std::int64_t kept = spokes[0].trajectory ? spokes[0].trajectory.shape()[1] : 0;
   if (kept > 0) out.trajectory = scan_->compute.allocate_host<float>({count, samples, kept});

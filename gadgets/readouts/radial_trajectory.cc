@@ -37,7 +37,7 @@ void RadialTrajectory::start(const protocol::Header& header, Scan& scan) {
           fmt::format("radial_trajectory makes spokes, but the header's trajectory is '{}'; use cartesian_2d or "
                       "spiral_2d",
                       protocol::to_string(encoding.trajectory)));
-    if (options_.counter == "arrival" && encoding.encoded.matrix[2] > 1 && !scan.stacked)
+    if (options_.counter == "arrival" && encoding.encoded.matrix[2] > 1 && !planes_)
       throw ClientError(
           "radial_trajectory with counter: arrival would turn every partition of a stack; put it after partition_fft");
     const auto& limit = encoding.kspace_encoding_step_1;

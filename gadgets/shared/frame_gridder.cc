@@ -53,12 +53,12 @@ FrameGridder::FrameGridder(GriddingOptions options) : options_(options) {
     throw std::invalid_argument("accuracy chooses kernel_width and oversampling; leave them out, or leave it out");
 }
 
-void FrameGridder::start(const protocol::Header& header, Scan& scan) {
+void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes) {
   scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     ImageGeometry& geometry = geometries_.back();
-    if (scan.stacked) geometry.dims = 2;
+    if (planes) geometry.dims = 2;
     if (geometry.dims != options_.dimensions)
       throw ClientError(fmt::format(
           "this pipeline grids {}D data, but the header's encoded matrix is {} x {} x {}; use {}", options_.dimensions,

@@ -36,7 +36,8 @@ class FrameGridder {
     return options.incremental ? Delivery::windows : Delivery::frames;
   }
   /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
-  void start(const protocol::Header& header, Scan& scan);
+  /// `planes`: samples are those of a stack's planes, 2D though the encoding is 3D.
+  void start(const protocol::Header& header, Scan& scan, bool planes = false);
 
   /// What a frame's samples became.
   struct Gridded {
