@@ -1,4 +1,8 @@
 // The list of all gadgets.
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "gadgets/api/registry.h"
 #include "gadgets/cartesian/cartesian_fft.h"
 #include "gadgets/cartesian/cartesian_images.h"
@@ -35,11 +39,12 @@ namespace echotrain {
 namespace {
 
 /// Gridding, transform and deapodization, and the root sum of squares if the parameters of four are given.
+template <class In>
 std::unique_ptr<AnyGadget> fused_gridding(const std::vector<config::Node>& parameters) {
   if (fft_parameters().read(parameters[1]).direction != "inverse") return nullptr;
   const bool combines = parameters.size() > 3;
   if (combines && CoilCombine::parameters().read(parameters[3]).method != "rss") return nullptr;
-  return std::make_unique<GriddedImages>(gridding_parameters().read(parameters[0]), combines);
+  return std::make_unique<GriddedImages<In>>(gridding_parameters().read(parameters[0]), combines);
 }
 
 /// Cartesian lines to images, and the root sum of squares if the parameters of three are given.
@@ -57,10 +62,13 @@ const Registry& Registry::builtin() {
     r.add<NoiseAdjust>();
     r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
+    r.add<RadialTrajectoryOfPlanes>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
     r.add<DensityCompensation>();
+    r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();
+    r.add<GriddingOfPlanes>();
     r.add<CartesianFft>();
     r.add<GriddedFft>();
     r.add<Deapodization>();
@@ -81,10 +89,13 @@ const Registry& Registry::builtin() {
     r.add<Scale>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
-    r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, fused_gridding});
-    r.fuse({{"gridding", "fft", "deapodization"}, fused_gridding});
-    r.fuse({{"cartesian_kspace", "fft", "coil_combine"}, fused_cartesian, /*cpu_only=*/true});
-    r.fuse({{"cartesian_kspace", "fft"}, fused_cartesian, /*cpu_only=*/true});
+    for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
+                                      std::pair{ItemType::plane_samples, &fused_gridding<PlaneSamples>}}) {
+      r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, takes, make});
+      r.fuse({{"gridding", "fft", "deapodization"}, takes, make});
+    }
+    r.fuse({{"cartesian_kspace", "fft", "coil_combine"}, ItemType::readouts, fused_cartesian, /*cpu_only=*/true});
+    r.fuse({{"cartesian_kspace", "fft"}, ItemType::readouts, fused_cartesian, /*cpu_only=*/true});
     return r;
   }();
   return registry;

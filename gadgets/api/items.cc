@@ -4,10 +4,16 @@
 
 namespace echotrain {
 
+std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::string, std::string>& notes) {
+  const auto changed = std::make_shared<Frame>(frame);
+  for (const auto& [name, value] : notes) changed->notes[name] = value;
+  return changed;
+}
+
 std::string_view to_string(ItemType type) {
   static constexpr std::array<std::string_view, std::variant_size_v<Item>> names = {
-      "RawBatch",        "Readouts",   "Samples", "KSpace",   "Grid",   "OversampledImages",
-      "NormalEquations", "CoilImages", "Image",   "Waveform", "Echoes", "EchoSpectra"};
+      "RawBatch",   "Readouts", "Samples",  "KSpace", "Grid",        "OversampledImages", "NormalEquations",
+      "CoilImages", "Image",    "Waveform", "Echoes", "EchoSpectra", "PlaneReadouts",     "PlaneSamples"};
   return names[static_cast<std::size_t>(type)];
 }
 

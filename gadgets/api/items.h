@@ -42,7 +42,9 @@ struct Arrival {
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
 };
 
-/// What is known of a frame; travels with everything made from it. Immutable once `last` has been passed on.
+/// What is known of a frame; travels with everything made from it. No gadget changes a frame that it was given: one
+/// that has something to add passes on a changed copy. Whoever opens a frame counts its readouts until `last` is passed
+/// on.
 struct Frame {
   std::uint64_t id = 0;  ///< counts frames of a session from 0 in the order they were opened
   FrameKey key;
@@ -52,14 +54,15 @@ struct Frame {
   std::int64_t expected_readouts = 0;  ///< of the whole frame, where the frame rule says how many; 0: not known
   std::uint64_t window = 0;            ///< number of the sliding window that this frame is a position of; 0: none
   std::int64_t window_begin = 0;       ///< how many readouts have left that window
-  /// Planes of a stack (stars, spirals) that travel as channels: channel = coil * stack + plane. 1 otherwise.
-  std::int64_t stack = 1;
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
-  /// Facts for the image's meta attributes ("missing_lines": "3"); gadgets add to it.
+  /// Facts for the image's meta attributes ("missing_lines": "3").
   std::map<std::string, std::string> notes;
 };
+
+/// A copy of a frame with more facts; a fact of the same name is replaced.
+std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::string, std::string>& notes);
 
 /// Messages exactly as they arrived: what the entrance of a pipeline sees.
 struct RawBatch {
@@ -68,7 +71,7 @@ struct RawBatch {
 
 /// Some readouts of one frame and one kind, all of one shape.
 struct Readouts {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
@@ -97,7 +100,7 @@ struct Samples {
     loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
     moved   ///< some that entered the frame's sliding window since the frame before; positions are these samples'
   };
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;    ///< [sample, coil]
   Array<float> weights;  ///< [sample]; (cycles/pixel)^dims when computed; 0 drops a sample
   std::shared_ptr<const SamplePositions> positions;
@@ -107,9 +110,33 @@ struct Samples {
   bool first = true, last = true;  ///< the frame's first, its last part
 };
 
+/// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. What is in
+/// the plane is as in `Data`.
+template <class Data>
+struct Planes : Data {
+  std::int64_t planes = 1;
+};
+using PlaneReadouts = Planes<Readouts>;
+using PlaneSamples = Planes<Samples>;
+
+/// Whether data of this type are 2D though the header's encoding is 3D.
+template <class Data>
+inline constexpr bool is_planes = false;
+template <class Data>
+inline constexpr bool is_planes<Planes<Data>> = true;
+
+/// Planes that travel in each coil's channels.
+template <class Data>
+std::int64_t planes_of(const Data& data) {
+  if constexpr (is_planes<Data>)
+    return data.planes;
+  else
+    return 1;
+}
+
 /// One frame of Cartesian k-space.
 struct KSpace {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;      ///< [coil, z, y, x], centre at floor(n/2)
   numerics::Shape padded;  ///< [z, y, x]: extents to transform with, so that voxels have the recon space's size
   numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
@@ -117,21 +144,23 @@ struct KSpace {
 
 /// A frame convolved onto an oversampled grid.
 struct Grid {
-  std::shared_ptr<Frame> frame;
-  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order; of a stack, [coil * planes, y, x]
   std::shared_ptr<const numerics::NufftPlan> plan;
+  std::int64_t planes = 1;
 };
 
 /// The inverse transform of a Grid, still apodized.
 struct OversampledImages {
-  std::shared_ptr<Frame> frame;
-  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order
+  std::shared_ptr<const Frame> frame;
+  Array<cfloat> data;  ///< [coil, (z,) y, x] in FFT order; of a stack, [coil * planes, y, x]
   std::shared_ptr<const numerics::NufftPlan> plan;
+  std::int64_t planes = 1;
 };
 
 /// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
 struct NormalEquations {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); of one coil once `maps` are known
   std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
   Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
@@ -142,7 +171,7 @@ struct NormalEquations {
 
 /// Complex images, one per coil (or one after combination).
 struct CoilImages {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [coil, z, y, x], centre at floor(n/2)
 };
 
@@ -164,14 +193,14 @@ struct EchoGeometry {
 
 /// One frame's echoes of plane waves, as they were sampled.
 struct Echoes {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   Array<cfloat> data;  ///< [element, wave, sample], followed by at least as many zeros as samples
   std::shared_ptr<const EchoGeometry> geometry;
 };
 
 /// Their 2D Fourier transforms over time and elements, of the analytic signals: one frequency band.
 struct EchoSpectra {
-  std::shared_ptr<Frame> frame;
+  std::shared_ptr<const Frame> frame;
   /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
   /// each trace was moved in time so that the column is the image's spatial frequency, whatever the wave's angle.
   Array<cfloat> data;
@@ -188,7 +217,7 @@ struct ImageTimes {
 
 /// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
 struct Image {
-  std::shared_ptr<Frame> frame;  ///< empty for images that came from the client
+  std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client
   protocol::Image message;
   std::shared_ptr<ImageTimes> times;  ///< filled in as the stream gets there; may be empty
 };
@@ -199,7 +228,7 @@ struct Waveform {
 };
 
 using Item = std::variant<RawBatch, Readouts, Samples, KSpace, Grid, OversampledImages, NormalEquations, CoilImages,
-                          Image, Waveform, Echoes, EchoSpectra>;
+                          Image, Waveform, Echoes, EchoSpectra, PlaneReadouts, PlaneSamples>;
 
 /// Item types by number, in the order of Item's alternatives.
 enum class ItemType {
@@ -214,7 +243,9 @@ enum class ItemType {
   image,
   waveform,
   echoes,
-  echo_spectra
+  echo_spectra,
+  plane_readouts,
+  plane_samples
 };
 std::string_view to_string(ItemType type);  ///< "Readouts", ...
 

@@ -18,6 +18,8 @@ struct GadgetForm {
   ItemType takes;
   ItemType gives;
   std::function<std::unique_ptr<AnyGadget>(const config::Node& parameters)> make;
+  /// How data may reach it.
+  std::function<Delivery(const config::Node& parameters)> delivery;
 };
 
 /// A gadget by name. A name may have several forms (fft: KSpace -> CoilImages, Grid -> OversampledImages); the pipeline
@@ -32,6 +34,7 @@ struct GadgetEntry {
 /// Neighbours in a pipeline that one gadget can stand for.
 struct Fusion {
   std::vector<std::string> names;
+  ItemType takes;  ///< the form of the first of them
   /// From the neighbours' parameters; null when with these there is no such gadget.
   std::function<std::unique_ptr<AnyGadget>(const std::vector<config::Node>& parameters)> make;
   bool cpu_only = false;  ///< on a GPU the neighbours stay what they are
@@ -51,7 +54,8 @@ class Registry {
     entry.forms.push_back({item_type<typename G::Input>, item_type<typename G::Output>,
                            [](const config::Node& node) -> std::unique_ptr<AnyGadget> {
                              return std::make_unique<G>(G::parameters().read(node));
-                           }});
+                           },
+                           [](const config::Node& node) { return delivery_of<G>(G::parameters().read(node)); }});
   }
 
   /// Fusions are tried in the order in which they were added.

@@ -7,7 +7,7 @@
 #include <complex>
 #include <cstring>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
 #include "protocol/data/meta.h"
 
 namespace echotrain {

@@ -2,22 +2,22 @@
 
 namespace echotrain {
 
-void CartesianFft::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void CartesianFft::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
   const auto& from = kspace.data.shape();  // [coil, z, y, x]
   const std::int64_t coils = from[0];
   CoilImages out;
   out.frame = kspace.frame;
-  out.data = session_->compute.allocate<cfloat>({coils, kspace.image[0], kspace.image[1], kspace.image[2]});
+  out.data = scan_->compute.allocate<cfloat>({coils, kspace.image[0], kspace.image[1], kspace.image[2]});
   const float scale = 1.0f / static_cast<float>(from[1] * from[2] * from[3]);
   const bool flat = from[1] == 1 && kspace.padded[0] == 1;
   if (flat) {
-    numerics::centered_fft(session_->compute, kspace.data.view().reshaped({coils, from[2], from[3]}),
+    numerics::centered_fft(scan_->compute, kspace.data.view().reshaped({coils, from[2], from[3]}),
                            out.data.view().reshaped({coils, kspace.image[1], kspace.image[2]}),
                            {kspace.padded[1], kspace.padded[2]}, 2, fft_direction(options_), scale);
   } else {
-    numerics::centered_fft(session_->compute, kspace.data.view(), out.data.view(), kspace.padded, 3,
+    numerics::centered_fft(scan_->compute, kspace.data.view(), out.data.view(), kspace.padded, 3,
                            fft_direction(options_), scale);
   }
   emit(std::move(out));

@@ -19,12 +19,12 @@ class CartesianFft final : public Gadget<KSpace, CoilImages> {
   static Parameters<Options> parameters() { return fft_parameters(); }
 
   explicit CartesianFft(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

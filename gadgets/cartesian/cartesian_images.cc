@@ -5,9 +5,9 @@
 
 namespace echotrain {
 
-void CartesianImages::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  spaces_ = cartesian_spaces(header, session);
+void CartesianImages::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  spaces_ = cartesian_spaces(header, scan);
 }
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
@@ -30,11 +30,11 @@ numerics::LineGeometry CartesianImages::geometry(const CartesianSpace& space) co
 void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.half) {
-    buffer.half = session_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
+    buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
   }
   std::vector<std::int32_t> hits = buffer.hits;  // before each readout of this batch
-  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *session_);
+  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   std::vector<std::uint8_t> repeated(rows.size());
   std::vector<std::int64_t> ends;  // no row comes twice before one of these
   std::vector<std::uint8_t> met(hits.size());
@@ -53,7 +53,7 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
       while (next != ends.end() && *next <= begin) ++next;
       const std::int64_t until = next == ends.end() ? end : std::min(end, *next), count = until - begin;
       numerics::transform_lines(
-          session_->compute, geometry(space), {readouts.data.data() + begin * coils * samples, {count, coils, samples}},
+          scan_->compute, geometry(space), {readouts.data.data() + begin * coils * samples, {count, coils, samples}},
           {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement, buffer.half.view());
       begin = until;
     }
@@ -61,8 +61,8 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
 }
 
 CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
-  numerics::Context& compute = session_->compute;
-  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  numerics::Context& compute = scan_->compute;
+  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
   if (!factors.empty())
     numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
   const auto& shape = buffer.half.shape();  // [coil, row, x]
@@ -70,7 +70,7 @@ CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space,
     if (buffer.hits[static_cast<std::size_t>(row)] == 0)
       for (std::int64_t coil = 0; coil < shape[0]; ++coil) compute.clear(buffer.half.view().slice(coil).slice(row));
   const auto& image = space.geometry.image;
-  CoilImages out{readouts.frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
+  CoilImages out{frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
   const auto [nx, ny, nz] = space.matrix;
   numerics::images_from_lines(compute, geometry(space), buffer.half.view(), 1.0f / static_cast<float>(nx * ny * nz),
                               rss_, out.data.view());

@@ -17,7 +17,7 @@ namespace echotrain {
 class CartesianImages final : public Gadget<Readouts, CoilImages> {
  public:
   CartesianImages(numerics::Direction direction, bool rss) : direction_(direction), rss_(rss) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
 
  private:
@@ -31,7 +31,7 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
 
   numerics::Direction direction_;
   bool rss_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   std::map<std::uint64_t, Buffer> open_;
 };

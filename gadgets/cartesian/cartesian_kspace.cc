@@ -6,9 +6,9 @@ namespace echotrain {
 
 Parameters<CartesianKSpace::Options> CartesianKSpace::parameters() { return {}; }
 
-void CartesianKSpace::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  spaces_ = cartesian_spaces(header, session);
+void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  spaces_ = cartesian_spaces(header, scan);
 }
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
@@ -26,24 +26,23 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
 void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.data) {
-    buffer.data = session_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
+    buffer.data = scan_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
   }
-  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *session_);
+  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
-    numerics::add_lines(session_->compute,
-                        {readouts.data.data() + begin * coils * samples, {end - begin, coils, samples}},
+    numerics::add_lines(scan_->compute, {readouts.data.data() + begin * coils * samples, {end - begin, coils, samples}},
                         {rows.data() + begin, {end - begin}}, placement, buffer.data.view());
   });
 }
 
 KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
-  const std::vector<float> factors = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
   if (!factors.empty())
-    numerics::scale_lines(session_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
+    numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  return {readouts.frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
+  return {frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
           space.geometry.image};
 }
 

@@ -22,7 +22,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   static Parameters<Options> parameters();
 
   explicit CartesianKSpace(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<KSpace>& emit) override;
 
  private:
@@ -34,7 +34,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
   KSpace complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
 
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   std::map<std::uint64_t, Buffer> open_;
 };

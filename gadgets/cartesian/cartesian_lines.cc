@@ -15,7 +15,7 @@ void refuse_reversed(const Readouts& readouts) {
           "lines only");
 }
 
-std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Session& session) {
+std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan) {
   std::vector<CartesianSpace> spaces;
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory != protocol::Trajectory::cartesian)
@@ -25,15 +25,15 @@ std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Ses
                       protocol::to_string(encoding.trajectory)));
     const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
     if (acceleration > 1)
-      session.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
+      scan.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
 
     CartesianSpace space;
     space.geometry = image_geometry(encoding);
     for (std::size_t a = 0; a < 3; ++a) space.matrix[a] = encoding.encoded.matrix[a];
     const auto& y = encoding.kspace_encoding_step_1;
     const auto& z = encoding.kspace_encoding_step_2;
-    space.offset_y = row_offset(y, space.matrix[1], "kspace_encoding_step_1", session);
-    space.offset_z = row_offset(z, space.matrix[2], "kspace_encoding_step_2", session);
+    space.offset_y = row_offset(y, space.matrix[1], "kspace_encoding_step_1", scan);
+    space.offset_z = row_offset(z, space.matrix[2], "kspace_encoding_step_2", scan);
     space.first_y = y ? y->minimum + space.offset_y : 0;
     space.last_y = y ? y->maximum + space.offset_y : space.matrix[1] - 1;
     space.first_z = z ? z->minimum + space.offset_z : 0;
@@ -44,7 +44,7 @@ std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Ses
 }
 
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
-                                  std::vector<std::int32_t>& hits, Session& session) {
+                                  std::vector<std::int32_t>& hits, Scan& scan) {
   const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
   std::vector<std::int32_t> rows;
   rows.reserve(readouts.heads.size());
@@ -52,7 +52,7 @@ std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace
     const std::int64_t y = head.idx.kspace_encode_step_1 + space.offset_y,
                        z = head.idx.kspace_encode_step_2 + space.offset_z;
     const bool inside = y >= 0 && y < ny && z >= 0 && z < nz;
-    if (!inside) session.warn("some encoding steps are outside the encoded matrix; their readouts are left out");
+    if (!inside) scan.warn("some encoding steps are outside the encoded matrix; their readouts are left out");
     rows.push_back(inside ? static_cast<std::int32_t>(z * ny + y) : -1);
     if (inside) ++hits[static_cast<std::size_t>(rows.back())];
   }
@@ -85,7 +85,7 @@ void for_placements(const Readouts& readouts, const CartesianSpace& space,
   }
 }
 
-std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
   const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
   std::int64_t missing = 0;
   bool repeated = false;
@@ -100,9 +100,8 @@ std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const 
       const bool announced = y >= space.first_y && y <= space.last_y && z >= space.first_z && z <= space.last_z;
       if (announced && came == 0) ++missing;
     }
-  frame.notes["missing_lines"] = std::to_string(missing);
   if (!repeated) factors.clear();
-  return factors;
+  return {with_notes(frame, {{"missing_lines", std::to_string(missing)}}), std::move(factors)};
 }
 
 }  // namespace echotrain

@@ -22,14 +22,14 @@ struct CartesianSpace {
 };
 
 /// Of each encoding space. ClientError when the measurement is not Cartesian or its limits do not fit.
-std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Session& session);
+std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan);
 
 /// Readouts that are images need phase correction when some are reversed: ClientError.
 void refuse_reversed(const Readouts& readouts);
 
 /// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
-                                  std::vector<std::int32_t>& hits, Session& session);
+                                  std::vector<std::int32_t>& hits, Scan& scan);
 
 /// Calls run(begin, end, placement) for each stretch of readouts that lie alike on their lines. ClientError when
 /// samples do not fit.
@@ -37,8 +37,11 @@ void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
 
-/// Notes in the frame how many announced rows have not come. Gives 1 / hits of each row, or nothing when no row came
-/// more than once.
-std::vector<float> close_lines(Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
+/// What is known of a frame's rows once the last of them has come.
+struct ClosedLines {
+  std::shared_ptr<const Frame> frame;  ///< notes how many announced rows have not come
+  std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once
+};
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
 
 }  // namespace echotrain

@@ -71,8 +71,8 @@ const char* kind_name(ReadoutKind kind) {
 
 }  // namespace
 
-void Framer::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void Framer::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   if (rule_.kind == config::FrameRule::Kind::until) until_mask_ = until_mask(rule_.until);
   for (const auto& encoding : header.encodings) {
     const bool cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
@@ -113,7 +113,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
 
 void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const EmitReadouts& emit) {
   if (kind != ReadoutKind::noise)
-    session_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
+    scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
   // What is measured on the host stays there: noise statistics are float64 sums.
   Readouts readouts = batch(run, false);
   readouts.kind = kind;
@@ -121,7 +121,7 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
 }
 
 Framer::Open& Framer::open(const FrameKey& key, const AcquisitionHeader& head) {
-  auto [it, fresh] = open_.try_emplace(key, session_->compute);
+  auto [it, fresh] = open_.try_emplace(key, scan_->compute);
   if (fresh) {
     it->second.frame = std::make_shared<Frame>();
     it->second.frame->id = next_id_++;
@@ -176,7 +176,7 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
   if (automatic) {
     if (is_late(key, line)) {
       ++late_;
-      session_->warn("readouts arrived after their frame was closed; they are left out and counted");
+      scan_->warn("readouts arrived after their frame was closed; they are left out and counted");
       return;
     }
     const auto newest = newest_.try_emplace(key.encoding, key.repetition).first;
@@ -221,7 +221,7 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   auto it = windows_.find(key);
   if (it == windows_.end())
     it = windows_
-             .emplace(key, Window{.readouts = {session_->compute, rule_.readouts},
+             .emplace(key, Window{.readouts = {scan_->compute, rule_.readouts},
                                   .number = windows_.size() + 1,
                                   .until_next = rule_.readouts})
              .first;
@@ -231,7 +231,7 @@ void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& em
   ++window.ungiven;
   // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
   // is left to do after it.
-  const bool moves = session_->moves_windows(), last = --window.until_next == 0;
+  const bool moves = scan_->delivery == Delivery::windows, last = --window.until_next == 0;
   if (!last && !(moves && window.until_next == 1)) return;
   const bool first = !window.frame;
   if (first) window.frame = next_of_window(key, window);
@@ -316,19 +316,19 @@ void Framer::finish(End how, const EmitReadouts& emit) {
   }
   if (how == End::truncated) {
     if (const std::size_t partial = open_.size() + partial_windows; partial > 0)
-      session_->warn(std::to_string(partial) + " unfinished frame(s) dropped: the scan ended before they were whole");
+      scan_->warn(std::to_string(partial) + " unfinished frame(s) dropped: the scan ended before they were whole");
     open_.clear();
     return;
   }
   if (left_over > 0)
-    session_->warn("the last " + std::to_string(left_over) + " readouts do not make a whole frame and are left out");
+    scan_->warn("the last " + std::to_string(left_over) + " readouts do not make a whole frame and are left out");
   for (const FrameKey& key : open_keys()) close(key, emit);
 }
 
 Readouts Framer::batch(const std::vector<Acquisition>& acquisitions, bool to_device) const {
   Readouts out;
   if (acquisitions.empty()) return out;
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const AcquisitionHeader& head = acquisitions.front().head;
   const auto count = static_cast<std::int64_t>(acquisitions.size());
   const std::int64_t channels = head.active_channels, samples = head.number_of_samples,

@@ -27,7 +27,7 @@ class Framer {
 
   explicit Framer(config::FrameRule rule) : rule_(std::move(rule)) {}
 
-  void start(const protocol::Header& header, Session& session);
+  void start(const protocol::Header& header, Scan& scan);
   void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit);
   /// Complete: closes open frames. Truncated: drops them and says how many.
   void finish(End how, const EmitReadouts& emit);
@@ -81,7 +81,7 @@ class Framer {
 
   config::FrameRule rule_;
   std::uint64_t until_mask_ = 0;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<Expected> expected_;  // per encoding
   std::map<FrameKey, Open> open_;
   struct Closed {

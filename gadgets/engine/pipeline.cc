@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "protocol/data/meta.h"
 
@@ -44,6 +45,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
   auto plan = std::make_shared<PipelinePlan>();
   std::optional<ItemType> type;
   std::string previous;
+  std::vector<Reached> chain;
   for (const auto& gadget : spec.gadgets) {
     const GadgetEntry* entry = registry.find(gadget.name);
     if (entry == nullptr) {
@@ -71,6 +73,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
     type = form->gives;
     plan->types_.push_back(*type);
     plan->forms_.push_back(form);
+    chain.push_back({form->takes, form->delivery(gadget.parameters)});
     previous = gadget.name;
   }
   if (!type) throw config::ConfigError(spec.mark, "the pipeline has no gadgets");
@@ -80,6 +83,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
         fmt::format("the pipeline ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
                     to_string(*type)));
   plan->spec_ = std::move(spec);
+  plan->delivery_ = resolve_delivery(chain);
   plan->find_fusions(registry);
   return plan;
 }
@@ -87,7 +91,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
 void PipelinePlan::find_fusions(const Registry& registry) {
   const auto& gadgets = spec_.gadgets;
   const auto fits = [&](const Fusion& fusion, std::size_t first) {
-    return first + fusion.names.size() <= gadgets.size() &&
+    return first + fusion.names.size() <= gadgets.size() && types_[first] == fusion.takes &&
            std::equal(fusion.names.begin(), fusion.names.end(), gadgets.begin() + static_cast<std::ptrdiff_t>(first),
                       [](const std::string& name, const auto& gadget) { return name == gadget.name; });
   };
@@ -126,17 +130,22 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
-  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read_asset)
+  Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read, numerics::Team* t)
       : plan(std::move(p)),
         compute(c),
+        team(t),
+        read_asset(std::move(read)),
         sink(std::make_shared<PipelineSink>(std::move(s))),
-        session(
-            c, plan->spec().trajectory_unit,
-            [this](protocol::Level level, const std::string& text) {
-              if (said.insert(text).second) sink->text(level, text);
-            },
-            std::move(read_asset)),
         framer(plan->spec().frame) {}
+
+  /// A gadget's output is looked at as whole frames.
+  void begin() {
+    const auto say = [this](protocol::Level level, const std::string& text) {
+      if (said.insert(text).second) sink->text(level, text);
+    };
+    scan.emplace(compute, plan->spec().trajectory_unit, say, std::move(read_asset),
+                 taps.empty() ? plan->delivery_ : Delivery::frames, team);
+  }
 
   void leave(Item&& item) {
     auto* image = std::get_if<Image>(&item);
@@ -184,9 +193,11 @@ struct Pipeline::Impl {
 
   std::shared_ptr<const PipelinePlan> plan;
   numerics::Context& compute;
+  numerics::Team* team;
+  ReadAsset read_asset;
   std::shared_ptr<PipelineSink> sink;
   std::set<std::string> said;
-  Session session;
+  std::optional<Scan> scan;  // from start() on
   Framer framer;
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
   std::vector<AnyGadget::EmitItem> next;  // next[i]: where gadget i's items go
@@ -197,8 +208,7 @@ struct Pipeline::Impl {
 
 Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
                    ReadAsset read_asset, numerics::Team* team)
-    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset))) {
-  impl_->session.team = team;
+    : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset), team)) {
   impl_->make(true);
 }
 
@@ -210,9 +220,9 @@ void Pipeline::start(const protocol::Header& header) {
         "the header describes no measurement (\"Dummy XML header\"), but pipeline '{}' reconstructs readouts; "
         "use one that takes images, such as 'passthrough'",
         impl_->plan->spec().name));
-  impl_->framer.start(header, impl_->session);
-  for (auto& gadget : impl_->gadgets) gadget->start(header, impl_->session);
-  if (!impl_->taps.empty()) impl_->session.takes_parts = impl_->session.takes_windows = false;
+  impl_->begin();
+  impl_->framer.start(header, *impl_->scan);
+  for (auto& gadget : impl_->gadgets) gadget->start(header, *impl_->scan);
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
@@ -232,10 +242,10 @@ void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
   if (impl_->plan->types_.front() == ItemType::raw_batch)
     impl_->enter(Image{nullptr, std::move(image), nullptr});
-  else if (!impl_->session.side_images.take(image))
-    impl_->session.warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
-                                    impl_->plan->spec().name,
-                                    protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
+  else if (!impl_->scan->side_images.take(image))
+    impl_->scan->warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
+                                  impl_->plan->spec().name,
+                                  protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {
@@ -252,7 +262,7 @@ void Pipeline::finish(End how) {
 void Pipeline::wait() { impl_->compute.synchronize(); }
 
 const PipelineCounts& Pipeline::counts() const {
-  impl_->counts.work = impl_->session.numbers;
+  if (impl_->scan) impl_->counts.work = impl_->scan->numbers;
   return impl_->counts;
 }
 

@@ -23,6 +23,8 @@ class PipelinePlan {
   const config::PipelineSpec& spec() const { return spec_; }
   /// Item types along the chain, entrance first: one more than gadgets.
   const std::vector<ItemType>& types() const { return types_; }
+  /// How the data of frames reach these gadgets.
+  Delivery delivery() const { return delivery_; }
   /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one.
   std::string describe() const;
 
@@ -31,6 +33,7 @@ class PipelinePlan {
   config::PipelineSpec spec_;
   std::vector<ItemType> types_;
   std::vector<const GadgetForm*> forms_;
+  Delivery delivery_ = Delivery::frames;
   struct Fused {
     std::size_t first, count;
     const Fusion* fusion;
@@ -56,7 +59,7 @@ struct PipelineSink {
 /// Numbers of a finished or running scan.
 struct PipelineCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
-  Session::Numbers work;
+  ScanNumbers work;
 };
 
 /// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.

@@ -15,11 +15,11 @@ class Deapodization final : public Gadget<OversampledImages, CoilImages> {
   static Parameters<Options> parameters() { return {}; }
 
   explicit Deapodization(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(OversampledImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

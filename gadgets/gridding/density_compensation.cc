@@ -43,10 +43,10 @@ double support_volume(const std::vector<double>& coordinates, int dims) {
 }
 
 /// Everything that makes two scans of one kind have one trajectory, but the trajectory.
-std::string store_key(const protocol::Header& header, const DensityCompensation::Options& options,
-                      const Session& session) {
+std::string store_key(const protocol::Header& header, const DensityCompensation::Options& options, const Scan& scan,
+                      bool planes) {
   std::string key = fmt::format("{} {} {} {} {} {}", options.method, options.share, options.normalize,
-                                options.iterations, static_cast<int>(session.trajectory_unit), session.stacked);
+                                options.iterations, static_cast<int>(scan.trajectory_unit), planes);
   for (const auto& encoding : header.encodings) {
     key += fmt::format(" / {} {} {}", static_cast<int>(encoding.trajectory), encoding.acceleration[0],
                        encoding.acceleration[1]);
@@ -95,12 +95,11 @@ Parameters<DensityCompensation::Options> DensityCompensation::parameters() {
           "area: rescales the weights so that they sum to the area (volume) of the disc (ball) that the samples reach");
 }
 
-void DensityCompensation::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  session.weighs_apart = !session.stacked && weights_stand_alone(true);
-  key_ = store_key(header, options_, session);
+void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  key_ = store_key(header, options_, scan, planes_);
   for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
-    session.likely_positions.push_back(trajectory->positions);
+    scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
   }
   for (const auto& encoding : header.encodings) {
@@ -114,9 +113,9 @@ void DensityCompensation::start(const protocol::Header& header, Session& session
           "'epi'");
     Space space;
     const ImageGeometry geometry = image_geometry(encoding);
-    space.dims = session.stacked ? 2 : geometry.dims;
+    space.dims = planes_ ? 2 : geometry.dims;
     space.voxel_ratio = geometry.voxel_ratio;
-    space.to_cycles_per_pixel = to_cycles_per_pixel(encoding, session.trajectory_unit);
+    space.to_cycles_per_pixel = to_cycles_per_pixel(encoding, scan.trajectory_unit);
     for (std::size_t a = 0; a < 3; ++a) {
       space.matrix[a] = encoding.encoded.matrix[a];
       space.pixel_m[a] = encoding.encoded.fov_mm[a] / space.matrix[a] / 1000;
@@ -142,16 +141,16 @@ void DensityCompensation::check(const Readouts& readouts, const Space& space) co
 }
 
 /// Whether a readout's weights depend on nothing but itself. `counted`: the frame rule says how many make a frame.
-bool DensityCompensation::weights_stand_alone(bool counted) const {
-  if (options_.normalize != "none") return false;
-  if (options_.method == "ramp") return options_.share == "equal" && counted;
-  return options_.method == "from_data" || options_.method == "none";
+bool DensityCompensation::weights_per_readout(const Options& options, bool counted) {
+  if (options.normalize != "none") return false;
+  if (options.method == "ramp") return options.share == "equal" && counted;
+  return options.method == "from_data" || options.method == "none";
 }
 
 void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
-  const std::shared_ptr<Frame> frame = readouts.frame;
-  if (frame->window != 0 && session_->moves_windows()) return give_moved(readouts, emit);
+  const std::shared_ptr<const Frame> frame = readouts.frame;
+  if (frame->window != 0 && scan_->delivery == Delivery::windows) return give_moved(readouts, emit);
   const bool first = readouts.first, last = readouts.last;
   Open& open = open_[frame->id];
   if (!readouts.heads.empty()) {
@@ -159,7 +158,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     open.readouts += readouts.data.shape()[0];
     readouts.heads = {};  // only what the session's budget counts is kept
     // The readouts of a window's frame come all at once; there is nothing to do before.
-    if (session_->takes_parts && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
+    if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
   } else if (last && open.in_parts && !open.batches.empty()) {
     give_part(open, readouts, emit);
@@ -171,7 +170,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   if (!whole.in_parts) {
     give_whole(whole, frame, emit);
   } else {
-    ++session_->numbers.frames_in_parts;
+    ++scan_->numbers.frames_in_parts;
     if (!whole.expected) known_for(whole.batches, *frame);  // the next frame may repeat it
   }
 }
@@ -185,11 +184,11 @@ std::shared_ptr<const KnownTrajectory> DensityCompensation::expect(const Readout
 }
 
 void DensityCompensation::give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit) {
-  const std::shared_ptr<Frame>& frame = readouts.frame;
+  const std::shared_ptr<const Frame>& frame = readouts.frame;
   const bool starts = open.given == 0;
   if (starts) {
     open.expected = expect(readouts);
-    open.in_parts = open.expected || weights_stand_alone(frame->expected_readouts > 0);
+    open.in_parts = open.expected || weights_per_readout(options_, frame->expected_readouts > 0);
   }
   if (!open.in_parts) return;
   const std::int64_t count = readouts.trajectory ? readouts.trajectory.shape()[0] * readouts.trajectory.shape()[1] : 0;
@@ -224,26 +223,27 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     open.weights_sum += sum_of(weighted.positions->weights);
     out.part = Samples::Part::loose;
     out.positions = weighted.positions;
-    out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {count}});
+    out.weights = scan_->compute.upload<float>({weighted.positions->weights.data(), {count}});
   }
   if (count > 0) {
     const auto& shape = readouts.data.shape();
-    out.data = session_->compute.allocate<cfloat>({count, shape[1]});
-    numerics::to_sample_major(session_->compute, readouts.data.view(), out.data.view(), 0);
+    out.data = scan_->compute.allocate<cfloat>({count, shape[1]});
+    numerics::to_sample_major(scan_->compute, readouts.data.view(), out.data.view(), 0);
   }
   open.given += count;
   if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // before an image is made of nothing
   emit(std::move(out));
 }
 
-void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit) {
+void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<const Frame>& frame,
+                                     const Emit<Samples>& emit) {
   const auto& shape = open.batches.front().data.shape();
   Samples out;
   out.frame = frame;
-  out.data = session_->compute.allocate<cfloat>({open.readouts * shape[2], shape[1]});
+  out.data = scan_->compute.allocate<cfloat>({open.readouts * shape[2], shape[1]});
   std::int64_t at = 0;
   for (const Readouts& batch : open.batches) {
-    numerics::to_sample_major(session_->compute, batch.data.view(), out.data.view(), at);
+    numerics::to_sample_major(scan_->compute, batch.data.view(), out.data.view(), at);
     at += batch.data.shape()[0] * shape[2];
   }
   const Known& known = known_for(open.batches, *frame);
@@ -254,7 +254,7 @@ void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<Fra
 
 /// Gives readouts that have entered a window.
 void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Samples>& emit) {
-  const std::shared_ptr<Frame>& frame = readouts.frame;
+  const std::shared_ptr<const Frame>& frame = readouts.frame;
   const Space& space = spaces_.at(frame->key.encoding);
   check(readouts, space);
   const auto& shape = readouts.data.shape();
@@ -278,10 +278,10 @@ void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Sample
   out.readouts = shape[0];
   out.first = readouts.first;
   out.last = readouts.last;
-  out.data = session_->compute.allocate<cfloat>({count, shape[1]});
-  numerics::to_sample_major(session_->compute, readouts.data.view(), out.data.view(), 0);
+  out.data = scan_->compute.allocate<cfloat>({count, shape[1]});
+  numerics::to_sample_major(scan_->compute, readouts.data.view(), out.data.view(), 0);
   out.positions = weighted.positions;
-  out.weights = session_->compute.upload<float>({weighted.positions->weights.data(), {count}});
+  out.weights = scan_->compute.upload<float>({weighted.positions->weights.data(), {count}});
   emit(std::move(out));
 }
 
@@ -334,7 +334,7 @@ DensityCompensation::Known& DensityCompensation::remember(std::shared_ptr<const 
   Known& known = known_.front();
   if (!known.weights) {
     const auto& weights = known.trajectory->positions->weights;
-    known.weights = session_->compute.upload<float>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+    known.weights = scan_->compute.upload<float>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
   }
   warn_of_dropped(known.trajectory->dropped, known.trajectory->positions->count());
   return known;
@@ -387,8 +387,7 @@ void DensityCompensation::judge_dropped(std::int64_t dropped, std::int64_t total
 
 void DensityCompensation::warn_of_dropped(std::int64_t dropped, std::int64_t total) {
   if (dropped > 0 && !std::exchange(warned_, true))
-    session_->warn(
-        fmt::format("{} of {} samples of a frame lie beyond 0.5 cycles/pixel and are dropped", dropped, total));
+    scan_->warn(fmt::format("{} of {} samples of a frame lie beyond 0.5 cycles/pixel and are dropped", dropped, total));
 }
 
 /// Positions and weights of readouts: `raw` is [sample, component], as it came.
@@ -452,12 +451,12 @@ std::vector<float> DensityCompensation::computed_weights(View<const double> coor
     const Space& space = spaces_.at(frame.key.encoding);
     numerics::Shape image;
     for (int a = dims; a-- > 0;) image.push_back(static_cast<std::int64_t>(space.matrix[static_cast<std::size_t>(a)]));
-    numerics::Context& compute = session_->compute;
+    numerics::Context& compute = scan_->compute;
     const auto plan = numerics::NufftPlan::make(compute, {usable.data(), {total, dims}}, image);
     const auto result = numerics::pipe_menon_density(compute, *plan, {}, static_cast<int>(options_.iterations),
                                                      support_volume(usable, dims));
     const auto host = compute.download<float>(result.weights.view());
-    session_->info(
+    scan_->info(
         fmt::format("density compensation: Pipe and Menon's residual went from {:.2g} to {:.2g} in {} iterations",
                     result.residuals.front(), result.residuals[static_cast<std::size_t>(result.best)], result.best));
     return {host.data(), host.data() + host.size()};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/shared/over_planes.h"
 #include "gadgets/shared/trajectory_store.h"
 
 namespace echotrain {
@@ -31,9 +32,13 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static constexpr std::string_view kSummary =
       "Weights each sample of non-Cartesian readouts by the k-space it stands for.";
   static Parameters<Options> parameters();
+  static Delivery delivery(const Options& options) {
+    return weights_per_readout(options, true) ? Delivery::windows : Delivery::parts;
+  }
 
-  explicit DensityCompensation(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  /// `planes`: readouts are those of a stack's planes.
+  explicit DensityCompensation(Options options, bool planes = false) : options_(std::move(options)), planes_(planes) {}
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Samples>& emit) override;
 
  private:
@@ -67,9 +72,9 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     double largest = 0;
   };
   void check(const Readouts& readouts, const Space& space) const;
-  bool weights_stand_alone(bool counted) const;
+  static bool weights_per_readout(const Options& options, bool counted);
   void give_part(Open& open, const Readouts& readouts, const Emit<Samples>& emit);
-  void give_whole(const Open& open, const std::shared_ptr<Frame>& frame, const Emit<Samples>& emit);
+  void give_whole(const Open& open, const std::shared_ptr<const Frame>& frame, const Emit<Samples>& emit);
   void give_moved(const Readouts& readouts, const Emit<Samples>& emit);
   std::shared_ptr<const KnownTrajectory> expect(const Readouts& first) const;
   Known& known_for(const std::vector<Readouts>& batches, const Frame& frame);
@@ -85,7 +90,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   static std::string likely_unit(double largest, const Space& space);
 
   Options options_;
-  Session* session_ = nullptr;
+  bool planes_;
+  Scan* scan_ = nullptr;
   std::string key_;  // of the store
   std::vector<Space> spaces_;
   std::map<std::uint64_t, Open> open_;
@@ -97,5 +103,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::vector<double> template_radii_;
   std::vector<float> template_weights_;
 };
+
+using DensityCompensationOfPlanes = OverPlanes<DensityCompensation>;
 
 }  // namespace echotrain

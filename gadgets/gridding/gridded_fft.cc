@@ -4,12 +4,12 @@
 
 namespace echotrain {
 
-void GriddedFft::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void GriddedFft::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void GriddedFft::process(Grid&& grid, const Emit<OversampledImages>& emit) {
-  numerics::fft(session_->compute, grid.data.view(), static_cast<int>(grid.plan->grid_shape().rank()),
+  numerics::fft(scan_->compute, grid.data.view(), static_cast<int>(grid.plan->grid_shape().rank()),
                 fft_direction(options_));
-  emit({grid.frame, grid.data, grid.plan});
+  emit({grid.frame, grid.data, grid.plan, grid.planes});
 }
 
 }  // namespace echotrain

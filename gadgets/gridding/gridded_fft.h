@@ -18,12 +18,12 @@ class GriddedFft final : public Gadget<Grid, OversampledImages> {
   static Parameters<Options> parameters() { return fft_parameters(); }
 
   explicit GriddedFft(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Grid&& grid, const Emit<OversampledImages>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

@@ -7,18 +7,21 @@
 
 namespace echotrain {
 
-void GriddedImages::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  gridder_.start(header, session);
+template <class In>
+void GriddedImages<In>::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  gridder_.start(header, scan, is_planes<In>);
 }
 
-void GriddedImages::process(Samples&& samples, const Emit<CoilImages>& emit) {
-  numerics::Context& compute = session_->compute;
-  const std::shared_ptr<Frame> frame = samples.frame;
+template <class In>
+void GriddedImages<In>::process(In&& samples, const Emit<CoilImages>& emit) {
+  numerics::Context& compute = scan_->compute;
+  const std::shared_ptr<const Frame> frame = samples.frame;
+  const std::int64_t stack = planes_of(samples);
   auto gridded = gridder_.add(std::move(samples));
   if (!gridded) return;
   const numerics::Shape image = gridded->plan->image_shape();
-  const std::int64_t channels = gridded->grid.shape()[0], planes = image.rank() == 2 ? frame->stack : image[0];
+  const std::int64_t channels = gridded->grid.shape()[0], planes = image.rank() == 2 ? stack : image[0];
   const std::size_t rank = image.rank();
   const std::int64_t coils = image.rank() == 2 ? channels / planes : channels;
   numerics::Shape as_gridded{channels};
@@ -35,5 +38,8 @@ void GriddedImages::process(Samples&& samples, const Emit<CoilImages>& emit) {
   }
   emit({frame, std::move(images)});
 }
+
+template class GriddedImages<Samples>;
+template class GriddedImages<PlaneSamples>;
 
 }  // namespace echotrain

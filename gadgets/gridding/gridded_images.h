@@ -9,16 +9,17 @@ namespace echotrain {
 /// Does what `gridding`, `fft`, `deapodization` and, with `rss`, `coil_combine` do one after another, without keeping
 /// what lies between them: only the lines of the transform that the image needs are worked out. The loader puts it in
 /// their place; it has no name of its own.
-class GriddedImages final : public Gadget<Samples, CoilImages> {
+template <class In>
+class GriddedImages final : public Gadget<In, CoilImages> {
  public:
   GriddedImages(GriddingOptions options, bool rss) : gridder_(options), rss_(rss) {}
-  void start(const protocol::Header& header, Session& session) override;
-  void process(Samples&& samples, const Emit<CoilImages>& emit) override;
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(In&& samples, const Emit<CoilImages>& emit) override;
 
  private:
   FrameGridder gridder_;
   bool rss_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

@@ -34,8 +34,8 @@ Parameters<Average::Options> Average::parameters() {
       .flag("running", &Options::running, "give the mean so far with every image, not only the last");
 }
 
-void Average::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void Average::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     const auto& values = limit(encoding, options_.over);
     announced_.push_back(values ? static_cast<std::size_t>(values->maximum - values->minimum) + 1 : 0);
@@ -64,7 +64,7 @@ void Average::finish(End how, const Emit<CoilImages>& emit) {
 }
 
 void Average::add(Sum& sum, const CoilImages& images) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   if (sum.images == 0) {
     sum.frame = images.frame;
     sum.data = compute.zeros<cfloat>(images.data.shape());
@@ -86,8 +86,8 @@ void Average::add(Sum& sum, const CoilImages& images) {
 
 CoilImages Average::mean(const Sum& sum) const {
   CoilImages out;
-  out.data = session_->compute.allocate<cfloat>(sum.data.shape());
-  numerics::scale(session_->compute, sum.data.view(), static_cast<float>(1 / sum.weight), out.data.view());
+  out.data = scan_->compute.allocate<cfloat>(sum.data.shape());
+  numerics::scale(scan_->compute, sum.data.view(), static_cast<float>(1 / sum.weight), out.data.view());
   const auto frame = std::make_shared<Frame>(*sum.frame);
   frame->readouts = sum.readouts;
   frame->notes["averages"] = std::to_string(sum.images);

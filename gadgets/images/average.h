@@ -30,7 +30,7 @@ class Average final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit Average(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
   void finish(End how, const Emit<CoilImages>& emit) override;
 
@@ -46,7 +46,7 @@ class Average final : public Gadget<CoilImages, CoilImages> {
   CoilImages mean(const Sum& sum) const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<std::size_t> announced_;  // values of the counter, per encoding; 0: not known
   std::map<FrameKey, Sum> open_;        // by key without the counter
 };

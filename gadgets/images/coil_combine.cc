@@ -14,7 +14,7 @@ Parameters<CoilCombine::Options> CoilCombine::parameters() {
       .integer("block", &Options::block, 1, 31, "adaptive: voxels per axis over which coil maps are estimated");
 }
 
-void CoilCombine::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void CoilCombine::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void CoilCombine::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   if (options_.method == "none") {
@@ -22,13 +22,13 @@ void CoilCombine::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     return;
   }
   const auto& shape = images.data.shape();
-  CoilImages out{images.frame, session_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]})};
+  CoilImages out{images.frame, scan_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]})};
   if (options_.method == "adaptive") {
-    Array<cfloat> maps = session_->compute.allocate<cfloat>(shape);
-    numerics::adaptive_maps(session_->compute, images.data.view(), static_cast<int>(options_.block), maps.view());
-    numerics::combine(session_->compute, maps.view(), images.data.view(), out.data.view());
+    Array<cfloat> maps = scan_->compute.allocate<cfloat>(shape);
+    numerics::adaptive_maps(scan_->compute, images.data.view(), static_cast<int>(options_.block), maps.view());
+    numerics::combine(scan_->compute, maps.view(), images.data.view(), out.data.view());
   } else {
-    numerics::root_sum_of_squares(session_->compute, images.data.view(), out.data.view());
+    numerics::root_sum_of_squares(scan_->compute, images.data.view(), out.data.view());
   }
   emit(std::move(out));
 }

@@ -65,14 +65,14 @@ ImageOutput::ImageOutput(Options options) : options_(std::move(options)) {
         "type uint16 holds no negative or complex pixels; use component magnitude, or type float");
 }
 
-void ImageOutput::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void ImageOutput::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
   encodings_ = static_cast<std::uint16_t>(header.encodings.size());
 }
 
 protocol::Payload ImageOutput::pixels(const CoilImages& images, Component what) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto scale = static_cast<float>(options_.scale);
   const auto& shape = images.data.shape();
   if (options_.type == "uint16") {
@@ -94,7 +94,7 @@ protocol::Payload ImageOutput::pixels(const CoilImages& images, Component what) 
 std::string ImageOutput::attributes(const Frame& frame) const {
   ISMRMRD::MetaContainer meta;
   meta.set("DataRole", "Image");
-  meta.set("echotrain_backend", numerics::to_string(session_->compute.backend()));
+  meta.set("echotrain_backend", numerics::to_string(scan_->compute.backend()));
   meta.set("echotrain_frame", static_cast<long>(frame.id));
   meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
   if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
@@ -160,7 +160,7 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
   }
   if (frame.arrival.received != Instant{}) {
     out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
-    session_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
+    scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   out.message.pixels = pixels(images, what);
   out.message.attributes = attributes(frame);

@@ -30,7 +30,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
 
   /// std::invalid_argument for a component that the type cannot hold.
   explicit ImageOutput(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<Image>& emit) override;
   /// The image_index that follows `index` in a series: 1, 2, ... 65535 and then 1 again, as 0 means that there is none.
   static constexpr std::uint16_t index_after(std::uint16_t index) {
@@ -43,7 +43,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   std::string attributes(const Frame& frame) const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::uint16_t encodings_ = 0;
   FieldsOfView fields_of_view_;
   std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image

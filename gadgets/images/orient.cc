@@ -28,8 +28,8 @@ std::pair<Vector, Vector> wanted_directions(const Vector& normal) {
 
 }  // namespace
 
-void Orient::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void Orient::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
 }
 
@@ -38,7 +38,7 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   // Of the image's axes x, y, z: direction, extent, voxel size.
   const std::array<Vector, 3> directions{read_direction(head), phase_direction(head), slice_direction(head)};
   if (!right_angles(directions)) {
-    session_->warn("the scan's readouts have no directions (read_dir, phase_dir, slice_dir); images are not turned");
+    scan_->warn("the scan's readouts have no directions (read_dir, phase_dir, slice_dir); images are not turned");
     emit(std::move(images));
     return;
   }
@@ -88,8 +88,8 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   out.frame = frame;
   const bool moves = exchanged || flipped[0] || flipped[1] || (flipped[2] && extents[2] > 1);
   if (moves) {
-    out.data = session_->compute.allocate<cfloat>(to);
-    numerics::rearrange(session_->compute, images.data.view(), how, out.data.view());
+    out.data = scan_->compute.allocate<cfloat>(to);
+    numerics::rearrange(scan_->compute, images.data.view(), how, out.data.view());
   } else {
     out.data = images.data;
   }

@@ -30,11 +30,11 @@ class Orient final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters() { return {}; }
 
   explicit Orient(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   FieldsOfView fields_of_view_;
 };
 

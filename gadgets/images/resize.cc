@@ -18,13 +18,13 @@ Parameters<Resize::Options> Resize::parameters() {
       .integer("crop_z", &Options::crop_z, 0, kMost, "the same along z");
 }
 
-void Resize::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void Resize::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
 }
 
 void Resize::process(CoilImages&& images, const Emit<CoilImages>& emit) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto& shape = images.data.shape();  // [coil, z, y, x]
   const std::array<std::int64_t, 3> matrix{options_.matrix_z, options_.matrix_y, options_.matrix_x};
   const std::array<std::int64_t, 3> crop{options_.crop_z, options_.crop_y, options_.crop_x};

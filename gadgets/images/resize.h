@@ -26,12 +26,12 @@ class Resize final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit Resize(Options options) : options_(options) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   FieldsOfView fields_of_view_;
 };
 

@@ -14,10 +14,10 @@ Parameters<Scale::Options> Scale::parameters() {
       .number("to", &Options::to, 1e-12, 1e12, "what it becomes");
 }
 
-void Scale::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void Scale::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 double Scale::level(const CoilImages& images) const {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   Array<float> magnitudes = compute.allocate<float>(images.data.shape());
   numerics::component(compute, images.data.view(), numerics::Component::magnitude, 1, magnitudes.view());
   const double found = numerics::quantile(compute, magnitudes.cview(), options_.percentile / 100);
@@ -36,8 +36,8 @@ void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     known = factors_.emplace(series, options_.to / from).first;
   }
   CoilImages out;
-  out.data = session_->compute.allocate<cfloat>(images.data.shape());
-  numerics::scale(session_->compute, images.data.view(), static_cast<float>(known->second), out.data.view());
+  out.data = scan_->compute.allocate<cfloat>(images.data.shape());
+  numerics::scale(scan_->compute, images.data.view(), static_cast<float>(known->second), out.data.view());
   const auto frame = std::make_shared<Frame>(*images.frame);
   frame->notes["scale_factor"] = fmt::format("{:.9g}", known->second);
   frame->notes["WindowCenter"] = fmt::format("{:g}", options_.to / 2);

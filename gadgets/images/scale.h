@@ -25,14 +25,14 @@ class Scale final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit Scale(Options options) : options_(options) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
   double level(const CoilImages& images) const;  // the percentile of its magnitudes
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::map<std::uint16_t, double> factors_;  // by encoding
 };
 

@@ -28,8 +28,8 @@ Parameters<Sobel::Options> Sobel::parameters() {
       .choice("per", &Options::per, {"voxel", "mm"}, "differences per voxel, or per millimetre along each axis");
 }
 
-void Sobel::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void Sobel::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
 }
 
@@ -43,7 +43,7 @@ std::array<float, 3> Sobel::factors(const Frame& frame, const numerics::Shape& s
 }
 
 void Sobel::process(CoilImages&& images, const Emit<CoilImages>& emit) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto& shape = images.data.shape();  // [coil, z, y, x]
   const bool flat = shape[1] == 1, by_planes = flat || options_.dimensions == "2";
   if (flat && options_.dimensions == "3")

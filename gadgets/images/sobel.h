@@ -42,14 +42,14 @@ class Sobel final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit Sobel(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
   std::array<float, 3> factors(const Frame& frame, const numerics::Shape& shape) const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   FieldsOfView fields_of_view_;
 };
 

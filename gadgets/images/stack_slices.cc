@@ -28,8 +28,8 @@ long number_in(const std::map<std::string, std::string>& notes, const std::strin
 
 }  // namespace
 
-void StackSlices::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void StackSlices::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
   for (const auto& encoding : header.encodings)
     announced_.push_back(
@@ -70,7 +70,7 @@ void StackSlices::give(const Slices& slices, const Emit<CoilImages>& emit) {
   };
   const bool directed = std::abs(dot(normal, normal) - 1) < 1e-3;
   if (directed && !std::all_of(sorted.begin(), sorted.end(), parallel)) {
-    session_->warn("the scan's slices are not parallel, or differ in size; they stay single images");
+    scan_->warn("the scan's slices are not parallel, or differ in size; they stay single images");
     for (const CoilImages* slice : sorted) emit(CoilImages(*slice));
     return;
   }
@@ -84,7 +84,7 @@ void StackSlices::give(const Slices& slices, const Emit<CoilImages>& emit) {
       spacing = mean;
       for (std::size_t i = 1; i < sorted.size(); ++i)
         if (std::abs(along(normal, *sorted[i]) - along(normal, *sorted[i - 1]) - mean) > kEvenly * mean)
-          session_->warn("the scan's slices are not evenly spaced; their volume's voxels have the mean distance");
+          scan_->warn("the scan's slices are not evenly spaced; their volume's voxels have the mean distance");
     }
   }
   emit(stack(sorted, spacing, announced_.at(sorted.front()->frame->key.encoding)));
@@ -111,18 +111,18 @@ CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, doub
   if (frame->notes.contains("missing_lines")) frame->notes["missing_lines"] = std::to_string(missing_lines);
   frame->notes["slices"] = std::to_string(n);
   if (slices.size() < announced) {
-    session_->warn(fmt::format("a volume has {} of the {} slices that the header announces", n, announced));
+    scan_->warn(fmt::format("a volume has {} of the {} slices that the header announces", n, announced));
     frame->notes["missing_slices"] = std::to_string(announced - slices.size());
   }
   out.frame = frame;
 
   const auto& shape = first.data.shape();  // [coil, 1, y, x]
   const std::int64_t plane = shape[2] * shape[3];
-  out.data = session_->compute.allocate<cfloat>({shape[0], n, shape[2], shape[3]});
+  out.data = scan_->compute.allocate<cfloat>({shape[0], n, shape[2], shape[3]});
   for (std::int64_t c = 0; c < shape[0]; ++c)
     for (std::int64_t z = 0; z < n; ++z)
-      session_->compute.copy<cfloat>({slices[static_cast<std::size_t>(z)]->data.data() + c * plane, {plane}},
-                                     {out.data.data() + (c * n + z) * plane, {plane}});
+      scan_->compute.copy<cfloat>({slices[static_cast<std::size_t>(z)]->data.data() + c * plane, {plane}},
+                                  {out.data.data() + (c * n + z) * plane, {plane}});
   return out;
 }
 

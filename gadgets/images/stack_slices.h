@@ -28,7 +28,7 @@ class StackSlices final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters() { return {}; }
 
   explicit StackSlices(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
   void finish(End how, const Emit<CoilImages>& emit) override;
 
@@ -37,7 +37,7 @@ class StackSlices final : public Gadget<CoilImages, CoilImages> {
   void give(const Slices& slices, const Emit<CoilImages>& emit);
   CoilImages stack(const std::vector<const CoilImages*>& slices, double spacing_mm, std::size_t announced);
 
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   FieldsOfView fields_of_view_;
   std::vector<std::size_t> announced_;  // slices of each encoding; 0: not known
   std::map<FrameKey, Slices> open_;     // by key without slice

@@ -39,13 +39,13 @@ CoilMapsFromData::CoilMapsFromData(Options options) : options_(std::move(options
     throw std::invalid_argument("file is the name of a file of the server's assets, not a path");
 }
 
-void CoilMapsFromData::start(const protocol::Header& /*header*/, Session& session) {
-  session_ = &session;
-  if (options_.method == "given") session.side_images.want("coil_maps", options_.file);
+void CoilMapsFromData::start(const protocol::Header& /*header*/, Scan& scan) {
+  scan_ = &scan;
+  if (options_.method == "given") scan.side_images.want("coil_maps", options_.file);
 }
 
 Array<cfloat> CoilMapsFromData::given_maps(const NormalEquations& equations) const {
-  const Array<cfloat>& maps = session_->side_images.find("coil_maps", equations.frame->key.slice);
+  const Array<cfloat>& maps = scan_->side_images.find("coil_maps", equations.frame->key.slice);
   if (!(maps.shape() == equations.right.shape()))
     throw ClientError(fmt::format("coil_maps: the maps given are {} [coil, z, y, x], but this scan needs {}",
                                   maps.shape().text(), equations.right.shape().text()));
@@ -62,12 +62,12 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   key.encoding = equations.frame->key.encoding;
   key.slice = equations.frame->key.slice;
   Array<cfloat>& kept = kept_[key];
-  Array<cfloat> joined = session_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
+  Array<cfloat> joined = scan_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
   if (options_.method == "given") {
     kept = given_maps(equations);
   } else if (!options_.keep || !kept || !(kept.shape() == shape)) {
-    if (!(session_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
-      session_->warn("coil_maps: a frame holds no signal; its image is zero");
+    if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
+      scan_->warn("coil_maps: a frame holds no signal; its image is zero");
       equations.right = std::move(joined);
       emit(std::move(equations));
       return;
@@ -75,7 +75,7 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
     kept = maps_of(equations.right);
   }
   equations.maps = kept;
-  numerics::combine(session_->compute, equations.maps.view(), equations.right.view(), joined.view(),
+  numerics::combine(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
                     /*divide=*/false);
   equations.right = std::move(joined);
   emit(std::move(equations));
@@ -97,7 +97,7 @@ Array<cfloat> CoilMapsFromData::maps_of(const Array<cfloat>& images) const {
 }
 
 Array<cfloat> CoilMapsFromData::maps_of_checked(const Array<cfloat>& images) const {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto& n = images.shape();
   numerics::Shape middle{n[0]}, whole, block;
   for (std::size_t a = 1; a < 4; ++a) {

@@ -28,7 +28,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   static Parameters<Options> parameters();
 
   explicit CoilMapsFromData(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(NormalEquations&& equations, const Emit<NormalEquations>& emit) override;
 
  private:
@@ -37,7 +37,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   Array<cfloat> maps_of_checked(const Array<cfloat>& images) const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::map<FrameKey, Array<cfloat>> kept_;  // by slice and encoding
 };
 

@@ -41,16 +41,9 @@ Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_opti
     throw std::invalid_argument("precision: fast needs method: exact; the NUFFT has an accuracy instead");
 }
 
-void Fhd::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  if (session.stacked)
-    throw ClientError("fhd takes no stacks; use gridding after partition_fft, or fhd with dimensions: 3 without it");
-  if (options_.method == "nufft") {
-    gridder_.start(header, session);
-  } else {
-    session.takes_parts = true;
-  }
-  session.takes_windows = false;  // F^H F is of the whole window
+void Fhd::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  if (options_.method == "nufft") gridder_.start(header, scan);
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     constexpr std::int64_t kLongest = 2048;
@@ -64,8 +57,8 @@ void Fhd::start(const protocol::Header& header, Session& session) {
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (session.likely_positions.empty()) return;
-  const auto& likely = session.likely_positions.front();
+  if (scan.likely_positions().empty()) return;
+  const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   const OperatorRequest guess = request(likely, likely->encoding);
   constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: some seconds
@@ -73,10 +66,10 @@ void Fhd::start(const protocol::Header& header, Session& session) {
       static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
     return;
   try {
-    const auto found = OperatorCache::shared().get(session.compute, guess);
-    session.numbers.plan_ms += found.made_ms;
-    session.numbers.operators_made += found.reused ? 0 : 1;
-  } catch (const ResourceError&) {          // a guess must not end a session
+    const auto found = OperatorCache::shared().get(scan.compute, guess);
+    scan.numbers.plan_ms += found.made_ms;
+    scan.numbers.operators_made += found.reused ? 0 : 1;
+  } catch (const ResourceError&) {          // a guess must not end a scan
   } catch (const std::invalid_argument&) {  // what is wrong with it is said when it comes
   }
 }
@@ -96,8 +89,8 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
 }
 
 void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
-  numerics::Context& compute = session_->compute;
-  const std::shared_ptr<Frame> frame = samples.frame;
+  numerics::Context& compute = scan_->compute;
+  std::shared_ptr<const Frame> frame = samples.frame;
   Open& open = open_[frame->id];
   if (samples.first) open = {};
   if (!open.power) open.power = compute.zeros<double>({1});
@@ -123,7 +116,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
       right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
       open.sum->get(compute, right.view());
       if (const auto error = open.sum->sampled_error(compute, right.view()))
-        frame->notes["fhd_error"] = fmt::format("{:.2g}", *error);
+        frame = with_notes(*frame, {{"fhd_error", fmt::format("{:.2g}", *error)}});
     }
   } else if (auto gridded = gridder_.add(std::move(samples))) {
     right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
@@ -136,12 +129,12 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
 }
 
 void Fhd::add_exactly(Open& open, const Samples& samples) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const std::uint16_t encoding = samples.frame->key.encoding;
   const OperatorRequest what = request(nullptr, encoding);
   if (!open.sum)
-    open.sum = std::make_unique<numerics::SplitAdjoint>(compute, session_->team, what.image, open.coils,
-                                                        what.method.basis, what.method.precision);
+    open.sum = std::make_unique<numerics::SplitAdjoint>(compute, scan_->team, what.image, open.coils, what.method.basis,
+                                                        what.method.precision);
   if (samples.data.size() == 0) return;
   const int dims = samples.positions->dims;
   const std::int64_t count = samples.data.shape()[0];
@@ -151,7 +144,7 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
                 {samples.positions->weights.data() + samples.offset, {count}});
 }
 
-void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
                const Emit<NormalEquations>& emit) {
   if (open.loose) {
     open.loose->digest =
@@ -160,12 +153,12 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Fr
   }
   const auto found = [&] {
     try {
-      return OperatorCache::shared().get(session_->compute, request(open.positions, frame->key.encoding));
+      return OperatorCache::shared().get(scan_->compute, request(open.positions, frame->key.encoding));
     } catch (const std::invalid_argument& error) {
       throw ClientError(fmt::format("fhd: {}", error.what()));
     }
   }();
-  Session::Numbers& numbers = session_->numbers;
+  ScanNumbers& numbers = scan_->numbers;
   numbers.plan_ms += found.made_ms;
   ++(found.reused ? numbers.operators_reused : numbers.operators_made);
   const ImageGeometry& geometry = geometries_.at(frame->key.encoding);

@@ -30,10 +30,11 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   static constexpr std::string_view kName = "fhd";
   static constexpr std::string_view kSummary =
       "Makes the normal equations (F^H F) x = F^H d of a frame, exactly or by the NUFFT.";
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
   static Parameters<Options> parameters();
 
   explicit Fhd(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Samples&& samples, const Emit<NormalEquations>& emit) override;
 
  private:
@@ -48,11 +49,11 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
 
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
-  void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<Frame>& frame,
+  void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
             const Emit<NormalEquations>& emit);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   FrameGridder gridder_;  // nufft
   std::map<std::uint64_t, Open> open_;

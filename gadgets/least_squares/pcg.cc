@@ -160,10 +160,10 @@ PcgSolver::PcgSolver(Options options) : options_(std::move(options)) {
     throw std::invalid_argument("reference_file is the name of a file of the server's assets, not a path");
 }
 
-void PcgSolver::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void PcgSolver::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   if (options_.prior == "anatomical" && options_.reference == "given")
-    session.side_images.want("reference", options_.reference_file);
+    scan.side_images.want("reference", options_.reference_file);
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     std::vector<double> voxel;
@@ -191,15 +191,15 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
       }))
     solve_waiting(emit);
   waiting_.push_back(std::move(equations));
-  const bool shared_out = session_->team != nullptr && session_->team->in_one_process();
-  const int devices = shared_out ? session_->team->size() : 1;
+  const bool shared_out = scan_->team != nullptr && scan_->team->in_one_process();
+  const int devices = shared_out ? scan_->team->size() : 1;
   if (waiting_.size() == static_cast<std::size_t>(devices)) solve_waiting(emit);
 }
 
 /// Frames that are at hand at the same time need nothing of each other: each device of this process takes one. One
 /// alone is for all.
 void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
-  const std::vector<NormalEquations> all = std::exchange(waiting_, {});
+  std::vector<NormalEquations> all = std::exchange(waiting_, {});
   std::vector<RegularizerPtr> priors;
   std::vector<Array<cfloat>> images;
   for (const NormalEquations& equations : all) {
@@ -224,13 +224,13 @@ Array<cfloat> PcgSolver::start_of(const NormalEquations& equations) {
   Array<cfloat> image = zeros_like(equations.right);
   if (const auto before = previous_.find(without_repetition(equations.frame->key));
       before != previous_.end() && before->second.shape() == image.shape())
-    session_->compute.copy<cfloat>(before->second.view(), image.view());
+    scan_->compute.copy<cfloat>(before->second.view(), image.view());
   return image;
 }
 
 double PcgSolver::power_of(const NormalEquations& equations) {
   if (options_.noise_level == 0) return 0;
-  const double power = session_->compute.download<double>(equations.power.view()).data()[0];
+  const double power = scan_->compute.download<double>(equations.power.view()).data()[0];
   if (!std::isfinite(power)) refuse_numbers();
   return power;
 }
@@ -244,16 +244,15 @@ numerics::PcgOptions PcgSolver::solver_options(const numerics::Regularizer* prio
   return options;
 }
 
-/// Solves from `image` on, in place.
-Array<cfloat> PcgSolver::solve(const NormalEquations& equations, const numerics::Regularizer* prior,
-                               Array<cfloat> image) {
+/// Solves from `image` on, in place, and notes in the frame how it went.
+Array<cfloat> PcgSolver::solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image) {
   return with_clear_errors([&] {
     const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
-    if (session_->team != nullptr && options_.noise_level == 0 && parts >= session_->team->size())
+    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size())
       return solve_together(equations, prior, solver_options(prior), image);
-    note(equations, solve_alone(equations, prior,
-                                {session_->compute, equations.matrix, equations.maps, equations.right, image,
-                                 power_of(equations)}));
+    note(equations,
+         solve_alone(equations, prior,
+                     {scan_->compute, equations.matrix, equations.maps, equations.right, image, power_of(equations)}));
     return image;
   });
 }
@@ -280,14 +279,14 @@ PcgSolver::Found PcgSolver::solve_alone(const NormalEquations& equations, const 
 }
 
 /// Each on a device of its own. There are no more than devices.
-void PcgSolver::solve_side_by_side(const std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+void PcgSolver::solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                                    std::vector<Array<cfloat>>& images) {
   std::vector<Found> found(all.size());
   std::vector<double> powers;
   for (const NormalEquations& equations : all) powers.push_back(power_of(equations));
-  copies_.resize(static_cast<std::size_t>(session_->team->size()) - 1);
+  copies_.resize(static_cast<std::size_t>(scan_->team->size()) - 1);
   with_clear_errors([&] {
-    session_->team->run(numerics::Team::Sums::none, [&](numerics::Member& member) {
+    scan_->team->run(numerics::Team::Sums::none, [&](numerics::Member& member) {
       const auto i = static_cast<std::size_t>(member.rank());
       if (i >= all.size()) return;
       numerics::Context& own = member.context;
@@ -309,7 +308,7 @@ void PcgSolver::solve_side_by_side(const std::vector<NormalEquations>& all, cons
 /// The operator where a member computes.
 std::shared_ptr<const numerics::ToeplitzOperator> PcgSolver::matrix_of(numerics::Member& member,
                                                                        const NormalEquations& equations) {
-  if (&member.context == &session_->compute) return equations.matrix;
+  if (&member.context == &scan_->compute) return equations.matrix;
   Copy& copy = copies_[static_cast<std::size_t>(member.rank()) - 1];
   if (copy.of.lock() != equations.matrix) {
     copy.matrix = std::make_shared<const numerics::ToeplitzOperator>(equations.matrix->copy(member.context));
@@ -320,17 +319,17 @@ std::shared_ptr<const numerics::ToeplitzOperator> PcgSolver::matrix_of(numerics:
 
 /// By the devices of a team: each has some of the coils and all of the image, or, without coil maps, some of the
 /// images.
-Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
                                         const numerics::PcgOptions& options, Array<cfloat> image) {
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
   const bool sense = static_cast<bool>(equations.maps);
   const double known = known_to_all(prior == nullptr ? 0 : Eigenvalues::shared().find(equations));
-  std::vector<numerics::PcgResult> results(static_cast<std::size_t>(session_->team->size()));
+  std::vector<numerics::PcgResult> results(static_cast<std::size_t>(scan_->team->size()));
   copies_.resize(results.size() - 1);
-  session_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
+  scan_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
     numerics::Context& own = member.context;
-    const bool here = &own == &session_->compute;
+    const bool here = &own == &scan_->compute;
     /// Items first .. last - 1 of an array of such images, where this member computes.
     const auto part_of = [&](const Array<cfloat>& all, std::int64_t first, std::int64_t last) {
       numerics::Shape part{last - first};
@@ -358,7 +357,7 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
         numerics::pcg(own, *a, own_prior ? own_prior.get() : prior, b.view(), x.view(), own_options);
     if (here || !sense) own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
   });
-  if (!session_->team->in_one_process()) share_results(results, sense ? 0 : voxels, image);
+  if (!scan_->team->in_one_process()) share_results(results, sense ? 0 : voxels, image);
   numerics::PcgResult& all = results.front();
   for (std::size_t i = 1; i < results.size() && !sense; ++i)
     all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
@@ -371,14 +370,14 @@ Array<cfloat> PcgSolver::solve_together(const NormalEquations& equations, const 
 double PcgSolver::known_to_all(double value) {
   std::vector<std::byte> bytes(sizeof(value));
   std::memcpy(bytes.data(), &value, sizeof(value));
-  session_->team->share(bytes, 0);
+  scan_->team->share(bytes, 0);
   std::memcpy(&value, bytes.data(), sizeof(value));
   return value;
 }
 
 /// Gives what each process of a team found to all. voxels: of an image, where each process solved for some of them.
 void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::int64_t voxels, Array<cfloat>& image) {
-  numerics::Team& team = *session_->team;
+  numerics::Team& team = *scan_->team;
   const std::int64_t images = image.shape()[0];
   for (int rank = 0; rank < team.size(); ++rank) {
     auto& of_rank = results[static_cast<std::size_t>(rank)];
@@ -388,7 +387,7 @@ void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::in
     const std::int64_t first = numerics::share_begin(images, rank, team.size()),
                        last = numerics::share_begin(images, rank + 1, team.size());
     if (voxels > 0)
-      team.share(session_->compute, numerics::View<cfloat>(image.data() + first * voxels, {(last - first) * voxels}),
+      team.share(scan_->compute, numerics::View<cfloat>(image.data() + first * voxels, {(last - first) * voxels}),
                  rank);
   }
 }
@@ -397,7 +396,7 @@ void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::in
   throw ClientError("the data are not finite, or so large that sums of them are not; no image can be solved for");
 }
 
-void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult& result) {
+void PcgSolver::note(NormalEquations& equations, const numerics::PcgResult& result) {
   // Of several images, the one that is worst off.
   const auto worst = std::max_element(result.items.begin(), result.items.end(), [](const auto& a, const auto& b) {
     return a.residuals.back() < b.residuals.back();
@@ -406,24 +405,22 @@ void PcgSolver::note(const NormalEquations& equations, const numerics::PcgResult
   for (const auto& item : result.items) {
     if (item.status != numerics::PcgStatus::broke_down) continue;
     if (item.iterations == 0) refuse_numbers();
-    session_->warn("pcg: the iteration broke down and was stopped at its last good image");
+    scan_->warn("pcg: the iteration broke down and was stopped at its last good image");
   }
-  auto& notes = equations.frame->notes;
   std::vector<std::string> residuals;
   for (const double r : worst->residuals) residuals.push_back(fmt::format("{:.3g}", r));
-  notes["pcg_iterations"] = std::to_string(worst->iterations);
-  notes["pcg_residuals"] = fmt::format("{}", fmt::join(residuals, " "));
-  notes["pcg_status"] = numerics::to_string(worst->status);
+  equations.frame = with_notes(*equations.frame, {{"pcg_iterations", std::to_string(worst->iterations)},
+                                                  {"pcg_residuals", fmt::format("{}", fmt::join(residuals, " "))},
+                                                  {"pcg_status", numerics::to_string(worst->status)}});
 }
 
-void PcgSolver::note(const NormalEquations& equations, const Found& found) {
+void PcgSolver::note(NormalEquations& equations, const Found& found) {
   if (const auto& discrepancy = found.discrepancy) {
     using Status = numerics::DiscrepancyResult::Status;
     if (discrepancy->status == Status::below_range)
-      session_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
-    if (discrepancy->status == Status::above_range)
-      session_->warn("pcg: by noise_level the data hold nothing but noise");
-    equations.frame->notes["pcg_lambda"] = fmt::format("{:.3g}", discrepancy->lambda);
+      scan_->warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
+    if (discrepancy->status == Status::above_range) scan_->warn("pcg: by noise_level the data hold nothing but noise");
+    equations.frame = with_notes(*equations.frame, {{"pcg_lambda", fmt::format("{:.3g}", discrepancy->lambda)}});
   }
   note(equations, found.result);
 }
@@ -482,7 +479,7 @@ void PcgSolver::close(Group& group, const Emit<CoilImages>& emit) {
 
 /// The prior from the magnitude of all coils and contrasts together.
 PcgSolver::RegularizerPtr PcgSolver::edges_of(const std::vector<Draft>& drafts) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto& shape = drafts.front().image.shape();
   const std::int64_t voxels = shape[1] * shape[2] * shape[3];
   std::int64_t images = 0;
@@ -506,7 +503,7 @@ PcgSolver::RegularizerPtr PcgSolver::given_edges(const NormalEquations& equation
   key.slice = equations.frame->key.slice;
   RegularizerPtr& edges = given_[key];
   if (edges) return edges;
-  const Array<cfloat>& reference = session_->side_images.find("reference", key.slice);
+  const Array<cfloat>& reference = scan_->side_images.find("reference", key.slice);
   const auto &has = reference.shape(), &needs = equations.right.shape();
   if (has[1] != needs[1] || has[2] != needs[2] || has[3] != needs[3])
     throw ClientError(
@@ -519,7 +516,7 @@ PcgSolver::RegularizerPtr PcgSolver::given_edges(const NormalEquations& equation
 
 /// The prior from the magnitude of images [image, z, y, x] of the same anatomy.
 PcgSolver::RegularizerPtr PcgSolver::edges_in(const Array<cfloat>& all) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto& shape = all.shape();
   const std::int64_t voxels = shape[1] * shape[2] * shape[3];
   Array<cfloat> power = compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]});
@@ -550,7 +547,7 @@ void PcgSolver::finish(End how, const Emit<CoilImages>& emit) {
     if (how == End::complete && !group.drafts.empty()) close(group, emit);
   }
   if (how == End::truncated && waiting > 0)
-    session_->warn(fmt::format("pcg: {} image(s) waited for further contrasts and are dropped", waiting));
+    scan_->warn(fmt::format("pcg: {} image(s) waited for further contrasts and are dropped", waiting));
   groups_.clear();
 }
 

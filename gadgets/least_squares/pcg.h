@@ -39,7 +39,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit PcgSolver(Options options);
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;
   void rest(const Emit<CoilImages>& emit) override { solve_waiting(emit); }
   void finish(End how, const Emit<CoilImages>& emit) override;
@@ -77,14 +77,14 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   };
 
   void solve_waiting(const Emit<CoilImages>& emit);
-  void solve_side_by_side(const std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+  void solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                           std::vector<Array<cfloat>>& images);
   Found solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior, Placed at) const;
   RegularizerPtr prior_of(const NormalEquations& equations);
   Array<cfloat> start_of(const NormalEquations& equations);
   double power_of(const NormalEquations& equations);
-  Array<cfloat> solve(const NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
-  Array<cfloat> solve_together(const NormalEquations& equations, const numerics::Regularizer* prior,
+  Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  Array<cfloat> solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
                                const numerics::PcgOptions& options, Array<cfloat> image);
   double known_to_all(double value);
   void share_results(std::vector<numerics::PcgResult>& results, std::int64_t voxels, Array<cfloat>& image);
@@ -101,12 +101,12 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   RegularizerPtr plain_prior(std::uint16_t encoding);
   numerics::PcgOptions solver_options(const numerics::Regularizer* prior) const;
   [[noreturn]] static void refuse_numbers();
-  void note(const NormalEquations& equations, const numerics::PcgResult& result);
-  void note(const NormalEquations& equations, const Found& found);
-  Array<cfloat> zeros_like(const Array<cfloat>& image) { return session_->compute.zeros<cfloat>(image.shape()); }
+  void note(NormalEquations& equations, const numerics::PcgResult& result);
+  void note(NormalEquations& equations, const Found& found);
+  Array<cfloat> zeros_like(const Array<cfloat>& image) { return scan_->compute.zeros<cfloat>(image.shape()); }
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<std::vector<double>> voxel_size_;  // per encoding, slowest axis first, the smallest is 1
   std::vector<std::size_t> contrasts_;           // per encoding; 0: the header does not say

@@ -42,8 +42,8 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
               "unit of acquisition_time_stamp and of the ECG's time_stamp [ms]; ISMRMRD leaves it to the vendor");
 }
 
-void CardiacBinning::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
   beats_.emplace(Heartbeats::Options{.trigger_channel = channel,
@@ -76,7 +76,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
   Array<protocol::AcquisitionHeader> heads;
   if (count > 0) {
-    heads = session_->compute.allocate_host<protocol::AcquisitionHeader>({count});
+    heads = scan_->compute.allocate_host<protocol::AcquisitionHeader>({count});
     std::copy(readouts.heads.begin(), readouts.heads.end(), heads.data());
   }
   for (std::int64_t i = 0; i < count; ++i) {
@@ -250,11 +250,11 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
     fill(group);
     flush(group, emit);
     if (group.left_out > 0)
-      session_->info(
+      scan_->info(
           "some readouts belong to no regular heartbeat and are left out: before the first trigger, after "
           "the last beat, or in a beat of unusual length");
     if (static_cast<std::int64_t>(group.phases.size()) < options_.phases)
-      session_->warn("some cardiac phases got no readouts; they give no image");
+      scan_->warn("some cardiac phases got no readouts; they give no image");
     for (auto& [p, phase] : group.phases) {
       auto& notes = phase.frame->notes;
       notes["heartbeats"] = std::to_string(beats_->triggers().size());
@@ -293,7 +293,7 @@ void CardiacBinning::hand_on(Phase& phase, bool last, const Emit<Readouts>& emit
 Readouts CardiacBinning::gather(const std::vector<Readout>& readouts) {
   Readouts out;
   if (readouts.empty()) return out;
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const auto count = static_cast<std::int64_t>(readouts.size());
   const auto& shape = readouts[0].data.shape();
   const std::int64_t channels = shape[1], samples = shape[2];

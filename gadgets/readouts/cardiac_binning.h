@@ -51,10 +51,11 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "cardiac_binning";
   static constexpr std::string_view kSummary =
       "Sorts readouts into cardiac phases by the ECG: frames of one heartbeat from many.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
   explicit CardiacBinning(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
   bool take_aside(Item& item, const Emit<Readouts>& emit) override;
   void finish(End how, const Emit<Readouts>& emit) override;
@@ -102,7 +103,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double median_interval() const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::optional<Heartbeats> beats_;
   std::vector<bool> regular_;  // of each interval between triggers
   double sum_ms_ = 0;          // of the regular ones

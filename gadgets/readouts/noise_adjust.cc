@@ -8,9 +8,8 @@ namespace echotrain {
 
 Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() { return {}; }
 
-void NoiseAdjust::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  if (session.stacked) throw ClientError("noise_adjust whitens coils, not planes: put it before partition_fft");
+void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);
   if (!(bandwidth_ > 0)) bandwidth_ = 1;
 }
@@ -41,7 +40,7 @@ void NoiseAdjust::whiten(Readouts& readouts) {
     if (!matrix_ || dwell(begin) != matrix_dwell_us_) make_matrix(dwell(begin));
     const numerics::View<cfloat> run(readouts.data.data() + begin * shape[1] * shape[2],
                                      {end - begin, shape[1], shape[2]});
-    numerics::apply_coil_matrix(session_->compute, matrix_.view(), run);
+    numerics::apply_coil_matrix(scan_->compute, matrix_.view(), run);
     begin = end;
   }
 }
@@ -63,7 +62,7 @@ void NoiseAdjust::make_matrix(double dwell_us) {
   try {
     const auto matrix = numerics::whitening_matrix(covariance_->covariance(), coils, dwell_ratio / bandwidth_);
     matrix_dwell_us_ = dwell_us;
-    matrix_ = session_->compute.upload<cfloat>({matrix.data(), {coils, coils}});
+    matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {coils, coils}});
   } catch (const std::invalid_argument&) {
     throw ClientError(
         fmt::format("the noise scan ({} samples of {} coils) has no usable covariance: send at least a few times as "

@@ -18,10 +18,11 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "noise_adjust";
   static constexpr std::string_view kSummary =
       "Whitens readouts by the covariance of the scan's noise readouts; without noise readouts data passes unchanged.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
   explicit NoiseAdjust(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
 
  private:
@@ -29,7 +30,7 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   void learn(const Readouts& noise);
   void make_matrix(double dwell_us);
 
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   double bandwidth_ = 1;  // relative receiver noise bandwidth
   std::optional<numerics::NoiseCovariance> covariance_;
   double noise_dwell_us_ = 0;

@@ -22,9 +22,8 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
               "sign of the exponent: as that of the pipeline's fft");
 }
 
-void PartitionFft::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  if (session.stacked) throw ClientError("this pipeline has 'partition_fft' twice; planes have no partitions");
+void PartitionFft::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory == protocol::Trajectory::cartesian)
       throw ClientError(
@@ -42,37 +41,34 @@ void PartitionFft::start(const protocol::Header& header, Session& session) {
     space.partitions = matrix[2];
     space.padded = geometry.padded[0];
     space.planes = geometry.image[0];
-    space.offset = row_offset(limit, space.partitions, "kspace_encoding_step_2", session);
+    space.offset = row_offset(limit, space.partitions, "kspace_encoding_step_2", scan);
     space.first = limit ? limit->minimum + space.offset : 0;
     space.last = limit ? limit->maximum + space.offset : space.partitions - 1;
     if (encoding.average) space.averages = encoding.average->maximum - encoding.average->minimum + 1;
-    const auto unit = to_cycles_per_pixel(encoding, session.trajectory_unit);
+    const auto unit = to_cycles_per_pixel(encoding, scan.trajectory_unit);
     for (std::size_t a = 0; a < 2; ++a) space.tolerance[a] = kToleranceCyclesPerFov / matrix[a] / unit[a];
     spaces_.push_back(space);
   }
-  session.stacked = true;
 }
 
-void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
+void PartitionFft::process(Readouts&& readouts, const Emit<PlaneReadouts>& emit) {
   if (readouts.kind != protocol::ReadoutKind::imaging) {
-    emit(std::move(readouts));
+    emit({std::move(readouts), 1});
     return;
   }
-  const std::shared_ptr<Frame> frame = readouts.frame;
-  const Space& space = spaces_.at(frame->key.encoding);
-  const auto [entry, fresh] = open_.try_emplace(frame->id);
-  Open& open = entry->second;
-  if (fresh) adapt(*frame, space);
+  const Space& space = spaces_.at(readouts.frame->key.encoding);
+  Open& open = open_[readouts.frame->id];
   std::vector<Spoke> whole;
   if (!readouts.heads.empty()) add(open, space, readouts, whole);
-  if (readouts.last) {
-    take_rest(open, space, whole);
-    frame->notes["missing_partitions"] = std::to_string(open.missing);
-  }
+  if (readouts.last) take_rest(open, space, whole);
   if (whole.empty() && !readouts.last) return;
 
-  Readouts out;
+  PlaneReadouts out;
   if (!whole.empty()) out = give(whole, space);
+  out.planes = space.planes;
+  const auto frame = std::make_shared<Frame>(*readouts.frame);
+  adapt(*frame, space);
+  if (readouts.last) frame->notes["missing_partitions"] = std::to_string(open.missing);
   out.frame = frame;
   out.first = !std::exchange(open.started, true);
   out.last = readouts.last;
@@ -83,7 +79,6 @@ void PartitionFft::process(Readouts&& readouts, const Emit<Readouts>& emit) {
 /// What the frame says of readouts becomes what it says of spokes. A spoke is whole only when its last partition is in,
 /// so no window moves on by spokes: what follows gets such frames whole.
 void PartitionFft::adapt(Frame& frame, const Space& space) {
-  frame.stack = space.planes;
   const bool even = frame.expected_readouts % space.announced() == 0;
   frame.expected_readouts = even ? frame.expected_readouts / space.announced() : 0;
   frame.window = 0;
@@ -114,7 +109,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
     do {
       const std::int64_t row = readouts.heads[i].idx.kspace_encode_step_2 + space.offset;
       const bool inside = row >= 0 && row < space.partitions;
-      if (!inside) session_->warn("some partitions are outside the encoded matrix; their readouts are left out");
+      if (!inside) scan_->warn("some partitions are outside the encoded matrix; their readouts are left out");
       rows.push_back(inside ? static_cast<std::int32_t>(row) : -1);
       if (inside) {
         auto [it, fresh] = open.waiting.try_emplace(step);
@@ -133,7 +128,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
     const auto n = static_cast<std::int64_t>(i - begin);
     const numerics::View<const cfloat> data(
         readouts.data.data() + static_cast<std::int64_t>(begin) * shape[1] * shape[2], {n, shape[1], shape[2]});
-    numerics::add_lines(session_->compute, data, {rows.data(), {n}}, {0, shape[2], 0}, spoke->data.view());
+    numerics::add_lines(scan_->compute, data, {rows.data(), {n}}, {0, shape[2], 0}, spoke->data.view());
     if (spoke->arrived == space.announced()) {
       whole.push_back(std::move(*spoke));
       open.waiting.erase(step);
@@ -150,12 +145,12 @@ PartitionFft::Spoke PartitionFft::make_spoke(std::int64_t number, const Space& s
   spoke.number = number;
   spoke.head = readouts.heads[index];
   spoke.head.idx.kspace_encode_step_2 = 0;
-  spoke.data = session_->compute.zeros<cfloat>({shape[1], space.partitions, samples});
+  spoke.data = scan_->compute.zeros<cfloat>({shape[1], space.partitions, samples});
   spoke.hits.assign(static_cast<std::size_t>(space.partitions), 0);
   const std::int64_t stride = readouts.trajectory ? readouts.trajectory.shape()[2] : 0;
   const std::int64_t kept = components(stride);
   if (kept == 0) return spoke;
-  spoke.trajectory = session_->compute.allocate_host<float>({samples, kept});
+  spoke.trajectory = scan_->compute.allocate_host<float>({samples, kept});
   const float* from = readouts.trajectory.data() + static_cast<std::int64_t>(index) * samples * stride;
   float* to = spoke.trajectory.data();
   for (std::int64_t s = 0; s < samples; ++s, from += stride, to += kept) {
@@ -188,7 +183,7 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
   const auto begin = static_cast<std::ptrdiff_t>(whole.size());
   for (auto& [step, spoke] : open.waiting) {
     if (open.given.test(step)) {
-      session_->warn(
+      scan_->warn(
           "some partitions of a spoke came again when it was whole, without an average limit in the header; they are "
           "left out");
       continue;
@@ -204,7 +199,7 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
 /// One spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself: the same bits
 /// however readouts arrive.
 void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::View<cfloat> to) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const std::int64_t coils = spoke.data.shape()[0], samples = spoke.data.shape()[2];
   if (std::any_of(spoke.hits.begin(), spoke.hits.end(), [](std::int32_t n) { return n > 1; })) {
     std::vector<float> factors;
@@ -221,13 +216,13 @@ void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::View<cf
   numerics::to_sample_major(compute, planes.view().reshaped({coils, samples, space.planes}), to, 0);
 }
 
-Readouts PartitionFft::give(std::vector<Spoke>& spokes, const Space& space) {
+PlaneReadouts PartitionFft::give(std::vector<Spoke>& spokes, const Space& space) {
   const auto count = static_cast<std::int64_t>(spokes.size());
   const std::int64_t coils = spokes[0].data.shape()[0], samples = spokes[0].data.shape()[2];
-  Readouts out;
-  out.data = session_->compute.allocate<cfloat>({count, coils * space.planes, samples});
+  PlaneReadouts out;
+  out.data = scan_->compute.allocate<cfloat>({count, coils * space.planes, samples});
   const std::int64_t kept = spokes[0].trajectory ? spokes[0].trajectory.shape()[1] : 0;
-  if (kept > 0) out.trajectory = session_->compute.allocate_host<float>({count, samples, kept});
+  if (kept > 0) out.trajectory = scan_->compute.allocate_host<float>({count, samples, kept});
   for (std::int64_t i = 0; i < count; ++i) {
     Spoke spoke = std::move(spokes[static_cast<std::size_t>(i)]);
     out.heads.push_back(spoke.head);

@@ -14,11 +14,12 @@ namespace echotrain {
 
 /// Turns the partitions (kspace_encode_step_2) of each spoke or interleave (kspace_encode_step_1) into planes, by a
 /// Fourier transform along z. What follows is 2D work that all planes share: a plane travels as a channel,
-/// channel = coil * planes + plane, and Frame::stack says how many planes there are.
+/// channel = coil * planes + plane, and PlaneReadouts says how many planes there are.
 ///
 /// In:  imaging Readouts [readout, coil, sample], one per partition, in any order; trajectory x y, x y z or
 ///      x y weight, or none. Readouts of other kinds pass by. Noise has to be whitened before.
-/// Out: Readouts [spoke, coil * planes, sample], trajectory x, y and, if it came with the data, the density weight. The
+/// Out: PlaneReadouts [spoke, coil * planes, sample], trajectory x, y and, if it came with the data, the density
+/// weight. The
 ///      head of a spoke is that of its first partition.
 ///
 /// Planes are those of the recon space: the encoded extent is cut to it and missing resolution zero-filled. They are
@@ -29,7 +30,7 @@ namespace echotrain {
 ///
 /// ClientError for a Cartesian trajectory, a matrix of one partition, and a rotated stack, that is one whose partitions
 /// differ in the plane by more than a hundredth of a cycle per field of view: a phase of 2 pi / 200 at its edge.
-class PartitionFft final : public Gadget<Readouts, Readouts> {
+class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
  public:
   struct Options {
     std::string third_component = "z";
@@ -38,11 +39,12 @@ class PartitionFft final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "partition_fft";
   static constexpr std::string_view kSummary =
       "Fourier transform along z of stacks of stars and spirals: the partitions of each spoke become planes.";
+  static constexpr Delivery kDelivery = Delivery::parts;  // no window moves on by spokes
   static Parameters<Options> parameters();
 
   explicit PartitionFft(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
-  void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(Readouts&& readouts, const Emit<PlaneReadouts>& emit) override;
 
  private:
   struct Space {
@@ -76,10 +78,10 @@ class PartitionFft final : public Gadget<Readouts, Readouts> {
   void check_trajectory(const Spoke& spoke, const Space& space, const Readouts& readouts, std::size_t index) const;
   void take_rest(Open& open, const Space& space, std::vector<Spoke>& whole);
   void transform(Spoke& spoke, const Space& space, numerics::View<cfloat> to);
-  Readouts give(std::vector<Spoke>& spokes, const Space& space);
+  PlaneReadouts give(std::vector<Spoke>& spokes, const Space& space);
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<std::uint64_t, Open> open_;
 };

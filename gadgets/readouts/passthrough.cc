@@ -4,7 +4,7 @@
 
 namespace echotrain {
 
-void Passthrough::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void Passthrough::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void Passthrough::process(RawBatch&& batch, const Emit<Image>& /*emit*/) {
   readouts_ += batch.acquisitions.size();
@@ -25,8 +25,8 @@ bool Passthrough::take_aside(Item& item, const Emit<Image>& emit) {
 }
 
 void Passthrough::finish(End /*how*/, const Emit<Image>& /*emit*/) {
-  session_->info(fmt::format("received {} readouts ({} bytes of samples), {} waveforms, {} images", readouts_,
-                             readout_bytes_, waveforms_, images_));
+  scan_->info(fmt::format("received {} readouts ({} bytes of samples), {} waveforms, {} images", readouts_,
+                          readout_bytes_, waveforms_, images_));
 }
 
 }  // namespace echotrain

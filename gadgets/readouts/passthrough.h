@@ -17,13 +17,13 @@ class Passthrough final : public Gadget<RawBatch, Image> {
   static Parameters<Options> parameters() { return {}; }
 
   explicit Passthrough(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(RawBatch&& batch, const Emit<Image>& emit) override;
   bool take_aside(Item& item, const Emit<Image>& emit) override;
   void finish(End how, const Emit<Image>& emit) override;
 
  private:
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::uint64_t readouts_ = 0, readout_bytes_ = 0, waveforms_ = 0, images_ = 0;
 };
 

@@ -27,8 +27,8 @@ Parameters<RadialTrajectory::Options> RadialTrajectory::parameters() {
               "what numbers the spokes: the header's counter, or their order in the scan, on through repetitions");
 }
 
-void RadialTrajectory::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void RadialTrajectory::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     using protocol::Trajectory;
     if (encoding.trajectory == Trajectory::cartesian || encoding.trajectory == Trajectory::epi ||
@@ -37,7 +37,7 @@ void RadialTrajectory::start(const protocol::Header& header, Session& session) {
           fmt::format("radial_trajectory makes spokes, but the header's trajectory is '{}'; use cartesian_2d or "
                       "spiral_2d",
                       protocol::to_string(encoding.trajectory)));
-    if (options_.counter == "arrival" && encoding.encoded.matrix[2] > 1 && !session.stacked)
+    if (options_.counter == "arrival" && encoding.encoded.matrix[2] > 1 && !planes_)
       throw ClientError(
           "radial_trajectory with counter: arrival would turn every partition of a stack; put it after partition_fft");
     const auto& limit = encoding.kspace_encoding_step_1;
@@ -57,7 +57,7 @@ void RadialTrajectory::start(const protocol::Header& header, Session& session) {
             "radial_trajectory's spokes");
       space.step = options_.span_deg * std::numbers::pi / 180 / static_cast<double>(spokes);
     }
-    const auto unit = to_cycles_per_pixel(encoding, session.trajectory_unit);
+    const auto unit = to_cycles_per_pixel(encoding, scan.trajectory_unit);
     space.to_unit = {1 / unit[0], 1 / unit[1]};
     spaces_.push_back(std::move(space));
   }
@@ -66,11 +66,11 @@ void RadialTrajectory::start(const protocol::Header& header, Session& session) {
 void RadialTrajectory::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const bool imaging = readouts.kind == protocol::ReadoutKind::imaging && !readouts.heads.empty();
   if (imaging && readouts.trajectory) {
-    session_->info("readouts come with their own trajectory, which is kept; radial_trajectory makes none");
+    scan_->info("readouts come with their own trajectory, which is kept; radial_trajectory makes none");
   } else if (imaging) {
     Space& space = spaces_.at(readouts.frame->key.encoding);
     const std::int64_t count = readouts.data.shape()[0], samples = readouts.data.shape()[2];
-    readouts.trajectory = session_->compute.allocate_host<float>({count, samples, 2});
+    readouts.trajectory = scan_->compute.allocate_host<float>({count, samples, 2});
     float* to = readouts.trajectory.data();
     for (const auto& head : readouts.heads) {
       prepare(space, head);
@@ -96,8 +96,7 @@ void RadialTrajectory::prepare(Space& space, const protocol::AcquisitionHeader& 
   if (before < 0 || after < 0 || used < 2)
     throw ClientError(fmt::format("a readout of {} samples, {} and {} of them to discard, has its centre at sample {}",
                                   samples, pre, post, centre));
-  if (before == 0)
-    session_->info("center_sample is the first sample: spokes are taken to begin at the centre of k-space");
+  if (before == 0) scan_->info("center_sample is the first sample: spokes are taken to begin at the centre of k-space");
   const auto extent = static_cast<double>(before == used / 2 ? used : 2 * std::max(before, after));
   space.of = of;
   space.spoke.clear();

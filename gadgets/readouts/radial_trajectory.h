@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/shared/over_planes.h"
 
 namespace echotrain {
 
@@ -28,8 +29,8 @@ namespace echotrain {
 /// centre-out spokes). So it does not matter whether the encoded matrix counts readout oversampling, as long as its
 /// field of view goes with it. The echo is what discard_pre and discard_post leave; the line goes on beyond it.
 ///
-/// In a stack it comes after partition_fft (or, with kspace_encode_step_1, before). ClientError for a header whose
-/// trajectory is none of spokes, and for a linear order without a number of spokes.
+/// In a stack it comes after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, before).
+/// ClientError for a header whose trajectory is none of spokes, and for a linear order without a number of spokes.
 class RadialTrajectory final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -43,10 +44,12 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   static constexpr std::string_view kName = "radial_trajectory";
   static constexpr std::string_view kSummary =
       "Gives radial readouts that come without a trajectory their own, by turning one template spoke.";
+  static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
-  explicit RadialTrajectory(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  /// `planes`: readouts are those of a stack's planes.
+  explicit RadialTrajectory(Options options, bool planes = false) : options_(std::move(options)), planes_(planes) {}
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
 
  private:
@@ -77,9 +80,12 @@ class RadialTrajectory final : public Gadget<Readouts, Readouts> {
   void prepare(Space& space, const protocol::AcquisitionHeader& head);
 
   Options options_;
-  Session* session_ = nullptr;
+  bool planes_;
+  Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<Series, Arrival> arrivals_;
 };
+
+using RadialTrajectoryOfPlanes = OverPlanes<RadialTrajectory>;
 
 }  // namespace echotrain

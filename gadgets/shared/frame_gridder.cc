@@ -53,13 +53,12 @@ FrameGridder::FrameGridder(GriddingOptions options) : options_(options) {
     throw std::invalid_argument("accuracy chooses kernel_width and oversampling; leave them out, or leave it out");
 }
 
-void FrameGridder::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
-  session.takes_parts = session.takes_windows = options_.incremental;
+void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     geometries_.push_back(image_geometry(encoding));
     ImageGeometry& geometry = geometries_.back();
-    if (session.stacked) geometry.dims = 2;
+    if (planes) geometry.dims = 2;
     if (geometry.dims != options_.dimensions)
       throw ClientError(fmt::format(
           "this pipeline grids {}D data, but the header's encoded matrix is {} x {} x {}; use {}", options_.dimensions,
@@ -67,8 +66,8 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
           geometry.dims == 3 ? "kooshball_3d or stack_of_stars" : "radial_2d or spiral_2d"));
     const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
     if (acceleration > 1)
-      session.warn(fmt::format("R={}: image will show undersampling streaks, this pipeline fills no missing data",
-                               acceleration));
+      scan.warn(fmt::format("R={}: image will show undersampling streaks, this pipeline fills no missing data",
+                            acceleration));
     numerics::NufftOptions nufft;
     nufft.kernel_width = static_cast<int>(options_.kernel_width);
     nufft.oversampling = options_.oversampling;
@@ -85,12 +84,12 @@ void FrameGridder::start(const protocol::Header& header, Session& session) {
   }
   loose_.resize(nufft_.size());
   // The most recent trajectory of such scans; it is checked against the data when they come.
-  if (session.likely_positions.empty()) return;
-  const auto& likely = session.likely_positions.front();
+  if (scan.likely_positions().empty()) return;
+  const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   try {
     shared_plan(likely, likely->encoding, header.receiver_channels.value_or(8), false);
-  } catch (const ResourceError&) {  // a guess must not end a session
+  } catch (const ResourceError&) {  // a guess must not end a scan
   }
 }
 
@@ -108,14 +107,14 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
 /// `count`: it is for a frame, which the log's numbers count.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, std::int64_t coils, bool count) {
-  Session::Numbers& numbers = session_->numbers;
+  ScanNumbers& numbers = scan_->numbers;
   auto held = std::find_if(plans_.begin(), plans_.end(),
                            [&](const Held& each) { return each.positions == positions && each.encoding == encoding; });
   bool reused = held != plans_.end();
   if (!reused) {
     PlanCache::Request what = request(positions, encoding);
     what.coils = coils;
-    const PlanCache::Result result = PlanCache::shared().get(session_->compute, what);
+    const PlanCache::Result result = PlanCache::shared().get(scan_->compute, what);
     reused = result.reused;
     numbers.plan_ms += result.made_ms;
     held = plans_.insert(plans_.end(), {positions, encoding, result.plan});
@@ -133,8 +132,8 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
   PlanCache::Request what = request(positions, encoding);
   what.options.use = numerics::NufftUse::accumulate;
   std::shared_ptr<const numerics::NufftPlan>& one = loose_.at(encoding);
-  if (one) return what.make_like(session_->compute, *one);
-  return one = what.make(session_->compute);
+  if (one) return what.make_like(scan_->compute, *one);
+  return one = what.make(scan_->compute);
 }
 
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& samples) {
@@ -144,17 +143,17 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::plan(const Samples& sam
 Array<cfloat> FrameGridder::make_grid(const numerics::NufftPlan& plan, std::int64_t coils) {
   numerics::Shape shape{coils};
   for (auto extent : plan.grid_shape()) shape.push_back(extent);
-  return session_->compute.allocate<cfloat>(shape);
+  return scan_->compute.allocate<cfloat>(shape);
 }
 
 std::optional<FrameGridder::Gridded> FrameGridder::add(Samples&& samples) {
-  const std::shared_ptr<Frame> frame = samples.frame;
+  const std::shared_ptr<const Frame> frame = samples.frame;
   if (samples.part == Samples::Part::moved) return move_window(std::move(samples));
   if (samples.part == Samples::Part::whole) {
     partial_.erase(frame->id);
     Gridded out{frame, {}, plan(samples)};
     out.grid = make_grid(*out.plan, samples.data.shape()[1]);
-    out.plan->grid(session_->compute, samples.data.view(), samples.weights.view(), out.grid.view());
+    out.plan->grid(scan_->compute, samples.data.view(), samples.weights.view(), out.grid.view());
     return out;
   }
   Partial& partial = partial_[frame->id];
@@ -172,14 +171,13 @@ void FrameGridder::add_part(Partial& partial, const Samples& samples) {
     partial = {};
     partial.plan = next ? plan(samples) : loose_plan(samples.positions, encoding);
     partial.grid = make_grid(*partial.plan, samples.data.shape()[1]);
-    session_->compute.clear<cfloat>(partial.grid.view());
+    scan_->compute.clear<cfloat>(partial.grid.view());
   }
   if (samples.data.size() == 0) return;
   check_channels(partial.grid, samples);
   // Each loose part brings a plan of its own.
   const auto plan = next || samples.first ? partial.plan : loose_plan(samples.positions, encoding);
-  plan->accumulate(session_->compute, samples.offset, samples.data.view(), samples.weights.view(), 1,
-                   partial.grid.view());
+  plan->accumulate(scan_->compute, samples.offset, samples.data.view(), samples.weights.view(), 1, partial.grid.view());
 }
 
 /// Adds (or takes away) those readouts of a chunk that are among begin .. end - 1.
@@ -188,7 +186,7 @@ void FrameGridder::add_readouts(Window& window, const Chunk& chunk, std::int64_t
   end = std::min(end, chunk.end);
   if (begin >= end) return;
   const std::int64_t from = (begin - chunk.begin) * chunk.per_readout, to = (end - chunk.begin) * chunk.per_readout;
-  chunk.plan->accumulate(session_->compute, from, rows(chunk.data, from, to), rows(chunk.weights, from, to), sign,
+  chunk.plan->accumulate(scan_->compute, from, rows(chunk.data, from, to), rows(chunk.weights, from, to), sign,
                          window.grid.view());
 }
 
@@ -201,7 +199,7 @@ void FrameGridder::begin_position(Window& window, const Frame& frame) {
     for (const Chunk& chunk : window.chunks) add_readouts(window, chunk, window.begin, begin, -1);
   } else {
     window.moves = 0;
-    session_->compute.clear<cfloat>(window.grid.view());
+    scan_->compute.clear<cfloat>(window.grid.view());
     for (const Chunk& chunk : window.chunks) add_readouts(window, chunk, begin, entered, 1);
   }
   window.begin = begin;
@@ -209,7 +207,7 @@ void FrameGridder::begin_position(Window& window, const Frame& frame) {
 }
 
 std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples) {
-  const std::shared_ptr<Frame> frame = samples.frame;
+  const std::shared_ptr<const Frame> frame = samples.frame;
   const bool last = samples.last;
   Window& window = windows_[frame->window];
   if (window.grid) check_channels(window.grid, samples);
@@ -217,7 +215,7 @@ std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples
   window.plan = loose_plan(samples.positions, frame->key.encoding);
   if (!window.grid) {
     window.grid = make_grid(*window.plan, samples.data.shape()[1]);
-    session_->compute.clear<cfloat>(window.grid.view());
+    scan_->compute.clear<cfloat>(window.grid.view());
   }
   const std::int64_t entered = window.chunks.empty() ? frame->window_begin : window.chunks.back().end;
   window.chunks.push_back({.begin = entered,
@@ -229,9 +227,9 @@ std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples
   add_readouts(window, window.chunks.back(), entered, entered + samples.readouts, 1);
   if (!last) return std::nullopt;
   // The transform works in place, and the window goes on.
-  Gridded out{frame, session_->compute.allocate<cfloat>(window.grid.shape()), window.plan};
-  session_->compute.copy<cfloat>(window.grid.view(), out.grid.view());
-  ++session_->numbers.frames_in_parts;
+  Gridded out{frame, scan_->compute.allocate<cfloat>(window.grid.shape()), window.plan};
+  scan_->compute.copy<cfloat>(window.grid.view(), out.grid.view());
+  ++scan_->numbers.frames_in_parts;
   return out;
 }
 

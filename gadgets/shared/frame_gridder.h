@@ -31,12 +31,17 @@ class FrameGridder {
  public:
   /// std::invalid_argument when options exclude each other.
   explicit FrameGridder(GriddingOptions options);
+  /// What a gadget that has these options can take.
+  static Delivery delivery(const GriddingOptions& options) {
+    return options.incremental ? Delivery::windows : Delivery::frames;
+  }
   /// ClientError when the measurement has other dimensions, or when its images cannot have the accuracy asked for.
-  void start(const protocol::Header& header, Session& session);
+  /// `planes`: samples are those of a stack's planes, 2D though the encoding is 3D.
+  void start(const protocol::Header& header, Scan& scan, bool planes = false);
 
   /// What a frame's samples became.
   struct Gridded {
-    std::shared_ptr<Frame> frame;
+    std::shared_ptr<const Frame> frame;
     Array<cfloat> grid;  ///< [coil, grid...] in FFT order; the receiver's own
     std::shared_ptr<const numerics::NufftPlan> plan;
   };
@@ -83,7 +88,7 @@ class FrameGridder {
   void add_readouts(Window& window, const Chunk& chunk, std::int64_t begin, std::int64_t end, float sign);
 
   GriddingOptions options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> nufft_;                      // per encoding
   std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: one to make others by

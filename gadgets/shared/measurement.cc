@@ -55,13 +55,13 @@ std::array<float, 3> FieldsOfView::of(const Frame& frame) const {
 }
 
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
-                        Session& session) {
+                        Scan& scan) {
   if (!limit) return 0;
   if (n == 1 && limit->minimum == limit->maximum) return -static_cast<std::int64_t>(limit->minimum);
   const std::int64_t offset = n / 2 - limit->center;
   if (limit->minimum + offset >= 0 && limit->maximum + offset < n) return offset;
   if (limit->center == 0 && limit->maximum < n) {
-    session.warn(fmt::format("the header leaves the centre of {} at 0; {} is taken", what, n / 2));
+    scan.warn(fmt::format("the header leaves the centre of {} at 0; {} is taken", what, n / 2));
     return 0;
   }
   throw ClientError(fmt::format("the header's limits of {} ({}..{}, centre {}) do not fit its encoded matrix of {}",

@@ -14,7 +14,7 @@
 
 namespace echotrain {
 
-class Session;
+class Scan;
 
 /// How one encoding space becomes an image.
 struct ImageGeometry {
@@ -72,7 +72,7 @@ inline Vector cross(const Vector& a, const Vector& b) {
 /// What to add to an encoding step to get its row among `n`: k-space centre belongs at floor(n/2). ClientError, naming
 /// the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
-                        Session& session);
+                        Scan& scan);
 
 /// What to multiply a trajectory's components x, y, z by to get cycles/pixel of the encoded matrix.
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);

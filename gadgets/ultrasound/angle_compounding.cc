@@ -9,12 +9,12 @@ Parameters<AngleCompounding::Options> AngleCompounding::parameters() {
                                       "mean of the waves' complex images, or of their envelopes");
 }
 
-void AngleCompounding::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void AngleCompounding::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void AngleCompounding::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const auto& shape = images.data.shape();  // [wave, z, y, x]
-  CoilImages out{images.frame, session_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]})};
-  numerics::mean_of_channels(session_->compute, images.data.view(), options_.method == "incoherent", out.data.view());
+  CoilImages out{images.frame, scan_->compute.allocate<cfloat>({1, shape[1], shape[2], shape[3]})};
+  numerics::mean_of_channels(scan_->compute, images.data.view(), options_.method == "incoherent", out.data.view());
   emit(std::move(out));
 }
 

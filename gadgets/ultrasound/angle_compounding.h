@@ -19,12 +19,12 @@ class AngleCompounding final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit AngleCompounding(Options options) : options_(std::move(options)) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

@@ -19,10 +19,10 @@ Parameters<EchoSpectrum::Options> EchoSpectrum::parameters() {
               "columns per element: room beside the array for what the remap moves sideways");
 }
 
-void EchoSpectrum::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void EchoSpectrum::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void EchoSpectrum::process(Echoes&& echoes, const Emit<EchoSpectra>& emit) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const EchoGeometry& geometry = *echoes.geometry;
   const auto& shape = echoes.data.shape();  // [element, wave, sample]
   const std::int64_t elements = shape[0], waves = shape[1], bins = shape[2];

@@ -22,12 +22,12 @@ class EchoSpectrum final : public Gadget<Echoes, EchoSpectra> {
   static Parameters<Options> parameters();
 
   explicit EchoSpectrum(Options options) : options_(options) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Echoes&& echoes, const Emit<EchoSpectra>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
 };
 
 }  // namespace echotrain

@@ -54,8 +54,8 @@ EchoGeometry::Wave wave_of(const protocol::AcquisitionHeader& head) {
 
 Parameters<EchoTraces::Options> EchoTraces::parameters() { return {}; }
 
-void EchoTraces::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void EchoTraces::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     if (encoding.trajectory != protocol::Trajectory::other)
       throw ClientError(
@@ -76,7 +76,7 @@ void EchoTraces::process(Readouts&& readouts, const Emit<Echoes>& emit) {
   if (!readouts.last) return;
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
-  if (whole.data) emit(complete(std::move(whole), readouts.frame));
+  if (whole.data) emit(complete(std::move(whole), *readouts.frame));
 }
 
 void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t waves) {
@@ -87,7 +87,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     buffer.samples = samples;
     buffer.hits.assign(static_cast<std::size_t>(waves), 0);
     // As many zeros again behind the echoes: what a Fourier transform moves later does not come back at the beginning.
-    buffer.data = session_->compute.zeros<cfloat>({elements, waves, numerics::fast_even_size(2 * samples)});
+    buffer.data = scan_->compute.zeros<cfloat>({elements, waves, numerics::fast_even_size(2 * samples)});
   }
   if (samples != buffer.samples || elements != buffer.geometry.elements)
     throw ClientError(fmt::format("a readout of {} elements and {} samples came in a frame of {} and {}", elements,
@@ -101,7 +101,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
       throw ClientError(fmt::format("readout {} was sampled otherwise than others of its image", +head.scan_counter));
     const std::int64_t step = head.idx.kspace_encode_step_1 - first;
     if (step < 0 || step >= waves) {
-      session_->warn("some waves have numbers outside the header's limits; their readouts are left out");
+      scan_->warn("some waves have numbers outside the header's limits; their readouts are left out");
       continue;
     }
     const EchoGeometry::Wave wave = wave_of(head);
@@ -114,13 +114,13 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     const auto line = static_cast<std::int32_t>(step);
     if (begin < end)
       numerics::add_lines(
-          session_->compute,
+          scan_->compute,
           {readouts.data.data() + static_cast<std::int64_t>(i) * elements * samples, {1, elements, samples}},
           {&line, {1}}, {begin, end, 0}, buffer.data.view());
   }
 }
 
-Echoes EchoTraces::complete(Buffer buffer, std::shared_ptr<Frame> frame) {
+Echoes EchoTraces::complete(Buffer buffer, const Frame& frame) {
   std::vector<float> factors;
   std::int64_t missing = 0;
   bool repeated = false;
@@ -130,10 +130,10 @@ Echoes EchoTraces::complete(Buffer buffer, std::shared_ptr<Frame> frame) {
     repeated |= hits > 1;
   }
   if (repeated)
-    numerics::scale_lines(session_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
+    numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
-  frame->notes["missing_waves"] = std::to_string(missing);
-  return {std::move(frame), buffer.data, std::make_shared<EchoGeometry>(std::move(buffer.geometry))};
+  return {with_notes(frame, {{"missing_waves", std::to_string(missing)}}), buffer.data,
+          std::make_shared<EchoGeometry>(std::move(buffer.geometry))};
 }
 
 }  // namespace echotrain

@@ -21,7 +21,7 @@ class EchoTraces final : public Gadget<Readouts, Echoes> {
   static Parameters<Options> parameters();
 
   explicit EchoTraces(Options /*options*/) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<Echoes>& emit) override;
 
  private:
@@ -33,12 +33,12 @@ class EchoTraces final : public Gadget<Readouts, Echoes> {
   };
 
   void add(Buffer& buffer, const Readouts& readouts, std::int64_t waves);
-  Echoes complete(Buffer buffer, std::shared_ptr<Frame> frame);
+  Echoes complete(Buffer buffer, const Frame& frame);
 
   struct Waves {
     std::int64_t first = 0, count = 1;  // of kspace_encode_step_1
   };
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<Waves> waves_;  // per encoding
   std::map<std::uint64_t, Buffer> open_;
 };

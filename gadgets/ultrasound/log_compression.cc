@@ -10,22 +10,22 @@ Parameters<LogCompression::Options> LogCompression::parameters() {
                                       "decibels between the largest echo and the floor, which becomes 0");
 }
 
-void LogCompression::start(const protocol::Header& /*header*/, Session& session) { session_ = &session; }
+void LogCompression::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void LogCompression::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const std::uint16_t series = images.frame->key.encoding;
   auto reference = references_.find(series);
   if (reference == references_.end()) {
-    const float most = numerics::extremes(session_->compute, images.data.cview()).most;
+    const float most = numerics::extremes(scan_->compute, images.data.cview()).most;
     if (most <= 0) {  // silence lies below any floor
       emit(std::move(images));
       return;
     }
     reference = references_.emplace(series, most).first;
   }
-  CoilImages out{images.frame, session_->compute.allocate<cfloat>(images.data.shape())};
-  numerics::log_compress(session_->compute, images.data.view(), reference->second,
-                         static_cast<float>(options_.range_db), out.data.view());
+  CoilImages out{images.frame, scan_->compute.allocate<cfloat>(images.data.shape())};
+  numerics::log_compress(scan_->compute, images.data.view(), reference->second, static_cast<float>(options_.range_db),
+                         out.data.view());
   emit(std::move(out));
 }
 

@@ -21,12 +21,12 @@ class LogCompression final : public Gadget<CoilImages, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit LogCompression(Options options) : options_(options) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
 
  private:
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::map<std::uint16_t, float> references_;  // per encoding, which is a series
 };
 

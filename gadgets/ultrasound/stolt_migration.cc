@@ -29,8 +29,8 @@ Parameters<StoltMigration::Options> StoltMigration::parameters() {
               "of echoes from the array's normal [degrees]; what comes from farther aside is left out");
 }
 
-void StoltMigration::start(const protocol::Header& header, Session& session) {
-  session_ = &session;
+void StoltMigration::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
   for (const auto& encoding : header.encodings) {
     if (encoding.recon.matrix[2] != 1)
       throw ClientError("ultrasound images are slices: the header's reconSpace must have a matrix of 1 along z");
@@ -57,7 +57,7 @@ StoltMigration::Setting StoltMigration::setting_of(const EchoSpectra& spectra) c
 }
 
 StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const EchoGeometry& geometry = setting_.geometry;
   const std::int64_t columns = setting_.columns, count = setting_.frequencies * columns;
   if (count > kMostSamples)
@@ -97,7 +97,7 @@ StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const
 }
 
 void StoltMigration::process(EchoSpectra&& spectra, const Emit<CoilImages>& emit) {
-  numerics::Context& compute = session_->compute;
+  numerics::Context& compute = scan_->compute;
   const std::vector<EchoGeometry::Wave>& waves = spectra.geometry->waves;
   if (Setting setting = setting_of(spectra); !(setting == setting_) || remaps_.size() > 2 * waves.size()) {
     remaps_.clear();

@@ -33,7 +33,7 @@ class StoltMigration final : public Gadget<EchoSpectra, CoilImages> {
   static Parameters<Options> parameters();
 
   explicit StoltMigration(Options options) : options_(options) {}
-  void start(const protocol::Header& header, Session& session) override;
+  void start(const protocol::Header& header, Scan& scan) override;
   void process(EchoSpectra&& spectra, const Emit<CoilImages>& emit) override;
 
  private:
@@ -60,7 +60,7 @@ class StoltMigration final : public Gadget<EchoSpectra, CoilImages> {
   Remap make(const EchoGeometry::Wave& wave) const;
 
   Options options_;
-  Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   std::vector<protocol::EncodingSpace> recon_;  // per encoding
   Setting setting_;                             // of the remaps
   std::map<EchoGeometry::Wave, Remap> remaps_;

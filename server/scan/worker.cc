@@ -205,7 +205,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   }
 }
 
-void Worker::count_work(const echotrain::Session::Numbers& work) {
+void Worker::count_work(const ScanNumbers& work) {
   numbers_.plans_made = work.plans_made;
   numbers_.plans_reused = work.plans_reused;
   numbers_.operators_made = work.operators_made;

@@ -72,7 +72,7 @@ class Worker {
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
   void send(protocol::Image&& image, const ImageTimes& times);
-  void count_work(const echotrain::Session::Numbers& work);
+  void count_work(const ScanNumbers& work);
 
   const ScanRequest request_;
   const ScanPlace place_;

@@ -11,7 +11,7 @@ std::vector<std::size_t> extents(const numerics::Shape& shape) { return {shape.b
 
 }  // namespace
 
-std::string ItemSaver::name(const std::shared_ptr<Frame>& frame) const {
+std::string ItemSaver::name(const std::shared_ptr<const Frame>& frame) const {
   return fmt::format("{}_{}", gadget_, frame ? frame->id : 0);
 }
 
@@ -19,7 +19,7 @@ void ItemSaver::save(const Item& item) {
   std::visit(
       [this](const auto& value) {
         using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, Readouts> || std::is_same_v<T, Samples>) {
+        if constexpr (std::is_base_of_v<Readouts, T> || std::is_base_of_v<Samples, T>) {
           save(value);
         } else if constexpr (std::is_same_v<T, KSpace> || std::is_same_v<T, Grid> ||
                              std::is_same_v<T, OversampledImages> || std::is_same_v<T, CoilImages>) {

@@ -14,8 +14,8 @@ namespace echotrain::client {
 
 /// Arrays are named <gadget>_<frame number>. Readouts: _data [readout, channel, sample] and _trajectory [readout,
 /// sample, dimension], all batches of a frame together (with _kindK before that for readouts of another kind K than
-/// imaging). Samples: _data [sample, coil], _weights [sample], _coordinates [sample, dimension]. KSpace, Grid,
-/// OversampledImages, CoilImages: one complex array [coil, z, y, x].
+/// imaging). Samples: _data [sample, coil], _weights [sample], _coordinates [sample, dimension]. Of a stack's planes
+/// the same. KSpace, Grid, OversampledImages, CoilImages: one complex array [coil, z, y, x].
 class ItemSaver {
  public:
   /// The writer and the context must outlive this.
@@ -34,7 +34,7 @@ class ItemSaver {
     std::vector<std::complex<float>> data;
     std::vector<float> trajectory;
   };
-  std::string name(const std::shared_ptr<Frame>& frame) const;
+  std::string name(const std::shared_ptr<const Frame>& frame) const;
   void save(const Readouts& readouts);
   void save(const Samples& samples);
   void save_array(const std::string& name, const Array<cfloat>& data);

@@ -10,11 +10,11 @@ echotrain::Parameters<Gain::Options> Gain::parameters() {
                                                  "what images are multiplied by");
 }
 
-void Gain::start(const echotrain::protocol::Header& /*header*/, echotrain::Session& session) { session_ = &session; }
+void Gain::start(const echotrain::protocol::Header& /*header*/, echotrain::Scan& scan) { scan_ = &scan; }
 
 void Gain::process(echotrain::CoilImages&& images, const echotrain::Emit<echotrain::CoilImages>& emit) {
-  auto out = session_->compute.allocate<echotrain::cfloat>(images.data.shape());
-  echotrain::numerics::scale(session_->compute, images.data.view(), static_cast<float>(options_.factor), out.view());
+  auto out = scan_->compute.allocate<echotrain::cfloat>(images.data.shape());
+  echotrain::numerics::scale(scan_->compute, images.data.view(), static_cast<float>(options_.factor), out.view());
   emit({images.frame, std::move(out)});
 }
 

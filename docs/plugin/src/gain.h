@@ -17,12 +17,12 @@ class Gain final : public echotrain::Gadget<echotrain::CoilImages, echotrain::Co
   static echotrain::Parameters<Options> parameters();
 
   explicit Gain(Options options) : options_(options) {}
-  void start(const echotrain::protocol::Header& header, echotrain::Session& session) override;
+  void start(const echotrain::protocol::Header& header, echotrain::Scan& scan) override;
   void process(echotrain::CoilImages&& images, const echotrain::Emit<echotrain::CoilImages>& emit) override;
 
  private:
   Options options_;
-  echotrain::Session* session_ = nullptr;
+  echotrain::Scan* scan_ = nullptr;
 };
 
 }  // namespace example

@@ -51,13 +51,13 @@ Log frames(const std::string& rule, const protocol::Header& measurement, std::ve
            std::size_t batch = 1, End how = End::complete, bool moves = false) {
   Log log;
   numerics::Context compute(Backend::cpu);
-  Session session(compute, config::TrajectoryUnit::cycles_per_pixel,
-                  [&](protocol::Level level, const std::string& text) {
-                    if (level == protocol::Level::warning) log.warnings.push_back(text);
-                  });
+  const auto notify = [&](protocol::Level level, const std::string& text) {
+    if (level == protocol::Level::warning) log.warnings.push_back(text);
+  };
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, notify, nullptr,
+            moves ? Delivery::windows : Delivery::parts);
   Framer framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame);
-  framer.start(measurement, session);
-  session.takes_windows = session.weighs_apart = moves;
+  framer.start(measurement, scan);
   std::size_t pushed = 0;
   const auto take = [&](Readouts&& readouts) {
     Numbers numbers;
@@ -213,7 +213,7 @@ TEST(FramerTest, LateReadoutsAreCountedAndLeaveOtherFramesAlone) {
   const Log log = frames("auto", lines(4), scan(list));
   EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 5, 6, 7}}}));
   EXPECT_EQ(log.late, 2u);
-  ASSERT_EQ(log.warnings.size(), 2u);  // the session says each text once
+  ASSERT_EQ(log.warnings.size(), 2u);  // the pipeline says each text once
   EXPECT_EQ(log.warnings[0], log.warnings[1]);
   EXPECT_NE(log.warnings[0].find("left out and counted"), std::string::npos);
 }
@@ -386,9 +386,9 @@ TEST(FramerTest, ATruncatedScanDropsWhatIsNotWhole) {
 struct Budgeted {
   Budgeted(const std::string& rule, std::uint64_t bytes)
       : compute(Backend::cpu, {.memory_budget = bytes}),
-        session(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
+        scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
         framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
-    framer.start(header({.encoded = {64, 64, 1}, .trajectory = "goldenangle"}), session);
+    framer.start(header({.encoded = {64, 64, 1}, .trajectory = "goldenangle"}), scan);
   }
   void push(Acquisition readout) {
     std::vector<Acquisition> batch;
@@ -397,47 +397,47 @@ struct Budgeted {
   }
 
   numerics::Context compute;
-  Session session;
+  Scan scan;
   Framer framer;
 };
 
 TEST(FramerMemoryTest, AWindowCountsAgainstTheBudgetAndGrowsWithWhatComes) {
   constexpr std::uint64_t kBudget = 8 << 20;
   constexpr std::uint64_t kReadout = 340 + 1000 * 8 + 1000 * 2 * 4;
-  Budgeted session("{readouts: 2000000000, stride: 1}", kBudget);
+  Budgeted budgeted("{readouts: 2000000000, stride: 1}", kBudget);
   const Acquisition one = readout(1, std::vector<cfloat>(1000), std::vector<float>(2000));
   std::uint64_t came = 0;
   const auto fill = [&] {
-    for (; came < 2 * kBudget / kReadout; ++came) session.push(one);
+    for (; came < 2 * kBudget / kReadout; ++came) budgeted.push(one);
   };
   EXPECT_THROW(fill(), ResourceError);
   EXPECT_LE(came * kReadout, kBudget);
   EXPECT_GE(came * kReadout, kBudget - (2 << 20));  // chunks of 1 MiB
-  EXPECT_GE(session.compute.peak_bytes(), came * kReadout);
-  EXPECT_LE(session.compute.peak_bytes(), kBudget);
-  session.framer.finish(End::truncated, [](Readouts&&) {});
-  EXPECT_EQ(session.compute.bytes_in_use(), 0u);
+  EXPECT_GE(budgeted.compute.peak_bytes(), came * kReadout);
+  EXPECT_LE(budgeted.compute.peak_bytes(), kBudget);
+  budgeted.framer.finish(End::truncated, [](Readouts&&) {});
+  EXPECT_EQ(budgeted.compute.bytes_in_use(), 0u);
 }
 
 TEST(FramerMemoryTest, NothingOfTheWireIsHeldBetweenBatches) {
   for (const std::string rule : {"{readouts: 100}", "{readouts: 3, stride: 1}", "auto", "{until: last_in_slice}"}) {
-    Budgeted session(rule, 1 << 20);
+    Budgeted budgeted(rule, 1 << 20);
     Acquisition one = readout(1, std::vector<cfloat>(8), std::vector<float>(16));
     const std::weak_ptr<const void> data = one.data.owner, trajectory = one.trajectory.owner;
-    session.push(std::move(one));
+    budgeted.push(std::move(one));
     EXPECT_TRUE(data.expired() && trajectory.expired()) << rule;
   }
 }
 
 TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
   // One sample each, given away at once: what stays is which lines have come.
-  Budgeted session("auto", 1 << 20);
+  Budgeted budgeted("auto", 1 << 20);
   const auto fill = [&] {
     for (int i = 0; i < 1 << 17; ++i) {
       Acquisition one = readout(1, {cfloat(1, 0)}, {0, 0});
       one.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
       one.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(i >> 16);
-      session.push(std::move(one));
+      budgeted.push(std::move(one));
     }
   };
   EXPECT_THROW(fill(), ResourceError);
@@ -447,7 +447,7 @@ TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
   // 1.9 MiB per window over several chunks; the copy given away is the only other one.
   constexpr int kReadouts = 120, kSamples = 1000;
   constexpr std::uint64_t kWindow = kReadouts * (340 + kSamples * 16);
-  Budgeted session(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);
+  Budgeted budgeted(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);
   std::uint64_t frames = 0;
   int first = 0, expected = 0;
   const auto check = [&](Readouts&& batch) {
@@ -476,10 +476,10 @@ TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
     one.head.scan_counter = static_cast<std::uint32_t>(i);
     std::vector<Acquisition> batch;
     batch.push_back(std::move(one));
-    session.framer.push(std::move(batch), check);
+    budgeted.framer.push(std::move(batch), check);
   }
   EXPECT_EQ(frames, 1u + (400 - kReadouts) / 7);
-  EXPECT_LE(session.compute.peak_bytes(), 2 * kWindow + (2 << 20));
+  EXPECT_LE(budgeted.compute.peak_bytes(), 2 * kWindow + (2 << 20));
 }
 
 }  // namespace

@@ -60,12 +60,11 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
 
 /// Whether `order` moves gadgets only among those that take and give the one same type.
 bool same_but_for_equals(const config::PipelineSpec& spec, const std::vector<std::size_t>& order) {
-  static const std::map<std::string, int> equals = {{"noise_adjust", 1},   {"cardiac_binning", 1},
-                                                    {"partition_fft", 1},  {"coil_combine", 2},
-                                                    {"stack_slices", 2},   {"resize", 2},
-                                                    {"orient", 2},         {"scale", 2},
-                                                    {"sobel", 2},          {"angle_compounding", 2},
-                                                    {"log_compression", 2}};
+  static const std::map<std::string, int> equals = {
+      {"noise_adjust", 1},   {"cardiac_binning", 1}, {"coil_combine", 2},
+      {"stack_slices", 2},   {"resize", 2},          {"orient", 2},
+      {"scale", 2},          {"sobel", 2},           {"angle_compounding", 2},
+      {"log_compression", 2}};
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto here = equals.find(spec.gadgets[i].name), there = equals.find(spec.gadgets[order[i]].name);
     if (order[i] != i && (here == equals.end() || there == equals.end() || here->second != there->second)) return false;
@@ -82,8 +81,7 @@ TEST(LoaderTest, EveryOtherOrderOfAShippedPipelineIsRefused) {
       ++orders;
       std::string text;
       for (std::size_t i : order) text += spec.gadgets[i].name + " ";
-      // Types do not tell gadgets apart that give what they take, where they take the same: those may change places. (A
-      // stack that is not whitened before is refused at its header.)
+      // Types do not tell gadgets apart that give what they take, where they take the same: those may change places.
       EXPECT_EQ(refusal(spec, order).empty(), same_but_for_equals(spec, order)) << text;
     }
     EXPECT_EQ(orders + 1, std::lround(std::tgamma(static_cast<double>(spec.gadgets.size()) + 1)));
@@ -103,6 +101,18 @@ TEST(LoaderTest, OnlyOptionalGadgetsMayBeLeftOut) {
                             name == "log_compression" || name == "sobel";
       EXPECT_EQ(refusal(spec, order).empty(), optional) << spec.name << " without " << name;
     }
+}
+
+TEST(LoaderTest, PlanesOfAStackAreATypeOfTheirOwn) {
+  const std::string gridded = "  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n  - image\n";
+  EXPECT_EQ(refusal(yaml("  - noise_adjust\n  - partition_fft\n  - radial_trajectory\n" + gridded)), "");
+  EXPECT_EQ(refusal(yaml("  - radial_trajectory\n  - partition_fft\n" + gridded)), "");
+  std::string text = refusal(yaml("  - partition_fft\n  - noise_adjust\n" + gridded));
+  EXPECT_TRUE(has(text, "'noise_adjust' takes Readouts, but 'partition_fft' before it gives PlaneReadouts")) << text;
+  text = refusal(yaml("  - partition_fft\n  - partition_fft\n" + gridded));
+  EXPECT_TRUE(has(text, "'partition_fft' takes Readouts, but 'partition_fft' before it gives PlaneReadouts")) << text;
+  text = refusal(yaml("  - partition_fft\n  - density_compensation\n  - fhd\n  - pcg\n  - image\n"));
+  EXPECT_TRUE(has(text, "'fhd' takes Samples, but 'density_compensation' before it gives PlaneSamples")) << text;
 }
 
 TEST(LoaderTest, AnUnknownGadgetGetsTheNearestName) {

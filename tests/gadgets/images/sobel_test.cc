@@ -80,9 +80,9 @@ class SobelTest : public OnBackend {
   /// What the gadget makes of images whose field of view is `fov`.
   Voxels edges(const Voxels& voxels, const Sobel::Options& options, std::array<double, 3> fov = {1, 1, 1}) {
     numerics::Context compute(GetParam());
-    Session session(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+    Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
     Sobel gadget(options);
-    gadget.start(header({.encoded_fov = fov}), session);
+    gadget.start(header({.encoded_fov = fov}), scan);
     Array<cfloat> host = compute.allocate_host<cfloat>(voxels.n);
     std::copy(voxels.values.begin(), voxels.values.end(), host.data());
     const auto frame = std::make_shared<Frame>();

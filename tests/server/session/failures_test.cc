@@ -35,13 +35,13 @@ class Hoarder final : public Gadget<RawBatch, Image> {
   static constexpr std::string_view kSummary = "Keeps 12 MiB from its first readout on.";
   static Parameters<Options> parameters() { return {}; }
   explicit Hoarder(Options /*options*/) {}
-  void start(const protocol::Header& /*header*/, echotrain::Session& session) override { session_ = &session; }
+  void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
   void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
-    if (kept_.size() == 0) kept_ = session_->compute.allocate<char>({kBytes});
+    if (kept_.size() == 0) kept_ = scan_->compute.allocate<char>({kBytes});
   }
 
  private:
-  echotrain::Session* session_ = nullptr;
+  Scan* scan_ = nullptr;
   numerics::Array<char> kept_;
 };
 

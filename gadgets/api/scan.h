@@ -1,0 +1,77 @@
+// The scan in which a gadget runs: what it computes with, what it may ask and whom it tells.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "gadgets/api/items.h"
+#include "gadgets/api/side_images.h"
+#include "gadgets/numerics/core/context.h"
+#include "protocol/data/text.h"
+
+namespace echotrain {
+
+namespace numerics {
+class Team;  // gadgets/numerics/team/team.h
+}
+
+/// What the gadgets of a scan counted, for the log.
+struct ScanNumbers {
+  std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that found theirs
+  std::uint64_t operators_made = 0, operators_reused = 0;  ///< the same for F^H F
+  std::uint64_t frames_in_parts = 0;                       ///< frames gridded as their readouts came
+  double plan_ms = 0;                                      ///< making plans, in all
+};
+
+/// How the data of a frame may reach a gadget, from least to most. Each gadget declares what it can take; the pipeline
+/// chooses once, before start(), what all gadgets of its chain can (gadgets/engine/delivery.h).
+enum class Delivery {
+  frames,  ///< Samples come as whole frames. Readouts come in batches; of a sliding window, all of each frame.
+  parts,   ///< Samples may come in parts as their readouts come, but for frames of a sliding window
+  windows  ///< the same, and of a sliding window's frame only what has entered since the frame before it comes, all but
+           ///< the last readout before that has come
+};
+
+/// What a gadget may ask of the scan it runs in. Confined to the pipeline's thread.
+class Scan {
+ public:
+  using Notify = std::function<void(protocol::Level, const std::string&)>;
+  Scan(numerics::Context& context, config::TrajectoryUnit unit, Notify notify, ReadAsset read_asset = nullptr,
+       Delivery chosen = Delivery::frames, numerics::Team* devices = nullptr)
+      : compute(context),
+        team(devices),
+        trajectory_unit(unit),
+        delivery(chosen),
+        side_images(context, std::move(read_asset)),
+        notify_(std::move(notify)) {}
+
+  numerics::Context& compute;
+  numerics::Team* const team;  ///< of several devices, `compute` being its first; null: there is one
+  const config::TrajectoryUnit trajectory_unit;
+  const Delivery delivery;  ///< of this scan's data
+  /// Coil maps and references. A gadget says at start() what it wants.
+  SideImages side_images;
+  ScanNumbers numbers;
+
+  /// Trajectories that this scan probably has, those of scans with such a header, most likely first. The gadget that
+  /// knows them adds them at its start(), for gadgets after it to prepare plans by at theirs.
+  const std::vector<std::shared_ptr<const SamplePositions>>& likely_positions() const { return likely_positions_; }
+  void add_likely_positions(std::shared_ptr<const SamplePositions> positions) {
+    likely_positions_.push_back(std::move(positions));
+  }
+
+  /// A line for the client and the log. Each text is sent at most once per scan.
+  void info(const std::string& text) { notify_(protocol::Level::info, text); }
+  void warn(const std::string& text) { notify_(protocol::Level::warning, text); }
+
+ private:
+  Notify notify_;
+  std::vector<std::shared_ptr<const SamplePositions>> likely_positions_;
+};
+
+}  // namespace echotrain
