@@ -1,0 +1,69 @@
+#include "server/session/connection.h"
+
+#include <boost/asio/post.hpp>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "protocol/data/text.h"
+
+namespace echotrain::server {
+
+std::string Ending::outcome() const {
+  if (gone) return "peer gone";
+  if (error) return error->code;
+  return broken_off ? "incomplete" : "complete";
+}
+
+Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor its_strand, std::string peer,
+                       std::uint64_t id, const Environment& its_environment)
+    : changed_(std::make_shared<Signal>(its_strand)),
+      environment(its_environment),
+      options(its_environment.options),
+      strand(std::move(its_strand)),
+      log(id),
+      status(its_environment.board->add(id, std::move(peer), its_environment.memory)),
+      transport(std::move(socket)),
+      outbox(std::make_shared<Outbox>(static_cast<std::size_t>(options.queue_mib) << 20, waker(), status->queues)) {}
+
+std::function<void()> Connection::waker() const {
+  return [weak = std::weak_ptr<Signal>(changed_), strand = strand] {
+    asio::post(strand, [weak] {
+      if (const auto changed = weak.lock()) changed->notify();
+    });
+  };
+}
+
+void Connection::fail(protocol::Error reason) {
+  if (!end.error && !end.gone && !end.told) end.error = std::move(reason);
+  notify();
+}
+
+void Connection::fail(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    fail({"resources", "the server is out of memory"});
+  } catch (const std::system_error& error) {
+    // Of what can throw this here, one thing depends on the machine: starting the worker's thread.
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail_internally(error);
+    fail({"resources", "the server cannot start another thread"});
+  } catch (const std::exception& error) {
+    fail_internally(error);
+  }
+}
+
+void Connection::fail_internally(const std::exception& error) {
+  log.error("internal error: {}", protocol::printable(error.what()));
+  fail({"internal", "internal error, see the server's log"});
+}
+
+void Connection::lose(const std::string& why) {
+  if (std::exchange(end.gone, true)) return;
+  log.warn("{}", why);
+  outbox->discard();
+  transport->reset();
+  notify();
+}
+
+}  // namespace echotrain::server

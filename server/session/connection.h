@@ -1,0 +1,74 @@
+// What the parts of one session share: its peer and how the session ends.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "protocol/data/result.h"
+#include "server/base/log.h"
+#include "server/base/signal.h"
+#include "server/metrics/session_status.h"
+#include "server/net/transport.h"
+#include "server/scan/outbox.h"
+#include "server/session/environment.h"
+
+namespace echotrain::server {
+
+/// How a session ends. The session takes no more data once any of the first four is set.
+struct Ending {
+  bool closed = false;                   ///< the client has sent CLOSE
+  bool broken_off = false;               ///< the client's bytes have ended before CLOSE
+  std::optional<protocol::Error> error;  ///< fatal; the client is told
+  bool gone = false;                     ///< the peer can no longer be reached
+  bool told = false;                     ///< the last message is queued: later errors change nothing
+
+  bool any() const { return closed || broken_off || error || gone; }
+  /// "complete", "incomplete", "peer gone", or the code of the fatal error.
+  std::string outcome() const;
+};
+
+/// The socket of one peer, the queue of messages for it, and its names in logs and metrics. It belongs to the session's
+/// strand; other threads call waker()'s function only.
+class Connection {
+  const std::shared_ptr<Signal> changed_;  // first: the outbox wakes it
+
+ public:
+  /// `peer` is its address for the log. `environment` outlives the connection.
+  Connection(std::unique_ptr<Transport> socket, asio::any_io_executor its_strand, std::string peer, std::uint64_t id,
+             const Environment& its_environment);
+
+  /// Waits for the next notify(). See Signal: test the condition before each wait.
+  asio::awaitable<void> wait() { return changed_->wait(); }
+  /// Wakes all coroutines of the session, which look at what has changed.
+  void notify() { changed_->notify(); }
+  /// A function that calls notify() on the strand. Any thread may call it, also after the connection has been
+  /// destroyed.
+  std::function<void()> waker() const;
+
+  bool ending() const { return end.any(); }
+  /// Ends the session with a reason that the client is told. The first reason counts.
+  void fail(protocol::Error reason);
+  /// Ends the session because of an exception in one of its coroutines.
+  void fail(const std::exception_ptr& thrown);
+  /// Ends the session without a word, because the peer cannot be reached: drops what waits and resets the connection.
+  void lose(const std::string& why);
+
+  const Environment& environment;
+  const config::ServerOptions& options;
+  const asio::any_io_executor strand;
+  const SessionLog log;
+  const std::shared_ptr<SessionStatus> status;
+  const std::unique_ptr<Transport> transport;
+  const std::shared_ptr<Outbox> outbox;
+  bool opened = false;  ///< the handshake is done: bytes may be exchanged
+  Ending end;
+
+ private:
+  void fail_internally(const std::exception& error);
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,147 @@
+#include "server/session/message_handler.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+#include <variant>
+
+#include "protocol/data/text.h"
+
+namespace echotrain::server {
+
+namespace {
+constexpr int kMostPeerTexts = 100;          // in the log, per session
+constexpr std::size_t kLongText = 16 << 10;  // a config of this size takes a few ms to read; 1 MiB can take a second
+}  // namespace
+
+MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, const SessionCapture& capture,
+                               Watchdog& watchdog, ScanRunner& scan)
+    : connection_(connection),
+      dialogue_(dialogue),
+      capture_(capture),
+      watchdog_(watchdog),
+      scan_(scan),
+      buffer_(connection.environment.limits),
+      pending_memory_(connection.status->queues) {}
+
+protocol::Payload MessageHandler::commit(std::size_t n) {
+  buffer_.commit(n);
+  return buffer_.received(n);
+}
+
+void MessageHandler::drop_partial_message() {
+  buffer_ = protocol::MessageBuffer(connection_.environment.limits);
+  pending_memory_.set(0);
+}
+
+asio::awaitable<void> MessageHandler::consume() {
+  const Clock::time_point now = Clock::now();
+  const bool was_inside = buffer_.pending_bytes() > 0;
+  bool whole = false;
+  std::vector<protocol::Acquisition> batch;
+  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  const std::uint64_t before = readouts_;
+  while (!connection_.ending() && !waiting_scan_) {
+    protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
+    if (!next) {
+      flush(batch);
+      connection_.fail(next.error());
+      break;
+    }
+    if (!*next) break;
+    whole = true;
+    if (auto* acquisition = std::get_if<protocol::Acquisition>(&**next);
+        acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
+      dialogue_.data_came();
+      acquisition->arrival = now;
+      acquisition->number = ++readouts_;
+      batch.push_back(std::move(*acquisition));
+    } else {
+      co_await act_on(std::move(**next), batch);
+    }
+  }
+  flush(batch);
+  batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
+  watchdog_.received({now, !was_inside, whole, buffer_.pending_bytes(), dialogue_.state() != Dialogue::State::config,
+                      dialogue_.config_error()});
+  check_memory();
+}
+
+void MessageHandler::check_memory() {
+  const std::size_t pending = buffer_.pending_bytes();
+  if (pending > static_cast<std::uint64_t>(connection_.options.session_memory_mib) << 20)
+    connection_.fail(
+        {"budget", fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib",
+                               connection_.options.session_memory_mib)});
+  pending_memory_.set(pending);
+  if (connection_.ending()) return;
+  try {
+    connection_.environment.memory->check();
+  } catch (const OverBudget& error) {
+    connection_.fail({"budget", error.what()});
+  }
+}
+
+void MessageHandler::flush(std::vector<protocol::Acquisition>& batch) {
+  if (batch.empty() || !scan_.started()) return;
+  scan_.push(std::exchange(batch, {}));
+}
+
+asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch) {
+  if (const auto* text = std::get_if<protocol::Text>(&message); text != nullptr && ++peer_texts_ <= kMostPeerTexts)
+    connection_.log.info("the client says: {}", protocol::printable(text->text, 1024));
+  const bool decides = dialogue_.state() == Dialogue::State::data;
+  std::optional<Dialogue::Config> config;
+  if (const auto* text = std::get_if<protocol::ConfigText>(&message);
+      text != nullptr && text->text.size() > kLongText && dialogue_.expects_config()) {
+    const Catalogue& catalogue = connection_.environment.catalogue;
+    const std::function<void()> read = [&] { config = Dialogue::read_config(catalogue, text->text); };
+    co_await run_offloaded(*connection_.environment.offload, read);
+    if (connection_.ending()) co_return;
+  }
+  Step step = config ? dialogue_.take(*config) : dialogue_.handle(message);
+  flush(batch);  // what came before this message goes before it
+  tell(step);
+  if (step.start) co_await start_scan(std::move(*step.start));
+  if (decides) scan_.confirm();
+  if (step.data) {
+    if (auto* image = std::get_if<protocol::Image>(&message))
+      scan_.push(std::move(*image));
+    else if (auto* waveform = std::get_if<protocol::Waveform>(&message))
+      scan_.push(std::move(*waveform));
+  }
+  if (step.fatal) connection_.fail(*step.fatal);
+  if (step.closed) {
+    connection_.end.closed = true;
+    connection_.notify();
+  }
+}
+
+// Says what the step says, to the log and to the client.
+void MessageHandler::tell(const Step& step) {
+  if (!step.remark.empty()) connection_.log.info("{}", protocol::printable(step.remark));
+  if (step.response) connection_.outbox->response(*step.response);
+  if (step.warning.empty()) return;
+  connection_.log.warn("{}", protocol::printable(step.warning));
+  connection_.outbox->text(protocol::Level::warning, step.warning);
+}
+
+asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
+  co_await scan_.prepare(request);
+  if (connection_.ending()) co_return;
+  // While it waits, what the client sends goes to the capture, or waits on its side.
+  if (!scan_.has_place() && capture_.can_spill()) {
+    waiting_scan_ = std::move(request);
+    co_return;
+  }
+  if (!scan_.has_place()) watchdog_.hold_back();
+  co_await scan_.run(std::move(request));
+}
+
+asio::awaitable<void> MessageHandler::run_waiting_scan() {
+  co_await scan_.run(*std::move(waiting_scan_));
+  waiting_scan_.reset();
+}
+
+}  // namespace echotrain::server

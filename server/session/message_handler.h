@@ -1,0 +1,67 @@
+// Bytes to messages, and what each message makes the session do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "protocol/data/messages.h"
+#include "protocol/wire/message_buffer.h"
+#include "server/base/memory.h"
+#include "server/base/signal.h"
+#include "server/session/connection.h"
+#include "server/session/dialogue.h"
+#include "server/session/scan_runner.h"
+#include "server/session/session_capture.h"
+#include "server/session/watchdog.h"
+
+namespace echotrain::server {
+
+/// Cuts the client's bytes into messages, answers control messages and hands data to the scan. For the session's
+/// strand, and for one coroutine at a time: that of the Reader, or that of the Spill.
+class MessageHandler {
+ public:
+  /// All outlive this.
+  MessageHandler(Connection& connection, Dialogue& dialogue, const SessionCapture& capture, Watchdog& watchdog,
+                 ScanRunner& scan);
+
+  /// Room for bytes of the client; never empty.
+  std::span<std::byte> room() { return buffer_.prepare(); }
+  /// `n` bytes of room() have been filled. Returns them where they lie.
+  protocol::Payload commit(std::size_t n);
+  /// Handles all messages that are complete. Stops early when the session ends or a scan has to wait for its place.
+  asio::awaitable<void> consume();
+
+  bool inside_message() const { return buffer_.pending_bytes() > 0; }  ///< a message is partly here
+
+  /// A scan waits for its place and what follows it is to be spilled: consume() takes nothing until run_waiting_scan().
+  bool scan_waits() const { return waiting_scan_.has_value(); }
+  /// Waits for the place and starts the scan.
+  asio::awaitable<void> run_waiting_scan();
+
+  /// Drops the partly received message: the session does not wait for the rest.
+  void drop_partial_message();
+
+ private:
+  asio::awaitable<void> act_on(protocol::Message message, std::vector<protocol::Acquisition>& batch);
+  void tell(const Step& step);
+  asio::awaitable<void> start_scan(ScanRequest request);
+  void flush(std::vector<protocol::Acquisition>& batch);
+  void check_memory();
+
+  Connection& connection_;
+  Dialogue& dialogue_;
+  const SessionCapture& capture_;
+  Watchdog& watchdog_;
+  ScanRunner& scan_;
+  protocol::MessageBuffer buffer_;
+  Memory::Share pending_memory_;  // of the partly received message
+  std::optional<ScanRequest> waiting_scan_;
+  std::uint64_t readouts_ = 0;
+  std::size_t batch_readouts_ = 0;  // of the last consume()
+  int peer_texts_ = 0;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,158 @@
+#include "server/session/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace echotrain::server {
+
+namespace {
+constexpr std::size_t kDrainBytes = 256 << 10;
+}  // namespace
+
+Reader::Reader(const Parts& parts)
+    : connection_(parts.connection),
+      dialogue_(parts.dialogue),
+      capture_(parts.capture),
+      watchdog_(parts.watchdog),
+      scan_(parts.scan),
+      handler_(parts.handler),
+      spill_(parts.spill) {}
+
+asio::awaitable<void> Reader::read() {
+  std::exception_ptr thrown;
+  try {
+    co_await open();
+    if (connection_.opened) co_await receive();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  if (thrown) connection_.fail(thrown);
+  while (spill_.active()) co_await connection_.wait();  // it works on the handler's buffer
+  if (connection_.opened) co_await drain();  // or the client would not hear why
+}
+
+asio::awaitable<void> Reader::open() {
+  Transport& transport = *connection_.transport;
+  error_code error;
+  std::string why;
+  co_await transport.open(error, why);
+  connection_.opened = !error;
+  if (connection_.environment.tokens && !transport.authenticated()) dialogue_.require(*connection_.environment.tokens);
+  if (error && !connection_.end.gone) {
+    transport.close();  // in order, so that what TLS had to say arrives
+    connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,
+                                 why.empty() ? error.message() : why));
+  }
+  connection_.notify();
+}
+
+asio::awaitable<void> Reader::receive() {
+  while (!connection_.ending()) {
+    if (must_wait()) {
+      watchdog_.hold_back();
+      co_await connection_.wait();
+      continue;
+    }
+    watchdog_.release();
+    const bool spilling = spill_.active();  // the spill may end during the read
+    const std::span<std::byte> room = spilling ? spill_.room() : handler_.room();
+    error_code error;
+    watchdog_.set_reading(true);
+    const std::size_t n = co_await connection_.transport->read_some(asio::buffer(room.data(), room.size()), error);
+    watchdog_.set_reading(false);
+    if (error) {
+      // What is spilled came before the end.
+      while (error == asio::error::eof && spill_.active() && !connection_.ending()) co_await connection_.wait();
+      read_failed(error);
+      break;
+    }
+    bytes_ += n;
+    capture_.append(spilling ? spill_.commit(n) : handler_.commit(n));
+    count(n);
+    if (connection_.ending()) {
+      drained_bytes_ += n;
+      break;
+    }
+    if (!spilling) {
+      co_await handler_.consume();
+      begin_spill_for_waiting_scan();
+    } else if (!spill_.active()) {
+      co_await consume_copy(room.first(n));
+      spill_.free_room();
+    }
+  }
+}
+
+void Reader::count(std::size_t n) {
+  connection_.environment.metrics->add_bytes_in(n);
+  connection_.status->bytes_in += n;
+  connection_.status->last_activity = Clock::now();
+}
+
+// Whether the socket is held back. Begins to spill where that avoids it.
+bool Reader::must_wait() {
+  if (capture_.full()) return true;
+  if (spill_.active()) return capture_.stopped();
+  if (!scan_.input_full()) return false;
+  if (!scan_.started() || !capture_.can_spill()) return true;
+  spill_.begin();
+  return false;
+}
+
+void Reader::begin_spill_for_waiting_scan() {
+  if (handler_.scan_waits() && !spill_.active()) spill_.begin();
+}
+
+// Bytes that were read for a spill that has ended meanwhile.
+asio::awaitable<void> Reader::consume_copy(std::span<const std::byte> bytes) {
+  while (!bytes.empty() && !connection_.ending()) {
+    const std::span<std::byte> room = handler_.room();
+    const std::size_t n = std::min(room.size(), bytes.size());
+    std::copy_n(bytes.begin(), n, room.begin());
+    handler_.commit(n);
+    bytes = bytes.subspan(n);
+    co_await handler_.consume();
+    begin_spill_for_waiting_scan();
+  }
+}
+
+// Goes on reading so that the kernel sends no RST, which would cost the client the session's last messages.
+asio::awaitable<void> Reader::drain() {
+  const std::uint64_t most = static_cast<std::uint64_t>(connection_.options.drain_mib) << 20;
+  const Ending& end = connection_.end;
+  std::vector<std::byte> scratch(kDrainBytes);
+  if (!eof_) handler_.drop_partial_message();
+  while (!eof_ && !end.gone && drained_bytes_ <= most) {
+    error_code error;
+    const std::size_t n =
+        co_await connection_.transport->read_some(asio::buffer(scratch.data(), scratch.size()), error);
+    if (error) {
+      read_failed(error);
+      break;
+    }
+    drained_bytes_ += n;
+    if (end.error && !end.closed) {
+      capture_.append(protocol::Payload::take(std::vector<std::byte>(scratch.data(), scratch.data() + n)));
+      while (capture_.full() && !end.gone && !watchdog_.drain_over()) co_await connection_.wait();
+    }
+  }
+}
+
+void Reader::read_failed(const error_code& error) {
+  if (error == asio::error::eof) {
+    eof_ = true;
+    if (!connection_.ending()) connection_.end.broken_off = true;
+  } else if (watchdog_.draining()) {
+    eof_ = true;  // all is said; how the peer leaves does not matter
+  } else if (error != asio::error::operation_aborted) {
+    connection_.lose("receiving failed: " + error.message());
+  }
+  connection_.notify();
+}
+
+}  // namespace echotrain::server

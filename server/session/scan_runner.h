@@ -1,0 +1,72 @@
+// The scan of a session: its place in the compute pool and its worker.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>  // the Asio headers below use std::exchange without including it
+
+#include "protocol/data/messages.h"
+#include "server/base/clock.h"
+#include "server/base/signal.h"
+#include "server/metrics/metrics.h"
+#include "server/metrics/scan_summary.h"
+#include "server/scan/compute_pool.h"
+#include "server/scan/scan_request.h"
+#include "server/scan/worker.h"
+#include "server/session/connection.h"
+#include "server/session/watchdog.h"
+
+namespace echotrain::server {
+
+/// Runs at most one scan at a time. A FIRE client may name another pipeline in the message after the header, in a write
+/// of its own: a scan is on trial until the next message shows that it stays. Meanwhile the client hears neither its
+/// texts nor that it has failed. For the session's strand.
+class ScanRunner {
+ public:
+  /// Both outlive this.
+  ScanRunner(Connection& connection, Watchdog& watchdog) : connection_(connection), watchdog_(watchdog) {}
+
+  /// Ends the scan that runs, if any, and asks for a place for `request`. Afterwards the place is granted or waited
+  /// for, or the session is ending.
+  asio::awaitable<void> prepare(const ScanRequest& request);
+  bool has_place() const { return place_->granted(); }  ///< Precondition: prepare() was called.
+  /// Waits for the place and starts the scan, on trial.
+  asio::awaitable<void> run(ScanRequest request);
+  /// Ends the trial: the scan stays.
+  void confirm();
+
+  bool started() const { return worker_ != nullptr; }
+  /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
+  void push(Work&& work);
+  /// What comes has to wait: the scan's queue is full, or far too many messages wait for the client.
+  bool input_full() const { return (worker_ && worker_->full()) || connection_.outbox->flooded(); }
+  /// Ends the session if the scan has failed and is not on trial.
+  void check();
+
+  /// The session ends: lets the pipeline finish what came before, or stops it when the peer is gone.
+  asio::awaitable<void> finish();
+  /// Stops as soon as possible.
+  void cancel();
+  /// Gives up worker and place at once. Waits for the worker's thread.
+  void abandon();
+
+  /// Adds the scan's counts to `summary`. Precondition: finish() has returned.
+  void report(ScanSummary& summary) const;
+  /// Of the newest scan; null before the first.
+  const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
+
+ private:
+  void ask_for_place(numerics::Backend backend);
+  void tell_of_wait(numerics::Backend backend);
+  void end_trial();
+
+  Connection& connection_;
+  Watchdog& watchdog_;
+  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
+  std::optional<Clock::time_point> waiting_since_;
+  std::shared_ptr<ScanMeter> meter_;
+  std::unique_ptr<Worker> worker_;
+  bool on_trial_ = false;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,64 @@
+// What a session does with its raw capture.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "server/base/signal.h"
+#include "server/capture/capture.h"
+#include "server/session/connection.h"
+#include "server/session/dialogue.h"
+
+namespace echotrain::server {
+
+/// Keeps what the session receives, from the first byte on, and decides at the end whether the file stays. Does nothing
+/// where the server captures nothing. For the session's strand.
+class SessionCapture {
+ public:
+  /// Both outlive this.
+  SessionCapture(Connection& connection, const Dialogue& dialogue) : connection_(connection), dialogue_(dialogue) {}
+  ~SessionCapture();  ///< keeps a capture that was not finished
+  SessionCapture(const SessionCapture&) = delete;
+  SessionCapture& operator=(const SessionCapture&) = delete;
+
+  /// Takes bytes as they come from the socket, before anything else is made of them.
+  void append(protocol::Payload bytes);
+  /// The disk is behind: the session reads no more until this changes.
+  bool full() const { return capture_ && capture_->full(); }
+  bool stopped() const { return capture_ && capture_->stopped(); }
+  std::uint64_t size() const { return capture_->size(); }
+  /// Acts, once, on a capture that has stopped: tells the client, or ends the session.
+  void check();
+  /// Waits until all is on the disk, the capture has stopped, or send_timeout_s has passed.
+  asio::awaitable<void> wait_until_written();
+
+  // While the session spills, bytes go to the capture only, and Spill gets them back from it.
+  bool spilling() const { return spilling_; }
+  bool can_spill() const { return !spilling_ && capture_ && !capture_->stopped(); }
+  void set_spilling(bool spilling) { spilling_ = spilling; }
+  /// Reads from `offset` on, as Capture::fetch() does. Precondition: offset < size().
+  void fetch(std::uint64_t offset, std::span<std::byte> room) { capture_->fetch(offset, room); }
+  std::optional<protocol::Result<std::size_t>> fetched() { return capture_->fetched(); }
+
+  /// "; the raw data are kept as NAME", or nothing if they are not. `scanned`: a scan was started.
+  std::string note(bool scanned) const;
+  /// Ends the capture. Returns its file's name if it is kept, or nothing.
+  std::string finish(bool scanned);
+
+ private:
+  bool is_kept(bool scanned) const;
+
+  Connection& connection_;
+  const Dialogue& dialogue_;
+  std::shared_ptr<Capture> capture_;  // null before the first byte
+  bool spilling_ = false;
+  bool told_ = false;  // that it has stopped
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,123 @@
+#include "server/session/watchdog.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace echotrain::server {
+
+using asio::redirect_error;
+using asio::use_awaitable;
+
+namespace {
+
+// A transfer that moves at least this fast [bytes/s] is never ended by its timeout.
+constexpr double kSlowestLink = 16 << 10;
+
+}  // namespace
+
+Watchdog::Watchdog(Connection& connection)
+    : connection_(connection), options_(connection.options), timer_(connection.strand) {}
+
+asio::awaitable<void> Watchdog::watch() {
+  const double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
+                                    options_.send_timeout_s, options_.drain_timeout_s});
+  const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.25));
+  while (!over()) {
+    error_code cancelled;
+    timer_.expires_after(tick);
+    co_await timer_.async_wait(redirect_error(use_awaitable, cancelled));
+    if (!over()) check(Clock::now());
+  }
+}
+
+void Watchdog::stop() {
+  stopped_ = true;
+  timer_.cancel();
+}
+
+bool Watchdog::stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes) {
+  if (now < period.began + seconds(timeout_s)) return false;
+  const bool too_few = static_cast<double>(bytes - std::min(bytes, period.bytes)) < kSlowestLink * timeout_s;
+  period = {now, bytes};
+  return too_few;
+}
+
+void Watchdog::check(Clock::time_point now) {
+  if (!connection_.opened) {
+    if (now > began_ + seconds(options_.connect_timeout_s))
+      connection_.lose(fmt::format("no {} handshake with {} within {} s", connection_.transport->name(),
+                                   connection_.status->peer, options_.connect_timeout_s));
+    return;
+  }
+  check_alarm(now);
+  // While the scan runs and the session takes its data, a client need not read: what it will get waits in the outbox.
+  if (write_ && !held_back_ && !connection_.ending()) *write_ = {now, written_};
+  if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
+    connection_.lose(
+        fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
+  } else if (place_until_ && now > *place_until_) {
+    connection_.fail({"busy", fmt::format("no place for this scan became free within {} s; send it again later",
+                                          options_.wait_timeout_s)});
+  } else if (drain_until_ && now > *drain_until_) {
+    drain_over_ = true;
+    connection_.notify();
+  } else if (reading_ && !spilling_ && !connection_.ending()) {
+    check_input(now);
+  }
+}
+
+void Watchdog::check_alarm(Clock::time_point now) {
+  if (!alarm_ || now <= alarm_->when) return;
+  const std::function<void()> ring = std::move(alarm_->ring);
+  alarm_.reset();
+  ring();
+}
+
+void Watchdog::check_input(Clock::time_point now) {
+  if (pending_bytes_ > 0) {
+    if (stalled(message_, now, options_.message_timeout_s, pending_bytes_))
+      connection_.fail({"timeout", fmt::format("a message stopped after {} bytes; the rest did not come within {} s",
+                                               pending_bytes_, options_.message_timeout_s)});
+    return;
+  }
+  const double idle_s = configured_ ? options_.idle_timeout_s : options_.connect_timeout_s;
+  if (now <= idle_since_ + seconds(idle_s)) return;
+  connection_.fail(config_error_ ? *config_error_
+                                 : protocol::Error{"timeout", fmt::format("no {} came within {} s",
+                                                                          configured_ ? "message" : "config", idle_s)});
+}
+
+// The client was not to blame for the time that has passed.
+void Watchdog::forgive() { idle_since_ = message_.began = Clock::now(); }
+
+void Watchdog::release() {
+  if (std::exchange(held_back_, false)) forgive();
+}
+
+void Watchdog::set_spilling(bool spilling) {
+  spilling_ = spilling;
+  if (!spilling) forgive();
+}
+
+void Watchdog::received(Received state) {
+  if (state.whole_message) idle_since_ = state.at;
+  if (state.whole_message || state.begun_at_boundary) message_ = {state.at, state.pending_bytes};
+  pending_bytes_ = state.pending_bytes;
+  configured_ = state.configured;
+  config_error_ = std::move(state.config_error);
+}
+
+void Watchdog::write_begins() {
+  write_ = Period{Clock::now()};
+  written_ = 0;
+}
+
+void Watchdog::place_wait_begins(Clock::time_point since) { place_until_ = since + seconds(options_.wait_timeout_s); }
+
+void Watchdog::set_alarm(Clock::time_point when, std::function<void()> ring) { alarm_ = {when, std::move(ring)}; }
+
+void Watchdog::drain_begins() { drain_until_ = Clock::now() + seconds(options_.drain_timeout_s); }
+
+}  // namespace echotrain::server

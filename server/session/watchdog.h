@@ -1,0 +1,104 @@
+// The clock of a session: it ends sessions whose peer stalls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "protocol/data/result.h"
+#include "server/base/clock.h"
+#include "server/base/signal.h"
+#include "server/session/connection.h"
+
+namespace echotrain::server {
+
+/// Keeps all deadlines of a session by one clock, so that reads and writes need no timers of their own. The other parts
+/// tell it what they do. Bytes that drip in or out do not keep a session alive, and large messages on slow links have
+/// the time they need. For the session's strand.
+class Watchdog {
+ public:
+  explicit Watchdog(Connection& connection);
+
+  /// Looks at the clock until stop() or until the peer is lost.
+  asio::awaitable<void> watch();
+  void stop();
+  /// Ends the session if a deadline has passed at `now`. watch() calls this several times in the shortest timeout.
+  void check(Clock::time_point now);
+
+  /// A read from the socket is under way (true) or has returned.
+  void set_reading(bool reading) { reading_ = reading; }
+  /// The session stops taking bytes from the socket: silence is not the client's fault, and the client has to read what
+  /// it is sent.
+  void hold_back() { held_back_ = true; }
+  /// The session takes bytes again.
+  void release();
+  /// While input goes to the capture only, the client is not watched. Watching begins afresh with false.
+  void set_spilling(bool spilling);
+
+  /// What the session knows after it has looked at the bytes that came.
+  struct Received {
+    Clock::time_point at;
+    bool begun_at_boundary;     ///< no byte of a message was there before
+    bool whole_message;         ///< at least one message was complete
+    std::size_t pending_bytes;  ///< of the partly received message
+    bool configured;            ///< the config has come
+    /// Why the config cannot be used: the client hears this when it falls silent.
+    std::optional<protocol::Error> config_error;
+  };
+  void received(Received state);
+
+  void write_begins();
+  /// `bytes` of the write under way have been given to the network.
+  void wrote(std::uint64_t bytes) { written_ = bytes; }
+  void write_ends() { write_.reset(); }
+
+  /// A scan waits for its place from `since` on, for at most wait_timeout_s.
+  void place_wait_begins(Clock::time_point since);
+  void place_wait_ends() { place_until_.reset(); }
+  /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
+  void set_alarm(Clock::time_point when, std::function<void()> ring);
+  void clear_alarm() { alarm_.reset(); }
+
+  /// All is said: the peer has drain_timeout_s to hang up.
+  void drain_begins();
+  bool draining() const { return drain_until_.has_value(); }
+  bool drain_over() const { return drain_over_; }
+
+ private:
+  // A transfer must move enough bytes in each period of its timeout; this is the period's beginning.
+  struct Period {
+    Clock::time_point began;
+    std::uint64_t bytes = 0;
+  };
+  struct Alarm {
+    Clock::time_point when;
+    std::function<void()> ring;
+  };
+  static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
+  bool over() const { return stopped_ || connection_.end.gone; }
+  void forgive();
+  void check_alarm(Clock::time_point now);
+  void check_input(Clock::time_point now);
+
+  Connection& connection_;
+  const config::ServerOptions& options_;
+  asio::steady_timer timer_;
+  bool stopped_ = false;
+  const Clock::time_point began_ = Clock::now();
+
+  bool reading_ = false, held_back_ = false, spilling_ = false;
+  Clock::time_point idle_since_ = began_;
+  Period message_{began_};
+  std::size_t pending_bytes_ = 0;
+  bool configured_ = false;
+  std::optional<protocol::Error> config_error_;
+
+  std::optional<Period> write_;
+  std::uint64_t written_ = 0;  // of the write under way
+  std::optional<Alarm> alarm_;
+  std::optional<Clock::time_point> place_until_, drain_until_;
+  bool drain_over_ = false;
+};
+
+}  // namespace echotrain::server
