@@ -1,6 +1,6 @@
 // Renders a chart as Helm does, from Go's templates and the functions of Sprig, for machines without Helm:
 //
-//	GO111MODULE=off GOPATH=/usr/share/gocode go run render.go CHART_FOLDER [VALUES.yaml...]
+//	GO111MODULE=off GOPATH=/usr/share/gocode go run render.go CHART_FOLDER RELEASE NAMESPACE [VALUES.yaml...]
 //
 // Debian has what it needs: golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev.
 package main
@@ -46,9 +46,12 @@ func merge(under, over object) {
 
 func main() {
 	log.SetFlags(0)
+	if len(os.Args) < 4 {
+		log.Fatal("usage: render.go CHART_FOLDER RELEASE NAMESPACE [VALUES.yaml...]")
+	}
 	chart := os.Args[1]
 	values := read(filepath.Join(chart, "values.yaml"))
-	for _, file := range os.Args[2:] {
+	for _, file := range os.Args[4:] {
 		merge(values, read(file))
 	}
 	about := object{}
@@ -58,7 +61,7 @@ func main() {
 	top := object{
 		"Values":  values,
 		"Chart":   about,
-		"Release": object{"Name": "recon", "Namespace": "default", "Service": "Helm"},
+		"Release": object{"Name": os.Args[2], "Namespace": os.Args[3], "Service": "Helm"},
 	}
 
 	all := template.New("chart").Option("missingkey=error")

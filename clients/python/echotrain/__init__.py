@@ -24,6 +24,7 @@ from .errors import (
     ServerError,
     ServerTimeout,
     ServerWarning,
+    StackError,
 )
 from .hdf5 import Hdf5Scan, ImageFile, read_images, write_images
 from .header import Header
@@ -32,7 +33,7 @@ from .messages import Acquisition, Waveform
 from .nifti import save_nifti, to_nibabel
 from .progress import Progress
 from .scan import Scan, make_scan
-from .stack import StackError, stack
+from .stack import stack
 
 __version__ = "0.1.0"
 

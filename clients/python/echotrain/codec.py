@@ -9,9 +9,8 @@ import numpy as np
 
 from .errors import ProtocolError, ScanError
 from .image import Image
-from .interop import from_ismrmrd
 from .layout import IMAGE_TYPE, PIXEL_TYPES
-from .messages import Acquisition, Waveform
+from .messages import Acquisition, Waveform, from_ismrmrd
 
 CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, QUERY, RESPONSE = 1, 2, 3, 4, 5, 6, 7
 ACQUISITION, IMAGE, WAVEFORM = 1008, 1022, 1026
@@ -20,8 +19,6 @@ MOST_TEXT_BYTES = 16 << 20
 MOST_PIXEL_BYTES = 4 << 30
 _FOREIGN = {0x0315: "this port speaks TLS: connect with tls=True", 0x5448: "this is an HTTP server"}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-
-Message = Union[Acquisition, Waveform, Image]
 
 
 class Text(NamedTuple):

@@ -11,6 +11,10 @@ class ScanError(EchotrainError, ValueError):
     """What was to be sent is not a scan: wrong shapes, a file without data, a header that says something else."""
 
 
+class StackError(EchotrainError, ValueError):
+    """Images that do not make one array."""
+
+
 class ConnectionFailed(EchotrainError, ConnectionError):
     """No connection, or one that ended before the measurement did."""
 

@@ -9,11 +9,10 @@ from typing import Any, Dict, Iterator, List, Optional, Union
 import h5py
 import numpy as np
 
-from .codec import Message
 from .errors import ScanError
 from .image import Image
 from .layout import ACQUISITION_TYPE, IMAGE_TYPE, WAVEFORM_TYPE, Array, same_fields
-from .messages import Acquisition, Waveform
+from .messages import Acquisition, Message, Waveform
 
 PathLike = Union[str, "os.PathLike[str]"]
 

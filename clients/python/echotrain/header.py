@@ -8,7 +8,7 @@ from typing import Any, Mapping, Optional, Sequence, Union, cast
 from xml.sax.saxutils import escape
 
 from .errors import ScanError
-from .interop import header_text, is_ismrmrd
+from .layout import is_ismrmrd
 
 Sizes = tuple[int, int, int]
 Lengths = tuple[float, float, float]
@@ -123,7 +123,8 @@ def header_xml(header: HeaderLike) -> str:
     if isinstance(header, str):
         return header
     if is_ismrmrd(header):
-        return header_text(header)
+        text = header.toXML()
+        return text.decode("utf-8") if isinstance(text, bytes) else str(text)
     raise ScanError(f"a header is XML, an echotrain.Header or an ismrmrd.xsd header, not {type(header).__name__}")
 
 

@@ -15,6 +15,7 @@ from . import picture as pictures
 from .errors import ScanError
 from .header import parse_xml
 from .layout import IMAGE_COUNTERS, IMAGE_TYPE, PIXEL_TYPES, Array
+from .nifti import save_nifti
 
 Meta = Dict[str, Union[str, List[str]]]
 
@@ -187,8 +188,6 @@ class Image:
 
     def save_nifti(self, path: Union[str, os.PathLike[str]]) -> None:
         """As a NIfTI-1 file (.nii or .nii.gz). For many images in one file: echotrain.save_nifti()."""
-        from .nifti import save_nifti
-
         save_nifti([self], path)
 
     def to_ismrmrd(self) -> Any:

@@ -100,6 +100,11 @@ NOISE = 1 << 18
 LAST_IN_MEASUREMENT = 1 << 24
 
 
+def is_ismrmrd(value: Any) -> bool:
+    """Whether `value` is of a type of the package ismrmrd, which is not imported for that."""
+    return type(value).__module__.split(".")[0] == "ismrmrd"
+
+
 def same_fields(row: Array, kind: np.dtype[Any]) -> Array:
     """`row` with the fields of `kind`, whatever their order and places are in it; fields it lacks are 0."""
     if row.dtype == kind:

@@ -1,13 +1,14 @@
-"""What a scan is made of: readouts and waveforms. Images have a file of their own."""
+"""What a scan is made of: readouts, waveforms and images (image.py), or those of the package `ismrmrd` (optional)."""
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from .errors import ScanError
-from .layout import ACQUISITION_TYPE, COUNTERS, WAVEFORM_TYPE, Array
+from .image import Image
+from .layout import ACQUISITION_TYPE, COUNTERS, IMAGE_TYPE, WAVEFORM_TYPE, Array, is_ismrmrd
 
 
 class Acquisition:
@@ -110,3 +111,29 @@ class Waveform:
         return (
             f"<Waveform {int(self.head['waveform_id'])}: {self.data.shape[0]} channels, {self.data.shape[1]} samples>"
         )
+
+
+Message = Union[Acquisition, Waveform, Image]
+
+
+def _head(value: Any, kind: np.dtype[Any]) -> Array:
+    head: Array = np.frombuffer(bytes(value.getHead()), kind)[0:1].copy().reshape(())
+    if head["version"] == 0:  # the package leaves it so in heads made from nothing
+        head["version"] = 1
+    return head
+
+
+def from_ismrmrd(value: Any) -> Message:
+    """Our own readout, waveform or image with the same contents."""
+    if is_ismrmrd(value):
+        name = type(value).__name__
+        if name == "Acquisition":
+            trajectory = value.traj if value.traj.shape[-1] else None
+            return Acquisition.from_head(_head(value, ACQUISITION_TYPE), value.data, trajectory)
+        if name == "Waveform":
+            return Waveform.from_head(_head(value, WAVEFORM_TYPE), value.data)
+        if name == "Image":
+            return Image(np.array(value.data), _head(value, IMAGE_TYPE), value.attribute_string)
+    raise ScanError(
+        f"a scan is made of echotrain's or ismrmrd's Acquisition, Waveform and Image, not of {type(value).__name__}"
+    )

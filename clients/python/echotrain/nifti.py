@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import pathlib
-from typing import Any, Dict, Iterable, List, Tuple, Union
+from typing import Any, Dict, Iterable, List, Protocol, Tuple, Union
 
 import numpy as np
 
-from .errors import EchotrainError
-from .image import Image
+from .errors import EchotrainError, StackError
 from .layout import Array
-from .stack import StackError
 
 _CODES = {"uint16": 512, "int16": 4, "uint32": 768, "int32": 8, "float32": 16, "float64": 64}
 _CODES.update({"complex64": 32, "complex128": 1792})
@@ -54,7 +52,17 @@ _HEADER = np.dtype(
 assert _HEADER.itemsize == 348
 
 
-def volume(images: Iterable[Image]) -> Tuple[Array, Array]:
+class Placed(Protocol):
+    """Pixels with a place in the patient: an Image, or what has the same two attributes."""
+
+    data: Array  # [channel, z, y, x]
+
+    @property
+    def affine(self) -> Array:
+        """4 x 4: voxel (x, y, z) -> mm in RAS."""
+
+
+def volume(images: Iterable[Placed]) -> Tuple[Array, Array]:
     """Voxels [x, y, z, t, channel] in one space, and their affine (voxel -> mm, RAS).
 
     Images of one slice each that lie at different positions along their slice direction become z, in that order;
@@ -74,7 +82,7 @@ def volume(images: Iterable[Image]) -> Tuple[Array, Array]:
                 f"image {number} differs from image 0 in size, voxel size or orientation; write it separately"
             )
     normal = first.affine[:3, 2] / np.linalg.norm(first.affine[:3, 2])
-    places: Dict[float, List[Image]] = {}
+    places: Dict[float, List[Placed]] = {}
     for image in all_images:
         places.setdefault(round(float(image.affine[:3, 3] @ normal), 3), []).append(image)
     ordered = [places[place] for place in sorted(places)]
@@ -115,7 +123,7 @@ def _rotation(affine: Array) -> Tuple[Array, float]:
     return (quaternion if quaternion[0] >= 0 else -quaternion)[1:], sign
 
 
-def nifti_bytes(images: Iterable[Image]) -> bytes:
+def nifti_bytes(images: Iterable[Placed]) -> bytes:
     """A whole .nii file."""
     data, affine = volume(images)
     kind = data.dtype.newbyteorder("<")
@@ -134,7 +142,7 @@ def nifti_bytes(images: Iterable[Image]) -> bytes:
     return head.tobytes() + bytes(4) + np.asarray(data, kind).tobytes(order="F")
 
 
-def save_nifti(images: Iterable[Image], path: Union[str, os.PathLike[str]]) -> None:
+def save_nifti(images: Iterable[Placed], path: Union[str, os.PathLike[str]]) -> None:
     """Images as one NIfTI-1 file (.nii, .nii.gz), arranged as volume() says. Complex pixels stay complex."""
     target = pathlib.Path(path)
     if not target.name.endswith((".nii", ".nii.gz")):
@@ -143,7 +151,7 @@ def save_nifti(images: Iterable[Image], path: Union[str, os.PathLike[str]]) -> N
     target.write_bytes(gzip.compress(content) if target.name.endswith(".gz") else content)
 
 
-def to_nibabel(images: Iterable[Image]) -> Any:
+def to_nibabel(images: Iterable[Placed]) -> Any:
     """As a `nibabel.Nifti1Image` (needs the package nibabel: pip install 'echotrain[nifti]')."""
     import nibabel.nifti1
 

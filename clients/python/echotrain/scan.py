@@ -12,7 +12,7 @@ from .cfl import from_bart, is_cfl, read_cfl
 from .errors import ScanError
 from .hdf5 import Hdf5Scan
 from .header import HeaderLike, header_xml
-from .interop import is_ismrmrd
+from .layout import is_ismrmrd
 from .messages import Acquisition
 
 # FIRE's clients send this for files without a header, which can hold images only.

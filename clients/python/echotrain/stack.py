@@ -6,7 +6,7 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
 
-from .errors import EchotrainError
+from .errors import StackError
 from .image import Image
 from .layout import IMAGE_COUNTERS, Array
 
@@ -50,10 +50,6 @@ def stack(images: Iterable[Image], by: Sequence[str] = ()) -> Array:
             raise StackError(f"no image has {_told(names, key)}")
         result[place] = placed[key].data
     return result
-
-
-class StackError(EchotrainError, ValueError):
-    """Images that do not make one array."""
 
 
 def _told(names: Sequence[str], key: Sequence[int]) -> str:

@@ -1,0 +1,78 @@
+"""The package's modules import each other without circles, at the top of the file only."""
+
+import ast
+import pathlib
+
+import pytest
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "echotrain"
+
+
+def own_imports(source, modules):
+    """Modules of the package that `source` imports, by line; wherever they stand, under TYPE_CHECKING too."""
+    found = {}
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ("echotrain." * bool(node.level) + (node.module or "")).rstrip(".")
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        for name in names:
+            room, _, module = name.partition(".")
+            module = module.split(".")[0]
+            if room == "echotrain" and module in modules:
+                found.setdefault(module, node.lineno)
+    return found
+
+
+def late_imports(source, modules):
+    """Lines with an import from the package that is not at the top level of the module."""
+    top = {node.lineno for node in ast.parse(source).body}
+    return sorted(line for line in own_imports(source, modules).values() if line not in top)
+
+
+def circle(graph):
+    """Modules that import each other in a ring, the first one repeated at the end; None where there is no ring."""
+    done = set()
+
+    def visit(module, path):
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return None
+        for other in sorted(graph[module]):
+            ring = visit(other, [*path, module])
+            if ring:
+                return ring
+        done.add(module)
+        return None
+
+    return next((ring for ring in (visit(module, []) for module in sorted(graph)) if ring), None)
+
+
+def sources():
+    return {path.stem: path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py")}
+
+
+def test_modules_import_each_other_without_circles():
+    texts = sources()
+    graph = {name: set(own_imports(text, texts)) for name, text in texts.items()}
+    assert graph["client"] >= {"codec", "image"} and "nifti" in graph["image"]  # the imports are seen
+    assert circle(graph) is None
+
+
+def test_imports_stand_at_the_top():
+    texts = sources()
+    assert {name: late_imports(text, texts) for name, text in texts.items() if late_imports(text, texts)} == {}
+
+
+@pytest.mark.parametrize(
+    "b", ["from .a import x", "from . import a", "import echotrain.a", "def f():\n    from .a import x"]
+)
+def test_a_circle_is_found(b):
+    texts = {"a": "import numpy\nfrom .b import y", "b": b, "c": "from .a import x"}
+    graph = {name: set(own_imports(text, texts)) for name, text in texts.items()}
+    assert graph == {"a": {"b"}, "b": {"a"}, "c": {"a"}}
+    assert circle(graph) == ["a", "b", "a"]
+    assert late_imports(b, texts) == ([2] if b.startswith("def") else [])
