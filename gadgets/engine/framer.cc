@@ -1,8 +1,9 @@
 #include "gadgets/engine/framer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "gadgets/engine/readout_batch.h"
 
 namespace echotrain {
 namespace {
@@ -22,11 +23,6 @@ std::uint64_t until_mask(const std::string& name) {
       {"last_in_contrast", 10},    {"last_in_phase", 12},       {"last_in_repetition", 14}, {"last_in_set", 16},
       {"last_in_segment", 18},     {"last_in_measurement", 25}};
   return flag(values.at(name));
-}
-
-FrameKey key_of(const AcquisitionHeader& head) {
-  return {head.encoding_space_ref, head.idx.slice,      head.idx.contrast,
-          head.idx.phase,          head.idx.repetition, head.idx.set};
 }
 
 auto line_of(const AcquisitionHeader& head) {
@@ -50,11 +46,6 @@ std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size
 
 /// The counter may wrap, so "later" is a signed distance.
 bool later_repetition(std::uint16_t a, std::uint16_t b) { return static_cast<std::int16_t>(a - b) > 0; }
-
-void note_arrival(Frame& frame, const Acquisition& last) {
-  frame.arrival.received = last.arrival;
-  frame.arrival.readout = last.number;
-}
 
 const char* kind_name(ReadoutKind kind) {
   switch (kind) {
@@ -101,7 +92,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
       other_kind(kind, std::move(run), emit);
     } else if (rule_.kind == config::FrameRule::Kind::readouts) {
       if (rule_.stride < rule_.readouts)
-        add_windowed(acquisitions[i++], emit);
+        windows_.push(*scan_, acquisitions[i++], taken_, next_id_, emit);
       else
         add_counted(std::move(acquisitions[i++]), emit);
     } else {
@@ -115,7 +106,7 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
   if (kind != ReadoutKind::noise)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
   // What is measured on the host stays there: noise statistics are float64 sums.
-  Readouts readouts = batch(run, false);
+  Readouts readouts = make_batch(scan_->compute, run, false);
   readouts.kind = kind;
   emit(std::move(readouts));
 }
@@ -215,59 +206,9 @@ void Framer::add_counted(Acquisition&& acquisition, const EmitReadouts& emit) {
   if (++frame.frame->readouts == rule_.readouts) close(key, emit);
 }
 
-void Framer::add_windowed(const Acquisition& acquisition, const EmitReadouts& emit) {
-  FrameKey key = key_of(acquisition.head);
-  key.repetition = 0;  // the window runs on through repetitions
-  auto it = windows_.find(key);
-  if (it == windows_.end())
-    it = windows_
-             .emplace(key, Window{.readouts = {scan_->compute, rule_.readouts},
-                                  .number = windows_.size() + 1,
-                                  .until_next = rule_.readouts})
-             .first;
-  Window& window = it->second;
-  window.readouts.push(acquisition);
-  ++window.pending;
-  ++window.ungiven;
-  // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
-  // is left to do after it.
-  const bool moves = scan_->delivery == Delivery::windows, last = --window.until_next == 0;
-  if (!last && !(moves && window.until_next == 1)) return;
-  const bool first = !window.frame;
-  if (first) window.frame = next_of_window(key, window);
-  const std::shared_ptr<Frame> frame = window.frame;
-  if (last) {
-    frame->key.repetition = window.readouts.back().idx.repetition;
-    note_arrival(*frame, acquisition);
-    frame->arrival.taken = taken_;
-    window.until_next = rule_.stride;
-    window.pending = 0;
-    window.frame.reset();
-  }
-  const auto hand_on = [&](Readouts&& readouts) {
-    readouts.frame = frame;
-    emit(std::move(readouts));
-  };
-  if (!moves) return window.readouts.give(rule_.stride, hand_on);
-  window.readouts.give_newest(std::exchange(window.ungiven, 0), first, last, hand_on);
-  if (last) window.readouts.drop(rule_.stride);
-}
-
-/// The window's next position. Its repetition is that of its last readout, which is not known yet.
-std::shared_ptr<Frame> Framer::next_of_window(const FrameKey& key, Window& window) {
-  auto frame = std::make_shared<Frame>();
-  frame->id = next_id_++;
-  frame->key = key;
-  frame->reference = window.readouts.front();
-  frame->readouts = frame->expected_readouts = rule_.readouts;
-  frame->window = window.number;
-  frame->window_begin = std::exchange(window.left, window.left + rule_.stride);
-  return frame;
-}
-
 void Framer::flush(Open& frame, bool last, const EmitReadouts& emit) {
   if (frame.waiting.empty() && !last) return;
-  Readouts readouts = batch(frame.waiting, true);
+  Readouts readouts = make_batch(scan_->compute, frame.waiting, true);
   readouts.frame = frame.frame;
   readouts.first = !std::exchange(frame.started, true);
   readouts.last = last;
@@ -303,13 +244,7 @@ void Framer::close(const FrameKey& key, const EmitReadouts& emit) {
 
 void Framer::finish(End how, const EmitReadouts& emit) {
   taken_ = std::chrono::steady_clock::now();
-  std::size_t partial_windows = 0;
-  std::int64_t left_over = 0;
-  for (const auto& [key, window] : windows_) {
-    partial_windows += window.pending > 0 ? 1 : 0;
-    left_over += window.pending;
-  }
-  windows_.clear();
+  auto [partial_windows, left_over] = windows_.finish();
   if (rule_.kind == config::FrameRule::Kind::readouts && how == End::complete) {
     for (const auto& [key, frame] : open_) left_over += frame.frame->readouts;
     open_.clear();
@@ -323,28 +258,6 @@ void Framer::finish(End how, const EmitReadouts& emit) {
   if (left_over > 0)
     scan_->warn("the last " + std::to_string(left_over) + " readouts do not make a whole frame and are left out");
   for (const FrameKey& key : open_keys()) close(key, emit);
-}
-
-Readouts Framer::batch(const std::vector<Acquisition>& acquisitions, bool to_device) const {
-  Readouts out;
-  if (acquisitions.empty()) return out;
-  numerics::Context& compute = scan_->compute;
-  const AcquisitionHeader& head = acquisitions.front().head;
-  const auto count = static_cast<std::int64_t>(acquisitions.size());
-  const std::int64_t channels = head.active_channels, samples = head.number_of_samples,
-                     dims = head.trajectory_dimensions;
-
-  Array<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
-  if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
-  out.heads.reserve(acquisitions.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Acquisition& acquisition = acquisitions[static_cast<std::size_t>(i)];
-    out.heads.push_back(acquisition.head);
-    acquisition.data.copy_to(data.data() + i * channels * samples);
-    if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
-  }
-  out.data = to_device ? compute.place(data) : data;
-  return out;
 }
 
 }  // namespace echotrain

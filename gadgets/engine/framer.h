@@ -13,7 +13,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/api/items.h"
 #include "gadgets/engine/line_set.h"
-#include "gadgets/engine/readout_window.h"
+#include "gadgets/engine/window_frames.h"
 #include "protocol/data/header.h"
 
 namespace echotrain {
@@ -25,7 +25,7 @@ class Framer {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
 
-  explicit Framer(config::FrameRule rule) : rule_(std::move(rule)) {}
+  explicit Framer(config::FrameRule rule) : rule_(std::move(rule)), windows_(rule_.readouts, rule_.stride) {}
 
   void start(const protocol::Header& header, Scan& scan);
   void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit);
@@ -51,20 +51,8 @@ class Framer {
     bool last_seen = false;                      // a last-in flag has come
   };
 
-  struct Window {
-    ReadoutWindow readouts;
-    std::uint64_t number = 0;      // counted from 1
-    std::int64_t until_next = 0;   // readouts to wait before the next frame is complete
-    std::int64_t pending = 0;      // readouts since the last frame
-    std::int64_t left = 0;         // readouts that have left
-    std::int64_t ungiven = 0;      // readouts not yet handed on, where a window moves
-    std::shared_ptr<Frame> frame;  // that is being handed on
-  };
-
   void add_imaging(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
   void add_counted(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
-  void add_windowed(const protocol::Acquisition& acquisition, const EmitReadouts& emit);
-  std::shared_ptr<Frame> next_of_window(const FrameKey& key, Window& window);
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
   Open& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
   const Expected& expected(const FrameKey& key) const { return expected_.at(key.encoding); }
@@ -77,7 +65,6 @@ class Framer {
   void flush_all(const EmitReadouts& emit);
   std::vector<FrameKey> open_keys() const;  // in the order in which they were opened
   void close(const FrameKey& key, const EmitReadouts& emit);
-  Readouts batch(const std::vector<protocol::Acquisition>& acquisitions, bool to_device) const;
 
   config::FrameRule rule_;
   std::uint64_t until_mask_ = 0;
@@ -90,7 +77,7 @@ class Framer {
   };
   std::deque<Closed> closed_incomplete_;           // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;  // repetition met so far, by encoding
-  std::map<FrameKey, Window> windows_;
+  WindowFrames windows_;
   Instant taken_{};  // the batch being pushed
   std::uint64_t next_id_ = 0;
   std::uint64_t late_ = 0;

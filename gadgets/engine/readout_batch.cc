@@ -1,0 +1,39 @@
+#include "gadgets/engine/readout_batch.h"
+
+namespace echotrain {
+
+using protocol::Acquisition;
+using protocol::AcquisitionHeader;
+
+FrameKey key_of(const AcquisitionHeader& head) {
+  return {head.encoding_space_ref, head.idx.slice,      head.idx.contrast,
+          head.idx.phase,          head.idx.repetition, head.idx.set};
+}
+
+void note_arrival(Frame& frame, const Acquisition& last) {
+  frame.arrival.received = last.arrival;
+  frame.arrival.readout = last.number;
+}
+
+Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& acquisitions, bool to_device) {
+  Readouts out;
+  if (acquisitions.empty()) return out;
+  const AcquisitionHeader& head = acquisitions.front().head;
+  const auto count = static_cast<std::int64_t>(acquisitions.size());
+  const std::int64_t channels = head.active_channels, samples = head.number_of_samples,
+                     dims = head.trajectory_dimensions;
+
+  Array<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
+  if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
+  out.heads.reserve(acquisitions.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Acquisition& acquisition = acquisitions[static_cast<std::size_t>(i)];
+    out.heads.push_back(acquisition.head);
+    acquisition.data.copy_to(data.data() + i * channels * samples);
+    if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
+  }
+  out.data = to_device ? compute.place(data) : data;
+  return out;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,21 @@
+// What acquisitions become at the entrance of a pipeline.
+#pragma once
+
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain {
+
+/// The frame that a readout belongs to, by its counters.
+FrameKey key_of(const protocol::AcquisitionHeader& head);
+
+/// `last` is the last readout of `frame` so far.
+void note_arrival(Frame& frame, const protocol::Acquisition& last);
+
+/// A batch of acquisitions of one shape, without its frame. `to_device`: where the pipeline computes; otherwise the
+/// data stay on the host. ResourceError when memory is exhausted.
+Readouts make_batch(numerics::Context& compute, const std::vector<protocol::Acquisition>& acquisitions, bool to_device);
+
+}  // namespace echotrain

@@ -1,0 +1,70 @@
+#include "gadgets/engine/window_frames.h"
+
+#include <utility>
+
+#include "gadgets/engine/readout_batch.h"
+
+namespace echotrain {
+
+void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
+                        const EmitReadouts& emit) {
+  FrameKey key = key_of(acquisition.head);
+  key.repetition = 0;  // the window runs on through repetitions
+  auto it = windows_.find(key);
+  if (it == windows_.end())
+    it = windows_
+             .emplace(
+                 key,
+                 Window{.readouts = {scan.compute, readouts_}, .number = windows_.size() + 1, .until_next = readouts_})
+             .first;
+  Window& window = it->second;
+  window.readouts.push(acquisition);
+  ++window.pending;
+  ++window.ungiven;
+  // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
+  // is left to do after it.
+  const bool moves = scan.delivery == Delivery::windows, last = --window.until_next == 0;
+  if (!last && !(moves && window.until_next == 1)) return;
+  const bool first = !window.frame;
+  if (first) window.frame = next_of(key, window, next_id);
+  const std::shared_ptr<Frame> frame = window.frame;
+  if (last) {
+    frame->key.repetition = window.readouts.back().idx.repetition;
+    note_arrival(*frame, acquisition);
+    frame->arrival.taken = taken;
+    window.until_next = stride_;
+    window.pending = 0;
+    window.frame.reset();
+  }
+  const auto hand_on = [&](Readouts&& readouts) {
+    readouts.frame = frame;
+    emit(std::move(readouts));
+  };
+  if (!moves) return window.readouts.give(stride_, hand_on);
+  window.readouts.give_newest(std::exchange(window.ungiven, 0), first, last, hand_on);
+  if (last) window.readouts.drop(stride_);
+}
+
+/// The window's next position. Its repetition is that of its last readout, which is not known yet.
+std::shared_ptr<Frame> WindowFrames::next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const {
+  auto frame = std::make_shared<Frame>();
+  frame->id = next_id++;
+  frame->key = key;
+  frame->reference = window.readouts.front();
+  frame->readouts = frame->expected_readouts = readouts_;
+  frame->window = window.number;
+  frame->window_begin = std::exchange(window.left, window.left + stride_);
+  return frame;
+}
+
+WindowFrames::LeftOver WindowFrames::finish() {
+  LeftOver out;
+  for (const auto& [key, window] : windows_) {
+    out.windows += window.pending > 0 ? 1 : 0;
+    out.readouts += window.pending;
+  }
+  windows_.clear();
+  return out;
+}
+
+}  // namespace echotrain

@@ -1,0 +1,53 @@
+// Frames that are the positions of a sliding window.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
+#include "gadgets/engine/readout_window.h"
+
+namespace echotrain {
+
+/// Windows of so many readouts that move on by a stride; readouts that differ in a counter, but for the repetition,
+/// have windows of their own. ResourceError when the session's memory is exhausted.
+class WindowFrames {
+ public:
+  using EmitReadouts = std::function<void(Readouts&&)>;
+
+  WindowFrames(std::int64_t readouts, std::int64_t stride) : readouts_(readouts), stride_(stride) {}
+
+  /// Gives the window's next frame when its last readout has come, and before that, where the scan's windows move, what
+  /// has entered. `taken`: when the pipeline took the readout; `next_id` counts the scan's frames.
+  void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
+            const EmitReadouts& emit);
+
+  /// What has come since the last frames.
+  struct LeftOver {
+    std::size_t windows = 0;
+    std::int64_t readouts = 0;
+  };
+  /// Forgets all windows.
+  LeftOver finish();
+
+ private:
+  struct Window {
+    ReadoutWindow readouts;
+    std::uint64_t number = 0;      // counted from 1
+    std::int64_t until_next = 0;   // readouts to wait before the next frame is complete
+    std::int64_t pending = 0;      // readouts since the last frame
+    std::int64_t left = 0;         // readouts that have left
+    std::int64_t ungiven = 0;      // readouts not yet handed on, where a window moves
+    std::shared_ptr<Frame> frame;  // that is being handed on
+  };
+
+  std::shared_ptr<Frame> next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const;
+
+  std::int64_t readouts_, stride_;
+  std::map<FrameKey, Window> windows_;
+};
+
+}  // namespace echotrain
