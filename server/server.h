@@ -43,8 +43,8 @@ class Server {
   /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
   enum class End { asked, broken };
   End run();
-  /// Is not ready from now on, accepts no more after shutdown_delay_s (at once when a device is lost); running scans
-  /// may then finish for shutdown_timeout_s and are ended with fatal `shutdown`.
+  /// Makes the server not ready; it accepts no more clients after shutdown_delay_s (at once when a device is lost);
+  /// running scans may then finish for shutdown_timeout_s and are ended with fatal `shutdown`.
   void stop();
 
  private:

@@ -9,8 +9,8 @@
 
 namespace echotrain::server {
 
-/// Reports a server to systemd, from the loop that serves it: what it does not say for long, the loop cannot do. Does
-/// nothing where there is no service manager. All members are called on `control`, or while nothing runs on it.
+/// Reports a server to systemd, from the loop that serves it: its silence means that the loop hangs. Does nothing
+/// where there is no service manager. All members are called on `control`, or while nothing runs on it.
 class Supervision {
  public:
   Supervision(const asio::any_io_executor& control, const Environment& environment)

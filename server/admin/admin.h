@@ -20,9 +20,9 @@ namespace echotrain::server {
 /// admin.bind with a port. std::runtime_error for what is no address.
 asio::ip::tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port);
 
-/// What one who asks may take.
+/// What clients of the port may use.
 struct AdminLimits {
-  std::size_t connections = 64;  ///< one more, and the one that has been silent for longest is closed
+  std::size_t connections = 64;  ///< one more closes the one that has been silent longest
   std::size_t request_bytes = 8 << 10;
   std::chrono::milliseconds request_time = std::chrono::seconds(10);  ///< for a whole request, and to take an answer
   std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests

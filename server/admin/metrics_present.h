@@ -1,4 +1,4 @@
-// Metrics that are not counted but asked for, when somebody wants to see them.
+// Metrics that are looked up when somebody asks for them.
 #pragma once
 
 #include <string>

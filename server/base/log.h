@@ -17,12 +17,12 @@ namespace echotrain::server {
 /// event that has facts "event" and those, numbers as numbers.
 enum class LogFormat { text, json };
 
-/// Sends log lines to stderr from `level` ("trace" ... "critical", "off") on. While nobody writes any.
+/// Sends log lines of `level` ("trace" ... "critical", "off") and above to stderr. Call it while no thread logs.
 void set_up_log(const std::string& level, LogFormat format = LogFormat::text);
 
 enum class LogLevel { debug, info, warning, error };
 
-/// Something of which a program that reads the log may want the facts.
+/// An event, with the facts that a program may want which reads the log.
 struct LogEvent {
   std::string_view name;                ///< "summary"
   const nlohmann::ordered_json& facts;  ///< an object, flat but for maps of counts

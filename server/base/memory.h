@@ -10,15 +10,15 @@
 
 namespace echotrain::server {
 
-/// A session that would take more while the bound is passed. The text is for the client.
+/// A session wants more memory while the bound is exceeded. The text is for the client.
 class OverBudget : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// Adds up what the sessions' Shares hold: messages being received, both queues, arrays of the CPU backend (arrays on a
-/// device are bounded by the device). Holders say what they hold, and whoever wants more asks check() first, so the
-/// bound can be passed by what the sessions take between two questions. Thread-safe.
+/// device are bounded by the device). Holders say what they hold, and whoever wants more asks check() first, so what
+/// the sessions take between two such calls can exceed the bound. Thread-safe.
 class Memory {
  public:
   explicit Memory(std::uint64_t bound_bytes) : bound_(bound_bytes) {}
@@ -27,7 +27,7 @@ class Memory {
 
   std::uint64_t bound() const { return bound_; }
   std::uint64_t used() const { return used_; }
-  /// OverBudget when more than the bound is in use.
+  /// Throws OverBudget when more than the bound is in use.
   void check() const;
 
   /// The part of one holder, given back at its end. Belongs to one thread, or is guarded by its holder's lock.
@@ -68,8 +68,8 @@ void keep_memory_in_reserve();
 /// shrink. Does nothing where it was done a moment ago, or some seconds ago if the server is not `idle`. Thread-safe.
 void give_back_free_memory(bool idle);
 
-/// Frees what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) and nobody has
-/// used since the call before, and gives those pages back to the machine. Thread-safe.
+/// Frees what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) if nobody has
+/// used it since the previous call, and gives those pages back to the machine. Thread-safe.
 void give_back_spare_memory();
 
 }  // namespace echotrain::server

@@ -9,7 +9,7 @@
 
 namespace echotrain::server {
 
-/// Runs `work` on a thread of `pool` and comes back, to where the caller runs, when it is done. Throws what it throws.
+/// Runs `work` on a thread of `pool`; the caller goes on, on its own executor, when it is done. Throws what it throws.
 asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void()> work);
 
 }  // namespace echotrain::server

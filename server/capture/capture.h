@@ -32,8 +32,8 @@ struct Disk {
 
 class CaptureStore;
 
-/// The capture of one session. Nothing here waits for the disk; where `wake` is promised, the function given to
-/// CaptureStore::open() is called, on another thread and with locks held, until finish(). For the session's strand.
+/// The capture of one session. No call waits for the disk. "Wakes" means: another thread calls the function given to
+/// CaptureStore::open(), with locks held, until finish(). For the session's strand.
 class Capture : public std::enable_shared_from_this<Capture> {
  public:
   const std::string& name() const { return name_; }  ///< of the file, without its folder
@@ -43,14 +43,14 @@ class Capture : public std::enable_shared_from_this<Capture> {
   /// Bytes taken so far, and those of them that are in the file.
   std::uint64_t size() const;
   std::uint64_t saved() const;
-  /// As many bytes wait for the disk as may: take no more. Wakes when that changes.
+  /// As many bytes wait for the disk as may wait: append no more. Wakes when that changes.
   bool full() const;
   /// Nothing more is written, because a write failed or the disk was too slow; failure() says why. Wakes when that
   /// happens. What was not written stays readable by fetch() until abandon().
   bool stopped() const;
   std::string failure() const;
-  bool too_slow() const;  ///< it was the latter
-  /// Lets go what waits, and takes nothing more.
+  bool too_slow() const;  ///< the disk was too slow
+  /// Drops what waits, and takes nothing more.
   void abandon();
   /// Whether the first `bytes` of what was taken are written, or the capture has stopped. Wakes when that becomes so.
   bool written(std::uint64_t bytes);

@@ -32,9 +32,9 @@ class CaptureFile {
 
   int descriptor() const { return descriptor_; }
   const std::filesystem::path& path() const { return path_; }
-  void remove() const;  ///< as far as that goes
+  void remove() const;  ///< ignores errors
 
-  std::atomic<bool> unsynced = true;  ///< has what may not be on the disk yet; its name, to begin with
+  std::atomic<bool> unsynced = true;  ///< the disk may lack some of it; at first its name
   bool name_synced = false;           ///< for whoever synchronises it
 
  private:

@@ -106,16 +106,16 @@ ScanMeter::ScanMeter(Metrics::Counts& counts, std::string_view pipeline, std::sh
   status_->set_pipeline(pipeline_, "");
 }
 
-void ScanMeter::progress(const ScanSummary& so_far) {
+void ScanMeter::progress(const ScanCounts& so_far) {
   const auto add = [](prometheus::Counter* counter, std::uint64_t now, std::uint64_t& counted) {
     if (now != counted) counter->Increment(static_cast<double>(now - std::exchange(counted, now)));
   };
-  status_->readouts += so_far.readouts - counted_readouts_;
-  add(readouts_, so_far.readouts, counted_readouts_);
-  add(waveforms_, so_far.waveforms, counted_waveforms_);
-  add(images_in_, so_far.images_in, counted_images_in_);
+  status_->readouts += so_far.readouts - counted_.readouts;
+  add(readouts_, so_far.readouts, counted_.readouts);
+  add(waveforms_, so_far.waveforms, counted_.waveforms);
+  add(images_in_, so_far.images_in, counted_.images_in);
   for (const auto& [kind, count] : so_far.skipped) {
-    std::uint64_t& counted = counted_skipped_[kind];
+    std::uint64_t& counted = counted_.skipped[kind];
     if (count != counted) add(&counts_->skipped.Add({{"kind", kind}}), count, counted);
   }
 }

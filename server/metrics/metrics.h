@@ -3,13 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "server/metrics/latency.h"
+#include "server/metrics/scan_counts.h"
 #include "server/metrics/scan_summary.h"
 #include "server/metrics/session_status.h"
 
@@ -56,7 +56,7 @@ class Metrics {
 class ScanMeter {
  public:
   /// Adds what `so_far` has more than the last one had: readouts, waveforms, images from the client, skipped messages.
-  void progress(const ScanSummary& so_far);
+  void progress(const ScanCounts& so_far);
   /// An image was made.
   void image();
   /// An image that was made from readouts has been sent.
@@ -72,8 +72,7 @@ class ScanMeter {
   std::shared_ptr<SessionStatus> status_;
   prometheus::Counter *readouts_, *waveforms_, *images_in_, *images_;
   prometheus::Histogram *total_, *queue_, *compute_, *copy_, *send_;
-  std::uint64_t counted_readouts_ = 0, counted_waveforms_ = 0, counted_images_in_ = 0;
-  std::map<std::string, std::uint64_t> counted_skipped_;
+  ScanCounts counted_;  // in the last progress()
 };
 
 }  // namespace echotrain::server

@@ -1,4 +1,4 @@
-// What everybody may look at of the sessions that run, without waiting for them.
+// What any thread may know of the sessions that run, without waiting for them.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ enum class SessionState { connecting, waiting, refused, scanning, finishing, clo
 /// "finishing": all data has come, images are made. "closing": the last messages go out.
 std::string_view to_string(SessionState state);
 
-/// One session's face. Kept up to date by the session and its worker; read by any thread.
+/// What one session shows of itself. The session and its worker keep it up to date; any thread reads it.
 class SessionStatus {
  public:
   SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<Memory> all)

@@ -12,7 +12,8 @@ namespace echotrain::server {
 
 class AllowList {
  public:
-  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. std::invalid_argument names the one that is neither.
+  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. Throws std::invalid_argument, naming the one that is
+  /// neither.
   explicit AllowList(const std::vector<std::string>& networks);
   /// Whether an address is in one of the networks; always when there are none. An IPv4 address that comes over IPv6
   /// ("::ffff:10.1.2.3") counts as IPv4.

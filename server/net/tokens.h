@@ -1,4 +1,4 @@
-// Secrets of which a client must know one, where the operator wants that.
+// Secrets: where the operator wants that, a client must know one.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Tokens {
   explicit Tokens(std::string file);
   /// Reads the file again; what fails leaves the tokens as they were.
   void reload();
-  /// In a time that does not depend on what is equal.
+  /// Takes a time that does not depend on which characters are equal.
   bool contain(std::string_view token) const;
 
  private:

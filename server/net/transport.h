@@ -24,10 +24,10 @@ class Transport {
   using Progress = std::function<void(std::uint64_t written)>;
   virtual ~Transport() = default;
   virtual const char* name() const = 0;  ///< "plain" or "TLS"
-  /// Whether it is known who the peer is: it has shown a certificate that was checked, or is our own parent process.
+  /// Whether the peer's identity is known: its certificate was checked, or it is the parent process of this one.
   virtual bool authenticated() const = 0;
 
-  /// What comes before the first byte: the handshake of TLS. The error's text is in `why` when there is one.
+  /// Does the TLS handshake, where there is one, before the first byte. `why` gets the text of an error that has one.
   virtual asio::awaitable<void> open(error_code& error, std::string& why) = 0;
   /// Waits for bytes and reads as many as there are, 1 to room.size().
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) = 0;
@@ -49,7 +49,7 @@ class Transport {
 
 std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false);
 
-/// What a server shows to TLS clients and asks of them. Made from PEM files, once per reading of them.
+/// What a server shows to TLS clients and asks of them, as read from PEM files once.
 class TlsContext {
  public:
   /// std::runtime_error that names the file and says what is wrong with it: absent, not PEM, a key that does not fit

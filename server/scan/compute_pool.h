@@ -23,8 +23,8 @@ struct Place {
   std::vector<int> others;    ///< GPUs that work with this one
 };
 
-/// Lends places to scans, the least loaded one first. Who finds none free waits in line, first come first served for
-/// each backend. Thread-safe; outlives nobody: leases and tickets keep it alive.
+/// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, first come first
+/// served for each backend. Thread-safe. Tickets keep the pool alive.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
   /// At most `most_waiting` tickets wait at a time.

@@ -33,9 +33,9 @@ class Inbox {
   void push(Work&& work);
   /// Nothing more will come.
   void finish(End how);
-  /// What is here is dropped, and the worker told to stop.
+  /// Drops what is queued and tells the worker to stop.
   void cancel();
-  /// At its bound. One message may pass the bound, however big it is.
+  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is.
   bool full() const;
 
   struct Taken {
@@ -43,7 +43,7 @@ class Inbox {
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
   };
   /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
-  /// that alone. What was taken before counts as done.
+  /// that alone. The work taken before counts as done.
   Taken take();
 
   static constexpr std::size_t kBatchBytes = 4 << 20;

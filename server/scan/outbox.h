@@ -31,15 +31,15 @@ struct Outgoing {
 /// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
 void note_written(std::vector<Outgoing>& messages, std::size_t bytes);
 
-/// Filled by any thread, emptied by the session's writer. Adding never blocks: who makes images asks wait_for_room()
-/// before it makes more.
+/// Filled by any thread, emptied by the session's writer. Adding never blocks: a thread that makes images calls
+/// wait_for_room() before it makes more.
 class Outbox {
  public:
   /// `wake` is called, on the adding thread, when the writer may have something to do.
   Outbox(std::size_t bound_bytes, std::function<void()> wake, std::shared_ptr<Memory> memory = nullptr)
       : share_(std::move(memory)), bound_(bound_bytes), wake_(std::move(wake)) {}
 
-  /// Gives it its latency as meta attributes, unless the client sent it.
+  /// Adds the latency of an image to its meta attributes, unless the client sent the image.
   void image(protocol::Image&& image, const ImageTimes& times = {});
   void response(const protocol::Response& response);
   /// A line for the client; after kMostTexts of them one says that the rest is only in the log. Returns false if this
@@ -55,7 +55,7 @@ class Outbox {
   /// Blocks while the queue is at its bound, until there is room, `cancelled` is set (then call kick()) or discard().
   void wait_for_room(const std::atomic<bool>& cancelled);
   void kick();
-  /// Far over its bound: whoever causes messages (queries, say) must be held back.
+  /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().

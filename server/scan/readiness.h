@@ -17,13 +17,13 @@ class Readiness {
   /// One sentence for an operator; empty when ready.
   std::string reason() const;
 
-  /// Sessions are accepted from now on. Does nothing unless the state is starting.
+  /// The server accepts sessions from now on. Does nothing unless the state is starting.
   void set_ready();
-  /// No more sessions are accepted; those that run may finish.
+  /// The server accepts no more sessions; those that run may finish.
   void drain();
   /// Something that only a new process mends. The first reason counts, and calls on_broken.
   void break_down(std::string_view reason);
-  /// `react` is called once, on the thread that found out, when break_down() comes. To be set before threads start.
+  /// break_down() calls `react` once, on its caller's thread. Call this before threads start.
   void on_broken(std::function<void()> react) { react_ = std::move(react); }
 
  private:

@@ -73,8 +73,7 @@ void Worker::run() {
 }
 
 void Worker::work() {
-  numbers_.backend = numerics::to_string(place_.backend);
-  meter_->set_backend(numbers_.backend);
+  meter_->set_backend(numerics::to_string(place_.backend));
   const bool on_device = place_.backend == numerics::Backend::cuda;
   const std::int64_t budget_mib =
       on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
@@ -105,7 +104,7 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
-      meter_->progress(numbers_);
+      meter_->progress(counts_);
       count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
@@ -113,9 +112,9 @@ void Worker::work() {
     pipeline.wait();
   } catch (...) {
     // Images that were finished before the error are still sent.
-    meter_->progress(numbers_);
-    numbers_.peak_bytes = compute.peak_bytes();
-    count_work(pipeline.counts().work);
+    meter_->progress(counts_);
+    counts_.peak_bytes = compute.peak_bytes();
+    counts_.work = pipeline.counts().work;
     try {
       pipeline.wait();
     } catch (const numerics::DeviceLost&) {  // whatever came first came from this
@@ -124,8 +123,8 @@ void Worker::work() {
     }
     throw;
   }
-  count_work(pipeline.counts().work);
-  numbers_.peak_bytes = compute.peak_bytes();
+  counts_.work = pipeline.counts().work;
+  counts_.peak_bytes = compute.peak_bytes();
   if (send_error_) std::rethrow_exception(send_error_);
 }
 
@@ -137,13 +136,13 @@ void Worker::process(Pipeline& pipeline, Work&& work) {
   } else {
     auto& waveform = std::get<protocol::Waveform>(work);
     tolerate_version(waveform.head.version);
-    ++numbers_.waveforms;
+    ++counts_.waveforms;
     pipeline.push(std::move(waveform));
   }
 }
 
 void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
-  numbers_.readouts += batch.size();
+  counts_.readouts += batch.size();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     tolerate_version(batch[i].head.version);
@@ -161,7 +160,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
 
 void Worker::process(Pipeline& pipeline, protocol::Image&& image) {
   tolerate_version(image.head.version);
-  ++numbers_.images_in;
+  ++counts_.images_in;
   if (const auto reason = protocol::check_attributes(image, limits_)) {
     image.attributes.clear();
     image.head.attribute_string_len = 0;
@@ -177,7 +176,7 @@ void Worker::tolerate_version(std::uint16_t version) {
 }
 
 void Worker::note_skip(const protocol::SkipReason& reason) {
-  if (++numbers_.skipped[reason.kind] == 1)
+  if (++counts_.skipped[reason.kind] == 1)
     say(Level::warning,
         fmt::format("skipped ({}): {}; further ones of this kind are only counted", reason.kind, reason.message));
 }
@@ -205,29 +204,10 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   }
 }
 
-void Worker::count_work(const ScanNumbers& work) {
-  numbers_.plans_made = work.plans_made;
-  numbers_.plans_reused = work.plans_reused;
-  numbers_.operators_made = work.operators_made;
-  numbers_.operators_reused = work.operators_reused;
-  numbers_.frames_in_parts = work.frames_in_parts;
-  numbers_.plan_ms = work.plan_ms;
-}
-
 void Worker::report(ScanSummary& summary) const {
   summary.pipeline = request_.plan->spec().name;
-  summary.backend = numbers_.backend;
-  summary.readouts = numbers_.readouts;
-  summary.waveforms = numbers_.waveforms;
-  summary.images_in = numbers_.images_in;
-  summary.skipped = numbers_.skipped;
-  summary.plans_made = numbers_.plans_made;
-  summary.plans_reused = numbers_.plans_reused;
-  summary.operators_made = numbers_.operators_made;
-  summary.operators_reused = numbers_.operators_reused;
-  summary.frames_in_parts = numbers_.frames_in_parts;
-  summary.plan_ms = numbers_.plan_ms;
-  summary.peak_bytes = numbers_.peak_bytes;
+  summary.backend = numerics::to_string(place_.backend);
+  summary.scan = counts_;
 }
 
 }  // namespace echotrain::server

@@ -20,6 +20,7 @@
 #include "server/base/log.h"
 #include "server/base/memory.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/scan_counts.h"
 #include "server/metrics/scan_summary.h"
 #include "server/scan/inbox.h"
 #include "server/scan/outbox.h"
@@ -28,14 +29,14 @@
 
 namespace echotrain::server {
 
-/// Where it is to do it.
+/// Where a scan runs.
 struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
   std::vector<int> others;  ///< GPUs that work with this one
 };
 
-/// Runs one scan on a thread of its own, from construction on. What goes wrong there is caught once and kept as
+/// Runs one scan on a thread of its own, from construction on. An exception there is caught once and kept as
 /// failure(). All members may be called from one other thread (the session's strand).
 class Worker {
  public:
@@ -46,8 +47,8 @@ class Worker {
          std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
-  /// The pipeline stands: the client may hear what it says. Until then its texts are held, and they are lost when this
-  /// is destroyed.
+  /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
+  /// destroyed.
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
   bool full() const { return inbox_.full(); }
@@ -72,7 +73,6 @@ class Worker {
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
   void send(protocol::Image&& image, const ImageTimes& times);
-  void count_work(const ScanNumbers& work);
 
   const ScanRequest request_;
   const ScanPlace place_;
@@ -95,7 +95,7 @@ class Worker {
 
   std::mutex mutex_;  // images may come from another thread
   std::exception_ptr send_error_;
-  ScanSummary numbers_;
+  ScanCounts counts_;
 
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> done_ = false;

@@ -1,4 +1,4 @@
-// The order of messages in a session (docs/protocol.md, "Exchange"): what each control message means where it comes.
+// The order of messages in a session (docs/protocol.md, "Exchange"): what each control message means at its place.
 #pragma once
 
 #include <optional>
@@ -43,14 +43,14 @@ class Dialogue {
   static Config read_config(const Catalogue& catalogue, std::string_view text);
   /// Whether a config may come now.
   bool expects_config() const { return state_ == State::config && !config_came_; }
-  /// As handle() with the text that was read. For texts that take long to read: elsewhere, and not here.
+  /// Like handle(), for a config text that read_config() has read on another thread because that takes long.
   Step take(const Config& config);
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
   void data_came() { data_came_ = true; }
-  /// Why the config that the client sent cannot be used, if so. Told when the header comes; a client that sends CLOSE
+  /// Why the client's config cannot be used, if so. The client is told when its header comes; a client that sends CLOSE
   /// instead must not be told (a Gadgetron client would abort).
   std::optional<protocol::Error> config_error() const;
 

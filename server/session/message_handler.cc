@@ -37,7 +37,6 @@ void MessageHandler::drop_partial_message() {
 
 asio::awaitable<void> MessageHandler::consume() {
   const Clock::time_point now = Clock::now();
-  const bool was_inside = buffer_.pending_bytes() > 0;
   bool whole = false;
   std::vector<protocol::Acquisition> batch;
   batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
@@ -63,8 +62,8 @@ asio::awaitable<void> MessageHandler::consume() {
   }
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
-  watchdog_.received({now, !was_inside, whole, buffer_.pending_bytes(), dialogue_.state() != Dialogue::State::config,
-                      dialogue_.config_error()});
+  watchdog_.received(
+      {now, whole, buffer_.pending_bytes(), dialogue_.state() != Dialogue::State::config, dialogue_.config_error()});
   check_memory();
 }
 

@@ -33,7 +33,7 @@ asio::awaitable<void> Reader::read() {
   }
   if (thrown) connection_.fail(thrown);
   while (spill_.active()) co_await connection_.wait();  // it works on the handler's buffer
-  if (connection_.opened) co_await drain();  // or the client would not hear why
+  if (connection_.opened) co_await drain();             // or the client would not hear why
 }
 
 asio::awaitable<void> Reader::open() {

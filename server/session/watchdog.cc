@@ -103,7 +103,8 @@ void Watchdog::set_spilling(bool spilling) {
 
 void Watchdog::received(Received state) {
   if (state.whole_message) idle_since_ = state.at;
-  if (state.whole_message || state.begun_at_boundary) message_ = {state.at, state.pending_bytes};
+  // A message begins with its first byte: a pause before that is not part of it.
+  if (state.whole_message || pending_bytes_ == 0) message_ = {state.at, state.pending_bytes};
   pending_bytes_ = state.pending_bytes;
   configured_ = state.configured;
   config_error_ = std::move(state.config_error);

@@ -39,7 +39,6 @@ class Watchdog {
   /// What the session knows after it has looked at the bytes that came.
   struct Received {
     Clock::time_point at;
-    bool begun_at_boundary;     ///< no byte of a message was there before
     bool whole_message;         ///< at least one message was complete
     std::size_t pending_bytes;  ///< of the partly received message
     bool configured;            ///< the config has come

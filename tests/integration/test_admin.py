@@ -305,7 +305,7 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
     found = metrics(own_server)
     exist = {found.family(name) for name in found.names()}
     # What only a GPU shows is looked up where it is made.
-    source = (SOURCE / "server" / "metrics_present.cc").read_text()
+    source = (SOURCE / "server" / "admin" / "metrics_present.cc").read_text()
     exist |= set(re.findall(r'"(echotrain_gpu_[a-z_]+)"', source))
 
     dashboard = json.loads((OPERATIONS / "grafana.json").read_text())

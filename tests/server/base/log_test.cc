@@ -62,10 +62,10 @@ TEST_F(Log, SummaryIsNumbersInJson) {
   summary.peer = "127.0.0.1:5";
   summary.pipeline = "radial_2d";
   summary.backend = "cpu";
-  summary.readouts = 302;
+  summary.scan.readouts = 302;
   summary.bytes_in = (5ULL << 32) + 1;
   summary.images = 8;
-  summary.skipped = {{"samples", 2}, {"nan", 1}};
+  summary.scan.skipped = {{"samples", 2}, {"nan", 1}};
   summary.latencies = {{.queue = 1, .send = 2}, {.compute = 1}, {.copy = 2}};  // 3, 1 and 2 ms
   summary.duration_s = 1.25;
   testing::internal::CaptureStderr();

@@ -190,7 +190,7 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
       const auto status = environment.board->add(static_cast<std::uint64_t>(t), "peer", environment.memory);
       const std::shared_ptr<ScanMeter> meter = metrics.scan(t % 2 == 0 ? "even" : "odd", status);
       meter->set_backend("cpu");
-      ScanSummary so_far;
+      ScanCounts so_far;
       for (int i = 0; i < kRounds; ++i) {
         so_far.readouts += 3;
         ++so_far.skipped[i % 2 == 0 ? "a" : "b"];
@@ -199,8 +199,10 @@ TEST(Metrics, AreCountedAndReadAtTheSameTime) {
         meter->sent({.queue = 0.5f, .compute = 0.75f, .copy = 0.125f, .send = 0.125f});  // 1.5 ms
         metrics.add_bytes_in(10);
       }
-      so_far.outcome = "complete";
-      metrics.add_session(*status, so_far, "");
+      ScanSummary summary;
+      summary.outcome = "complete";
+      summary.scan = so_far;
+      metrics.add_session(*status, summary, "");
     });
   for (int i = 0; i < 50; ++i) Exposition(metrics_text(environment));
   for (std::thread& thread : threads) thread.join();

@@ -78,6 +78,22 @@ TEST(Timeouts, SilenceAndDripsInsideAMessage) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 3s);
 }
 
+TEST(Timeouts, APauseBeforeAMessageIsNotPartOfIt) {
+  config::ServerOptions options;
+  options.message_timeout_s = 1;
+  TestServer server(options);
+  RawClient client(server.port());
+  client.send(kStart);
+  std::this_thread::sleep_for(1300ms);
+  const std::string frame = wire::frame();
+  client.send(frame.substr(0, 200));
+  std::this_thread::sleep_for(300ms);  // the watchdog looks at the clock several times
+  client.send(frame.substr(200) + wire::close());
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_THAT(all.texts(), Not(HasSubstr("timeout")));
+}
+
 TEST(Timeouts, ClientThatNeverHangsUpIsLeftAfterTheDrain) {
   config::ServerOptions options;
   options.drain_timeout_s = 0.1;
