@@ -37,6 +37,7 @@ foreach(room config gadgets protocol clients/cpp)
 endforeach()
 install(FILES ${CMAKE_BINARY_DIR}/generated/gadgets/numerics/core/backends_built.h DESTINATION include/echotrain/gadgets/numerics/core
         COMPONENT development)
+install(FILES ${sdk_digest} DESTINATION include/echotrain/gadgets/api COMPONENT development)
 install(TARGETS echotrain_options echotrain_protocol echotrain_config echotrain_numerics echotrain_gadgets echotrain_client
         EXPORT echotrain_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <variant>
 
@@ -15,8 +14,7 @@ namespace protocol = echotrain::protocol;
 namespace {
 
 int stream(const std::string& file, const std::string& pipeline, const client::ServerAddress& server) {
-  std::mutex hdf5;  // held by whoever uses the HDF5 library
-  client::DatasetSource source(file, "dataset", hdf5);
+  client::DatasetSource source(file, "dataset");
   protocol::Buffer preamble;
   protocol::encode(protocol::ConfigFile{pipeline}, preamble);
   protocol::encode(protocol::HeaderText{source.header_xml()}, preamble);

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <mutex>
 
 namespace echotrain::protocol {
 
@@ -26,8 +25,6 @@ std::vector<Image> AssetFolder::images(const std::string& name) const {
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw DatasetError(fmt::format("there is no file '{}' among the assets; there are: {}", name,
                                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
-  static std::mutex one_at_a_time;
-  const std::scoped_lock lock(one_at_a_time);
   try {
     const DatasetReader reader(folder_ / name);
     const std::vector<std::string> series = reader.image_series();

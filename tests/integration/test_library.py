@@ -1,6 +1,8 @@
 """Echotrain as a library, from an install tree: a gadget and a client compiled elsewhere (docs/plugin, docs/client)."""
 
+import importlib.util
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 import scans
-from programs import BIN, SOURCE, Server, run_client
+from programs import BIN, SOURCE, Server, run_client, variant
 
 BUILD = BIN.parent
 CMAKE = shutil.which("cmake")
@@ -41,7 +43,11 @@ def compile_example(name, prefix, folder):
     """docs/NAME, as its own instructions say."""
     shutil.copytree(SOURCE / "docs" / name, folder / name)
     build = folder / name / "build"
-    run(CMAKE, "-S", folder / name, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+    options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release"]
+    if (BUILD / "CMakeCache.txt").exists():  # the CUDA compiler of this build, where it has one that is not on the PATH
+        found = re.search(r"^CMAKE_CUDA_COMPILER:\w+=(/.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)
+        options += [f"-DCMAKE_CUDA_COMPILER={found[1]}"] if found else []
+    run(CMAKE, "-S", folder / name, "-B", build, *options)
     run(CMAKE, "--build", build)
     return build
 
@@ -53,6 +59,14 @@ def plugin(prefix, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugins")
     shutil.copy(build / "gain.so", folder)
     return folder
+
+
+@pytest.fixture
+def kernel(plugin):
+    """Skips where no CUDA compiler was found for the example's kernel."""
+    if b".nv_fatbin" not in (plugin / "gain.so").read_bytes():
+        assert shutil.which("nvcc") is None, "nvcc is on the PATH, and gain.so has no kernel"
+        pytest.skip("no CUDA compiler: the example's kernel was left out")
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +82,39 @@ def ask(prefix, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_a_gadget_compiled_elsewhere_runs_in_the_server(prefix, plugin, scan, tmp_path):
-    server = Server(tmp_path, "--plugins", plugin, "--pipelines", SOURCE / "docs" / "plugin" / "pipelines",
+def twice(prefix, plugin, scan, folder, backend):
+    """Sends the scan through cartesian_2d, and through cartesian_gain, which makes images twice as bright."""
+    gain = (SOURCE / "docs" / "plugin" / "pipelines" / "cartesian_gain.yaml").read_text()
+    texts = {"plain": variant("cartesian_2d", ("name: cartesian_2d", "name: plain")),
+             "gained": gain.replace("name: cartesian_gain", "name: gained")}  # fmt: skip
+    (folder / "pipelines").mkdir()
+    for name, text in texts.items():
+        assert "backend: auto" in text
+        (folder / "pipelines" / f"{name}.yaml").write_text(text.replace("backend: auto", f"backend: {backend}"))
+    server = Server(folder, "--plugins", plugin, "--pipelines", folder / "pipelines",
                     program=prefix / "bin" / "echotrain-server")  # fmt: skip
     try:
-        for name in ("cartesian_2d", "cartesian_gain"):
-            sent = server.send(scan, name, tmp_path / f"{name}.h5")
+        for name in texts:
+            sent = server.send(scan, name, folder / f"{name}.h5")
             assert sent.returncode == 0, sent.stderr
     finally:
         assert server.stop() == 0
     assert "gain.so: gain" in server.text()
-    _, plain = scans.read_images(tmp_path / "cartesian_2d.h5")
-    _, gained = scans.read_images(tmp_path / "cartesian_gain.h5")
+    _, plain = scans.read_images(folder / "plain.h5")
+    _, gained = scans.read_images(folder / "gained.h5")
     assert len(plain) == 3 and np.array_equal(gained, 2 * plain) and plain.max() > 0
+
+
+def test_a_gadget_compiled_elsewhere_runs_in_the_server(prefix, plugin, scan, tmp_path):
+    twice(prefix, plugin, scan, tmp_path, "cpu")
+
+
+def test_its_kernel_is_compiled(kernel):
+    pass
+
+
+def test_its_kernel_runs_on_the_gpu(prefix, plugin, scan, tmp_path, kernel, cuda):
+    twice(prefix, plugin, scan, tmp_path, "cuda")
 
 
 def test_its_parameters_are_checked_and_explained_as_others(prefix, plugin, tmp_path):
@@ -128,6 +162,57 @@ def test_what_is_no_plugin_of_this_server_is_refused(prefix, plugin, tmp_path):
     shutil.copytree(plugin, open_to_all)
     os.chmod(open_to_all / "gain.so", stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
     assert "everybody may change" in refusal(open_to_all)
+
+
+HEADERS = {
+    "a.h": '#pragma once\n#define N 3\nint f(int a, int b);  // "adds"\n',
+    "b.h": "/* text */ const char* s = \"a // b\";\nlong n = 1'000;\nchar c = '\"';\n",
+}
+
+
+def digest(**changed):
+    """The digest of HEADERS with some texts in their place: a_h for a.h."""
+    spec = importlib.util.spec_from_file_location("sdk_digest", SOURCE / ".ci" / "sdk_digest.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.digest_of({**HEADERS, **{name.replace("_", "."): text for name, text in changed.items()}})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ('// "adds"', "// it's a sum", True),
+        ("int b)", "int\n      b /* the\n second */ )", True),
+        ("int a", "int  other", False),
+        ("#define N 3\n", "#define N 3 ", False),  # the next line becomes part of the macro
+        ("#define N 3\n", "#define N \\\n  3\n", True),
+        ("/* text */", "/** \"text */", True),
+        ("a // b", "a // c", False),
+        ("a // b", "a  // b", False),
+        ("1'000", "1'001", False),
+        ("'\"'", "' '", False),
+    ],
+)
+def test_the_digest_of_the_api_ignores_comments_and_nothing_else(old, new, same):
+    name = next(name for name, text in HEADERS.items() if old in text)
+    changed = digest(**{name.replace(".", "_"): HEADERS[name].replace(old, new)})
+    assert (changed == digest()) == same
+    assert re.fullmatch("[0-9a-f]{16}", changed)
+
+
+def test_a_header_is_written_again_only_for_another_digest(tmp_path):
+    def write():
+        run(SOURCE / ".ci" / "sdk_digest.py", tmp_path / "out.h", "1.2.3", tmp_path / "a.h")
+        return (tmp_path / "out.h").read_text()
+
+    (tmp_path / "a.h").write_text("int a;  // one\n")
+    first = write()
+    assert '#define ECHOTRAIN_SDK_DIGEST "1.2.3-' in first
+    os.utime(tmp_path / "out.h", (1, 1))
+    (tmp_path / "a.h").write_text("// none\nint a;\n")
+    assert write() == first and (tmp_path / "out.h").stat().st_mtime == 1
+    (tmp_path / "a.h").write_text("int b;\n")
+    assert write() != first and (tmp_path / "out.h").stat().st_mtime > 1
 
 
 def test_the_client_is_a_library(prefix, scan, tmp_path, server):

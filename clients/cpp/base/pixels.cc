@@ -7,10 +7,14 @@
 #include <stdexcept>
 
 #include "protocol/files/dataset.h"
+#include "protocol/files/hdf5_types.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::client {
 namespace {
+
+using protocol::hdf5::Handle;
+using protocol::hdf5::Lock;
 
 template <class T>
 void widen(const protocol::Payload& payload, std::vector<std::complex<double>>& values) {
@@ -19,23 +23,6 @@ void widen(const protocol::Payload& payload, std::vector<std::complex<double>>& 
   values.reserve(raw.size());
   for (const T& v : raw) values.emplace_back(v);
 }
-
-// Closes an HDF5 handle when it goes out of scope.
-class Handle {
- public:
-  Handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-  ~Handle() {
-    if (id_ >= 0) close_(id_);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  operator hid_t() const { return id_; }  // NOLINT(google-explicit-constructor): used as the handle it holds
-  bool good() const { return id_ >= 0; }
-
- private:
-  hid_t id_;
-  herr_t (*close_)(hid_t);
-};
 
 }  // namespace
 
@@ -96,23 +83,23 @@ std::vector<float> combined_magnitude(const Pixels& pixels) {
 
 StoredArray read_array(const std::filesystem::path& file, const std::string& group, const std::string& name) {
   if (!std::filesystem::exists(file)) throw protocol::DatasetError(file.string() + ": no such file");
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are reported here, not by the library on stderr
+  const Lock lock;
   const Handle opened(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-  if (!opened.good()) throw protocol::DatasetError(file.string() + ": not an HDF5 file");
+  if (!opened) throw protocol::DatasetError(file.string() + ": not an HDF5 file");
   const std::string path = group + "/" + name;
-  const Handle dataset(H5Dopen2(opened, path.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!dataset.good()) {
+  const Handle dataset(H5Dopen2(opened.get(), path.c_str(), H5P_DEFAULT), H5Dclose);
+  if (!dataset) {
     throw protocol::DatasetError(
         fmt::format("{}: has no array '{}' (a file made by `echotrain simulate` has one)", file.string(), path));
   }
-  const Handle type(H5Dget_type(dataset), H5Tclose);
-  const Handle space(H5Dget_space(dataset), H5Sclose);
-  if (H5Tget_class(type) != H5T_FLOAT && H5Tget_class(type) != H5T_INTEGER) {
+  const Handle type(H5Dget_type(dataset.get()), H5Tclose);
+  const Handle space(H5Dget_space(dataset.get()), H5Sclose);
+  if (H5Tget_class(type.get()) != H5T_FLOAT && H5Tget_class(type.get()) != H5T_INTEGER) {
     throw protocol::DatasetError(fmt::format("{}: the array '{}' does not hold real numbers", file.string(), path));
   }
-  const int rank = H5Sget_simple_extent_ndims(space);
+  const int rank = H5Sget_simple_extent_ndims(space.get());
   std::vector<hsize_t> extents(rank > 0 ? rank : 0);
-  if (rank > 0) H5Sget_simple_extent_dims(space, extents.data(), nullptr);
+  if (rank > 0) H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
   StoredArray array;
   std::size_t count = 1;
   for (const hsize_t extent : extents) {
@@ -120,18 +107,19 @@ StoredArray read_array(const std::filesystem::path& file, const std::string& gro
     if (extent != 1 || !array.shape.empty()) array.shape.push_back(extent);
   }
   array.values.resize(count);
-  if (H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.data()) < 0) {
+  if (H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, array.values.data()) < 0) {
     throw protocol::DatasetError(fmt::format("{}: the array '{}' cannot be read", file.string(), path));
   }
   return array;
 }
 
 std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group) {
+  const Lock lock;
   std::vector<StoredArray> truths = {read_array(file, group, "truth")};
   const auto name = [&] { return "truth_" + std::to_string(truths.size()); };
   const auto exists = [&] {
     const Handle opened(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-    return opened.good() && H5Lexists(opened, (group + "/" + name()).c_str(), H5P_DEFAULT) > 0;
+    return opened && H5Lexists(opened.get(), (group + "/" + name()).c_str(), H5P_DEFAULT) > 0;
   };
   while (exists()) truths.push_back(read_array(file, group, name()));
   return truths;

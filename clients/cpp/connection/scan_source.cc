@@ -20,14 +20,11 @@ CounterKey counter_key(const protocol::ImageHeader& head) {
   return {head.repetition, head.slice, head.contrast, head.phase, head.set};
 }
 
-DatasetSource::DatasetSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5)
-    : hdf5_(hdf5), reader_(file, group) {
-  {
-    const std::lock_guard lock(hdf5_);
-    header_xml_ = reader_.header_xml();
-    readouts_ = reader_.acquisitions();
-    waveforms_ = reader_.waveforms();
-  }
+DatasetSource::DatasetSource(const std::filesystem::path& file, const std::string& group)
+    : reader_(file, group),
+      header_xml_(reader_.header_xml()),
+      readouts_(reader_.acquisitions()),
+      waveforms_(reader_.waveforms()) {
   thread_ = std::thread([this] {
     try {
       read_ahead();
@@ -88,11 +85,7 @@ void DatasetSource::append(const M& message, ScanChunk::Piece piece) {
 
 void DatasetSource::append_waveforms_until(std::uint32_t time_stamp, std::size_t& next_waveform) {
   while (next_waveform < waveforms_) {
-    protocol::Waveform waveform;
-    {
-      const std::lock_guard lock(hdf5_);
-      waveform = reader_.waveform(next_waveform);
-    }
+    const protocol::Waveform waveform = reader_.waveform(next_waveform);
     if (waveform.head.time_stamp > time_stamp) return;
     append(waveform, {});
     ++next_waveform;
@@ -100,32 +93,14 @@ void DatasetSource::append_waveforms_until(std::uint32_t time_stamp, std::size_t
 }
 
 void DatasetSource::append_images() {
-  std::vector<std::string> names;
-  {
-    const std::lock_guard lock(hdf5_);
-    names = reader_.image_series();
-  }
-  for (const auto& name : names) {
-    for (std::size_t i = 0; !stopped(); ++i) {
-      protocol::Image image;
-      {
-        const std::lock_guard lock(hdf5_);
-        if (i >= reader_.images(name)) break;
-        image = reader_.image(name, i);
-      }
-      append(image, {});
-    }
-  }
+  for (const auto& name : reader_.image_series())
+    for (std::size_t i = 0; i < reader_.images(name) && !stopped(); ++i) append(reader_.image(name, i), {});
 }
 
 void DatasetSource::read_ahead() {
   std::size_t next_waveform = 0;
   for (std::size_t i = 0; i < readouts_ && !stopped(); ++i) {
-    protocol::Acquisition readout;
-    {
-      const std::lock_guard lock(hdf5_);
-      readout = reader_.acquisition(i);
-    }
+    const protocol::Acquisition readout = reader_.acquisition(i);
     append_waveforms_until(readout.head.acquisition_time_stamp, next_waveform);
     ScanChunk::Piece piece;
     piece.readout = true;

@@ -54,8 +54,7 @@ class ScanSource {
 /// Acquisitions in file order, waveforms between them by time stamp; the images of a file that has no acquisitions.
 class DatasetSource final : public ScanSource {
  public:
-  /// `hdf5` is held while the file is read: the HDF5 library must not be used by two threads at once.
-  DatasetSource(const std::filesystem::path& file, const std::string& group, std::mutex& hdf5);
+  DatasetSource(const std::filesystem::path& file, const std::string& group);
   ~DatasetSource() override;
 
   const std::string& header_xml() const override { return header_xml_; }
@@ -71,7 +70,6 @@ class DatasetSource final : public ScanSource {
   void hand_over();
   bool stopped();
 
-  std::mutex& hdf5_;
   protocol::DatasetReader reader_;
   std::string header_xml_;
   std::size_t readouts_ = 0, waveforms_ = 0;

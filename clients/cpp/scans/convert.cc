@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <ostream>
 #include <string_view>
@@ -145,8 +144,7 @@ class Output {
 };
 
 int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
-  std::mutex hdf5;
-  DatasetSource scan(o.input, o.group, hdf5);
+  DatasetSource scan(o.input, o.group);
   Buffer bytes;
   if (!o.config.empty()) bytes = config_message(o.config, /*text_wanted=*/false, /*token=*/"");
   if (!scan.header_xml().empty()) encode(HeaderText{scan.header_xml()}, bytes);

@@ -100,8 +100,7 @@ int replay(const SendOptions& o, std::ostream& out, std::ostream& err) {
   protocol::Buffer opening;
   if (!o.config.empty()) opening = config_message(o.config, o.config_text, o.server.token());
   append(opening, source.opening());
-  std::mutex hdf5;
-  return send_scan(o, std::move(opening), source, hdf5, out, err);
+  return send_scan(o, std::move(opening), source, out, err);
 }
 
 }  // namespace echotrain::client

@@ -7,7 +7,6 @@
 #include <exception>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <ostream>
 #include <string_view>
 #include <vector>
@@ -68,22 +67,15 @@ class Progress {
 // Everything that comes back: images to the file first, then to the report.
 class Collector {
  public:
-  Collector(const SendOptions& o, const std::string& xml, std::mutex& hdf5, std::ostream& err)
-      : hdf5_(hdf5), err_(err), report_(truth(o), o.png), file_(open(o, xml, hdf5)) {}
-  ~Collector() {
-    const std::lock_guard lock(hdf5_);
-    file_.reset();
-  }
+  Collector(const SendOptions& o, const std::string& xml, std::ostream& err)
+      : err_(err), report_(truth(o), o.png), file_(open(o, xml)) {}
 
   void take(const ReceivedImage& received) {
-    {
-      const std::lock_guard lock(hdf5_);
-      file_->append(received.image);
-      // Often enough that little is lost if this program is killed, seldom enough not to slow the stream.
-      if (Clock::now() - flushed_ > std::chrono::seconds(1)) {
-        file_->flush();
-        flushed_ = Clock::now();
-      }
+    file_->append(received.image);
+    // Often enough that little is lost if this program is killed, seldom enough not to slow the stream.
+    if (Clock::now() - flushed_ > std::chrono::seconds(1)) {
+      file_->flush();
+      flushed_ = Clock::now();
     }
     ++images;
     if (received.latency) latencies.push_back(received.latency->count());
@@ -107,7 +99,6 @@ class Collector {
   }
 
   void finish() {
-    const std::lock_guard lock(hdf5_);
     file_->flush();
     if (report_failure.empty()) report_.finish();
   }
@@ -119,19 +110,16 @@ class Collector {
   std::string backend, server_error, report_failure;
 
  private:
-  static std::unique_ptr<protocol::DatasetWriter> open(const SendOptions& o, const std::string& xml, std::mutex& hdf5) {
-    const std::lock_guard lock(hdf5);
+  static std::unique_ptr<protocol::DatasetWriter> open(const SendOptions& o, const std::string& xml) {
     auto file = std::make_unique<protocol::DatasetWriter>(o.output);
     if (!xml.empty()) file->header_xml(xml);
     return file;
   }
   std::vector<StoredArray> truth(const SendOptions& o) {
     if (!o.truth) return {};
-    const std::lock_guard lock(hdf5_);
     return read_truths(o.truth->empty() ? o.input : std::filesystem::path(*o.truth), o.group);
   }
 
-  std::mutex& hdf5_;
   std::ostream& err_;
   ImageReport report_;
   std::unique_ptr<protocol::DatasetWriter> file_;  // after the truth, which may be missing: opening empties the file
@@ -160,15 +148,14 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 }  // namespace
 
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
-  std::mutex hdf5;
-  DatasetSource source(o.input, o.group, hdf5);
+  DatasetSource source(o.input, o.group);
   if (source.header_xml().empty() && source.readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  return send_scan(o, preamble(o, source.header_xml()), source, hdf5, out, err);
+  return send_scan(o, preamble(o, source.header_xml()), source, out, err);
 }
 
-int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5, std::ostream& out,
+int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::ostream& out,
               std::ostream& err) {
   Patience patience;
   if (o.timeout_s) {
@@ -177,7 +164,7 @@ int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source
   }
   Exchange exchange(o.server.server_address(), patience, std::move(opening), source, o.rate);
   // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
-  Collector got(o, source.header_xml(), hdf5, err);
+  Collector got(o, source.header_xml(), err);
   Progress progress(o.progress, source.readouts(), err);
   while (!exchange.over()) {
     if (const auto event = exchange.next(std::chrono::milliseconds(50))) {

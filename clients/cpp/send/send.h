@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <iosfwd>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -35,9 +34,8 @@ struct SendOptions {
 /// did not end well (`err` says how). Throws when it could not begin.
 int send(const SendOptions& options, std::ostream& out, std::ostream& err);
 
-/// What send() does once it has a scan: `opening` goes first, then `source`. `hdf5` is held while the output is
-/// written.
-int send_scan(const SendOptions& options, protocol::Buffer opening, ScanSource& source, std::mutex& hdf5,
-              std::ostream& out, std::ostream& err);
+/// What send() does once it has a scan: `opening` goes first, then `source`.
+int send_scan(const SendOptions& options, protocol::Buffer opening, ScanSource& source, std::ostream& out,
+              std::ostream& err);
 
 }  // namespace echotrain::client

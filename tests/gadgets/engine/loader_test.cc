@@ -26,9 +26,9 @@ std::string refusal(const std::string& text) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::vector<config::PipelineSpec> shipped() {
-  return config::PipelineLibrary({std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"}).all();
-}
+std::filesystem::path shipped_folder() { return std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"; }
+
+std::vector<config::PipelineSpec> shipped() { return config::PipelineLibrary({shipped_folder()}).all(); }
 
 /// Empty when the gadgets of `spec` in this order are a pipeline.
 std::string refusal(config::PipelineSpec spec, const std::vector<std::size_t>& order) {
@@ -46,16 +46,14 @@ std::string refusal(config::PipelineSpec spec, const std::vector<std::size_t>& o
 }
 
 TEST(LoaderTest, EveryShippedPipelineLoads) {
-  std::set<std::string> names;
+  std::set<std::string> names, files;
   for (const auto& spec : shipped()) {
     names.insert(spec.name);
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"anatomical_multi_echo", "cartesian_2d", "cartesian_3d", "cartesian_cine",
-                                          "cartesian_cine_ecg", "cartesian_display", "cartesian_edges", "cg_sense_2d",
-                                          "fhd_pcg_2d", "fhd_pcg_3d", "kooshball_3d", "passthrough", "radial_2d",
-                                          "radial_realtime", "spiral_2d", "stack_of_stars", "ultrasound_compound",
-                                          "ultrasound_plane_wave"}));
+  for (const auto& file : std::filesystem::directory_iterator(shipped_folder())) files.insert(file.path().stem());
+  EXPECT_EQ(names, files);  // each is called as its file
+  EXPECT_TRUE(names.contains("cartesian_2d"));
 }
 
 /// Whether `order` moves gadgets only among those that take and give the one same type.

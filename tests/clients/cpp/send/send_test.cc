@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -276,8 +275,7 @@ TEST_F(Send, AfterCloseTheClientWaitsForAsLongAsItTakes) {
     s.write(protocol::Close{});
     s.drain();
   });
-  std::mutex hdf5;
-  DatasetSource source(options_.input, "dataset", hdf5);
+  DatasetSource source(options_.input, "dataset");
   Patience patience;
   EXPECT_FALSE(patience.after_close);  // what `send` uses unless --timeout is given
   patience.sending = std::chrono::milliseconds(200);
