@@ -158,7 +158,10 @@ void launch_terms(Context& context, const NufftPlan::Impl& plan, const GridArgum
 
 template <int Dims>
 void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
-  if (arguments.count > 2 * kCoilsPerMma)
+  // In 1D, which no pipeline uses, one kernel is for any number of coils and any window.
+  if constexpr (Dims == 1)
+    launch_grid<Dims, 4, WindowPolynomial::kMostTerms>(context, plan, arguments);
+  else if (arguments.count > 2 * kCoilsPerMma)
     launch_terms<Dims, 4>(context, plan, arguments);
   else if (arguments.count > kCoilsPerMma)
     launch_terms<Dims, 2>(context, plan, arguments);
