@@ -92,12 +92,4 @@ inline Eigen::MatrixXcd square(const Eigen::SparseMatrix<numerics::cdouble>& w) 
   return Eigen::MatrixXcd(Eigen::SparseMatrix<numerics::cdouble>(w.adjoint() * w));
 }
 
-inline Eigen::MatrixXcd dense(const numerics::CsrMatrix& m) {
-  Eigen::MatrixXcd full = Eigen::MatrixXcd::Zero(m.rows, m.columns);
-  for (std::int64_t row = 0; row < m.rows; ++row)
-    for (auto k = m.row_starts[static_cast<std::size_t>(row)]; k < m.row_starts[static_cast<std::size_t>(row) + 1]; ++k)
-      full(row, m.column[static_cast<std::size_t>(k)]) += numerics::cdouble(m.values[static_cast<std::size_t>(k)]);
-  return full;
-}
-
 }  // namespace echotrain::testing

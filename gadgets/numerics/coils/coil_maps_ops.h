@@ -2,13 +2,8 @@
 #pragma once
 
 #include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/fft/fft_ops.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -46,16 +41,13 @@ struct EigenMaps {
   std::int64_t stride;
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
 void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
-}  // namespace cpu
-namespace cuda {
-void adaptive_maps(Context& context, const AdaptiveMaps& work);
-void eigen_maps(Context& context, const EigenMaps& work);
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
-}  // namespace cuda
+)
+// clang-format on
 
 /// The dominant eigenvector of a Hermitian matrix (lower triangle) by kReferenceIterations power iterations from
 /// start_turns(), of unit length; start_turns() itself for a matrix of zeros.

@@ -2,13 +2,15 @@
 #pragma once
 
 #include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/core/backends.h"
 
-namespace echotrain::numerics::cpu {
+namespace echotrain::numerics {
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
 void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to);
 void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data);
-}  // namespace echotrain::numerics::cpu
+)
+// clang-format on
 
-namespace echotrain::numerics::cuda {
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to);
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data);
-}  // namespace echotrain::numerics::cuda
+}  // namespace echotrain::numerics

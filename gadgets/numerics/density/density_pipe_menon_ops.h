@@ -3,13 +3,8 @@
 
 #include <cmath>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/density/density_pipe_menon.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -61,16 +56,13 @@ struct PipeMenonStep {
   PipeMenonState* state;
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 /// weights = start where that is positive and finite, else 0 (nullptr: all 1); ones = 1.
 void pipe_menon_start(Context& context, const float* start, std::int64_t samples, float* weights, cfloat* ones);
 void pipe_menon_step(Context& context, const PipeMenonStep& step);
 void pipe_menon_scale(Context& context, float factor, std::int64_t samples, float* weights);
-}  // namespace cpu
-namespace cuda {
-void pipe_menon_start(Context& context, const float* start, std::int64_t samples, float* weights, cfloat* ones);
-void pipe_menon_step(Context& context, const PipeMenonStep& step);
-void pipe_menon_scale(Context& context, float factor, std::int64_t samples, float* weights);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

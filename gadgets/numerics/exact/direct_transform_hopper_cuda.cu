@@ -4,12 +4,15 @@
 // made. Built for them alone; others never come here.
 #include <algorithm>
 #include <cstdlib>
+#include <cuda/ptx>
 #include <string_view>
 
 #include "gadgets/numerics/exact/direct_transform_product.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
+
+namespace ptx = ::cuda::ptx;
 
 constexpr int kMakers = 3;  // warps that make bases; they take steps in turn
 constexpr int kMostShared = 227 << 10, kMostStages = 16;
@@ -107,33 +110,14 @@ __device__ void changed(float (&sum)[kTiles][4]) {
     for (int j = 0; j < 4; ++j) asm volatile("" : "+f"(sum[i][j])::"memory");
 }
 
-__device__ void barrier_start(std::uint64_t& barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(arrivals) : "memory");
-}
-__device__ void arrive(std::uint64_t& barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
-}
-__device__ void arrive_and_expect(std::uint64_t& barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)), "r"(bytes)
-               : "memory");
-}
 /// Waits for the end of the phase of this parity.
 __device__ void wait(std::uint64_t& barrier, int parity) {
-  asm volatile(
-      "{.reg .pred done;"
-      "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;"
-      "@done bra over;"
-      "bra again;"
-      "over:}" ::"r"(shared_address(&barrier)),
-      "r"(parity)
-      : "memory");
+  while (!ptx::mbarrier_try_wait_parity(&barrier, static_cast<std::uint32_t>(parity))) {
+  }
 }
 template <class T>
 __device__ void copy_in_bulk(T& to, const void* from, std::uint64_t& barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(&to)),
-               "l"(from), "n"(static_cast<int>(sizeof(T))), "r"(shared_address(&barrier))
-               : "memory");
+  ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, &to, from, sizeof(T), &barrier);
 }
 
 /// The place of a step among so many, and the parity of its turn there.
@@ -163,7 +147,8 @@ __device__ void copy_factors(const Work& work, Memory<kExact, kRows, F>& memory)
     if (step >= turn.kPlaces * F::kSteps) wait(memory.read[turn.place], turn.parity ^ 1);
     auto& stage = memory.stages[turn.place];
     std::uint64_t& copied = memory.copied[turn.place];
-    arrive_and_expect(copied, sizeof(stage.right) + sizeof(stage.phases) + sizeof(stage.data));
+    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &copied,
+                                   sizeof(stage.right) + sizeof(stage.phases) + sizeof(stage.data));
     copy_in_bulk(stage.right, right + static_cast<std::int64_t>(step) * kRightBytes, copied);
     copy_in_bulk(stage.phases, work.phases + step, copied);
     copy_in_bulk(stage.data, data + step, copied);
@@ -187,7 +172,7 @@ __device__ void make_bases(const Work& work, Memory<kExact, kRows, F>& memory, i
         stage.bases[of_stage][group][sample] =
             make_base<kExact>(stage.phases[of_stage], stage.data[of_stage], sample, memory.positions[group]);
       }
-    arrive(memory.made[turn.place]);
+    ptx::mbarrier_arrive(&memory.made[turn.place]);
   }
 }
 
@@ -245,7 +230,7 @@ __device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExac
       next.advance(1);
       if (step + F::kSteps < work.steps) await();
       products_wait<1>();  // the steps before, whose factors are overwritten now
-      if (step > 0) arrive(memory.read[before]);
+      if (step > 0) ptx::mbarrier_arrive(&memory.read[before]);
       __syncwarp();
       make(left[(i + 1) % 2]);
       before = now.place;
@@ -269,12 +254,12 @@ __global__ void __launch_bounds__(F::kThreads, 1) hopper_kernel(DirectGrid grid,
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     for (int i = 0; i < memory.kCount; ++i) {
-      barrier_start(memory.copied[i], 1);
-      barrier_start(memory.made[i], 32);
-      barrier_start(memory.read[i], F::kConsumers);
+      ptx::mbarrier_init(&memory.copied[i], 1);
+      ptx::mbarrier_init(&memory.made[i], 32);
+      ptx::mbarrier_init(&memory.read[i], F::kConsumers);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);
+    ptx::fence_proxy_async(ptx::space_shared);
   }
   if (thread < F::kGroups) memory.positions[thread] = group_position(grid, tiles, group_of_block<F>(thread));
   __syncthreads();

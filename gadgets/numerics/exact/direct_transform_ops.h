@@ -2,6 +2,7 @@
 // computes.
 #pragma once
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/exact/direct_transform.h"
 
 namespace echotrain::numerics {
@@ -33,7 +34,8 @@ struct SampleFactors {
   double shift = 0;
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 /// Floats of `sums` that direct_add() and direct_get() use; they start as 0.
 std::int64_t direct_sums(Context& context, const DirectGrid& grid);
 /// coordinates: [n, dims]; samples: [n, coil], their factors included; n is a multiple of kDirectGroup, or the samples
@@ -57,20 +59,7 @@ void weigh_samples(Context& context, const SampleFactors& factors, const float* 
 /// Fills the other half of a Hermitian [z, y, x], centred at floor(n/2) with even extents: the value at -l is the
 /// conjugate of that at l; lags -n become 0. Then moves lag 0 to the front.
 void fill_hermitian(Context& context, const DirectGrid& grid, const cfloat* half, cfloat* q);
-}  // namespace cpu
-namespace cuda {
-std::int64_t direct_sums(Context& context, const DirectGrid& grid);
-void direct_add(Context& context, const DirectGrid& grid, const double* coordinates, const cfloat* samples,
-                std::int64_t n, float* sums);
-void direct_get(Context& context, const DirectGrid& grid, const float* sums, cfloat* image);
-void direct_at(Context& context, int dims, const double* coordinates, const cfloat* samples, std::int64_t n,
-               std::int64_t coils, const double* voxels, std::int64_t count, cdouble* sums);
-void round_sums(Context& context, const cdouble* sums, std::int64_t n, cfloat* out);
-void pick_voxels(Context& context, const cfloat* image, std::int64_t voxels, std::int64_t coils,
-                 const std::int64_t* chosen, std::int64_t count, cfloat* out);
-void weigh_samples(Context& context, const SampleFactors& factors, const float* weights, std::int64_t n,
-                   std::int64_t coils, double* coordinates, cfloat* samples);
-void fill_hermitian(Context& context, const DirectGrid& grid, const cfloat* half, cfloat* q);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/core/extents.h"
 #include "gadgets/numerics/fft/fft.h"
 
@@ -26,11 +27,16 @@ inline Centred centred(const Extents& n, const Extents& padded) {
   return c;
 }
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
 /// Zero-fills `padded` and places the centred item(s) there; takes them out again, times `scale`.
 void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
 void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
+)
+// clang-format on
+
+namespace cpu {
 /// Factors along each axis (slowest first); unused leading ones are nullptr.
 using Factors = std::array<const float*, 3>;
 /// Inverse transform of 2 or 3 axes, crop() and the product of the factors in one: each axis transforms only the lines
@@ -39,11 +45,8 @@ void inverse_fft_cropped(Context& context, cfloat* padded, cfloat* to, std::int6
                          const Factors& factors);
 }  // namespace cpu
 namespace cuda {
-void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
 /// Along the first axis of data: [n, columns].
 void fft_columns(Context& context, cfloat* data, std::int64_t n, std::int64_t columns, Direction direction);
-void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
-void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
 }  // namespace cuda
 
 }  // namespace echotrain::numerics

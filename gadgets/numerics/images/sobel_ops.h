@@ -3,14 +3,9 @@
 
 #include <cmath>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/core/extents.h"
 #include "gadgets/numerics/images/sobel.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -50,18 +45,14 @@ struct GradientImage {
   }
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 /// components may be nullptr; axes: 2 or 3.
 void sobel(Context& context, const float* image, const Extents& n, int axes, float* magnitude, float* components);
 void gradient_image(Context& context, const float* components, const GradientImage& how, cfloat* to);
 void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength, double quantile,
                   float* weights);
-}  // namespace cpu
-namespace cuda {
-void sobel(Context& context, const float* image, const Extents& n, int axes, float* magnitude, float* components);
-void gradient_image(Context& context, const float* components, const GradientImage& how, cfloat* to);
-void edge_weights(Context& context, const float* reference, const Extents& n, int axes, float strength, double quantile,
-                  float* weights);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

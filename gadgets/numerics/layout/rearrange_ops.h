@@ -1,6 +1,7 @@
 // The rearrangement of each backend; arguments were checked.
 #pragma once
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/layout/rearrange.h"
 
 namespace echotrain::numerics {
@@ -11,11 +12,10 @@ struct Strides {
   std::array<std::int64_t, 3> stride{};
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to);
-}
-namespace cuda {
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to);
-}
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

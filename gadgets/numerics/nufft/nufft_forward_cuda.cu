@@ -173,6 +173,8 @@ void launch_width(Context& context, const NufftPlan::Impl& plan, const Interpola
   if constexpr (Width <= FootprintWeights::kWidest) {
     if (plan.tiling.width != Width)
       launch_width<Dims, Width + 1>(context, plan, arguments);
+    else if constexpr (Dims == 1)  // in 1D, which no pipeline uses, one kernel is for any number of coils
+      launch<Dims, Width, 4>(context, plan, arguments);
     else if (arguments.count == 1)
       launch<Dims, Width, 1>(context, plan, arguments);
     else

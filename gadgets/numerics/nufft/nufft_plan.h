@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/fft/fft_ops.h"
 #include "gadgets/numerics/nufft/kaiser_bessel.h"
 #include "gadgets/numerics/nufft/nufft.h"
@@ -168,37 +169,34 @@ void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan)
 void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
                    std::int32_t* starts, float* weights);
 
-namespace cpu {
-/// Fills in all that depends on the trajectory. The rest is there.
+// clang-format off
+ECHOTRAIN_BACKENDS(
+/// Fills in all that depends on the trajectory. The rest is there. CUDA: the lists are those that the host makes; when the
+/// device lacks the memory to sort, the host makes them.
 void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
+/// CUDA: with atomic additions, so the order of sums, and so their last bits, differ from run to run.
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 /// Inverse transform and deapodize(); the grid is working space afterwards.
 void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
 void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
+)
+// clang-format on
+
+namespace cpu {
 /// apodize() and forward transform.
 inline void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils,
                     cfloat* grid) {
   apodize(context, plan, image, coils, grid);
   fft(context, grid, coils, plan.grid_extents(), plan.tiling.dims, Direction::forward);
 }
-void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
 }  // namespace cpu
 namespace cuda {
-/// The lists are those that the host makes, which is asked for them when the device lacks the memory to sort.
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
-void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
-/// With atomic additions: the order of sums, and so their last bits, differ from run to run.
-void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
-void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
-/// Inverse transform and deapodize(); the grid is working space afterwards.
-void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
 /// apodize() and forward transform.
 void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
-void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
-void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
 void release_after(Context& context, const NufftPlan::Impl& plan);
 }  // namespace cuda

@@ -2,7 +2,8 @@
 // they are those of the host's counting sorts.
 #include <algorithm>
 #include <cmath>
-#include <cub/cub.cuh>
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
 #include <map>
 #include <mutex>
 #include <stdexcept>

@@ -1,13 +1,8 @@
 // Reductions on each backend; arguments were checked, and there is at least a value.
 #pragma once
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/reduce/reductions.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -60,7 +55,8 @@ ECHOTRAIN_HOST_DEVICE inline std::int64_t quantile_rank(double q, std::int64_t c
 }
 
 // Complex arrays are passed as arrays of twice as many floats where only their parts matter.
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 void sum(Context& context, View<const float> values, View<double> to);
 void power(Context& context, View<const float> values, View<double> to);
 void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to);
@@ -70,17 +66,7 @@ void extremes(Context& context, View<const cfloat> values, View<float> to);
 void quantile(Context& context, View<const float> values, double q, View<float> to);
 ComparisonSums compare(Context& context, View<const float> a, View<const float> b, cdouble s);
 ComparisonSums compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s);
-}  // namespace cpu
-namespace cuda {
-void sum(Context& context, View<const float> values, View<double> to);
-void power(Context& context, View<const float> values, View<double> to);
-void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to);
-void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to);
-void extremes(Context& context, View<const float> values, View<float> to);
-void extremes(Context& context, View<const cfloat> values, View<float> to);
-void quantile(Context& context, View<const float> values, double q, View<float> to);
-ComparisonSums compare(Context& context, View<const float> a, View<const float> b, cdouble s);
-ComparisonSums compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

@@ -6,13 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/solver/pcg.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -108,7 +103,8 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
   return 0.5f + static_cast<float>(h >> 40) * 0x1p-24f;
 }
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 /// Partial sums of n values, whatever the number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
 /// Does `step` `times` times, or until no item runs. CUDA: if it may be recorded, and that is possible, as a graph that
@@ -141,25 +137,7 @@ void normalize(Context& context, const double* power, cfloat* data, std::int64_t
 void fill_start(Context& context, cfloat* data, std::int64_t n);
 /// power[v] = sum_c |maps[c, v]|^2
 void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
-}  // namespace cpu
-namespace cuda {
-std::int64_t pcg_blocks(std::int64_t n);
-std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
-                               const std::function<void()>& step);
-void pcg_residual(Context& context, const PcgArrays& a);
-void pcg_product(Context& context, const PcgArrays& a);
-void pcg_start(Context& context, const PcgArrays& a);
-void pcg_direction(Context& context, const PcgArrays& a, float shift);
-void pcg_advance(Context& context, const PcgArrays& a);
-void pcg_finish(Context& context, const PcgArrays& a);
-void pcg_clear(Context& context, const PcgArrays& a);
-void multiply_real(Context& context, const cfloat* from, const float* factor, cfloat* to, std::int64_t batch,
-                   std::int64_t voxels);
-void invert(Context& context, const float* a, float shift, const float* b, float floor, float scale, float* inverse,
-            std::int64_t n);
-void normalize(Context& context, const double* power, cfloat* data, std::int64_t n);
-void fill_start(Context& context, cfloat* data, std::int64_t n);
-void map_power(Context& context, const cfloat* maps, std::int64_t coils, std::int64_t voxels, float* power);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

@@ -18,7 +18,7 @@ void require(bool good, const std::string& problem) {
 }
 
 void check_image(const Shape& image) {
-  constexpr std::int64_t kMostVoxels = INT32_MAX;  // columns of matrices are 32 bits wide
+  constexpr std::int64_t kMostVoxels = INT32_MAX;  // 16 GiB: beyond that no solver's arrays fit
   require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
   std::int64_t voxels = 1;
   for (const auto e : image) require(e >= 1 && (voxels *= e) <= kMostVoxels, "no image can be " + image.text());
@@ -176,133 +176,6 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
     mean[axis] = count > 0 ? on_host::power(View<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
   }
   return std::make_shared<Differences>(image, stencil, mean, weights);
-}
-
-CsrMatrix edge_stencil_matrix(View<const float> weights) {
-  const Shape& shape = weights.shape();
-  require(shape.rank() >= 2 && static_cast<std::size_t>(shape[0]) == shape.rank() - 1,
-          "edge weights are [axis, image...], not " + shape.text());
-  CsrMatrix m;
-  const std::int64_t voxels = shape.size() / shape[0];
-  m.columns = voxels;
-  m.row_starts.push_back(0);
-  for (std::size_t a = 1; a < shape.rank(); ++a) {
-    std::int64_t step = 1;
-    for (std::size_t inner = a + 1; inner < shape.rank(); ++inner) step *= shape[inner];
-    for (std::int64_t i = 0; i < voxels; ++i) {
-      if (i / step % shape[a] + 1 >= shape[a]) continue;
-      const float w = weights[(static_cast<std::int64_t>(a) - 1) * voxels + i];
-      m.column.insert(m.column.end(), {i, i + step});
-      m.values.insert(m.values.end(), {cfloat(-w), cfloat(w)});
-      m.row_starts.push_back(static_cast<std::int64_t>(m.column.size()));
-    }
-  }
-  m.rows = static_cast<std::int64_t>(m.row_starts.size()) - 1;
-  return m;
-}
-
-namespace {
-
-class Sparse final : public Regularizer {
- public:
-  Sparse(Context& context, const Shape& image, const CsrMatrix& w) : image_(image), rows_(w.rows) {
-    forward_.set(context, w.row_starts, w.column, w.values);
-    // W^H by rows: the values of a column of W in the order of its rows.
-    const auto columns = static_cast<std::size_t>(w.columns);
-    std::vector<std::int64_t> starts(columns + 1, 0), column(w.column.size());
-    std::vector<cfloat> values(w.values.size());
-    for (const auto c : w.column) ++starts[static_cast<std::size_t>(c) + 1];
-    for (std::size_t c = 0; c < columns; ++c) starts[c + 1] += starts[c];
-    std::vector<std::int64_t> next(starts.begin(), starts.end() - 1);
-    for (std::int64_t row = 0; row < w.rows; ++row)
-      for (auto k = w.row_starts[static_cast<std::size_t>(row)]; k < w.row_starts[static_cast<std::size_t>(row) + 1];
-           ++k) {
-        const auto from = static_cast<std::size_t>(k), c = static_cast<std::size_t>(w.column[from]);
-        const auto to = static_cast<std::size_t>(next[c]++);
-        column[to] = row;
-        values[to] = std::conj(w.values[from]);
-      }
-    transposed_.set(context, starts, column, values);
-    const View<const cfloat> all(w.values.data(), {static_cast<std::int64_t>(w.values.size())});
-    mean_diagonal_ = static_cast<float>(on_host::power(all) / static_cast<double>(w.columns));
-  }
-  const Shape& image() const override { return image_; }
-  void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const override {
-    const std::int64_t batch = check_batch(image_, x, y), voxels = image_.size();
-    if (batch == 0 || rows_ == 0) return;
-    Array<cfloat> product = context.allocate<cfloat>({rows_});
-    const CsrView w = forward_.view(rows_), wh = transposed_.view(voxels);
-    for (std::int64_t b = 0; b < batch; ++b) {
-      ECHOTRAIN_DISPATCH(context, multiply_sparse(context, w, 1.0f, false, x.data() + b * voxels, product.data()));
-      ECHOTRAIN_DISPATCH(context, multiply_sparse(context, wh, scale, true, product.data(), y.data() + b * voxels));
-    }
-  }
-  void diagonal(Context& context, View<float> diagonal) const override {
-    check_one(image_, diagonal);
-    ECHOTRAIN_DISPATCH(context, sparse_diagonal(context, transposed_.view(image_.size()), diagonal.data()));
-  }
-  void symbol(Context& context, View<float> symbol) const override {
-    check_one(image_, symbol);
-    fill(context, std::vector<float>(static_cast<std::size_t>(image_.size()), mean_diagonal_), symbol);
-  }
-  std::shared_ptr<const Regularizer> copy(Context& context) const override {
-    auto other = std::make_shared<Sparse>(*this);
-    for (Stored* stored : {&other->forward_, &other->transposed_}) {
-      stored->row_starts = copied(context, stored->row_starts);
-      stored->column = copied(context, stored->column);
-      stored->values = copied(context, stored->values);
-    }
-    context.synchronize();
-    return other;
-  }
-
- private:
-  struct Stored {
-    Array<std::int64_t> row_starts;
-    Array<std::int32_t> column;
-    Array<cfloat> values;
-    void set(Context& context, const std::vector<std::int64_t>& starts, const std::vector<std::int64_t>& wide,
-             const std::vector<cfloat>& v) {
-      const std::vector<std::int32_t> narrow(wide.begin(), wide.end());
-      const auto n = static_cast<std::int64_t>(v.size());
-      row_starts = context.upload<std::int64_t>({starts.data(), {static_cast<std::int64_t>(starts.size())}});
-      column = context.upload<std::int32_t>({narrow.data(), {n}});
-      values = context.upload<cfloat>({v.data(), {n}});
-    }
-    CsrView view(std::int64_t rows) const { return {rows, row_starts.data(), column.data(), values.data()}; }
-  };
-
-  Shape image_;
-  std::int64_t rows_;
-  Stored forward_, transposed_;
-  float mean_diagonal_ = 0;
-};
-
-}  // namespace
-
-std::shared_ptr<const Regularizer> sparse(Context& context, const Shape& image, const CsrMatrix& w) {
-  check_image(image);
-  require(w.columns == image.size(),
-          fmt::format("W has {} columns, an image of {} has {} voxels", w.columns, image.text(), image.size()));
-  require(w.rows >= 0 && w.rows <= INT32_MAX, fmt::format("W cannot have {} rows", w.rows));
-  require(w.row_starts.size() == static_cast<std::size_t>(w.rows) + 1,
-          fmt::format("W has {} row starts for {} rows; there must be one more", w.row_starts.size(), w.rows));
-  require(w.column.size() == w.values.size(),
-          fmt::format("W has {} columns for {} values", w.column.size(), w.values.size()));
-  require(w.row_starts.front() == 0 && w.row_starts.back() == static_cast<std::int64_t>(w.values.size()),
-          fmt::format("W's row starts run from {} to {}, not from 0 to {}", w.row_starts.front(), w.row_starts.back(),
-                      w.values.size()));
-  for (std::size_t row = 0; row + 1 < w.row_starts.size(); ++row)
-    require(w.row_starts[row] <= w.row_starts[row + 1], fmt::format("row {} of W ends before it starts", row));
-  for (std::size_t row = 0; row + 1 < w.row_starts.size(); ++row)
-    for (auto k = w.row_starts[row]; k < w.row_starts[row + 1]; ++k) {
-      const auto at = static_cast<std::size_t>(k);
-      require(w.column[at] >= 0 && w.column[at] < w.columns,
-              fmt::format("row {} of W has a value in column {} of {}", row, w.column[at], w.columns));
-      require(std::isfinite(w.values[at].real()) && std::isfinite(w.values[at].imag()),
-              fmt::format("row {} of W has a value that is not finite", row));
-    }
-  return std::make_shared<Sparse>(context, image, w);
 }
 
 }  // namespace echotrain::numerics

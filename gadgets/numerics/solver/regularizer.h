@@ -42,20 +42,4 @@ std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vec
 /// the slowest; values of voxels without a neighbour are not looked at. Shared, not copied.
 std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<float>& weights);
 
-/// A sparse matrix by rows: row i holds values[k] in column columns[k], row_starts[i] <= k < row_starts[i + 1].
-struct CsrMatrix {
-  std::int64_t rows = 0, columns = 0;
-  std::vector<std::int64_t> row_starts;  ///< rows + 1 of them
-  std::vector<std::int64_t> column;
-  std::vector<cfloat> values;
-};
-
-/// Any W, a column per voxel (slowest axis first). Columns may come in any order, and more than once in a row.
-/// std::invalid_argument, which names the row, when row starts do not rise from 0 to the number of values, a column is
-/// none, or a value is not finite.
-std::shared_ptr<const Regularizer> sparse(Context& context, const Shape& image, const CsrMatrix& w);
-
-/// The W of edge_stencil(): a row for each edge. weights: host, [axis, image...].
-CsrMatrix edge_stencil_matrix(View<const float> weights);
-
 }  // namespace echotrain::numerics

@@ -86,34 +86,4 @@ void stencil_diagonal(Context& context, const Stencil& s, float* diagonal) {
       });
 }
 
-void multiply_sparse(Context& context, const CsrView& m, float scale, bool add, const cfloat* from, cfloat* to) {
-  context.threads().parallel_for(m.rows, kGrain / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      float re = 0, im = 0;
-      for (std::int64_t k = m.row_starts[row]; k < m.row_starts[row + 1]; ++k) {
-        const cfloat a = m.values[k], b = from[m.column[k]];
-        re += a.real() * b.real() - a.imag() * b.imag();
-        im += a.real() * b.imag() + a.imag() * b.real();
-      }
-      to[row] = add ? to[row] + scale * cfloat(re, im) : cfloat(re, im);
-    }
-  });
-}
-
-void sparse_diagonal(Context& context, const CsrView& transposed, float* diagonal) {
-  context.threads().parallel_for(transposed.rows, kGrain / 8, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      float sum = 0;
-      cfloat value{};
-      for (std::int64_t k = transposed.row_starts[row]; k < transposed.row_starts[row + 1]; ++k) {
-        value += transposed.values[k];
-        if (k + 1 < transposed.row_starts[row + 1] && transposed.column[k + 1] == transposed.column[k]) continue;
-        sum += std::norm(value);
-        value = {};
-      }
-      diagonal[row] = sum;
-    }
-  });
-}
-
 }  // namespace echotrain::numerics::cpu

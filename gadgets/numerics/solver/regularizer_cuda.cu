@@ -60,36 +60,6 @@ __global__ void diagonal_kernel(Stencil s, float* diagonal) {
   }
 }
 
-/// One thread per row.
-__global__ void sparse_kernel(std::int64_t rows, const std::int64_t* row_starts, const std::int32_t* column,
-                              const float2* values, float scale, bool add, const float2* from, float2* to) {
-  ECHOTRAIN_GRID_STRIDE(row, rows) {
-    float2 sum = make_float2(0.0f, 0.0f);
-    for (std::int64_t k = row_starts[row]; k < row_starts[row + 1]; ++k) {
-      const float2 a = values[k], b = from[column[k]];
-      sum.x += a.x * b.x - a.y * b.y;
-      sum.y += a.x * b.y + a.y * b.x;
-    }
-    to[row] = add ? make_float2(to[row].x + scale * sum.x, to[row].y + scale * sum.y) : sum;
-  }
-}
-
-__global__ void sparse_diagonal_kernel(std::int64_t rows, const std::int64_t* row_starts, const std::int32_t* column,
-                                       const float2* values, float* diagonal) {
-  ECHOTRAIN_GRID_STRIDE(row, rows) {
-    float sum = 0;
-    float2 value = make_float2(0.0f, 0.0f);
-    for (std::int64_t k = row_starts[row]; k < row_starts[row + 1]; ++k) {
-      value.x += values[k].x;
-      value.y += values[k].y;
-      if (k + 1 < row_starts[row + 1] && column[k + 1] == column[k]) continue;
-      sum += value.x * value.x + value.y * value.y;
-      value = make_float2(0.0f, 0.0f);
-    }
-    diagonal[row] = sum;
-  }
-}
-
 }  // namespace
 
 void add_identity(Context& context, float scale, const cfloat* x, cfloat* y, std::int64_t n) {
@@ -107,18 +77,6 @@ void add_stencil(Context& context, const Stencil& stencil, float scale, const cf
 void stencil_diagonal(Context& context, const Stencil& stencil, float* diagonal) {
   diagonal_kernel<<<blocks_for(volume(stencil.n)), kThreads, 0, stream_of(context)>>>(stencil, diagonal);
   check_launch("stencil_diagonal");
-}
-
-void multiply_sparse(Context& context, const CsrView& m, float scale, bool add, const cfloat* from, cfloat* to) {
-  sparse_kernel<<<blocks_for(m.rows), kThreads, 0, stream_of(context)>>>(
-      m.rows, m.row_starts, m.column, device_view(m.values), scale, add, device_view(from), device_view(to));
-  check_launch("multiply_sparse");
-}
-
-void sparse_diagonal(Context& context, const CsrView& transposed, float* diagonal) {
-  sparse_diagonal_kernel<<<blocks_for(transposed.rows), kThreads, 0, stream_of(context)>>>(
-      transposed.rows, transposed.row_starts, transposed.column, device_view(transposed.values), diagonal);
-  check_launch("sparse_diagonal");
 }
 
 }  // namespace echotrain::numerics::cuda

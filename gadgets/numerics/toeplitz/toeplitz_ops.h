@@ -3,14 +3,9 @@
 
 #include <limits>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/fft/fft_ops.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"
-
-#ifdef __CUDACC__
-#define ECHOTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define ECHOTRAIN_HOST_DEVICE
-#endif
 
 namespace echotrain::numerics {
 
@@ -50,7 +45,8 @@ struct ToeplitzOperator::Impl {
   std::shared_ptr<const void> axes;  ///< the backend's plans; CUDA: none where cuFFT does it all
 };
 
-namespace cpu {
+// clang-format off
+ECHOTRAIN_BACKENDS(
 /// Size of an axis's transform, at least 2n.
 std::int64_t toeplitz_extent(std::int64_t n);
 /// grid = 0, but for the lags -n + 1 .. n - 1 of q.
@@ -64,15 +60,7 @@ void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
-}  // namespace cpu
-namespace cuda {
-std::int64_t toeplitz_extent(std::int64_t n);
-void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const Extents& padded, int dims, cfloat* grid);
-void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
-SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
-void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
-void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
-void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
-}  // namespace cuda
+)
+// clang-format on
 
 }  // namespace echotrain::numerics

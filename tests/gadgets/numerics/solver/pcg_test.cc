@@ -38,7 +38,7 @@ struct Problem {
   }
 };
 
-enum class Prior { tikhonov, smoothness, edges, sparse };
+enum class Prior { tikhonov, smoothness, edges };
 
 template <class B>
 class PcgTest : public testing::OnBackend<B> {
@@ -52,7 +52,7 @@ class PcgTest : public testing::OnBackend<B> {
     const auto edges = image.rank() * static_cast<std::size_t>(image.size());
     std::vector<float> weights(edges, 1.0f);
     Random random(91);
-    if (prior == Prior::edges || prior == Prior::sparse)
+    if (prior == Prior::edges)
       for (auto& w : weights) w = random.uniform(0, 1) < 0.2 ? 0.05f : 1.0f;
     const Shape shape = with_batch(static_cast<std::int64_t>(image.rank()), image);
     problem.r = testing::square(testing::difference_matrix(image, weights));
@@ -61,10 +61,8 @@ class PcgTest : public testing::OnBackend<B> {
       problem.regularizer = tikhonov(image);
     } else if (prior == Prior::smoothness) {
       problem.regularizer = smoothness(image);
-    } else if (prior == Prior::edges) {
-      problem.regularizer = edge_stencil(context, this->upload(weights, shape));
     } else {
-      problem.regularizer = sparse(context, image, edge_stencil_matrix({weights.data(), shape}));
+      problem.regularizer = edge_stencil(context, this->upload(weights, shape));
     }
   }
   Problem plain(const Shape& image, std::size_t samples, Prior prior, unsigned seed = 1) {
@@ -133,7 +131,7 @@ TYPED_TEST(PcgTest, IsTheDenseSolution) {
   PcgOptions options;
   options.iterations = 500;
   options.tolerance = 1e-6;
-  for (const Prior prior : {Prior::tikhonov, Prior::smoothness, Prior::edges, Prior::sparse})
+  for (const Prior prior : {Prior::tikhonov, Prior::smoothness, Prior::edges})
     for (const bool solid : {false, true})
       for (const bool coils : {false, true}) {
         const Shape image = solid ? Shape{9, 8, 7} : Shape{24, 23};
@@ -398,16 +396,13 @@ TYPED_TEST(PcgTest, PreconditionersHelpWhereTheyShould) {
   // With coil maps it is only as close as their sum of squares tells.
   const auto parallel = this->sense({24, 23}, 3000, 3, Prior::tikhonov);
   EXPECT_LT(count(parallel, Preconditioner::circulant), count(parallel, Preconditioner::none));
-  // A prior of other weight for each voxel is on the diagonal.
+  // The diagonal tells where a prior weighs more.
   Problem uneven = radial;
-  CsrMatrix w{.rows = n * n, .columns = n * n, .row_starts = {0}, .column = {}, .values = {}};
-  Random random(25);
-  for (std::int64_t i = 0; i < n * n; ++i) {
-    w.column.push_back(i);
-    w.values.push_back(static_cast<float>(std::pow(10.0, random.uniform(1, 3))));
-    w.row_starts.push_back(i + 1);
-  }
-  uneven.regularizer = sparse(this->context(), uneven.image, w);
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < 2 * n * n; ++i)
+    weights.push_back(
+        static_cast<float>(std::pow(10.0, 1 + 2 * static_cast<double>(i % n) / static_cast<double>(n - 1))));
+  uneven.regularizer = edge_stencil(this->context(), this->upload(weights, {2, n, n}));
   EXPECT_LT(count(uneven, Preconditioner::jacobi), count(uneven, Preconditioner::none) / 2);
 }
 

@@ -1,0 +1,83 @@
+#include "gadgets/gridding/known_trajectories.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace echotrain {
+namespace {
+
+constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, beside what the store holds
+constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay where the session computes
+
+/// Everything that makes two scans of one kind have one trajectory, but the trajectory.
+std::string store_key(const protocol::Header& header, const DensityOptions& options, const Scan& scan, bool planes) {
+  std::string key = fmt::format("{} {} {} {} {} {}", options.method, options.share, options.normalize,
+                                options.iterations, static_cast<int>(scan.trajectory_unit), planes);
+  for (const auto& encoding : header.encodings) {
+    key += fmt::format(" / {} {} {}", static_cast<int>(encoding.trajectory), encoding.acceleration[0],
+                       encoding.acceleration[1]);
+    for (const auto& space : {encoding.encoded, encoding.recon})
+      for (std::size_t a = 0; a < 3; ++a) key += fmt::format(" {} {}", space.matrix[a], space.fov_mm[a]);
+    for (const auto& limit : {encoding.kspace_encoding_step_1, encoding.kspace_encoding_step_2})
+      if (limit) key += fmt::format(" {}..{}", limit->minimum, limit->maximum);
+  }
+  return key;
+}
+
+}  // namespace
+
+bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::View<const float> raw,
+             std::int64_t offset) {
+  const std::int64_t components = raw.shape()[1];
+  return known.encoding == encoding && known.components == components &&
+         offset + raw.shape()[0] <= known.positions->count() &&
+         std::memcmp(known.raw.data() + offset * components, raw.data(),
+                     static_cast<std::size_t>(raw.size()) * sizeof(float)) == 0;
+}
+
+void KnownTrajectories::start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes) {
+  scan_ = &scan;
+  key_ = store_key(header, options, scan, planes);
+  for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
+    scan.add_likely_positions(trajectory->positions);
+    known_.push_back({std::move(trajectory), {}});
+  }
+}
+
+std::shared_ptr<const KnownTrajectory> KnownTrajectories::find(std::uint16_t encoding, numerics::View<const float> raw,
+                                                               bool whole) const {
+  for (const Known& known : known_) {
+    const bool fits = !whole || static_cast<std::int64_t>(known.trajectory->raw.size()) == raw.size();
+    if (fits && follows(*known.trajectory, encoding, raw, 0)) return known.trajectory;
+  }
+  return nullptr;
+}
+
+KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new,
+                                                      bool may_recur) {
+  if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the first ones are what the next scan may repeat
+    ++stored_;
+    TrajectoryStore::shared().add(key_, trajectory);
+  }
+  auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
+  if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});
+  std::rotate(known_.begin(), at, at + 1);
+  std::uint64_t bytes = 0;
+  std::size_t kept = 0;
+  while (kept < std::min(known_.size(), TrajectoryStore::kPerKey) &&
+         (kept == 0 || bytes + known_[kept].trajectory->bytes() <= kKnownBytes))
+    bytes += known_[kept++].trajectory->bytes();
+  known_.resize(kept);
+  if (known_.size() > kUploaded) known_[kUploaded].weights = {};
+  Known& known = known_.front();
+  if (!known.weights) {
+    const auto& weights = known.trajectory->positions->weights;
+    known.weights = scan_->compute.upload<float>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+  }
+  return known;
+}
+
+}  // namespace echotrain

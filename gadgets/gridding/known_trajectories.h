@@ -1,0 +1,42 @@
+// Trajectories that a scan has had, or scans with the same header before it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/gridding/density_options.h"
+#include "gadgets/shared/trajectory_store.h"
+
+namespace echotrain {
+
+/// Whether `raw`, [sample, component], continues a trajectory from its sample `offset` on.
+bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::View<const float> raw,
+             std::int64_t offset);
+
+class KnownTrajectories {
+ public:
+  /// A trajectory and its weights where this session computes.
+  struct Known {
+    std::shared_ptr<const KnownTrajectory> trajectory;
+    Array<float> weights;  // uploaded when first used
+  };
+
+  /// Takes over what the store has of such scans; the scan is told their positions.
+  void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
+  /// The one that begins as `raw` does, or, if whole, is `raw`; nullptr if there is none. raw: [sample, component].
+  std::shared_ptr<const KnownTrajectory> find(std::uint16_t encoding, numerics::View<const float> raw,
+                                              bool whole) const;
+  /// Makes a trajectory this scan's most recent one.
+  Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
+
+ private:
+  Scan* scan_ = nullptr;
+  std::string key_;           // of the store
+  std::vector<Known> known_;  // most recent first, bounded
+  std::size_t stored_ = 0;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,29 @@
+// The k-space of an encoding, and which samples lie outside.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+constexpr double kLargestComponent = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
+
+struct SampleSpace {
+  int dims = 2;
+  std::array<double, 3> to_cycles_per_pixel{1, 1, 1};
+  std::array<double, 3> matrix{};
+  std::array<double, 3> pixel_m{};
+  std::array<double, 3> voxel_ratio{1, 1, 1};  // image voxel / encoded voxel
+};
+/// planes: of the planes of a stack.
+SampleSpace sample_space(const protocol::Encoding& encoding, const Scan& scan, bool planes);
+
+/// Which samples no image voxel can hold. coordinates: [sample, dims], cycles/pixel. Adds to `dropped` how many lie
+/// beyond k-space's edge; raises `largest` to the largest component in the data's numbers.
+std::vector<bool> outside(const std::vector<double>& coordinates, const SampleSpace& space, std::int64_t& dropped,
+                          double& largest);
+
+}  // namespace echotrain

@@ -1,0 +1,31 @@
+// Largest eigenvalues that scans share.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gadgets/api/items.h"
+
+namespace echotrain {
+
+/// The largest eigenvalues of operators, with coil maps or without, that scans share. Thread-safe.
+class Eigenvalues {
+ public:
+  static Eigenvalues& shared();
+  /// 0: not known yet.
+  double find(const NormalEquations& of) const;
+  void add(const NormalEquations& of, double value);
+
+ private:
+  struct Known {
+    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<void> maps;
+    bool has_maps;
+    double value;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Known> known_;  // most recent last
+};
+
+}  // namespace echotrain

@@ -1,0 +1,59 @@
+// Solves frames' normal equations on the devices that a scan has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/least_squares/pcg_notes.h"
+#include "gadgets/least_squares/pcg_options.h"
+#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/team/team.h"
+
+namespace echotrain {
+
+/// One device solves, or several share one frame, or each takes a frame. Frames get notes of how it went.
+class EquationSolver {
+ public:
+  using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
+  explicit EquationSolver(PcgSolverOptions options) : options_(std::move(options)) {}
+  void start(Scan& scan) { scan_ = &scan; }
+
+  /// Solves from `image` on, in place, and notes in the frame how it went. prior: nullptr for none. ClientError when
+  /// the data cannot be solved for.
+  Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  /// The same for several frames, each on a device of its own. There are no more than devices.
+  void solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
+                          std::vector<Array<cfloat>>& images);
+
+ private:
+  /// An operator where another member of the team computes.
+  struct Copy {
+    std::weak_ptr<const numerics::ToeplitzOperator> of;
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+  };
+  /// One frame's equations as a device has them.
+  struct Placed {
+    numerics::Context& own;
+    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+    Array<cfloat> maps;  // or none
+    Array<cfloat> right, x;
+    double power;  // of the samples; 0 where nobody asks
+  };
+
+  double power_of(const NormalEquations& equations);
+  numerics::PcgOptions solver_options(const numerics::Regularizer* prior) const;
+  Solved solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior, Placed at) const;
+  Array<cfloat> solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
+                               const numerics::PcgOptions& options, Array<cfloat> image);
+  std::shared_ptr<const numerics::ToeplitzOperator> matrix_of(numerics::Member& member,
+                                                              const NormalEquations& equations);
+
+  PcgSolverOptions options_;
+  Scan* scan_ = nullptr;
+  std::vector<Copy> copies_;  // of the members after the first
+};
+
+}  // namespace echotrain

@@ -1,0 +1,44 @@
+// Priors of the gadget `pcg`: what is known of images before they are measured.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/least_squares/pcg_options.h"
+#include "gadgets/numerics/solver/regularizer.h"
+#include "gadgets/shared/measurement.h"
+
+namespace echotrain {
+
+/// Makes each prior once. Sources: see gadgets/numerics/solver/regularizer.h and sobel.h.
+class PcgPriors {
+ public:
+  using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
+  explicit PcgPriors(PcgSolverOptions options) : options_(std::move(options)) {}
+  /// Asks for the reference, where one is to be given.
+  void start(const protocol::Header& header, Scan& scan);
+
+  /// For a frame whose prior needs no other frame. nullptr: none.
+  RegularizerPtr prior_of(const NormalEquations& equations);
+  /// Without edges. nullptr: none.
+  RegularizerPtr plain(std::uint16_t encoding);
+  /// The prior from the magnitude of all coils and contrasts together: drafts [coil, z, y, x] of one slice.
+  RegularizerPtr edges_of(const std::vector<Array<cfloat>>& drafts);
+
+ private:
+  RegularizerPtr edges_in(const Array<cfloat>& images);
+  RegularizerPtr given_edges(const NormalEquations& equations);
+
+  PcgSolverOptions options_;
+  Scan* scan_ = nullptr;
+  std::vector<ImageGeometry> geometries_;
+  std::vector<std::vector<double>> voxel_size_;  // per encoding, slowest axis first, the smallest is 1
+  std::map<std::uint16_t, RegularizerPtr> plain_;
+  std::map<FrameKey, RegularizerPtr> given_;  // edges of given references, by slice and encoding
+};
+
+}  // namespace echotrain

@@ -1,0 +1,21 @@
+// What the processes of a team tell each other when they solve equations together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/team/team.h"
+
+namespace echotrain {
+
+/// What the first process of a team knows.
+double known_to_all(numerics::Team& team, double value);
+
+/// Gives what each process of a team found to all. image: [image, z, y, x], where `compute` computes. voxels: of an
+/// image, where each process solved for some of them; else 0.
+void share_results(numerics::Team& team, numerics::Context& compute, std::vector<numerics::PcgResult>& results,
+                   std::int64_t voxels, Array<cfloat>& image);
+
+}  // namespace echotrain
