@@ -9,6 +9,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/server_options.h"
@@ -95,9 +96,27 @@ int list_pipelines(const config::PipelineLibrary& library) {
   return EXIT_SUCCESS;
 }
 
+/// Library code reads these variables when it first needs them.
+void set_variables(const config::ResourceOptions& o) {
+  const auto set = [](const char* name, const std::string& value) {
+    if (value.empty())
+      ::unsetenv(name);
+    else
+      ::setenv(name, value.c_str(), /*replace=*/1);
+  };
+  set("ECHOTRAIN_THREADS", o.threads > 0 ? std::to_string(o.threads) : "");
+  set("ECHOTRAIN_AUTOTUNE", o.autotune ? "on" : "off");
+  set("ECHOTRAIN_CACHE_DIR", o.cache_folder);
+  set("ECHOTRAIN_PLAN_CACHE_MIB", std::to_string(o.plan_cache_mib));
+  set("ECHOTRAIN_OPERATOR_CACHE_MIB", std::to_string(o.operator_cache_mib));
+  set("ECHOTRAIN_TRAJECTORY_CACHE_MIB", std::to_string(o.trajectory_cache_mib));
+  set("ECHOTRAIN_DISK_CACHE_MIB", std::to_string(o.disk_cache_mib));
+  set("ECHOTRAIN_HOPPER", o.hopper ? "on" : "off");
+  set("ECHOTRAIN_GRAPHS", o.graphs ? "on" : "off");
+}
+
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
-  // Read once by the pool that all sessions share.
-  if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
+  set_variables(options.resources);
   config::PipelineLibrary library = load_library(options);
   if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level,
@@ -135,17 +154,20 @@ int run(int argc, char** argv) {
   app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
   app.add_flag("--print-options", request.print_options, "print an options file with every option explained and exit");
 
-  const std::vector<config::OptionInfo>& table = config::server_option_table();
+  const std::vector<config::Option<config::ServerOptions>>& table = config::server_option_table().all();
   std::vector<std::vector<std::string>> given(table.size());
   std::vector<const CLI::Option*> switches(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const config::OptionInfo& info = table[i];
     std::string help = info.help;
-    if (!info.default_text.empty()) help += fmt::format(" [{}]", info.default_text);
-    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed);
-    option->expected(info.is_switch ? 0 : 1, 1);
-    if (info.is_switch) switches[i] = option;
-    option->multi_option_policy(info.is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    if (!info.fallback.empty()) help += fmt::format(" [{}]", info.fallback);
+    if (!info.variable.empty()) help += fmt::format(" ({})", info.variable);
+    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed());
+    const bool is_switch = info.kind == config::OptionInfo::Kind::yes_or_no;
+    option->expected(is_switch ? 0 : 1, 1);
+    if (is_switch) switches[i] = option;
+    const bool is_list = info.kind == config::OptionInfo::Kind::list;
+    option->multi_option_policy(is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
   }
   try {
     app.parse(argc, argv);
@@ -155,9 +177,11 @@ int run(int argc, char** argv) {
 
   config::ServerOptions options;
   try {
-    if (!request.options_file.empty()) options = config::read_server_options_file(request.options_file);
+    options = config::read_server_variables();
+    if (!request.options_file.empty())
+      options = config::read_server_options_file(request.options_file, std::move(options));
     for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].is_list && !given[i].empty()) table[i].clear(options);
+      if (table[i].clear && !given[i].empty()) table[i].clear(options);
       const bool bare = switches[i] != nullptr && switches[i]->count() > 0 &&
                         std::all_of(given[i].begin(), given[i].end(), [](const auto& text) { return text.empty(); });
       if (bare) given[i] = {"true"};

@@ -168,7 +168,7 @@ TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
     const GadgetEntry& entry = *registry.find(name);
     EXPECT_TRUE(has(text, entry.summary));
     for (const auto& p : entry.parameters) {
-      EXPECT_TRUE(has(text, p.name + ": " + p.type)) << text;
+      EXPECT_TRUE(has(text, p.name + ": " + p.type())) << text;
       EXPECT_TRUE(has(text, p.help)) << text;
       EXPECT_TRUE(has(text, "default " + p.fallback)) << text;
     }
@@ -176,6 +176,7 @@ TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
       EXPECT_TRUE(has(text, fmt::format("{} -> {}", to_string(form.takes), to_string(form.gives)))) << text;
   }
   EXPECT_TRUE(has(registry.explain("image"), "scale: number 1e-12 .. 1e+12, default 1")) << registry.explain("image");
+  EXPECT_TRUE(has(registry.explain("gridding"), "kernel_width: integer 2 .. 8 grid cells, default 5"));
   EXPECT_TRUE(has(registry.explain("fft"), "Grid -> OversampledImages"));
   EXPECT_THROW(registry.explain("nothing"), std::out_of_range);
 }
