@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "config/option.h"
 #include "config/pipeline_spec.h"
-#include "config/yaml_reader.h"
+#include "config/resource_options.h"
 
 namespace echotrain::config {
 
@@ -86,34 +86,18 @@ struct ServerOptions {
   std::int64_t drain_mib = 256;
   double shutdown_delay_s = 0;
   double shutdown_timeout_s = 30;
-  std::int64_t threads = 0;
+  ResourceOptions resources;
 };
 
-struct OptionInfo {
-  std::string name;          ///< "max_sessions"; "capture.directory" is `directory` in the file's map `capture`
-  std::string help;          ///< one line
-  std::string default_text;  ///< "64"; empty when there is none
-  std::string allowed;       ///< "1 to 100000", "auto, cpu, cuda", "text"
-  bool is_list = false;      ///< may be given several times
-  bool is_switch = false;    ///< true or false; on a command line the flag alone means true
+/// Every option, in the order in which --help shows them. Errors name the option and say what is allowed.
+const OptionTable<ServerOptions>& server_option_table();
 
-  /// Sets the option from a value. A list is replaced by a sequence and extended by a scalar. ConfigError names the
-  /// option, the value and what is allowed.
-  std::function<void(ServerOptions&, const Node&)> set;
+/// The defaults, overridden by variables of the environment. ConfigError that names the variable.
+ServerOptions read_server_variables();
 
-  std::function<void(ServerOptions&)> clear;  ///< of a list: no values
-  /// Of files and folders: takes relative names from `folder`.
-  std::function<void(ServerOptions&, const std::filesystem::path& folder)> rebase;
-
-  std::string flag() const;  ///< "--max-sessions"
-};
-
-/// Every option, in the order in which --help shows them.
-const std::vector<OptionInfo>& server_option_table();
-
-/// The defaults, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
+/// `options`, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
 /// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
-ServerOptions read_server_options_file(const std::filesystem::path& file);
+ServerOptions read_server_options_file(const std::filesystem::path& file, ServerOptions options = {});
 
 /// An options file in which every option is commented out, with its help, range and default: the reference, and a
 /// beginning for one's own file.

@@ -1,7 +1,8 @@
 // The list of all gadgets.
+#include <any>
 #include <memory>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "gadgets/api/registry.h"
 #include "gadgets/cartesian/cartesian_fft.h"
@@ -38,20 +39,28 @@ namespace echotrain {
 
 namespace {
 
-/// Gridding, transform and deapodization, and the root sum of squares if the parameters of four are given.
-template <class In>
-std::unique_ptr<AnyGadget> fused_gridding(const std::vector<config::Node>& parameters) {
-  if (fft_parameters().read(parameters[1]).direction != "inverse") return nullptr;
-  const bool combines = parameters.size() > 3;
-  if (combines && CoilCombine::parameters().read(parameters[3]).method != "rss") return nullptr;
-  return std::make_unique<GriddedImages<In>>(gridding_parameters().read(parameters[0]), combines);
+/// Of the gadget whose options these are; all forms of a name share one struct.
+template <class Options>
+const Options& as(const GadgetOptions& options) {
+  return std::any_cast<const Options&>(options);
 }
 
-/// Cartesian lines to images, and the root sum of squares if the parameters of three are given.
-std::unique_ptr<AnyGadget> fused_cartesian(const std::vector<config::Node>& parameters) {
-  const bool combines = parameters.size() > 2;
-  if (combines && CoilCombine::parameters().read(parameters[2]).method != "rss") return nullptr;
-  return std::make_unique<CartesianImages>(fft_direction(fft_parameters().read(parameters[1])), combines);
+bool is_root_sum_of_squares(const GadgetOptions& options) { return as<CoilCombine::Options>(options).method == "rss"; }
+
+/// Gridding, transform and deapodization, and the root sum of squares if the options of four are given.
+template <class In>
+std::unique_ptr<AnyGadget> fused_gridding(std::span<const GadgetOptions> options) {
+  if (as<FftOptions>(options[1]).direction != "inverse") return nullptr;
+  const bool combines = options.size() > 3;
+  if (combines && !is_root_sum_of_squares(options[3])) return nullptr;
+  return std::make_unique<GriddedImages<In>>(as<GriddingOptions>(options[0]), combines);
+}
+
+/// Cartesian lines to images, and the root sum of squares if the options of three are given.
+std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> options) {
+  const bool combines = options.size() > 2;
+  if (combines && !is_root_sum_of_squares(options[2])) return nullptr;
+  return std::make_unique<CartesianImages>(fft_direction(as<FftOptions>(options[1])), combines);
 }
 
 }  // namespace

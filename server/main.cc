@@ -8,11 +8,15 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
+#include "gadgets/engine/pipeline.h"
+#include "gadgets/engine/reference.h"
 #include "server/base/log.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
@@ -35,15 +39,18 @@ constexpr const char* kExamples = R"(Examples:
   echotrain-server --pipelines ~/pipelines             serve the pipelines of a folder of your own
   echotrain-server --stdio < scan.mrd > images.mrd     one measurement through pipes, without a network
   echotrain-server --check my_pipeline.yaml            check a pipeline file, print its chain
-  echotrain-server --explain gridding                  what a gadget does and its parameters
+  echotrain-server --list                              the pipelines and the gadgets
+  echotrain-server --explain gridding                  what a gadget does and its parameters; without a name: of all
   echotrain-server --print-options >my_options.yaml    an options file to begin with, for --options
 )";
 
 /// What to do besides serving, from the command line.
 struct Request {
-  std::string options_file, check_file, explain;
-  std::vector<std::string> plugins;  // what was loaded
-  bool list_pipelines = false, list_gadgets = false, print_options = false, stdio = false;
+  std::string options_file, check_file;
+  std::optional<std::string> explain;  // a gadget; empty: everything
+  std::vector<std::string> plugins;    // what was loaded
+  bool list = false, list_pipelines = false, list_gadgets = false, markdown = false, print_options = false,
+       stdio = false;
 };
 
 /// The pipelines that come with the program, in the source tree or where they are installed, then the folders given.
@@ -63,14 +70,14 @@ config::PipelineLibrary load_library(const config::ServerOptions& options) {
   return config::PipelineLibrary(folders);
 }
 
-int check(const std::string& file, const Registry& registry) {
-  const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
-  fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
+int print(const std::string& text) {
+  fmt::print("{}", text);
   return EXIT_SUCCESS;
 }
 
-int list_gadgets(const Registry& registry) {
-  for (const std::string& name : registry.names()) fmt::print("{:<24} {}\n", name, registry.find(name)->summary);
+int check(const std::string& file, const Registry& registry) {
+  const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
+  fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
   return EXIT_SUCCESS;
 }
 
@@ -86,20 +93,41 @@ int explain(const std::string& name, const Registry& registry) {
   return EXIT_SUCCESS;
 }
 
-int list_pipelines(const config::PipelineLibrary& library) {
-  for (const config::PipelineSpec& spec : library.all()) {
-    std::string aliases;
-    for (const std::string& alias : spec.aliases) aliases += (aliases.empty() ? " (also " : ", ") + alias;
-    fmt::print("{:<24} {}{}\n", spec.name, spec.description, aliases.empty() ? "" : aliases + ")");
-  }
+int explain_all(const config::PipelineLibrary& library, const Registry& registry) {
+  fmt::print("Pipelines\n\n");
+  for (const config::PipelineSpec& spec : library.all()) fmt::print("{}\n", explain_pipeline(spec, registry));
+  fmt::print("Gadgets\n\n");
+  for (const std::string& name : registry.names()) fmt::print("{}\n", registry.explain(name));
   return EXIT_SUCCESS;
 }
 
+int list_all(const config::PipelineLibrary& library, const Registry& registry) {
+  fmt::print("Pipelines\n{}\nGadgets\n{}", list_pipelines(library.all()), list_gadgets(registry));
+  return EXIT_SUCCESS;
+}
+
+/// Library code reads these variables when it first needs them.
+void set_variables(const config::ResourceOptions& o) {
+  const auto set = [](const char* name, const std::string& value) {
+    if (value.empty())
+      ::unsetenv(name);
+    else
+      ::setenv(name, value.c_str(), /*replace=*/1);
+  };
+  set("ECHOTRAIN_THREADS", o.threads > 0 ? std::to_string(o.threads) : "");
+  set("ECHOTRAIN_AUTOTUNE", o.autotune ? "on" : "off");
+  set("ECHOTRAIN_CACHE_DIR", o.cache_folder);
+  set("ECHOTRAIN_PLAN_CACHE_MIB", std::to_string(o.plan_cache_mib));
+  set("ECHOTRAIN_OPERATOR_CACHE_MIB", std::to_string(o.operator_cache_mib));
+  set("ECHOTRAIN_TRAJECTORY_CACHE_MIB", std::to_string(o.trajectory_cache_mib));
+  set("ECHOTRAIN_DISK_CACHE_MIB", std::to_string(o.disk_cache_mib));
+  set("ECHOTRAIN_HOPPER", o.hopper ? "on" : "off");
+  set("ECHOTRAIN_GRAPHS", o.graphs ? "on" : "off");
+}
+
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
-  // Read once by the pool that all sessions share.
-  if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
+  set_variables(options.resources);
   config::PipelineLibrary library = load_library(options);
-  if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
@@ -128,24 +156,33 @@ int run(int argc, char** argv) {
       ->type_name("FILE.yaml");
   app.add_option("--check", request.check_file, "check a pipeline file, print its chain and exit")
       ->type_name("FILE.yaml");
-  app.add_option("--explain", request.explain, "print what a gadget does and its parameters, and exit")
-      ->type_name("GADGET");
+  app.add_option_function<std::string>(
+         "--explain", [&request](const std::string& name) { request.explain = name; },
+         "print what a gadget does and its parameters, and exit; without a name: all pipelines and gadgets")
+      ->type_name("GADGET")
+      ->expected(0, 1);
+  app.add_flag("--markdown", request.markdown, "with --explain: all gadgets, as docs/gadgets.md has them")
+      ->needs("--explain");
   app.add_flag("--stdio", request.stdio, "serve one measurement from standard input to standard output, and exit");
+  app.add_flag("--list", request.list, "print the pipelines and the gadgets, a line for each, and exit");
   app.add_flag("--list-pipelines", request.list_pipelines, "print the pipelines and exit");
   app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
   app.add_flag("--print-options", request.print_options, "print an options file with every option explained and exit");
 
-  const std::vector<config::OptionInfo>& table = config::server_option_table();
+  const std::vector<config::Option<config::ServerOptions>>& table = config::server_option_table().all();
   std::vector<std::vector<std::string>> given(table.size());
   std::vector<const CLI::Option*> switches(table.size());
   for (std::size_t i = 0; i < table.size(); ++i) {
     const config::OptionInfo& info = table[i];
     std::string help = info.help;
-    if (!info.default_text.empty()) help += fmt::format(" [{}]", info.default_text);
-    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed);
-    option->expected(info.is_switch ? 0 : 1, 1);
-    if (info.is_switch) switches[i] = option;
-    option->multi_option_policy(info.is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+    if (!info.fallback.empty()) help += fmt::format(" [{}]", info.fallback);
+    if (!info.variable.empty()) help += fmt::format(" ({})", info.variable);
+    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed());
+    const bool is_switch = info.kind == config::OptionInfo::Kind::yes_or_no;
+    option->expected(is_switch ? 0 : 1, 1);
+    if (is_switch) switches[i] = option;
+    const bool is_list = info.kind == config::OptionInfo::Kind::list;
+    option->multi_option_policy(is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
   }
   try {
     app.parse(argc, argv);
@@ -155,9 +192,11 @@ int run(int argc, char** argv) {
 
   config::ServerOptions options;
   try {
-    if (!request.options_file.empty()) options = config::read_server_options_file(request.options_file);
+    options = config::read_server_variables();
+    if (!request.options_file.empty())
+      options = config::read_server_options_file(request.options_file, std::move(options));
     for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].is_list && !given[i].empty()) table[i].clear(options);
+      if (table[i].clear && !given[i].empty()) table[i].clear(options);
       const bool bare = switches[i] != nullptr && switches[i]->count() > 0 &&
                         std::all_of(given[i].begin(), given[i].end(), [](const auto& text) { return text.empty(); });
       if (bare) given[i] = {"true"};
@@ -170,12 +209,13 @@ int run(int argc, char** argv) {
   static Registry registry = Registry::builtin();  // as long as the server, which is never destroyed
   request.plugins = server::load_plugins(options.plugins, registry);
   if (!request.check_file.empty()) return check(request.check_file, registry);
-  if (request.list_gadgets) return list_gadgets(registry);
-  if (request.print_options) {
-    fmt::print("{}", config::server_options_template());
-    return EXIT_SUCCESS;
-  }
-  if (!request.explain.empty()) return explain(request.explain, registry);
+  if (request.list_gadgets) return print(list_gadgets(registry));
+  if (request.print_options) return print(config::server_options_template());
+  if (request.markdown) return print(gadgets_markdown(registry));
+  if (request.explain && !request.explain->empty()) return explain(*request.explain, registry);
+  if (request.explain) return explain_all(load_library(options), registry);
+  if (request.list) return list_all(load_library(options), registry);
+  if (request.list_pipelines) return print(list_pipelines(load_library(options).all()));
   try {
     return serve(options, request, registry);
   } catch (const std::invalid_argument& error) {  // an option that does not fit the rest

@@ -32,8 +32,9 @@ std::string Registry::explain(std::string_view name) const {
   if (entry->parameters.empty()) return out + "\n  no parameters\n";
   out += "\n  parameters\n";
   for (const auto& p : entry->parameters) {
-    out += fmt::format("    {}: {}{}, default {}\n        {}\n", p.name, p.type, p.range.empty() ? "" : " " + p.range,
-                       p.fallback.empty() ? "none" : p.fallback, p.help);
+    const auto with_blank = [](const std::string& text) { return text.empty() ? "" : " " + text; };
+    out += fmt::format("    {}: {}{}{}, default {}\n        {}\n", p.name, p.type(), with_blank(p.range()),
+                       with_blank(p.unit), p.fallback.empty() ? "none" : p.fallback, p.help);
   }
   return out;
 }

@@ -1,9 +1,11 @@
 // Which gadgets there are: name -> factory and declared parameters.
 #pragma once
 
+#include <any>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,13 +15,19 @@
 
 namespace echotrain {
 
+/// A gadget's options struct with the values that a pipeline gives.
+using GadgetOptions = std::any;
+
 /// One way a gadget can be used: what it takes, what it gives, and how to make it.
 struct GadgetForm {
   ItemType takes;
   ItemType gives;
-  std::function<std::unique_ptr<AnyGadget>(const config::Node& parameters)> make;
+  /// Reads a pipeline's parameters: a map, or null for the defaults. ConfigError where they are not as declared.
+  std::function<GadgetOptions(const config::Node& parameters)> parse;
+  /// From what parse() gave. std::invalid_argument when options exclude each other.
+  std::function<std::unique_ptr<AnyGadget>(const GadgetOptions& options)> make;
   /// How data may reach it.
-  std::function<Delivery(const config::Node& parameters)> delivery;
+  std::function<Delivery(const GadgetOptions& options)> delivery;
 };
 
 /// A gadget by name. A name may have several forms (fft: KSpace -> CoilImages, Grid -> OversampledImages); the pipeline
@@ -35,8 +43,8 @@ struct GadgetEntry {
 struct Fusion {
   std::vector<std::string> names;
   ItemType takes;  ///< the form of the first of them
-  /// From the neighbours' parameters; null when with these there is no such gadget.
-  std::function<std::unique_ptr<AnyGadget>(const std::vector<config::Node>& parameters)> make;
+  /// From the neighbours' options; null when with these there is no such gadget.
+  std::function<std::unique_ptr<AnyGadget>(std::span<const GadgetOptions> options)> make;
   bool cpu_only = false;  ///< on a GPU the neighbours stay what they are
 };
 
@@ -52,10 +60,13 @@ class Registry {
     entry.summary = G::kSummary;
     entry.parameters = G::parameters().info();
     entry.forms.push_back({item_type<typename G::Input>, item_type<typename G::Output>,
-                           [](const config::Node& node) -> std::unique_ptr<AnyGadget> {
-                             return std::make_unique<G>(G::parameters().read(node));
+                           [](const config::Node& node) -> GadgetOptions { return G::parameters().read(node); },
+                           [](const GadgetOptions& options) -> std::unique_ptr<AnyGadget> {
+                             return std::make_unique<G>(std::any_cast<const typename G::Options&>(options));
                            },
-                           [](const config::Node& node) { return delivery_of<G>(G::parameters().read(node)); }});
+                           [](const GadgetOptions& options) {
+                             return delivery_of<G>(std::any_cast<const typename G::Options&>(options));
+                           }});
   }
 
   /// Fusions are tried in the order in which they were added.

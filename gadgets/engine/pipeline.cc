@@ -7,6 +7,7 @@
 #include <atomic>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
@@ -64,8 +65,9 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
           gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
                                    previous, to_string(*type), bridge_hint(registry, *type, *entry)));
     }
+    plan->options_.push_back(form->parse(gadget.parameters));
     try {
-      form->make(gadget.parameters);
+      form->make(plan->options_.back());
     } catch (const std::invalid_argument& error) {
       throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
     }
@@ -73,7 +75,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
     type = form->gives;
     plan->types_.push_back(*type);
     plan->forms_.push_back(form);
-    chain.push_back({form->takes, form->delivery(gadget.parameters)});
+    chain.push_back({form->takes, form->delivery(plan->options_.back())});
     previous = gadget.name;
   }
   if (!type) throw config::ConfigError(spec.mark, "the pipeline has no gadgets");
@@ -98,10 +100,8 @@ void PipelinePlan::find_fusions(const Registry& registry) {
   for (std::size_t i = 0; i < gadgets.size(); ++i)
     for (const Fusion& fusion : registry.fusions()) {
       if (!fits(fusion, i)) continue;
-      std::vector<config::Node> parameters;
-      for (std::size_t g = i; g < i + fusion.names.size(); ++g) parameters.push_back(gadgets[g].parameters);
-      if (!fusion.make(parameters)) continue;
-      fused_.push_back({i, fusion.names.size(), &fusion, std::move(parameters)});
+      if (!fusion.make(std::span(options_).subspan(i, fusion.names.size()))) continue;
+      fused_.push_back({i, fusion.names.size(), &fusion});
       i += fusion.names.size() - 1;
       break;
     }
@@ -170,10 +170,10 @@ struct Pipeline::Impl {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       if (fused != plan->fused_.end() && fused->first < i) ++fused;
       if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
-        gadgets.push_back(fused->fusion->make(fused->parameters));
+        gadgets.push_back(fused->fusion->make(std::span(plan->options_).subspan(i, fused->count)));
         i += fused->count - 1;
       } else {
-        gadgets.push_back(plan->forms_[i]->make(specs[i].parameters));
+        gadgets.push_back(plan->forms_[i]->make(plan->options_[i]));
       }
       last_of.push_back(i);
       const std::size_t own = gadgets.size() - 1;

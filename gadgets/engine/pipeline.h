@@ -34,10 +34,10 @@ class PipelinePlan {
   std::vector<ItemType> types_;
   std::vector<const GadgetForm*> forms_;
   Delivery delivery_ = Delivery::frames;
+  std::vector<GadgetOptions> options_;  ///< of each gadget, read once for all scans
   struct Fused {
     std::size_t first, count;
     const Fusion* fusion;
-    std::vector<config::Node> parameters;
   };
   void find_fusions(const Registry& registry);
   std::vector<Fused> fused_;

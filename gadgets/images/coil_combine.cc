@@ -11,7 +11,8 @@ Parameters<CoilCombine::Options> CoilCombine::parameters() {
           "method", &Options::method, {"rss", "adaptive", "none"},
           "rss: root sum of squares. adaptive: by coil maps from the images themselves, which keeps the phase. none: "
           "one image channel per coil")
-      .integer("block", &Options::block, 1, 31, "adaptive: voxels per axis over which coil maps are estimated");
+      .integer("block", &Options::block, 1, numerics::kMostBlock,
+               "adaptive: voxels per axis over which coil maps are estimated");
 }
 
 void CoilCombine::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }

@@ -21,8 +21,10 @@ Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
               "k-space (Uecker), slower and sharper. given: from `file`, or sent by the client as an image of role "
               "coil_maps")
       .integer("calibration", &Options::calibration, 8, 256,
-               "extent of the middle of k-space that is used, per axis [samples]; it must be sampled fully enough")
-      .integer("block", &Options::block, 1, 31, "adaptive only; extent of the neighbourhood [voxels]")
+               "extent of the middle of k-space that is used, per axis; it must be sampled fully enough")
+      .unit("samples")
+      .integer("block", &Options::block, 1, numerics::kMostBlock, "adaptive only; extent of the neighbourhood")
+      .unit("voxels")
       .number("threshold", &Options::threshold, 0, 1,
               "adaptive only; voxels with less signal than this part of the largest have no sensitivity")
       .flag("keep", &Options::keep,

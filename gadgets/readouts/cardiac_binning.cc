@@ -37,9 +37,11 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
                "channel of the ECG that marks triggers; -1: the header's waveformTriggerChannel, or the R waves of a "
                "lead if it names none")
       .integer("lead", &Options::lead, 0, 65535, "channel of the ECG whose R waves are looked for")
-      .number("min_interval_ms", &Options::min_interval_ms, 1, 10000, "shortest time between two beats [ms]")
+      .number("min_interval_ms", &Options::min_interval_ms, 1, 10000, "shortest time between two beats")
+      .unit("ms")
       .number("tick_ms", &Options::tick_ms, 1e-6, 1e6,
-              "unit of acquisition_time_stamp and of the ECG's time_stamp [ms]; ISMRMRD leaves it to the vendor");
+              "unit of acquisition_time_stamp and of the ECG's time_stamp; ISMRMRD leaves it to the vendor")
+      .unit("ms");
 }
 
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {

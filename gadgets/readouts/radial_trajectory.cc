@@ -21,8 +21,10 @@ Parameters<RadialTrajectory::Options> RadialTrajectory::parameters() {
       .integer("spokes", &Options::spokes, 0, 65536,
                "spokes over the span of a linear order; 0: as many as the header's limits of kspace_encoding_step_1")
       .number("span_deg", &Options::span_deg, 1, 360,
-              "angle over which a linear order spreads its spokes [degrees]; 360 for centre-out spokes")
-      .number("offset_deg", &Options::offset_deg, -360, 360, "angle of spoke 0 from x towards y [degrees]")
+              "angle over which a linear order spreads its spokes; 360 for centre-out spokes")
+      .unit("degrees")
+      .number("offset_deg", &Options::offset_deg, -360, 360, "angle of spoke 0 from x towards y")
+      .unit("degrees")
       .choice("counter", &Options::counter, {"kspace_encode_step_1", "arrival"},
               "what numbers the spokes: the header's counter, or their order in the scan, on through repetitions");
 }

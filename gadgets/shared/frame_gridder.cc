@@ -29,12 +29,14 @@ void check_channels(const Array<cfloat>& grid, const Samples& samples) {
 }  // namespace
 
 Parameters<GriddingOptions> gridding_parameters() {
+  using Nufft = numerics::NufftOptions;
   return Parameters<GriddingOptions>()
       .integer("dimensions", &GriddingOptions::dimensions, 2, 3,
                "dimensions of the encoding; a scan with another number is refused at its header")
-      .integer("kernel_width", &GriddingOptions::kernel_width, 2, 8,
-               "width of the kernel [grid cells]; wider is more accurate and slower")
-      .number("oversampling", &GriddingOptions::oversampling, 1.25, 2.0,
+      .integer("kernel_width", &GriddingOptions::kernel_width, Nufft::kNarrowest, Nufft::kWidest,
+               "width of the kernel; wider is more accurate and slower")
+      .unit("grid cells")
+      .number("oversampling", &GriddingOptions::oversampling, Nufft::kLeastOversampling, Nufft::kMostOversampling,
               "grid extent / image extent; larger is more accurate and takes more memory")
       .number("accuracy", &GriddingOptions::accuracy, 0, 0.1,
               "relative RMS error of images, such as 1e-3; chooses kernel_width and oversampling, which must then be "

@@ -22,11 +22,16 @@ void check_direction(const Vector& direction, const char* name, const char* mean
 }  // namespace
 
 Parameters<StoltMigration::Options> StoltMigration::parameters() {
+  using Nufft = numerics::NufftOptions;
   return Parameters<Options>()
-      .integer("kernel_width", &Options::kernel_width, 2, 8, "width of the interpolation kernel [grid cells]")
-      .number("oversampling", &Options::oversampling, 1.25, 2, "of the grid it interpolates on")
+      .integer("kernel_width", &Options::kernel_width, Nufft::kNarrowest, Nufft::kWidest,
+               "width of the interpolation kernel")
+      .unit("grid cells")
+      .number("oversampling", &Options::oversampling, Nufft::kLeastOversampling, Nufft::kMostOversampling,
+              "of the grid it interpolates on")
       .number("max_angle_deg", &Options::most_angle, 1, 90,
-              "of echoes from the array's normal [degrees]; what comes from farther aside is left out");
+              "of echoes from the array's normal; what comes from farther aside is left out")
+      .unit("degrees");
 }
 
 void StoltMigration::start(const protocol::Header& header, Scan& scan) {

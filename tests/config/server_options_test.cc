@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -26,15 +27,15 @@ std::string error_of(const std::string& name, const std::string& text) {
 
 TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
   std::set<std::string> names;
-  for (const OptionInfo& info : server_option_table()) {
+  for (const OptionInfo& info : server_option_table().all()) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_FALSE(info.help.empty()) << info.name;
-    EXPECT_FALSE(info.allowed.empty()) << info.name;
-    if (!info.default_text.empty()) {
-      EXPECT_EQ(error_of(info.name, info.default_text), "no error");
+    EXPECT_FALSE(info.allowed().empty()) << info.name;
+    if (!info.fallback.empty()) {
+      EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 51U);
+  EXPECT_EQ(names.size(), 59U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -92,7 +93,15 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"shutdown_delay_s", "0"},
                                                                {"shutdown_delay_s", "2.5"},
                                                                {"shutdown_timeout_s", "11"},
-                                                               {"threads", "12"}};
+                                                               {"threads", "12"},
+                                                               {"--autotune", "off"},
+                                                               {"--cache-folder", "k"},
+                                                               {"plan_cache_mib", "31"},
+                                                               {"operator_cache_mib", "32"},
+                                                               {"trajectory_cache_mib", "33"},
+                                                               {"disk_cache_mib", "34"},
+                                                               {"hopper", "off"},
+                                                               {"graphs", "off"}};
   for (const auto& [name, text] : given) set_option(o, name, text);
   EXPECT_EQ(o.bind, "::1");
   EXPECT_EQ(o.port, 1);
@@ -144,7 +153,66 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.drain_mib, 10);
   EXPECT_EQ(o.shutdown_delay_s, 2.5);
   EXPECT_EQ(o.shutdown_timeout_s, 11);
-  EXPECT_EQ(o.threads, 12);
+  EXPECT_EQ(o.resources.threads, 12);
+  EXPECT_FALSE(o.resources.autotune);
+  EXPECT_EQ(o.resources.cache_folder, "k");
+  EXPECT_EQ(o.resources.plan_cache_mib, 31);
+  EXPECT_EQ(o.resources.operator_cache_mib, 32);
+  EXPECT_EQ(o.resources.trajectory_cache_mib, 33);
+  EXPECT_EQ(o.resources.disk_cache_mib, 34);
+  EXPECT_FALSE(o.resources.hopper);
+  EXPECT_FALSE(o.resources.graphs);
+}
+
+/// Sets a variable of the environment for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(ServerOptions, VariablesOfTheEnvironmentSetOptions) {
+  const Variable threads("ECHOTRAIN_THREADS", "3"), autotune("ECHOTRAIN_AUTOTUNE", "off"),
+      folder("ECHOTRAIN_CACHE_DIR", "/c"), plans("ECHOTRAIN_PLAN_CACHE_MIB", "4"),
+      operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "5"), trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", "6"),
+      disk("ECHOTRAIN_DISK_CACHE_MIB", "7"), hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "off");
+  const ResourceOptions o = read_server_variables().resources;
+  EXPECT_EQ(o.threads, 3);
+  EXPECT_FALSE(o.autotune);
+  EXPECT_EQ(o.cache_folder, "/c");
+  EXPECT_EQ(o.plan_cache_mib, 4);
+  EXPECT_EQ(o.operator_cache_mib, 5);
+  EXPECT_EQ(o.trajectory_cache_mib, 6);
+  EXPECT_EQ(o.disk_cache_mib, 7);
+  EXPECT_FALSE(o.hopper);
+  EXPECT_FALSE(o.graphs);
+}
+
+TEST(ServerOptions, AnEmptyVariableIsNone) {
+  const Variable threads("ECHOTRAIN_THREADS", "");
+  EXPECT_EQ(read_server_variables().resources.threads, 0);
+}
+
+TEST(ServerOptions, AWrongVariableIsNamed) {
+  const auto error = [](const char* name, const char* value) -> std::string {
+    const Variable variable(name, value);
+    try {
+      read_server_variables();
+    } catch (const ConfigError& wrong) {
+      return wrong.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error("ECHOTRAIN_THREADS", "many"),
+            "ECHOTRAIN_THREADS: threads: a whole number is expected, not 'many'; allowed is 0 to 4096");
+  EXPECT_EQ(error("ECHOTRAIN_AUTOTUNE", "maybe"), "ECHOTRAIN_AUTOTUNE: autotune: 'maybe' is not one of on, off");
+  EXPECT_EQ(error("ECHOTRAIN_PLAN_CACHE_MIB", "-1"),
+            "ECHOTRAIN_PLAN_CACHE_MIB: plan_cache_mib: '-1' is out of range; allowed is 0 to 1073741824");
 }
 
 TEST(ServerOptions, ErrorsSayOptionValueAndWhatIsAllowed) {
@@ -219,21 +287,31 @@ TEST_F(OptionsFile, TemplateHoldsEveryOptionWithItsDefault) {
   }
   const Node root = read_yaml(active, "active");
   std::size_t options = 0;
-  for (const OptionInfo& info : server_option_table()) {
+  for (const OptionInfo& info : server_option_table().all()) {
     const std::size_t dot = info.name.find('.');
     const Node group = dot == std::string::npos ? root : root.get(info.name.substr(0, dot));
     const Node value = group.get(dot == std::string::npos ? info.name : info.name.substr(dot + 1));
     EXPECT_NE(value.kind(), Node::Kind::null) << info.name;
     if (value.kind() == Node::Kind::scalar) {
-      EXPECT_EQ(value.as_string(), info.default_text) << info.name;
+      EXPECT_EQ(value.as_string(), info.fallback) << info.name;
     }
-    EXPECT_NE(text.find(info.help + " (" + info.allowed + ")"), std::string::npos) << info.name;
+    EXPECT_NE(text.find(info.help + " (" + info.allowed() + ")"), std::string::npos) << info.name;
     ++options;
   }
-  EXPECT_EQ(options, server_option_table().size());
+  EXPECT_EQ(options, server_option_table().all().size());
   const ServerOptions all = read(active);
   EXPECT_EQ(all.port, ServerOptions{}.port);
   EXPECT_EQ(all.backend, ServerOptions{}.backend);
+}
+
+TEST_F(OptionsFile, BeatsVariablesAndIsBeatenByFlags) {
+  std::ofstream(file_) << "threads: 2\n";
+  const Variable threads("ECHOTRAIN_THREADS", "1"), folder("ECHOTRAIN_CACHE_DIR", "kept");
+  ServerOptions options = read_server_options_file(file_, read_server_variables());
+  EXPECT_EQ(options.resources.threads, 2);
+  EXPECT_EQ(options.resources.cache_folder, "kept");  // not taken from the file's folder
+  set_option(options, "--threads", "3");
+  EXPECT_EQ(options.resources.threads, 3);
 }
 
 TEST_F(OptionsFile, MayBeEmpty) { EXPECT_EQ(read("# nothing\n").port, 9002); }

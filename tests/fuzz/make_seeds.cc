@@ -172,8 +172,8 @@ void add_configuration(const Seeds& seeds) {
       seeds.add("yaml", fmt::format("{}_{}", file.stem().string(), rule.size()), other);
     }
   }
-  for (const auto& option : config::server_option_table()) {
-    const std::string value = option.default_text.empty() ? "[a, b]" : option.default_text;
+  for (const auto& option : config::server_option_table().all()) {
+    const std::string value = option.fallback.empty() ? "[a, b]" : option.fallback;
     seeds.add("options", option.name, fmt::format("# {}\n{}: {}\n", option.help, option.name, value));
   }
 }

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -15,7 +16,7 @@ import pytest
 import scans
 import wire
 from exposition import Metrics
-from programs import BIN, SOURCE, Server, run_client
+from programs import BIN, SHIPPED, SOURCE, Server, run_client
 
 OPERATIONS = SOURCE / "docs" / "operations"
 
@@ -334,3 +335,53 @@ def test_unit_file_is_valid(tmp_path):
     unit.write_text(text.replace("/usr/local/bin/echotrain-server", str(BIN / "echotrain-server")))
     result = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0 and "echotrain" not in result.stderr, result.stderr
+
+
+def ask(*arguments, **variables):
+    command = [str(BIN / "echotrain-server"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, env={**os.environ, **variables})
+
+
+def names_of(listed):
+    return [line.split()[0] for line in listed.splitlines() if line]
+
+
+def test_list_has_every_pipeline_and_gadget():
+    result = ask("--list")
+    assert result.returncode == 0, result.stderr
+    gadgets = names_of(ask("--list-gadgets").stdout)
+    pipelines = names_of(ask("--list-pipelines").stdout)
+    assert sorted(pipelines) == sorted(file.stem for file in SHIPPED.glob("*.yaml"))
+    assert len(gadgets) >= 26
+    assert names_of(result.stdout) == ["Pipelines", *pipelines, "Gadgets", *gadgets]
+
+
+def test_explain_without_a_name_explains_everything():
+    result = ask("--explain")
+    assert result.returncode == 0, result.stderr
+    for name in names_of(ask("--list-gadgets").stdout):
+        assert ask("--explain", name).stdout in result.stdout
+    for file in SHIPPED.glob("*.yaml"):
+        assert f"\n{file.stem}\n  " in result.stdout
+    assert "  gridding: Samples -> Grid\n" in result.stdout
+    unknown = ask("--explain", "griding")
+    assert unknown.returncode == 1
+    assert "did you mean 'gridding'?" in unknown.stderr
+
+
+def test_the_page_of_gadgets_is_what_the_server_writes():
+    assert ask("--explain", "--markdown").stdout == (SOURCE / "docs" / "gadgets.md").read_text()
+
+
+def test_help_lists_the_variables():
+    text = ask("--help").stdout
+    for variable in ("THREADS", "AUTOTUNE", "CACHE_DIR", "PLAN_CACHE_MIB", "OPERATOR_CACHE_MIB", "DISK_CACHE_MIB",
+                     "TRAJECTORY_CACHE_MIB", "HOPPER", "GRAPHS"):
+        assert f"ECHOTRAIN_{variable}" in text
+
+
+@pytest.mark.parametrize("variable, value", [("THREADS", "many"), ("AUTOTUNE", "perhaps"), ("DISK_CACHE_MIB", "-1")])
+def test_a_wrong_variable_is_named(variable, value):
+    result = ask("--list", **{f"ECHOTRAIN_{variable}": value})
+    assert result.returncode == 2
+    assert f"ECHOTRAIN_{variable}: " in result.stderr and f"'{value}'" in result.stderr

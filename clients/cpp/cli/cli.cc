@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "clients/cpp/base/errors.h"
+#include "clients/cpp/cli/declared.h"
 #include "clients/cpp/images/compare.h"
 #include "clients/cpp/images/export.h"
 #include "clients/cpp/recon/recon.h"
@@ -215,25 +216,18 @@ void add_recon(CLI::App& parent, Streams streams, Action& action, ReconOptions& 
 
 const char* const kUltrasound = "Ultrasound";
 
-void add_ultrasound(CLI::App& app, UltrasoundOptions& u) {
-  const auto number = [&](const char* name, double& value, double low, double high, const char* help) {
-    app.add_option(name, value, help)->check(CLI::Range(low, high))->capture_default_str()->group(kUltrasound);
-  };
-  app.add_option("--elements", u.elements, "of the linear array")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str()
-      ->group(kUltrasound);
-  app.add_option("--angles", u.angles, "plane waves per frame")
-      ->check(CLI::Range(1, 255))
-      ->capture_default_str()
-      ->group(kUltrasound);
-  number("--angle-span", u.angle_span_deg, 0.1, 80, "from the first wave's angle to the last's [degrees]");
-  number("--pitch-mm", u.pitch_mm, 0.01, 10, "between elements");
-  number("--center-mhz", u.center_mhz, 0.1, 100, "of the pulse, whose bandwidth is half of it");
-  number("--sampling-mhz", u.sampling_mhz, 0.1, 1000, "of the traces; RF may be band-pass sampled");
-  number("--sound-speed", u.sound_m_per_s, 100, 10000, "[m/s]");
-  number("--depth-mm", u.depth_mm, 10, 1000, "where the image ends");
-  app.add_flag("--iq", u.iq, "traces demodulated at the centre frequency, not RF")->group(kUltrasound);
+config::OptionTable<UltrasoundOptions> ultrasound_options() {
+  using O = UltrasoundOptions;
+  return config::OptionTable<O>()
+      .integer("elements", &O::elements, 2, 1024, "of the linear array")
+      .integer("angles", &O::angles, 1, 255, "plane waves per frame")
+      .number("angle_span", &O::angle_span_deg, 0.1, 80, "from the first wave's angle to the last's [degrees]")
+      .number("pitch_mm", &O::pitch_mm, 0.01, 10, "between elements")
+      .number("center_mhz", &O::center_mhz, 0.1, 100, "of the pulse, whose bandwidth is half of it")
+      .number("sampling_mhz", &O::sampling_mhz, 0.1, 1000, "of the traces; RF may be band-pass sampled")
+      .number("sound_speed", &O::sound_m_per_s, 100, 10000, "[m/s]")
+      .number("depth_mm", &O::depth_mm, 10, 1000, "where the image ends")
+      .flag("iq", &O::iq, "traces demodulated at the centre frequency, not RF");
 }
 
 /// An option that the modality does not know is refused, not left unused. --phantom means another one by default.
@@ -249,73 +243,63 @@ void check_modality(const CLI::App& app, SimulateOptions& o) {
   if (ultrasound && app.count("--phantom") == 0) o.phantom = "points";
 }
 
+config::OptionTable<SimulateOptions> scan_options() {
+  using O = SimulateOptions;
+  constexpr int kMost = 65535;
+  return config::OptionTable<O>()
+      .text("trajectory", &O::trajectory,
+            "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
+      .text(
+          "phantom", &O::phantom,
+          "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1); of "
+          "ultrasound: points (the default there) or speckle")
+      .integer("matrix", &O::matrix, 4, 4096, "pixels per axis")
+      .integer("coils", &O::coils, 1, 1024, "receiver coils; one coil is 1 everywhere")
+      .integer("readouts", &O::readouts, 1, kMost,
+               "readouts per frame and slice or partition: lines, spokes or interleaves (default: enough)")
+      .integer("samples", &O::samples, 1, kMost, "samples per readout (default: enough)")
+      .integer("frames", &O::frames, 1, kMost, "frames (repetitions)")
+      .integer("slices", &O::slices, 1, kMost, "slices, all of the same object")
+      .integer("contrasts", &O::contrasts, 1, 64, "echoes of each readout: the same anatomy, other brightnesses")
+      .integer("oversampling", &O::oversampling, 1, 8, "of Cartesian readouts")
+      .integer("partitions", &O::partitions, 2, 4096,
+               "of a stack; voxels are fov / partitions thick (default: a quarter of the matrix)")
+      .flag("partitions_outermost", &O::partitions_outermost,
+            "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)")
+      .number("noise", &O::noise, 0, 1e12,
+              "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
+      .flag("noise_scan", &O::noise_scan, "noise readouts first; the coils' noise is correlated");
+}
+
+config::OptionTable<SimulateOptions> motion_options() {
+  using O = SimulateOptions;
+  return config::OptionTable<O>()
+      .number("fov", &O::fov_mm, 1, 1e4, "field of view [mm]")
+      .number("tr_ms", &O::tr_ms, 0.001, 1e5,
+              "time between readouts [ms] (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
+      .text("motion", &O::motion, "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
+      .text("gating", &O::gating,
+            "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
+            "retrospective (readouts run on)")
+      .integer("phases", &O::phases, 1, 1000, "of a heart: images per beat")
+      .number("heart_rate", &O::heart_rate, 1, 2000, "beats per minute (a mouse: 500)")
+      .number("jitter", &O::jitter, 0, 0.3, "standard deviation of the time between beats, as a share of it")
+      .number("blob_sigma", &O::blob_sigma, 0.1, 1e3, "of the blob [pixels]");
+}
+
 void add_simulate(CLI::App& parent, Streams streams, Action& action, SimulateOptions& o) {
   CLI::App* app =
       parent.add_subcommand("simulate", "make a scan of a phantom: analytic k-space, or echoes of plane waves");
-  const CLI::Range positive(1, 65535);
   app->add_option("-o,--output", o.output, "file to write")->required()->type_name("OUT.h5");
   app->add_option("-g,--group", o.group, "group in the file")->capture_default_str();
   app->add_option("--modality", o.modality, "mri or ultrasound (plane waves)")->capture_default_str();
-  add_ultrasound(*app, o.ultrasound);
-  app->add_option("--trajectory", o.trajectory,
-                  "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
-      ->capture_default_str();
-  app->add_option(
-         "--phantom", o.phantom,
-         "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1); of "
-         "ultrasound: points (the default there) or speckle")
-      ->capture_default_str();
-  app->add_option("--matrix", o.matrix, "pixels per axis")->check(CLI::Range(4, 4096))->capture_default_str();
-  app->add_option("--coils", o.coils, "receiver coils; one coil is 1 everywhere")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app->add_option("--readouts", o.readouts,
-                  "readouts per frame and slice or partition: lines, spokes or interleaves (default: enough)")
-      ->check(positive);
-  app->add_option("--samples", o.samples, "samples per readout (default: enough)")->check(positive);
-  app->add_option("--frames", o.frames, "frames (repetitions)")->check(positive)->capture_default_str();
-  app->add_option("--slices", o.slices, "slices, all of the same object")->check(positive)->capture_default_str();
-  app->add_option("--contrasts", o.contrasts, "echoes of each readout: the same anatomy, other brightnesses")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  app->add_option("--oversampling", o.oversampling, "of Cartesian readouts")
-      ->check(CLI::Range(1, 8))
-      ->capture_default_str();
-  app->add_option("--partitions", o.partitions,
-                  "of a stack; voxels are fov / partitions thick (default: a quarter of the matrix)")
-      ->check(CLI::Range(2, 4096));
-  app->add_flag("--partitions-outermost", o.partitions_outermost,
-                "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)");
-  app->add_option(
-         "--noise", o.noise,
-         "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
-      ->check(CLI::Range(0.0, 1e12))
-      ->capture_default_str();
-  app->add_flag("--noise-scan", o.noise_scan, "noise readouts first; the coils' noise is correlated");
+  add_declared(*app, ultrasound_options(), o.ultrasound, kUltrasound);
+  add_declared(*app, scan_options(), o);
   app->add_option("--seed", o.seed, "of the noise; same seed, same file")->capture_default_str();
-  app->add_option("--fov", o.fov_mm, "field of view [mm]")->check(CLI::Range(1.0, 1e4))->capture_default_str();
-  app->add_option("--tr-ms", o.tr_ms,
-                  "time between readouts [ms] (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
-      ->check(CLI::Range(0.001, 1e5));
-  app->add_option("--motion", o.motion,
-                  "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
-      ->capture_default_str();
-  app->add_option("--gating", o.gating,
-                  "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
-                  "retrospective (readouts run on)")
-      ->capture_default_str();
-  app->add_option("--phases", o.phases, "of a heart: images per beat")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app->add_option("--heart-rate", o.heart_rate, "beats per minute (a mouse: 500)")
-      ->check(CLI::Range(1.0, 2000.0))
-      ->capture_default_str();
-  app->add_option("--jitter", o.jitter, "standard deviation of the time between beats, as a share of it")
-      ->check(CLI::Range(0.0, 0.3))
-      ->capture_default_str();
-  app->add_option("--blob-sigma", o.blob_sigma, "of the blob [pixels]")
-      ->check(CLI::Range(0.1, 1e3))
-      ->capture_default_str();
+  add_declared(*app, motion_options(), o);
+  // Their help says what comes without them.
+  for (const char* name : {"--readouts", "--samples", "--partitions", "--tr-ms"})
+    app->get_option(name)->default_str("");
   app->add_flag_callback(
       "--no-truth", [&o] { o.truth = false; }, "leave out the array 'truth'");
   app->add_flag("--coil-truth", o.coil_truth, "also write the complex coil images as the array 'coil_truth'");

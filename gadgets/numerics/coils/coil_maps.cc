@@ -12,7 +12,6 @@
 namespace echotrain::numerics {
 
 void adaptive_maps(Context& context, View<const cfloat> images, int block, View<cfloat> maps, float threshold) {
-  constexpr int kMostBlock = 31;
   const Shape& shape = images.shape();
   if (shape.rank() != 4 || !(maps.shape() == shape))
     throw std::invalid_argument(fmt::format("adaptive_maps: expected images and maps [coil, z, y, x], got {} and {}",

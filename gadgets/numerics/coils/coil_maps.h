@@ -10,15 +10,17 @@
 
 namespace echotrain::numerics {
 
+inline constexpr int kMostBlock = 31;
+
 /// Walsh, Gmitro, Marcellin, "Adaptive reconstruction of phased array MR imagery", MRM 43, 2000: S(v) is the dominant
 /// eigenvector of the local coil covariance R(v) = sum I(u) I(u)^H over `block`^3 voxels u about v (block^2 where an
 /// axis has one voxel), cut at the image's edges; by 8 power iterations from I(v), about 1e-3 where one coil pattern
 /// has four times the others' energy or more.
 ///
-/// images, maps: [coil, z, y, x]. block: 1..31; an even one reaches one voxel further towards the start. Voxels whose
-/// local mean power tr R / |block| lies below `threshold`^2 times its largest value get 0; with threshold 0 only those
-/// without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. Fixed number of steps, ordered sums:
-/// the same bits in every run. Asynchronous on CUDA. std::invalid_argument on shapes or numbers that do not fit.
+/// images, maps: [coil, z, y, x]. block: 1..kMostBlock; an even one reaches one voxel further towards the start. Voxels
+/// whose local mean power tr R / |block| lies below `threshold`^2 times its largest value get 0; with threshold 0 only
+/// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. Fixed number of steps, ordered
+/// sums: the same bits in every run. Asynchronous on CUDA. std::invalid_argument on shapes or numbers that do not fit.
 void adaptive_maps(Context& context, View<const cfloat> images, int block, View<cfloat> maps, float threshold = 0);
 
 /// out[0, v] = sum_c conj(S_c) I_c / sum_c |S_c|^2, 0 where all S_c are 0. With adaptive maps the magnitude of

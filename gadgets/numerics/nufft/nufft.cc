@@ -99,10 +99,13 @@ void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<c
 void check_problem(View<const double> coordinates, const Shape& image, const NufftOptions& options) {
   constexpr std::int64_t kLongestAxis = 1 << 20;
   require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
-  require(options.kernel_width >= 2 && options.kernel_width <= FootprintWeights::kWidest,
-          fmt::format("the kernel width must be 2..8, not {}", options.kernel_width));
-  require(options.oversampling >= 1.25 && options.oversampling <= 2,
-          fmt::format("the oversampling must be 1.25..2, not {}", options.oversampling));
+  using O = NufftOptions;
+  static_assert(O::kWidest <= FootprintWeights::kWidest);
+  require(options.kernel_width >= O::kNarrowest && options.kernel_width <= O::kWidest,
+          fmt::format("the kernel width must be {}..{}, not {}", O::kNarrowest, O::kWidest, options.kernel_width));
+  require(options.oversampling >= O::kLeastOversampling && options.oversampling <= O::kMostOversampling,
+          fmt::format("the oversampling must be {}..{}, not {}", O::kLeastOversampling, O::kMostOversampling,
+                      options.oversampling));
   double points = 1;
   for (auto e : image) {
     require(e >= 1 && e <= kLongestAxis, "no image can be " + image.text());

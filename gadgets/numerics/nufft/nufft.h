@@ -25,8 +25,10 @@ enum class NufftUse {
 };
 
 struct NufftOptions {
-  int kernel_width = 5;       ///< grid cells, 2..8
-  double oversampling = 1.5;  ///< 1.25..2; each axis is rounded up to the next even size with factors 2, 3, 5 (7)
+  static constexpr int kNarrowest = 2, kWidest = 8;
+  static constexpr double kLeastOversampling = 1.25, kMostOversampling = 2;
+  int kernel_width = 5;       ///< grid cells
+  double oversampling = 1.5;  ///< each axis is rounded up to the next even size with factors 2, 3, 5 (7)
   NufftUse use = NufftUse::all;
   bool operator==(const NufftOptions&) const = default;
 };

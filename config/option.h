@@ -1,0 +1,310 @@
+// One way to declare an option: parameters of gadgets, the server's options and command lines are tables of these.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "config/yaml_reader.h"
+
+namespace echotrain::config {
+
+/// An option as people see it.
+struct OptionInfo {
+  enum class Kind { integer, number, yes_or_no, choice, text, path, list };
+
+  std::string name;  ///< "max_sessions"; in a group: "tls.port", which is `port` in the map `tls`
+  std::string help;  ///< one line
+  Kind kind = Kind::text;
+  std::string fallback;              ///< its default as text: "64"; empty when there is none
+  std::string low, high;             ///< of numbers
+  std::vector<std::string> choices;  ///< of a choice
+  std::string noun;                  ///< of paths and lists, what stands for a value: "FILE.pem", "network"
+  std::string unit;                  ///< "ms"; empty when there is none
+  std::string variable;              ///< the environment's variable that sets it too; empty when there is none
+
+  std::string type() const;     ///< "integer", "number", "true or false", "one of", "text"
+  std::string range() const;    ///< "2 .. 8", "rss, none", or empty
+  std::string allowed() const;  ///< "1 to 100000", "auto, cpu, cuda", "true or false", "text", "FILE.pem", "networks"
+  std::string flag() const;     ///< "--max-sessions"
+};
+
+/// An option that lives in a struct S.
+template <class S>
+struct Option : OptionInfo {
+  /// Sets the option from a value. A list is replaced by a sequence and extended by a scalar. ConfigError when the
+  /// value is none.
+  std::function<void(S&, const Node&)> set;
+  std::function<void(S&)> clear;  ///< of a list: no values
+  /// Of files and folders: takes relative names from `folder`.
+  std::function<void(S&, const std::filesystem::path& folder)> rebase;
+};
+
+namespace detail {
+std::string text_of(double value);
+/// The values of a scalar or a sequence, none of them empty. `noun` is one of them, for messages.
+std::vector<std::string> list_of(const Node& node, const std::string& noun);
+/// `text` once more, in front of which stands the option's name and behind which what is allowed.
+ConfigError named(const OptionInfo& info, const ConfigError& error);
+
+template <class T>
+std::string default_text(const T& value) {
+  if constexpr (requires { value.has_value(); })
+    return value.has_value() ? default_text(*value) : "";
+  else if constexpr (std::is_floating_point_v<T>)
+    return text_of(value);
+  else if constexpr (std::is_arithmetic_v<T>)
+    return std::to_string(value);
+  else if constexpr (std::is_same_v<T, std::filesystem::path>)
+    return value.string();
+  else
+    return value;
+}
+template <class T>
+struct ValueOf {
+  using Type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+}  // namespace detail
+
+/// The options of struct `S`. Usage:
+///   OptionTable<Options>()
+///       .integer("kernel_width", &Options::kernel_width, 2, 8, "width of the kernel").unit("grid cells")
+///       .choice("method", &Options::method, {"rss", "none"}, "how coils are combined");
+/// Defaults are those of a default-constructed S. unit(), variable(), not_empty() and marking() say more of the option
+/// before them.
+template <class S>
+class OptionTable {
+ public:
+  template <class T>
+  OptionTable integer(std::string name, T S::*place, std::int64_t low, std::int64_t high, std::string help) && {
+    using Value = typename detail::ValueOf<T>::Type;
+    Option<S>& option = add(OptionInfo::Kind::integer, std::move(name), place, std::move(help));
+    option.low = std::to_string(low);
+    option.high = std::to_string(high);
+    option.set = [=](S& s, const Node& node) { s.*place = static_cast<Value>(node.as_int(low, high)); };
+    return std::move(*this);
+  }
+
+  template <class T>
+  OptionTable number(std::string name, T S::*place, double low, double high, std::string help) && {
+    using Value = typename detail::ValueOf<T>::Type;
+    Option<S>& option = add(OptionInfo::Kind::number, std::move(name), place, std::move(help));
+    option.low = detail::text_of(low);
+    option.high = detail::text_of(high);
+    option.set = [=](S& s, const Node& node) { s.*place = static_cast<Value>(node.as_double(low, high)); };
+    return std::move(*this);
+  }
+
+  /// A time in seconds, up to a day.
+  OptionTable seconds(std::string name, double S::*place, std::string help, double shortest = 0.01) && {
+    constexpr double kDay = 86400;
+    return std::move(*this).number(std::move(name), place, shortest, kDay, std::move(help)).unit("s");
+  }
+
+  /// true or false; on a command line the flag alone means true.
+  OptionTable flag(std::string name, bool S::*place, std::string help) && {
+    Option<S>& option = add(OptionInfo::Kind::yes_or_no, std::move(name), place, std::move(help));
+    option.fallback = S{}.*place ? "true" : "false";
+    option.set = [=](S& s, const Node& node) { s.*place = node.as_bool(); };
+    return std::move(*this);
+  }
+
+  OptionTable choice(std::string name, std::string S::*place, std::vector<std::string> choices, std::string help) && {
+    Option<S>& option = add(OptionInfo::Kind::choice, std::move(name), place, std::move(help));
+    option.choices = choices;
+    option.set = [=](S& s, const Node& node) { s.*place = node.as_choice(choices); };
+    return std::move(*this);
+  }
+
+  /// The same for a bool or an enum, whose values have these names.
+  template <class E>
+  OptionTable choice_of(std::string name, E S::*place, std::vector<std::pair<std::string, E>> values,
+                        std::string help) && {
+    Option<S>& option = add(OptionInfo::Kind::choice, std::move(name), static_cast<std::string S::*>(nullptr), help);
+    for (const auto& [text, value] : values) {
+      option.choices.push_back(text);
+      if (value == S{}.*place) option.fallback = text;
+    }
+    option.set = [place, values = std::move(values), choices = option.choices](S& s, const Node& node) {
+      const std::string given = node.as_choice(choices);
+      for (const auto& [text, value] : values)
+        if (text == given) s.*place = value;
+    };
+    return std::move(*this);
+  }
+
+  template <class T>
+  OptionTable text(std::string name, T S::*place, std::string help) && {
+    Option<S>& option = add(OptionInfo::Kind::text, std::move(name), place, std::move(help));
+    option.set = [=](S& s, const Node& node) { s.*place = node.as_string(); };
+    return std::move(*this);
+  }
+
+  /// A file or a folder; empty for none. `noun` stands for it in a table of options: "FILE.pem".
+  template <class T>
+  OptionTable path(std::string name, T S::*place, std::string noun, std::string help) && {
+    Option<S>& option = add(OptionInfo::Kind::path, std::move(name), place, std::move(help));
+    option.noun = std::move(noun);
+    option.set = [=](S& s, const Node& node) { s.*place = node.as_string(); };
+    option.rebase = [=](S& s, const std::filesystem::path& folder) {
+      if (!(s.*place).empty()) s.*place = (folder / (s.*place)).string();
+    };
+    return std::move(*this);
+  }
+
+  /// One value or a sequence of values, none of them empty. `noun` is one of them: "network".
+  OptionTable list(std::string name, std::vector<std::string> S::*place, std::string noun, std::string help) && {
+    Option<S>& option =
+        add(OptionInfo::Kind::list, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
+    option.noun = noun;
+    option.set = [=](S& s, const Node& node) {
+      const std::vector<std::string> given = detail::list_of(node, noun);
+      if (node.kind() == Node::Kind::sequence) (s.*place).clear();
+      (s.*place).insert((s.*place).end(), given.begin(), given.end());
+    };
+    option.clear = [=](S& s) { (s.*place).clear(); };
+    return std::move(*this);
+  }
+
+  OptionTable folders(std::string name, std::vector<std::string> S::*place, std::string help) && {
+    OptionTable table = std::move(*this).list(std::move(name), place, "folder", std::move(help));
+    table.options_.back().rebase = [=](S& s, const std::filesystem::path& folder) {
+      for (std::string& value : s.*place) value = (folder / value).string();
+    };
+    return table;
+  }
+
+  /// The options of a struct in S, named "`name`.option"; with an empty name they stand beside those of S.
+  template <class T>
+  OptionTable group(const std::string& name, T S::*place, const OptionTable<T>& table) && {
+    for (const Option<T>& inner : table.all()) {
+      Option<S>& option = options_.emplace_back();
+      static_cast<OptionInfo&>(option) = inner;
+      if (!name.empty()) option.name = name + "." + inner.name;
+      option.set = [place, set = inner.set](S& s, const Node& node) { set(s.*place, node); };
+      if (inner.clear) option.clear = [place, clear = inner.clear](S& s) { clear(s.*place); };
+      if (inner.rebase)
+        option.rebase = [place, rebase = inner.rebase](S& s, const std::filesystem::path& folder) {
+          rebase(s.*place, folder);
+        };
+    }
+    return std::move(*this);
+  }
+
+  OptionTable unit(std::string text) && {
+    options_.back().unit = std::move(text);
+    return std::move(*this);
+  }
+  OptionTable variable(std::string name) && {
+    options_.back().variable = std::move(name);
+    return std::move(*this);
+  }
+  /// The text must not be empty.
+  OptionTable not_empty() && {
+    options_.back().set = [set = std::move(options_.back().set)](S& s, const Node& node) {
+      if (node.as_string().empty()) throw ConfigError(node.mark(), "the text is empty");
+      set(s, node);
+    };
+    return std::move(*this);
+  }
+  /// Whoever gives the option a value sets `mark`.
+  OptionTable marking(bool S::*mark) && {
+    options_.back().set = [mark, set = std::move(options_.back().set)](S& s, const Node& node) {
+      set(s, node);
+      s.*mark = true;
+    };
+    return std::move(*this);
+  }
+  /// Errors of all options so far say the option's name and what is allowed.
+  OptionTable naming_errors() && {
+    for (Option<S>& option : options_)
+      option.set = [info = static_cast<const OptionInfo&>(option), set = std::move(option.set)](S& s,
+                                                                                                const Node& node) {
+        try {
+          set(s, node);
+        } catch (const ConfigError& error) {
+          throw detail::named(info, error);
+        }
+      };
+    return std::move(*this);
+  }
+
+  const std::vector<Option<S>>& all() const { return options_; }
+
+  std::vector<OptionInfo> info() const { return {options_.begin(), options_.end()}; }
+
+  /// By its name or its flag; null when there is none.
+  const Option<S>* find(std::string_view name) const {
+    for (const Option<S>& option : options_)
+      if (name == option.name || name == option.flag()) return &option;
+    return nullptr;
+  }
+
+  /// Options from a map (or null: all defaults). ConfigError on an unknown key, a wrong type or a value out of range.
+  S read(const Node& map) const {
+    S values{};
+    read_into(values, map, {});
+    return values;
+  }
+
+  /// The same over `values`. Relative files and folders are taken from `folder`.
+  void read_into(S& values, const Node& map, const std::filesystem::path& folder,
+                 const std::string& prefix = "") const {
+    map.only(keys(prefix));
+    if (map.kind() == Node::Kind::null) return;
+    for (const Node::Entry& entry : map.as_map()) {
+      const std::string name = prefix + entry.key;
+      if (const Option<S>* option = find(name)) {
+        option->set(values, entry.value);
+        if (option->rebase) option->rebase(values, folder);
+      } else {
+        read_into(values, entry.value, folder, name + ".");
+      }
+    }
+  }
+
+  /// Sets those whose variable `get` (as std::getenv) knows and that is not empty. ConfigError that names the variable.
+  void read_variables(S& values, const std::function<const char*(const char*)>& get) const {
+    for (const Option<S>& option : options_) {
+      const char* text = option.variable.empty() ? nullptr : get(option.variable.c_str());
+      if (text != nullptr && *text != '\0') option.set(values, Node::scalar({option.variable, 0, 0}, text, false));
+    }
+  }
+
+ private:
+  template <class T>
+  Option<S>& add(OptionInfo::Kind kind, std::string name, T S::*place, std::string help) {
+    Option<S>& option = options_.emplace_back();
+    option.kind = kind;
+    option.name = std::move(name);
+    option.help = std::move(help);
+    if (place != nullptr) option.fallback = detail::default_text(S{}.*place);
+    return option;
+  }
+
+  /// What may stand in the map whose options' names begin with `prefix` ("" or "tls.").
+  std::vector<std::string> keys(const std::string& prefix) const {
+    std::vector<std::string> known;
+    for (const Option<S>& option : options_) {
+      if (!option.name.starts_with(prefix)) continue;
+      const std::string rest = option.name.substr(prefix.size());
+      std::string key = rest.substr(0, rest.find('.'));
+      if (known.empty() || known.back() != key) known.push_back(std::move(key));
+    }
+    return known;
+  }
+
+  std::vector<Option<S>> options_;
+};
+
+}  // namespace echotrain::config

@@ -1,0 +1,42 @@
+#include "config/resource_options.h"
+
+#include <utility>
+#include <vector>
+
+namespace echotrain::config {
+
+const OptionTable<ResourceOptions>& resource_option_table() {
+  using R = ResourceOptions;
+  constexpr std::int64_t kMostMib = 1 << 30;
+  static const std::vector<std::pair<std::string, bool>> on_or_off{{"on", true}, {"off", false}};
+  static const auto table =
+      OptionTable<R>()
+          .integer("threads", &R::threads, 0, 4096, "CPU threads for reconstruction; 0 uses all")
+          .variable("ECHOTRAIN_THREADS")
+          .choice_of("autotune", &R::autotune, on_or_off,
+                     "try out on the first scan of a kind what is fastest; off takes fixed ways, with the same bits on "
+                     "every machine")
+          .variable("ECHOTRAIN_AUTOTUNE")
+          .path("cache_folder", &R::cache_folder, "FOLDER",
+                "folder for what is worth keeping between runs; empty: $XDG_CACHE_HOME/echotrain or ~/.cache/echotrain")
+          .variable("ECHOTRAIN_CACHE_DIR")
+          .integer("plan_cache_mib", &R::plan_cache_mib, 0, kMostMib, "bound of gridding plans kept for later scans")
+          .variable("ECHOTRAIN_PLAN_CACHE_MIB")
+          .integer("operator_cache_mib", &R::operator_cache_mib, 0, kMostMib,
+                   "bound of least squares' operators kept for later scans")
+          .variable("ECHOTRAIN_OPERATOR_CACHE_MIB")
+          .integer("trajectory_cache_mib", &R::trajectory_cache_mib, 0, kMostMib,
+                   "bound of trajectories and their weights kept for later scans")
+          .variable("ECHOTRAIN_TRAJECTORY_CACHE_MIB")
+          .integer("disk_cache_mib", &R::disk_cache_mib, 0, kMostMib, "bound of operators kept in the cache folder")
+          .variable("ECHOTRAIN_DISK_CACHE_MIB")
+          .choice_of("hopper", &R::hopper, on_or_off,
+                     "off: on Hopper GPUs too, the code that runs on other ones (for tests)")
+          .variable("ECHOTRAIN_HOPPER")
+          .choice_of("graphs", &R::graphs, on_or_off,
+                     "off: the solver records no CUDA graphs, for tools that cannot follow them")
+          .variable("ECHOTRAIN_GRAPHS");
+  return table;
+}
+
+}  // namespace echotrain::config

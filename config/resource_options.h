@@ -1,0 +1,27 @@
+// How much of the machine library code may use, and where it keeps results: options of every program that reconstructs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/option.h"
+
+namespace echotrain::config {
+
+/// Sizes are in MiB (2^20 bytes).
+struct ResourceOptions {
+  std::int64_t threads = 0;  ///< of the CPU; 0: all
+  bool autotune = true;
+  std::string cache_folder;  ///< empty: the one of the user who runs the program
+  std::int64_t plan_cache_mib = 2048;
+  std::int64_t operator_cache_mib = 2048;
+  std::int64_t trajectory_cache_mib = 1024;
+  std::int64_t disk_cache_mib = 4096;
+  bool hopper = true;
+  bool graphs = true;
+};
+
+/// Each of them has a variable of the environment.
+const OptionTable<ResourceOptions>& resource_option_table();
+
+}  // namespace echotrain::config
