@@ -334,7 +334,7 @@ Readouts Framer::batch(const std::vector<Acquisition>& acquisitions, bool to_dev
   const std::int64_t channels = head.active_channels, samples = head.number_of_samples,
                      dims = head.trajectory_dimensions;
 
-  Array<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
+  HostArray<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
   if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
   out.heads.reserve(acquisitions.size());
   for (std::int64_t i = 0; i < count; ++i) {
@@ -343,7 +343,10 @@ Readouts Framer::batch(const std::vector<Acquisition>& acquisitions, bool to_dev
     acquisition.data.copy_to(data.data() + i * channels * samples);
     if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
   }
-  out.data = to_device ? compute.place(data) : data;
+  if (to_device)
+    out.data = compute.place(data);
+  else
+    out.host_data = std::move(data);
   return out;
 }
 

@@ -22,7 +22,7 @@ double sum_of(const std::vector<float>& weights) {
   return numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
 }
 
-using numerics::View;
+using numerics::HostView;
 
 constexpr double kLargest = 0.5005;                  // cycles/pixel; a hair beyond the edge is rounding in the sender
 constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, beside what the store holds
@@ -59,7 +59,7 @@ std::string store_key(const protocol::Header& header, const DensityCompensation:
 }
 
 /// Whether `raw`, [sample, component], continues a trajectory from its sample `offset` on.
-bool follows(const KnownTrajectory& known, std::uint16_t encoding, View<const float> raw, std::int64_t offset) {
+bool follows(const KnownTrajectory& known, std::uint16_t encoding, HostView<const float> raw, std::int64_t offset) {
   const std::int64_t components = raw.shape()[1];
   return known.encoding == encoding && known.components == components &&
          offset + raw.shape()[0] <= known.positions->count() &&
@@ -72,7 +72,7 @@ bool follows(const KnownTrajectory& known, std::uint16_t encoding, View<const fl
       "the density weights sum to nothing: all samples lie at one point, or the weights sent with the data are zero");
 }
 
-View<const float> trajectory_of(const Readouts& readouts) {
+HostView<const float> trajectory_of(const Readouts& readouts) {
   const auto& shape = readouts.trajectory.shape();
   return {readouts.trajectory.data(), {shape[0] * shape[1], shape[2]}};
 }
@@ -177,7 +177,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
 
 /// The trajectory that begins as these readouts do.
 std::shared_ptr<const KnownTrajectory> DensityCompensation::expect(const Readouts& first) const {
-  const View<const float> raw = trajectory_of(first);
+  const HostView<const float> raw = trajectory_of(first);
   for (const Known& known : known_)
     if (follows(*known.trajectory, first.frame->key.encoding, raw, 0)) return known.trajectory;
   return nullptr;
@@ -292,8 +292,8 @@ DensityCompensation::Known& DensityCompensation::known_for(const std::vector<Rea
   made->components = batches.front().trajectory.shape()[2];
   for (const Readouts& batch : batches)
     made->raw.insert(made->raw.end(), batch.trajectory.data(), batch.trajectory.data() + batch.trajectory.size());
-  const View<const float> raw(made->raw.data(),
-                              {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
+  const HostView<const float> raw(made->raw.data(),
+                                  {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
   for (const Known& known : known_)
     if (known.trajectory->raw.size() == made->raw.size() && follows(*known.trajectory, frame.key.encoding, raw, 0))
       return remember(known.trajectory, false, true);
@@ -391,7 +391,7 @@ void DensityCompensation::warn_of_dropped(std::int64_t dropped, std::int64_t tot
 }
 
 /// Positions and weights of readouts: `raw` is [sample, component], as it came.
-DensityCompensation::Weighted DensityCompensation::weigh(View<const float> raw, std::int64_t per_readout,
+DensityCompensation::Weighted DensityCompensation::weigh(HostView<const float> raw, std::int64_t per_readout,
                                                          const Frame& frame) {
   const Space& space = spaces_.at(frame.key.encoding);
   const auto dims = static_cast<std::size_t>(space.dims);
@@ -425,7 +425,7 @@ DensityCompensation::Weighted DensityCompensation::weigh(View<const float> raw, 
 }
 
 /// coordinates: [readout, sample, dims].
-std::vector<float> DensityCompensation::computed_weights(View<const double> coordinates,
+std::vector<float> DensityCompensation::computed_weights(HostView<const double> coordinates,
                                                          const std::vector<bool>& unusable, const Frame& frame) {
   const auto dims = static_cast<int>(coordinates.shape()[2]);
   const std::int64_t total = coordinates.shape()[0] * coordinates.shape()[1];
@@ -467,7 +467,7 @@ std::vector<float> DensityCompensation::computed_weights(View<const double> coor
 
 /// The ramp of one readout, as if it were the only one. A readout that is another one rotated has the same weights,
 /// which are worked out once. coordinates: [sample, dims].
-const std::vector<float>& DensityCompensation::spoke_weights(View<const double> coordinates, double k_max) {
+const std::vector<float>& DensityCompensation::spoke_weights(HostView<const double> coordinates, double k_max) {
   constexpr double kSame = 1e-7;  // cycles/pixel: trajectories come in fp32
   const std::int64_t samples = coordinates.shape()[0], dims = coordinates.shape()[1];
   std::vector<double> radii(static_cast<std::size_t>(samples));

@@ -79,10 +79,10 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
   std::shared_ptr<const KnownTrajectory> expect(const Readouts& first) const;
   Known& known_for(const std::vector<Readouts>& batches, const Frame& frame);
   Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
-  Weighted weigh(numerics::View<const float> raw, std::int64_t per_readout, const Frame& frame);
-  std::vector<float> computed_weights(numerics::View<const double> coordinates, const std::vector<bool>& unusable,
+  Weighted weigh(numerics::HostView<const float> raw, std::int64_t per_readout, const Frame& frame);
+  std::vector<float> computed_weights(numerics::HostView<const double> coordinates, const std::vector<bool>& unusable,
                                       const Frame& frame);
-  const std::vector<float>& spoke_weights(numerics::View<const double> coordinates, double k_max);
+  const std::vector<float>& spoke_weights(numerics::HostView<const double> coordinates, double k_max);
   static std::vector<bool> outside(const std::vector<double>& coordinates, const Space& space, std::int64_t& dropped,
                                    double& largest);
   void judge_dropped(std::int64_t dropped, std::int64_t total, double largest, const Space& space);

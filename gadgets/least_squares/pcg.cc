@@ -335,7 +335,7 @@ Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numeri
       numerics::Shape part{last - first};
       for (const auto extent : equations.matrix->image()) part.push_back(extent);
       Array<cfloat> copy = own.allocate<cfloat>(part);
-      own.copy<cfloat>({all.data() + first * voxels, part}, copy.view());
+      own.copy<cfloat>(all.view().part(first * voxels, part), copy.view());
       return copy;
     };
     const std::int64_t first = sense ? 0 : member.first(shape[0]), last = sense ? shape[0] : member.last(shape[0]);
@@ -355,7 +355,7 @@ Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numeri
     own_options.largest_eigenvalue = known;
     results[static_cast<std::size_t>(member.rank())] =
         numerics::pcg(own, *a, own_prior ? own_prior.get() : prior, b.view(), x.view(), own_options);
-    if (here || !sense) own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
+    if (here || !sense) own.copy<cfloat>(x.view(), image.view().part(first * voxels, x.shape()));
   });
   if (!scan_->team->in_one_process()) share_results(results, sense ? 0 : voxels, image);
   numerics::PcgResult& all = results.front();
@@ -386,9 +386,7 @@ void PcgSolver::share_results(std::vector<numerics::PcgResult>& results, std::in
     of_rank = unpacked(bytes);
     const std::int64_t first = numerics::share_begin(images, rank, team.size()),
                        last = numerics::share_begin(images, rank + 1, team.size());
-    if (voxels > 0)
-      team.share(scan_->compute, numerics::View<cfloat>(image.data() + first * voxels, {(last - first) * voxels}),
-                 rank);
+    if (voxels > 0) team.share(scan_->compute, image.view().part(first * voxels, {(last - first) * voxels}), rank);
   }
 }
 
@@ -490,7 +488,7 @@ PcgSolver::RegularizerPtr PcgSolver::edges_of(const std::vector<Draft>& drafts) 
     const auto& each = draft.image.shape();
     if (each[1] * each[2] * each[3] != voxels)
       throw ClientError("pcg: contrasts of different matrices share no anatomy");
-    compute.copy<cfloat>(draft.image.view(), numerics::View<cfloat>(all.data() + at * voxels, each));
+    compute.copy<cfloat>(draft.image.view(), all.view().part(at * voxels, each));
     at += each[0];
   }
   return edges_in(all);
@@ -535,7 +533,7 @@ PcgSolver::RegularizerPtr PcgSolver::edges_in(const Array<cfloat>& all) {
   Array<float> turned = compute.allocate<float>(of_prior);
   for (std::int64_t a = 0; a < axes; ++a)
     compute.copy<float>(weights.view().slice(a).reshaped({voxels}),
-                        numerics::View<float>(turned.data() + (axes - 1 - a) * voxels, {voxels}));
+                        turned.view().part((axes - 1 - a) * voxels, {voxels}));
   return numerics::edge_stencil(compute, turned);
 }
 

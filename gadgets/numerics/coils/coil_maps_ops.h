@@ -49,12 +49,14 @@ struct EigenMaps {
 namespace cpu {
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
+             bool divide);
 }  // namespace cpu
 namespace cuda {
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
+             bool divide);
 }  // namespace cuda
 
 /// The dominant eigenvector of a Hermitian matrix (lower triangle) by kReferenceIterations power iterations from

@@ -12,10 +12,10 @@ struct Strides {
 };
 
 namespace cpu {
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to);
+void rearrange(Context& context, DeviceView<const cfloat> from, const Strides& strides, DeviceView<cfloat> to);
 }
 namespace cuda {
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to);
+void rearrange(Context& context, DeviceView<const cfloat> from, const Strides& strides, DeviceView<cfloat> to);
 }
 
 }  // namespace echotrain::numerics

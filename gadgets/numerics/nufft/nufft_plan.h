@@ -97,7 +97,7 @@ struct SampleBins {
   std::vector<BinPiece> pieces;
 };
 /// `starts`: [sample, dims] as in NufftPlan::Impl, all within the grid.
-SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, View<const std::int32_t> starts);
+SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, HostView<const std::int32_t> starts);
 
 struct NufftPlan::Impl {
   Shape image, grid;
@@ -165,12 +165,12 @@ HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const s
 /// Uploads the lists to where the plan is.
 void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan);
 /// Fills in `starts` and `weights` from coordinates.
-void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<const double> coordinates,
                    std::int32_t* starts, float* weights);
 
 namespace cpu {
 /// Fills in all that depends on the trajectory. The rest is there.
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
+void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 /// Inverse transform and deapodize(); the grid is working space afterwards.
@@ -188,7 +188,7 @@ inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/)
 }  // namespace cpu
 namespace cuda {
 /// The lists are those that the host makes, which is asked for them when the device lacks the memory to sort.
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
+void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 /// With atomic additions: the order of sums, and so their last bits, differ from run to run.
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
