@@ -26,6 +26,7 @@ class ToeplitzOperator;  // gadgets/numerics/toeplitz/toeplitz.h
 
 using numerics::Array;
 using numerics::cfloat;
+using numerics::HostArray;
 
 /// The counters that tell one frame (one image) from another.
 struct FrameKey {
@@ -76,8 +77,9 @@ struct Readouts {
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
   std::vector<protocol::AcquisitionHeader> heads;
-  Array<cfloat> data;       ///< [readout, channel, sample], where the pipeline computes
-  Array<float> trajectory;  ///< host, [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
+  Array<cfloat> data;           ///< [readout, channel, sample], where the pipeline computes
+  HostArray<cfloat> host_data;  ///< the same of readouts that are not imaging, whose `data` is empty
+  HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 
 /// Sample positions of one frame and the weights there, shared by all frames that repeat them.

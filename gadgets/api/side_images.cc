@@ -91,7 +91,7 @@ bool SideImages::take(const protocol::Image& image) {
 void SideImages::add(const std::string& role, const protocol::Image& image) {
   const auto& head = image.head;
   const numerics::Shape shape{head.channels, head.matrix_size[2], head.matrix_size[1], head.matrix_size[0]};
-  Voxels host = compute_.allocate_host<cfloat>(shape);
+  numerics::HostArray<cfloat> host = compute_.allocate_host<cfloat>(shape);
   if (!convert(head.data_type, image.pixels.bytes.data(), host.size(), host.data()))
     throw ClientError(fmt::format("{}: an image has pixel type {}, which is not known", role, +head.data_type));
   const auto finite = [](const cfloat& v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); };

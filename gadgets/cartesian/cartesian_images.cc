@@ -53,7 +53,7 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
       while (next != ends.end() && *next <= begin) ++next;
       const std::int64_t until = next == ends.end() ? end : std::min(end, *next), count = until - begin;
       numerics::transform_lines(
-          scan_->compute, geometry(space), {readouts.data.data() + begin * coils * samples, {count, coils, samples}},
+          scan_->compute, geometry(space), readouts.data.view().part(begin * coils * samples, {count, coils, samples}),
           {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement, buffer.half.view());
       begin = until;
     }

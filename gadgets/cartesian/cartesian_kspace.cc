@@ -31,7 +31,8 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
-    numerics::add_lines(scan_->compute, {readouts.data.data() + begin * coils * samples, {end - begin, coils, samples}},
+    numerics::add_lines(scan_->compute,
+                        readouts.data.view().part(begin * coils * samples, {end - begin, coils, samples}),
                         {rows.data() + begin, {end - begin}}, placement, buffer.data.view());
   });
 }

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::int64_t kFirstSlots = 512;  // 4 KiB, the smallest block of memory
 
-numerics::Array<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {
-  numerics::Array<std::uint64_t> slots = compute.allocate_host<std::uint64_t>({count});
+numerics::HostArray<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {
+  numerics::HostArray<std::uint64_t> slots = compute.allocate_host<std::uint64_t>({count});
   std::fill_n(slots.data(), count, 0);
   return slots;
 }

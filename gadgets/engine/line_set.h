@@ -23,7 +23,7 @@ class LineSet {
   void grow();
 
   numerics::Context* compute_;
-  numerics::Array<std::uint64_t> slots_;  // a power of two; 0 is free
+  numerics::HostArray<std::uint64_t> slots_;  // a power of two; 0 is free
   std::int64_t size_ = 0;
 };
 

@@ -23,7 +23,7 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
   const std::int64_t channels = head.active_channels, samples = head.number_of_samples,
                      dims = head.trajectory_dimensions;
 
-  Array<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
+  HostArray<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
   if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
   out.heads.reserve(acquisitions.size());
   for (std::int64_t i = 0; i < count; ++i) {
@@ -32,7 +32,10 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
     acquisition.data.copy_to(data.data() + i * channels * samples);
     if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
   }
-  out.data = to_device ? compute.place(data) : data;
+  if (to_device)
+    out.data = compute.place(data);
+  else
+    out.host_data = std::move(data);
   return out;
 }
 

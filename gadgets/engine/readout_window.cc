@@ -10,19 +10,19 @@ constexpr std::int64_t kChunkBytes = 1 << 20;
 
 /// The part [begin, end) of the first axis.
 template <class T>
-numerics::View<const T> part(const Array<T>& all, std::int64_t begin, std::int64_t end) {
+numerics::HostView<const T> part(const HostArray<T>& all, std::int64_t begin, std::int64_t end) {
   const auto& shape = all.shape();
-  return {all.data() + begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]}};
+  return all.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]});
 }
 
 template <class T>
-Array<T> shared(const Array<T>& all, numerics::View<const T> some) {
-  return {std::shared_ptr<void>(all.memory(), const_cast<T*>(some.data())), some.shape()};
+HostArray<T> shared(const HostArray<T>& all, numerics::HostView<const T> some) {
+  return {std::shared_ptr<void>(all.memory(), const_cast<T*>(some.data())), some.shape(), all.place()};
 }
 
 template <class T>
-Array<T> copied(numerics::Context& compute, numerics::View<const T> from) {
-  Array<T> out = compute.allocate_host<T>(from.shape());
+HostArray<T> copied(numerics::Context& compute, numerics::HostView<const T> from) {
+  HostArray<T> out = compute.allocate_host<T>(from.shape());
   std::copy_n(from.data(), from.size(), out.data());
   return out;
 }
@@ -116,7 +116,7 @@ Readouts ReadoutWindow::batch(const Chunk& chunk, std::int64_t begin, bool leave
   if (compute_->cuda()) {
     out.data = compute_->upload<cfloat>(data);
   } else {
-    out.data = leaves ? shared(chunk.data, data) : copied(*compute_, data);
+    out.data = compute_->place(leaves ? shared(chunk.data, data) : copied(*compute_, data));
   }
   if (chunk.trajectory) {
     const auto trajectory = part(chunk.trajectory, begin, chunk.end);

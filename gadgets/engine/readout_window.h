@@ -31,9 +31,9 @@ class ReadoutWindow {
 
  private:
   struct Chunk {
-    Array<protocol::AcquisitionHeader> heads;
-    Array<cfloat> data;       // [readout, channel, sample], host
-    Array<float> trajectory;  // [readout, sample, dimension], host
+    HostArray<protocol::AcquisitionHeader> heads;
+    HostArray<cfloat> data;       // [readout, channel, sample]
+    HostArray<float> trajectory;  // [readout, sample, dimension]
     std::int64_t begin = 0, end = 0;
   };
   bool fits(const protocol::AcquisitionHeader& head) const;

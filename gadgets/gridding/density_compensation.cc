@@ -17,14 +17,14 @@ double sum_of(const std::vector<float>& weights) {
   return numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
 }
 
-using numerics::View;
+using numerics::HostView;
 
 [[noreturn]] void refuse_weights() {
   throw ClientError(
       "the density weights sum to nothing: all samples lie at one point, or the weights sent with the data are zero");
 }
 
-View<const float> trajectory_of(const Readouts& readouts) {
+HostView<const float> trajectory_of(const Readouts& readouts) {
   const auto& shape = readouts.trajectory.shape();
   return {readouts.trajectory.data(), {shape[0] * shape[1], shape[2]}};
 }
@@ -227,8 +227,8 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->components = batches.front().trajectory.shape()[2];
   for (const Readouts& batch : batches)
     made->raw.insert(made->raw.end(), batch.trajectory.data(), batch.trajectory.data() + batch.trajectory.size());
-  const View<const float> raw(made->raw.data(),
-                              {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
+  const HostView<const float> raw(made->raw.data(),
+                                  {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
   if (auto known = known_.find(frame.key.encoding, raw, true)) return remember(std::move(known), false, true);
   const SampleSpace& space = spaces_.at(frame.key.encoding);
   WeightedSamples weighted = weights_.weigh(raw, made->per_readout, frame, space);

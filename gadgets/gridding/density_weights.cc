@@ -15,7 +15,7 @@
 
 namespace echotrain {
 
-using numerics::View;
+using numerics::HostView;
 
 double support_volume(const std::vector<double>& coordinates, int dims) {
   double largest = 0;
@@ -30,7 +30,7 @@ double support_volume(const std::vector<double>& coordinates, int dims) {
   return dims == 3 ? 4.0 / 3.0 * std::numbers::pi * r * r * r : std::numbers::pi * r * r;
 }
 
-WeightedSamples DensityWeights::weigh(View<const float> raw, std::int64_t per_readout, const Frame& frame,
+WeightedSamples DensityWeights::weigh(HostView<const float> raw, std::int64_t per_readout, const Frame& frame,
                                       const SampleSpace& space) {
   const auto dims = static_cast<std::size_t>(space.dims);
   const std::int64_t total = raw.shape()[0], components = raw.shape()[1];
@@ -63,8 +63,9 @@ WeightedSamples DensityWeights::weigh(View<const float> raw, std::int64_t per_re
 }
 
 /// coordinates: [readout, sample, dims].
-std::vector<float> DensityWeights::computed_weights(View<const double> coordinates, const std::vector<bool>& unusable,
-                                                    const Frame& frame, const SampleSpace& space) {
+std::vector<float> DensityWeights::computed_weights(HostView<const double> coordinates,
+                                                    const std::vector<bool>& unusable, const Frame& frame,
+                                                    const SampleSpace& space) {
   const auto dims = static_cast<int>(coordinates.shape()[2]);
   const std::int64_t total = coordinates.shape()[0] * coordinates.shape()[1];
   const double k_max = kLargestComponent * std::sqrt(static_cast<double>(dims));
@@ -104,7 +105,7 @@ std::vector<float> DensityWeights::computed_weights(View<const double> coordinat
 
 /// The ramp of one readout, as if it were the only one. A readout that is another one rotated has the same weights,
 /// which are worked out once. coordinates: [sample, dims].
-const std::vector<float>& DensityWeights::spoke_weights(View<const double> coordinates, double k_max) {
+const std::vector<float>& DensityWeights::spoke_weights(HostView<const double> coordinates, double k_max) {
   constexpr double kSame = 1e-7;  // cycles/pixel: trajectories come in fp32
   const std::int64_t samples = coordinates.shape()[0], dims = coordinates.shape()[1];
   std::vector<double> radii(static_cast<std::size_t>(samples));

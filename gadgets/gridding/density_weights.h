@@ -28,13 +28,13 @@ class DensityWeights {
   explicit DensityWeights(DensityOptions options) : options_(std::move(options)) {}
   void start(Scan& scan) { scan_ = &scan; }
   /// Positions and weights of a frame's readouts: `raw` is [sample, component], as it came.
-  WeightedSamples weigh(numerics::View<const float> raw, std::int64_t per_readout, const Frame& frame,
+  WeightedSamples weigh(numerics::HostView<const float> raw, std::int64_t per_readout, const Frame& frame,
                         const SampleSpace& space);
 
  private:
-  std::vector<float> computed_weights(numerics::View<const double> coordinates, const std::vector<bool>& unusable,
+  std::vector<float> computed_weights(numerics::HostView<const double> coordinates, const std::vector<bool>& unusable,
                                       const Frame& frame, const SampleSpace& space);
-  const std::vector<float>& spoke_weights(numerics::View<const double> coordinates, double k_max);
+  const std::vector<float>& spoke_weights(numerics::HostView<const double> coordinates, double k_max);
 
   DensityOptions options_;
   Scan* scan_ = nullptr;

@@ -29,7 +29,7 @@ std::string store_key(const protocol::Header& header, const DensityOptions& opti
 
 }  // namespace
 
-bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::View<const float> raw,
+bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::HostView<const float> raw,
              std::int64_t offset) {
   const std::int64_t components = raw.shape()[1];
   return known.encoding == encoding && known.components == components &&
@@ -47,8 +47,8 @@ void KnownTrajectories::start(const protocol::Header& header, const DensityOptio
   }
 }
 
-std::shared_ptr<const KnownTrajectory> KnownTrajectories::find(std::uint16_t encoding, numerics::View<const float> raw,
-                                                               bool whole) const {
+std::shared_ptr<const KnownTrajectory> KnownTrajectories::find(std::uint16_t encoding,
+                                                               numerics::HostView<const float> raw, bool whole) const {
   for (const Known& known : known_) {
     const bool fits = !whole || static_cast<std::int64_t>(known.trajectory->raw.size()) == raw.size();
     if (fits && follows(*known.trajectory, encoding, raw, 0)) return known.trajectory;

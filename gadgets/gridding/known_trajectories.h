@@ -13,7 +13,7 @@
 namespace echotrain {
 
 /// Whether `raw`, [sample, component], continues a trajectory from its sample `offset` on.
-bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::View<const float> raw,
+bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::HostView<const float> raw,
              std::int64_t offset);
 
 class KnownTrajectories {
@@ -27,7 +27,7 @@ class KnownTrajectories {
   /// Takes over what the store has of such scans; the scan is told their positions.
   void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
   /// The one that begins as `raw` does, or, if whole, is `raw`; nullptr if there is none. raw: [sample, component].
-  std::shared_ptr<const KnownTrajectory> find(std::uint16_t encoding, numerics::View<const float> raw,
+  std::shared_ptr<const KnownTrajectory> find(std::uint16_t encoding, numerics::HostView<const float> raw,
                                               bool whole) const;
   /// Makes a trajectory this scan's most recent one.
   Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);

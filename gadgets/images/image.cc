@@ -38,12 +38,8 @@ std::uint16_t image_type(Component component) {
 
 /// Host memory holding `values` once the stream has passed this point.
 template <class T>
-protocol::Payload to_host(numerics::Context& compute, Array<T> values) {
-  Array<T> host = values;
-  if (compute.cuda()) {
-    host = compute.allocate_host<T>(values.shape());
-    compute.copy<T>(values.view(), host.view());
-  }
+protocol::Payload to_host(numerics::Context& compute, const Array<T>& values) {
+  const HostArray<T> host = compute.place_on_host(values);
   const auto* bytes = reinterpret_cast<const std::byte*>(host.data());
   return {host.memory(), {bytes, static_cast<std::size_t>(host.size()) * sizeof(T)}};
 }

@@ -121,8 +121,8 @@ CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, doub
   out.data = scan_->compute.allocate<cfloat>({shape[0], n, shape[2], shape[3]});
   for (std::int64_t c = 0; c < shape[0]; ++c)
     for (std::int64_t z = 0; z < n; ++z)
-      scan_->compute.copy<cfloat>({slices[static_cast<std::size_t>(z)]->data.data() + c * plane, {plane}},
-                                  {out.data.data() + (c * n + z) * plane, {plane}});
+      scan_->compute.copy<cfloat>(slices[static_cast<std::size_t>(z)]->data.view().part(c * plane, {plane}),
+                                  out.data.view().part((c * n + z) * plane, {plane}));
   return out;
 }
 

@@ -152,7 +152,7 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
       numerics::Shape part{last - first};
       for (const auto extent : equations.matrix->image()) part.push_back(extent);
       Array<cfloat> copy = own.allocate<cfloat>(part);
-      own.copy<cfloat>({all.data() + first * voxels, part}, copy.view());
+      own.copy<cfloat>(all.view().part(first * voxels, part), copy.view());
       return copy;
     };
     const std::int64_t first = sense ? 0 : member.first(shape[0]), last = sense ? shape[0] : member.last(shape[0]);
@@ -172,7 +172,7 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
     own_options.largest_eigenvalue = known;
     results[static_cast<std::size_t>(member.rank())] =
         numerics::pcg(own, *a, own_prior ? own_prior.get() : prior, b.view(), x.view(), own_options);
-    if (here || !sense) own.copy<cfloat>(x.view(), numerics::View<cfloat>(image.data() + first * voxels, x.shape()));
+    if (here || !sense) own.copy<cfloat>(x.view(), image.view().part(first * voxels, x.shape()));
   });
   if (!scan_->team->in_one_process()) share_results(*scan_->team, scan_->compute, results, sense ? 0 : voxels, image);
   numerics::PcgResult& all = results.front();

@@ -53,7 +53,7 @@ PcgPriors::RegularizerPtr PcgPriors::edges_of(const std::vector<Array<cfloat>>& 
     const auto& each = draft.shape();
     if (each[1] * each[2] * each[3] != voxels)
       throw ClientError("pcg: contrasts of different matrices share no anatomy");
-    compute.copy<cfloat>(draft.view(), numerics::View<cfloat>(all.data() + at * voxels, each));
+    compute.copy<cfloat>(draft.view(), all.view().part(at * voxels, each));
     at += each[0];
   }
   return edges_in(all);
@@ -98,7 +98,7 @@ PcgPriors::RegularizerPtr PcgPriors::edges_in(const Array<cfloat>& all) {
   Array<float> turned = compute.allocate<float>(of_prior);
   for (std::int64_t a = 0; a < axes; ++a)
     compute.copy<float>(weights.view().slice(a).reshaped({voxels}),
-                        numerics::View<float>(turned.data() + (axes - 1 - a) * voxels, {voxels}));
+                        turned.view().part((axes - 1 - a) * voxels, {voxels}));
   return numerics::edge_stencil(compute, turned);
 }
 

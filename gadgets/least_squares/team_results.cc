@@ -53,8 +53,7 @@ void share_results(numerics::Team& team, numerics::Context& compute, std::vector
     of_rank = unpacked(bytes);
     const std::int64_t first = numerics::share_begin(images, rank, team.size()),
                        last = numerics::share_begin(images, rank + 1, team.size());
-    if (voxels > 0)
-      team.share(compute, numerics::View<cfloat>(image.data() + first * voxels, {(last - first) * voxels}), rank);
+    if (voxels > 0) team.share(compute, image.view().part(first * voxels, {(last - first) * voxels}), rank);
   }
 }
 

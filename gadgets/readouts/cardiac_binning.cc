@@ -76,7 +76,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   const std::size_t before = unplaced_.size();
   // What waits is memory of the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
-  Array<protocol::AcquisitionHeader> heads;
+  HostArray<protocol::AcquisitionHeader> heads;
   if (count > 0) {
     heads = scan_->compute.allocate_host<protocol::AcquisitionHeader>({count});
     std::copy(readouts.heads.begin(), readouts.heads.end(), heads.data());

@@ -65,9 +65,9 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   /// One readout of a batch that came in; the batch's memory is shared by all of them.
   struct Readout {
     std::uint64_t group = 0;
-    Array<protocol::AcquisitionHeader> heads;  // host
+    HostArray<protocol::AcquisitionHeader> heads;
     Array<cfloat> data;
-    Array<float> trajectory;
+    HostArray<float> trajectory;
     std::int64_t row = 0;
     const protocol::AcquisitionHeader& head() const { return heads.data()[row]; }
     double time_ms = 0;

@@ -38,20 +38,19 @@ void NoiseAdjust::whiten(Readouts& readouts) {
     std::int64_t end = begin + 1;
     while (end < shape[0] && dwell(end) == dwell(begin)) ++end;
     if (!matrix_ || dwell(begin) != matrix_dwell_us_) make_matrix(dwell(begin));
-    const numerics::View<cfloat> run(readouts.data.data() + begin * shape[1] * shape[2],
-                                     {end - begin, shape[1], shape[2]});
+    const auto run = readouts.data.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]});
     numerics::apply_coil_matrix(scan_->compute, matrix_.view(), run);
     begin = end;
   }
 }
 
 void NoiseAdjust::learn(const Readouts& noise) {
-  const auto channels = static_cast<int>(noise.data.shape()[1]);
+  const auto channels = static_cast<int>(noise.host_data.shape()[1]);
   if (!covariance_ || covariance_->coils() != channels) {
     covariance_.emplace(channels);
     noise_dwell_us_ = noise.heads.front().sample_time_us;
   }
-  for (std::int64_t i = 0; i < noise.data.shape()[0]; ++i) covariance_->add(noise.data.view().slice(i));
+  for (std::int64_t i = 0; i < noise.host_data.shape()[0]; ++i) covariance_->add(noise.host_data.view().slice(i));
   matrix_ = {};
 }
 

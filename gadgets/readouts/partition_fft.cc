@@ -126,8 +126,8 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
     if (spoke == nullptr) continue;
 
     const auto n = static_cast<std::int64_t>(i - begin);
-    const numerics::View<const cfloat> data(
-        readouts.data.data() + static_cast<std::int64_t>(begin) * shape[1] * shape[2], {n, shape[1], shape[2]});
+    const auto first = static_cast<std::int64_t>(begin) * shape[1] * shape[2];
+    const auto data = readouts.data.view().part(first, {n, shape[1], shape[2]});
     numerics::add_lines(scan_->compute, data, {rows.data(), {n}}, {0, shape[2], 0}, spoke->data.view());
     if (spoke->arrived == space.announced()) {
       whole.push_back(std::move(*spoke));
@@ -198,7 +198,7 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
 
 /// One spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself: the same bits
 /// however readouts arrive.
-void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::View<cfloat> to) {
+void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::DeviceView<cfloat> to) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t coils = spoke.data.shape()[0], samples = spoke.data.shape()[2];
   if (std::any_of(spoke.hits.begin(), spoke.hits.end(), [](std::int32_t n) { return n > 1; })) {

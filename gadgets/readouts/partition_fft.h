@@ -59,7 +59,7 @@ class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
     std::int64_t number = 0;  // in order of its first readout
     protocol::AcquisitionHeader head{};
     Array<cfloat> data;              // [coil, partition, sample]
-    Array<float> trajectory;         // host, [sample, component]; empty if the data has none
+    HostArray<float> trajectory;     // [sample, component]; empty if the data has none
     std::vector<std::int32_t> hits;  // per partition: how often it came
     std::int64_t arrived = 0;        // of those the header announces
   };
@@ -77,7 +77,7 @@ class PartitionFft final : public Gadget<Readouts, PlaneReadouts> {
   Spoke make_spoke(std::int64_t number, const Space& space, const Readouts& readouts, std::size_t index);
   void check_trajectory(const Spoke& spoke, const Space& space, const Readouts& readouts, std::size_t index) const;
   void take_rest(Open& open, const Space& space, std::vector<Spoke>& whole);
-  void transform(Spoke& spoke, const Space& space, numerics::View<cfloat> to);
+  void transform(Spoke& spoke, const Space& space, numerics::DeviceView<cfloat> to);
   PlaneReadouts give(std::vector<Spoke>& spokes, const Space& space);
 
   Options options_;

@@ -12,12 +12,12 @@ namespace {
 constexpr std::size_t kHeldPlans = 4;
 
 /// The part [begin, end) of the first axis of [sample, coil] or [sample].
-numerics::View<const cfloat> rows(const Array<cfloat>& all, std::int64_t begin, std::int64_t end) {
+numerics::DeviceView<const cfloat> rows(const Array<cfloat>& all, std::int64_t begin, std::int64_t end) {
   const std::int64_t coils = all.shape()[1];
-  return {all.data() + begin * coils, {end - begin, coils}};
+  return all.view().part(begin * coils, {end - begin, coils});
 }
-numerics::View<const float> rows(const Array<float>& all, std::int64_t begin, std::int64_t end) {
-  return {all.data() + begin, {end - begin}};
+numerics::DeviceView<const float> rows(const Array<float>& all, std::int64_t begin, std::int64_t end) {
+  return all.view().part(begin, {end - begin});
 }
 
 void check_channels(const Array<cfloat>& grid, const Samples& samples) {

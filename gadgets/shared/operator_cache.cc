@@ -49,8 +49,8 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
   const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
-  const numerics::View<const double> k(coordinates.data(), {positions->count(), positions->dims});
-  const numerics::View<const float> weights(positions->weights.data(), {positions->count()});
+  const numerics::HostView<const double> k(coordinates.data(), {positions->count(), positions->dims});
+  const numerics::HostView<const float> weights(positions->weights.data(), {positions->count()});
   Array<cfloat> q = context.allocate<cfloat>(lags);
   if (method.exact)
     numerics::point_spread(context, k, weights, image, method.basis, q.view(), method.precision);
@@ -58,7 +58,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
     numerics::point_spread_nufft(context, k, weights, image, method.basis,
                                  numerics::options_for_accuracy(method.accuracy, lags), q.view());
   if (keeps) {
-    const Array<cfloat> host = context.download<cfloat>(q.view());
+    const HostArray<cfloat> host = context.download<cfloat>(q.view());
     store->add(key, host.view());
   }
   return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());

@@ -115,7 +115,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     if (begin < end)
       numerics::add_lines(
           scan_->compute,
-          {readouts.data.data() + static_cast<std::int64_t>(i) * elements * samples, {1, elements, samples}},
+          readouts.data.view().part(static_cast<std::int64_t>(i) * elements * samples, {1, elements, samples}),
           {&line, {1}}, {begin, end, 0}, buffer.data.view());
   }
 }

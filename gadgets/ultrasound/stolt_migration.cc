@@ -68,8 +68,8 @@ StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const
   if (count > kMostSamples)
     throw ClientError(fmt::format("echoes of {} frequencies in {} columns are more than {} values per wave",
                                   setting_.frequencies, columns, kMostSamples));
-  Array<double> places = compute.allocate_host<double>({count, 2});
-  Array<cfloat> factors = compute.allocate_host<cfloat>({setting_.frequencies, columns});
+  HostArray<double> places = compute.allocate_host<double>({count, 2});
+  HostArray<cfloat> factors = compute.allocate_host<cfloat>({setting_.frequencies, columns});
   const double sine = std::sin(wave.angle), cosine = std::cos(wave.angle);
   const double most = std::sin(options_.most_angle * std::numbers::pi / 180), period = 1 / geometry.pitch_mm;
   // The analytic signal of RF has twice the amplitude of its positive frequencies.
@@ -115,7 +115,7 @@ void StoltMigration::process(EchoSpectra&& spectra, const Emit<CoilImages>& emit
     auto remap = remaps_.find(waves[w]);
     if (remap == remaps_.end()) remap = remaps_.emplace(waves[w], make(waves[w])).first;
     const auto wave = static_cast<std::int64_t>(w);
-    const numerics::View<cfloat> samples = spectra.data.view().slice(wave);
+    const numerics::DeviceView<cfloat> samples = spectra.data.view().slice(wave);
     numerics::multiply(compute, remap->second.factors.view(), samples);
     remap->second.plan->adjoint(compute, samples.reshaped({samples.size(), 1}), {}, out.data.view().slice(wave));
   }

@@ -206,7 +206,7 @@ void run(benchmark::State& state, const Case& c, Backend backend) {
     for (int i = 0; i < kRepetitions; ++i) times.push_back(seconds_of(transform));
     state.SetIterationTime(median(times));
   }
-  const Array<cfloat> host = context.download<cfloat>(result.view());
+  const HostArray<cfloat> host = context.download<cfloat>(result.view());
   state.counters["error"] =
       c.forward ? forward_error_of(c, k, samples, host.data()) : error_of(c, k, samples, host.data());
 }
@@ -223,8 +223,8 @@ void run_after_last_readout(benchmark::State& state, Backend backend, int readou
   const Array<cfloat> all = context.upload<cfloat>({samples.data(), {count, c.coils}});
   const Shape grid_shape{c.coils, plan->grid_shape()[0], plan->grid_shape()[1]};
   Array<cfloat> before = context.zeros<cfloat>(grid_shape), grid = context.allocate<cfloat>(grid_shape);
-  plan->accumulate(context, 0, {all.data(), {count - last, c.coils}}, {}, 1, before.view());
-  Array<cfloat> rest = context.allocate_host<cfloat>({last, c.coils});
+  plan->accumulate(context, 0, all.view().part(0, {count - last, c.coils}), {}, 1, before.view());
+  HostArray<cfloat> rest = context.allocate_host<cfloat>({last, c.coils});
   std::copy_n(samples.data() + (count - last) * c.coils, last * c.coils, rest.data());
   Array<cfloat> images = context.allocate<cfloat>({c.coils, c.image[0], c.image[1]}),
                 image = context.allocate<cfloat>({1, c.image[0], c.image[1]}),
@@ -246,7 +246,7 @@ void run_after_last_readout(benchmark::State& state, Backend backend, int readou
     }
     state.SetIterationTime(median(times));
   }
-  const Array<cfloat> host = context.download<cfloat>(images.view());
+  const HostArray<cfloat> host = context.download<cfloat>(images.view());
   state.counters["error"] = error_of(c, k, samples, host.data());
 }
 

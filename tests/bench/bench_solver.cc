@@ -52,7 +52,7 @@ Problem make_problem(std::int64_t n, std::int64_t samples) {
   return p;
 }
 
-View<const double> coordinates(const Problem& p) { return {p.k.data(), {p.samples, 3}}; }
+HostView<const double> coordinates(const Problem& p) { return {p.k.data(), {p.samples, 3}}; }
 Shape cube(std::int64_t n) { return {n, n, n}; }
 
 /// Some voxels of [z, y, x], centred at n/2 or, for lags, in FFT order, and their sums in float64.
@@ -210,8 +210,8 @@ void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
 }
 
 /// Solves for what `sum` gives; the residual that is left.
-double solve60(Context& context, const LinearOperator& matrix, double largest, SplitAdjoint& sum, View<cfloat> b,
-               View<cfloat> x) {
+double solve60(Context& context, const LinearOperator& matrix, double largest, SplitAdjoint& sum, DeviceView<cfloat> b,
+               DeviceView<cfloat> x) {
   sum.get(context, b);
   context.clear<cfloat>(x);
   PcgOptions options;
@@ -264,7 +264,7 @@ void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::i
         continue;
       }
       const std::int64_t count = here - added;
-      const auto d = context.upload<cfloat>({host.data() + added, {count, 1}});
+      const auto d = context.upload<cfloat>(host.view().part(added, {count, 1}));
       sum.add(context, {p.k.data() + 3 * added, {count, 3}}, d.view(), {});
       added = here;
     }

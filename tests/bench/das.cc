@@ -39,7 +39,7 @@ DelayAndSum::DelayAndSum(numerics::Context& context, DasSetting setting)
 }
 
 /// exp(-2 pi i center t) times the analytic signal, whose frequencies are the Nyquist zone of the centre frequency.
-void DelayAndSum::demodulate(numerics::View<const cfloat> traces) {
+void DelayAndSum::demodulate(numerics::HostView<const cfloat> traces) {
   const std::int64_t samples = setting_.samples, half = bins_ / 2;
   const auto zone = static_cast<std::int64_t>(std::floor(setting_.center / (setting_.sampling / 2)));
   const std::int64_t shift = std::llround(setting_.center / setting_.sampling * static_cast<double>(bins_));
@@ -58,7 +58,7 @@ void DelayAndSum::demodulate(numerics::View<const cfloat> traces) {
   numerics::fft(context_, baseband_.view(), 1, numerics::Direction::inverse);
 }
 
-void DelayAndSum::image(numerics::View<const cfloat> traces, numerics::View<cfloat> image) {
+void DelayAndSum::image(numerics::HostView<const cfloat> traces, numerics::HostView<cfloat> image) {
   demodulate(traces);
   const auto nx = static_cast<std::int64_t>(setting_.x.size()), nz = static_cast<std::int64_t>(setting_.z.size());
   context_.threads().parallel_for(nz, 4, [&](std::int64_t begin, std::int64_t end) {

@@ -23,10 +23,10 @@ class DelayAndSum {
  public:
   DelayAndSum(numerics::Context& context, DasSetting setting);
   /// traces: RF, [element, sample]; image: [z, x].
-  void image(numerics::View<const numerics::cfloat> traces, numerics::View<numerics::cfloat> image);
+  void image(numerics::HostView<const numerics::cfloat> traces, numerics::HostView<numerics::cfloat> image);
 
  private:
-  void demodulate(numerics::View<const numerics::cfloat> traces);
+  void demodulate(numerics::HostView<const numerics::cfloat> traces);
 
   numerics::Context& context_;
   DasSetting setting_;

@@ -199,7 +199,7 @@ std::vector<T> pixels(const protocol::Image& image) {
 /// Elements of an array, wherever it is.
 template <class T>
 std::vector<T> elements(numerics::Context& compute, const Array<T>& array) {
-  const Array<T> host = compute.download<T>(array.view());
+  const HostArray<T> host = compute.download<T>(array.view());
   return std::vector<T>(host.data(), host.data() + host.size());
 }
 

@@ -238,7 +238,7 @@ void Ladder::run_sectors(int blocks_per_multiprocessor) {
 }
 
 std::vector<numerics::cfloat> Ladder::grid(Rung rung) {
-  const numerics::Array<float> host = context_.download<float>(grid_.cview());
+  const numerics::HostArray<float> host = context_.download<float>(grid_.cview());
   std::vector<numerics::cfloat> result(kPlane);
   for (std::size_t i = 0; i < result.size(); ++i)
     result[i] = has_planes(rung) ? numerics::cfloat(host.data()[i], host.data()[kPlane + i])

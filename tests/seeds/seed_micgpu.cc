@@ -31,7 +31,7 @@ namespace {
 
 using numerics::Backend;
 using numerics::Context;
-using numerics::View;
+using numerics::DeviceView;
 
 constexpr std::int64_t kPixels = std::int64_t{kEdge} * kEdge;
 
@@ -198,7 +198,7 @@ void add_cpu(Table& table) {
   add(table, {.name = "cpu/sum_floats/ours"}, [&in, context] {
     double sum = 0;
     const double seconds =
-        cpu_seconds_of([&] { sum = numerics::sum(*context, View<const float>(in.floats.data(), {kNumbers})); });
+        cpu_seconds_of([&] { sum = numerics::sum(*context, DeviceView<const float>(in.floats.data(), {kNumbers})); });
     return Row{.seconds = seconds, .error = relative_error(sum, in.float_sum)};
   });
   add(table, {.name = "cpu/sobel/plain_loop"}, [&in] {
@@ -210,7 +210,8 @@ void add_cpu(Table& table) {
     std::vector<float> edge(static_cast<std::size_t>(kPixels));
     const numerics::Shape shape{1, kEdge, kEdge};
     const double seconds = cpu_seconds_of([&] {
-      numerics::sobel(*context, View<const float>(in.picture.data(), shape), View<float>(edge.data(), shape));
+      numerics::sobel(*context, DeviceView<const float>(in.picture.data(), shape),
+                      DeviceView<float>(edge.data(), shape));
     });
     return Row{.seconds = seconds, .error = picture_error(edge, in.roots, INFINITY)};
   });
@@ -246,7 +247,7 @@ void add_pictures(Table& table, const std::shared_ptr<Context>& context, const s
       numerics::Array<float> edge = context->allocate<float>({1, kEdge, kEdge});
       const double seconds =
           gpu_seconds_of(*context, [&](int copy) { numerics::sobel(*context, picture->pixels(copy), edge.view()); });
-      const numerics::Array<float> host = context->download<float>(edge.cview());
+      const numerics::HostArray<float> host = context->download<float>(edge.cview());
       const std::vector<float> got(host.data(), host.data() + host.size());
       return Row{.seconds = seconds, .error = picture_error(got, table.in.roots, INFINITY)};
     });

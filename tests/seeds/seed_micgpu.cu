@@ -10,7 +10,7 @@ namespace {
 
 using numerics::Array;
 using numerics::Context;
-using numerics::View;
+using numerics::DeviceView;
 using numerics::cuda::check;
 using numerics::cuda::check_launch;
 using numerics::cuda::stream_of;
@@ -193,7 +193,9 @@ GpuNumbers::GpuNumbers(Context& context, const std::vector<std::int32_t>& ints, 
 }
 GpuNumbers::~GpuNumbers() = default;
 
-View<const float> GpuNumbers::floats(int copy) const { return impl_->floats[static_cast<std::size_t>(copy)].cview(); }
+DeviceView<const float> GpuNumbers::floats(int copy) const {
+  return impl_->floats[static_cast<std::size_t>(copy)].cview();
+}
 
 void GpuNumbers::run(Reduction which, int copy) {
   const auto at = static_cast<std::size_t>(copy);
@@ -271,7 +273,7 @@ GpuPicture<Pixel>::~GpuPicture() {
 }
 
 template <class Pixel>
-View<const Pixel> GpuPicture<Pixel>::pixels(int copy) const {
+DeviceView<const Pixel> GpuPicture<Pixel>::pixels(int copy) const {
   return impl_->copies[static_cast<std::size_t>(copy)].cview().reshaped({1, kEdge, kEdge});
 }
 
@@ -297,7 +299,7 @@ void GpuPicture<Pixel>::run(SobelMemory memory, int copy) {
 
 template <class Pixel>
 std::vector<Pixel> GpuPicture<Pixel>::result() {
-  const Array<Pixel> host = impl_->context.template download<Pixel>(impl_->edges.cview());
+  const numerics::HostArray<Pixel> host = impl_->context.template download<Pixel>(impl_->edges.cview());
   return {host.data(), host.data() + host.size()};
 }
 

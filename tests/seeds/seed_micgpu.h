@@ -34,7 +34,7 @@ class GpuNumbers {
   /// Enqueues the sum of a copy, down to one number.
   void run(Reduction which, int copy);
   double result(Reduction which);  ///< of the last run
-  numerics::View<const float> floats(int copy) const;
+  numerics::DeviceView<const float> floats(int copy) const;
 
  private:
   struct Impl;
@@ -52,7 +52,7 @@ class GpuPicture {
   ~GpuPicture();
   void run(SobelMemory memory, int copy);
   std::vector<Pixel> result();
-  numerics::View<const Pixel> pixels(int copy) const;
+  numerics::DeviceView<const Pixel> pixels(int copy) const;
 
  private:
   struct Impl;

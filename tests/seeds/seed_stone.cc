@@ -44,7 +44,6 @@ using numerics::cfloat;
 using numerics::Context;
 using numerics::Precision;
 using numerics::ThreadPool;
-using numerics::View;
 
 constexpr int kSeedMatrix = 128, kSeedReadouts = 1078, kSeedSamples = 284592;
 constexpr double kSoftwareTrigonometry = 13 + 13 + 12, kHardwareTrigonometry = 13 + 1 + 1;

@@ -47,7 +47,7 @@ class OnBackend : public ::testing::Test {
   }
   template <class T>
   std::vector<T> download(const numerics::Array<T>& array) {
-    const numerics::Array<T> host = context_->template download<T>(array.cview());
+    const numerics::HostArray<T> host = context_->template download<T>(array.cview());
     return std::vector<T>(host.data(), host.data() + host.size());
   }
 

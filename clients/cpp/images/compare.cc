@@ -73,7 +73,7 @@ std::vector<std::complex<double>> values(const Pixels& pixels, bool magnitude) {
 Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
                       ScaleFit fit) {
   const auto n = static_cast<std::int64_t>(a.size());
-  const numerics::View<const std::complex<double>> ours(a.data(), {n}), reference(b.data(), {n});
+  const numerics::HostView<const std::complex<double>> ours(a.data(), {n}), reference(b.data(), {n});
   Difference result;
   if (fit != ScaleFit::none) {
     const numerics::Comparison unscaled = numerics::on_host::compare(ours, reference);

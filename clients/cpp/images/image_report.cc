@@ -13,7 +13,7 @@
 namespace echotrain::client {
 namespace {
 
-numerics::View<const float> view(const std::vector<float>& values) {
+numerics::HostView<const float> view(const std::vector<float>& values) {
   return {values.data(), {static_cast<std::int64_t>(values.size())}};
 }
 

@@ -31,7 +31,7 @@ void ItemSaver::save(const Item& item) {
 
 void ItemSaver::save_array(const std::string& name, const Array<cfloat>& data) {
   if (data.size() == 0) return;
-  const Array<cfloat> host = context_.download<cfloat>(data.view());
+  const HostArray<cfloat> host = context_.download<cfloat>(data.view());
   file_.array(name, extents(host.shape()), host.data());
   ++saved_;
 }
@@ -40,7 +40,7 @@ void ItemSaver::save(const Samples& samples) {
   const std::string base = name(samples.frame);
   save_array(base + "_data", samples.data);
   if (samples.weights.size() > 0) {
-    const Array<float> host = context_.download<float>(samples.weights.view());
+    const HostArray<float> host = context_.download<float>(samples.weights.view());
     file_.array(base + "_weights", extents(host.shape()), host.data());
   }
   if (samples.positions) {
@@ -55,8 +55,9 @@ void ItemSaver::save(const Readouts& readouts) {
   std::string base = name(readouts.frame);
   if (readouts.kind != protocol::ReadoutKind::imaging) base += fmt::format("_kind{}", static_cast<int>(readouts.kind));
   OpenReadouts& open = open_[base];
-  if (readouts.data.size() > 0) {
-    const Array<cfloat> host = context_.download<cfloat>(readouts.data.view());
+  const bool on_host = readouts.host_data.size() > 0;
+  if (on_host || readouts.data.size() > 0) {
+    const HostArray<cfloat> host = on_host ? readouts.host_data : context_.download<cfloat>(readouts.data.view());
     open.shape = host.shape();
     open.readouts += static_cast<std::size_t>(host.shape()[0]);
     open.data.insert(open.data.end(), host.data(), host.data() + host.size());

@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to) {
+void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
   const Shape &f = from.shape(), &t = to.shape();
   bool good = f.rank() >= 1 && f.rank() == t.rank() && t[0] == 1;
   for (std::size_t a = 1; good && a < f.rank(); ++a) good = f[a] == t[a];
@@ -18,7 +18,7 @@ void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat>
   ECHOTRAIN_DISPATCH(context, root_sum_of_squares(context, from, to));
 }
 
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data) {
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
   const Shape &m = matrix.shape(), &d = data.shape();
   if (m.rank() != 2 || m[0] != m[1] || d.rank() != 3 || d[1] != m[0])
     throw std::invalid_argument(fmt::format(

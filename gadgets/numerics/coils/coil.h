@@ -9,16 +9,16 @@ namespace echotrain::numerics {
 
 /// to[0, v] = sqrt(sum_c |from[c, v]|^2), imaginary part 0. from: [coil, ...]; to: [1, ...].
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990.
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to);
+void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to);
 
 /// data[i, c', s] = sum_c matrix[c', c] data[i, c, s] in place. matrix: [coil, coil]; data: [readout, coil, sample].
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data);
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data);
 
 /// Running noise covariance: sum of n n^H over samples, in float64 on the host.
 class NoiseCovariance {
  public:
   explicit NoiseCovariance(int coils);
-  void add(View<const cfloat> noise);  ///< host, [coil, sample]
+  void add(HostView<const cfloat> noise);  ///< [coil, sample]
   std::int64_t samples() const { return samples_; }
   int coils() const { return coils_; }
   /// C = sum n n^H / (samples - 1), row-major [coil, coil].

@@ -31,7 +31,7 @@ ECHOTRAIN_CLONES void add_multiple(const float* from, float re, float im, float*
 
 }  // namespace
 
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to) {
+void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
   const std::int64_t coils = from.shape()[0], voxels = to.size();
   context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
     float sum[kBlock];
@@ -45,7 +45,7 @@ void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat>
   });
 }
 
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data) {
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
   const std::int64_t readouts = data.shape()[0], coils = data.shape()[1], samples = data.shape()[2];
   const std::int64_t blocks = (samples + kBlock - 1) / kBlock;
   const std::int64_t cost = coils * coils * std::min(kBlock, samples);
@@ -58,7 +58,7 @@ void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat>
           std::fill(result.begin(), result.end(), cfloat{});
           for (std::int64_t to = 0; to < coils; ++to)
             for (std::int64_t from = 0; from < coils; ++from) {
-              const cfloat m = matrix[to * coils + from];
+              const cfloat m = matrix.data()[to * coils + from];
               if (m != cfloat{})  // a whitening matrix is triangular
                 add_multiple(reinterpret_cast<const float*>(block + from * samples), m.real(), m.imag(),
                              reinterpret_cast<float*>(result.data() + to * kBlock), n);

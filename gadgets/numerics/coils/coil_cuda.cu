@@ -47,13 +47,13 @@ __global__ void apply_coil_matrix_kernel(const float2* matrix, int coils, std::i
 
 }  // namespace
 
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to) {
+void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
   root_sum_of_squares_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), from.shape()[0], to.size(), device_view(to.data()));
   check_launch("root_sum_of_squares");
 }
 
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data) {
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data) {
   const std::int64_t readouts = data.shape()[0], coils = data.shape()[1], samples = data.shape()[2];
   const std::int64_t column = coils * static_cast<std::int64_t>(sizeof(float2));
   if (column > kSharedBytes) throw std::invalid_argument("apply_coil_matrix: too many coils for CUDA");

@@ -11,7 +11,8 @@
 
 namespace echotrain::numerics {
 
-void adaptive_maps(Context& context, View<const cfloat> images, int block, View<cfloat> maps, float threshold) {
+void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block, DeviceView<cfloat> maps,
+                   float threshold) {
   const Shape& shape = images.shape();
   if (shape.rank() != 4 || !(maps.shape() == shape))
     throw std::invalid_argument(fmt::format("adaptive_maps: expected images and maps [coil, z, y, x], got {} and {}",
@@ -31,7 +32,8 @@ void adaptive_maps(Context& context, View<const cfloat> images, int block, View<
   ECHOTRAIN_DISPATCH(context, adaptive_maps(context, work));
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
+             bool divide) {
   const Shape &m = maps.shape(), &i = images.shape(), &o = out.shape();
   bool good = m.rank() >= 1 && m == i && o.rank() == m.rank() && o[0] == 1;
   for (std::size_t a = 1; good && a < m.rank(); ++a) good = o[a] == m[a];

@@ -21,13 +21,14 @@ inline constexpr int kMostBlock = 31;
 /// whose local mean power tr R / |block| lies below `threshold`^2 times its largest value get 0; with threshold 0 only
 /// those without any signal. Does not depend on the images' scale, from 1e-35 to 1e35. Fixed number of steps, ordered
 /// sums: the same bits in every run. Asynchronous on CUDA. std::invalid_argument on shapes or numbers that do not fit.
-void adaptive_maps(Context& context, View<const cfloat> images, int block, View<cfloat> maps, float threshold = 0);
+void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block, DeviceView<cfloat> maps,
+                   float threshold = 0);
 
 /// out[0, v] = sum_c conj(S_c) I_c / sum_c |S_c|^2, 0 where all S_c are 0. With adaptive maps the magnitude of
 /// noise-free images is that of the root sum of squares; the phase stays. maps, images: [coil, ...]; out: [1, ...].
 /// Without `divide` the sum is as it is: sum_c S_c^H I_c, the adjoint of x -> S_c x.
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990, for white noise.
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out,
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
              bool divide = true);
 
 struct EspiritOptions {
@@ -47,6 +48,7 @@ struct EspiritOptions {
 /// centered_fft(images, kspace, the images' extents, dims, forward, 1) gives their central k-space.) Waits for the
 /// device, copies the k-space to the host and works there for about (coils kernel^dims / 500)^3 seconds. Maps are 0 in
 /// all voxels when the calibration data are 0. std::invalid_argument on shapes or numbers that do not fit.
-void espirit_maps(Context& context, View<const cfloat> kspace, const EspiritOptions& options, View<cfloat> maps);
+void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                  DeviceView<cfloat> maps);
 
 }  // namespace echotrain::numerics

@@ -156,7 +156,7 @@ void put(const float* x, std::int64_t coils, std::int64_t n, const bool* keep, c
 
 /// A power of two that makes the largest finite part 1..2; 1 for images of zeros.
 float unit_scale(const cfloat* images, std::int64_t count) {
-  const Extremes found = on_host::extremes(View<const float>(reinterpret_cast<const float*>(images), {2 * count}));
+  const Extremes found = on_host::extremes(HostView<const float>(reinterpret_cast<const float*>(images), {2 * count}));
   const float most = std::max(-found.least, found.most);
   // Both ends of the range of float can be undone.
   return most > 0 ? std::ldexp(1.0f, std::clamp(-std::ilogb(most), -126, 126)) : 1.0f;
@@ -362,7 +362,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
       column.run(t % across * kTileX, t / across * kTileY, masked ? power.data() : nullptr);
   });
   if (!masked) return;
-  const float least = work.threshold * work.threshold * on_host::extremes(power.cview()).most;
+  const float least = work.threshold * work.threshold * on_host::extremes(readable(power.cview())).most;
   context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v)
       if (power.data()[v] < least)
@@ -401,7 +401,8 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   });
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
+             bool divide) {
   constexpr std::int64_t kRun = 256;  // voxels worked on at a time, so that their sums stay in the cache
   const std::int64_t coils = maps.shape()[0], voxels = out.size();
   context.threads().parallel_for(voxels, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
@@ -414,7 +415,7 @@ void combine(Context& context, View<const cfloat> maps, View<const cfloat> image
                               reinterpret_cast<const float*>(images.data() + c * voxels + v), n, re, im, size);
       for (std::int64_t i = 0; i < n; ++i) {
         const float by = divide ? size[i] : 1.0f;
-        out[v + i] = by > 0 ? cfloat(re[i] / by, im[i] / by) : cfloat{};
+        out.data()[v + i] = by > 0 ? cfloat(re[i] / by, im[i] / by) : cfloat{};
       }
     }
   });

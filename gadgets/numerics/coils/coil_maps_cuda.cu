@@ -263,7 +263,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   auto* const triangle_there = reinterpret_cast<double2*>(triangle.data());
   auto* const vectors_there = reinterpret_cast<double2*>(vectors.data());
 
-  cuda::extremes(context, View<const float>(reinterpret_cast<const float*>(images), {2 * coils * voxels}),
+  cuda::extremes(context, DeviceView<const float>(reinterpret_cast<const float*>(images), {2 * coils * voxels}),
                  found.view());
   scale_kernel<<<1, 1, 0, stream>>>(found.data(), scale.data());
   covariance_kernel<<<static_cast<unsigned>(pairs), kThreads, 0, stream>>>(images, voxels, scale.data(),
@@ -295,7 +295,8 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   check_launch("eigen_maps");
 }
 
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide) {
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
+             bool divide) {
   combine_kernel<<<blocks_for(out.size()), kThreads, 0, stream_of(context)>>>(
       device_view(maps.data()), device_view(images.data()), static_cast<int>(maps.shape()[0]), out.size(), divide,
       device_view(out.data()));

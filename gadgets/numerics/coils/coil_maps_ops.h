@@ -45,7 +45,7 @@ struct EigenMaps {
 ECHOTRAIN_BACKENDS(
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
-void combine(Context& context, View<const cfloat> maps, View<const cfloat> images, View<cfloat> out, bool divide);
+void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out, bool divide);
 )
 // clang-format on
 

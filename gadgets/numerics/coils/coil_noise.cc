@@ -22,7 +22,7 @@ NoiseCovariance::NoiseCovariance(int coils) : coils_(coils) {
   sum_.assign(entries(coils), cdouble{});
 }
 
-void NoiseCovariance::add(View<const cfloat> noise) {
+void NoiseCovariance::add(HostView<const cfloat> noise) {
   if (noise.shape().rank() != 2 || noise.shape()[0] != coils_)
     throw std::invalid_argument(
         fmt::format("noise covariance of {} coils: expected [coil, sample], got {}", coils_, noise.shape().text()));

@@ -8,8 +8,8 @@ namespace echotrain::numerics {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void root_sum_of_squares(Context& context, View<const cfloat> from, View<cfloat> to);
-void apply_coil_matrix(Context& context, View<const cfloat> matrix, View<cfloat> data);
+void root_sum_of_squares(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to);
+void apply_coil_matrix(Context& context, DeviceView<const cfloat> matrix, DeviceView<cfloat> data);
 )
 // clang-format on
 

@@ -34,7 +34,7 @@ struct Calibration {
 bool finite(const cfloat& v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); }
 
 /// Scaled to a largest value of 1.
-Calibration cut_calibration(Context& context, View<const cfloat> kspace, const EspiritOptions& options) {
+Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options) {
   const Extents n = last_axes(kspace.shape(), 3);
   Calibration c;
   c.coils = kspace.shape()[0];
@@ -46,7 +46,7 @@ Calibration cut_calibration(Context& context, View<const cfloat> kspace, const E
       throw std::invalid_argument(fmt::format("espirit_maps: kernels of {} do not fit in a calibration region of {}",
                                               c.kernel[a], c.extents[a]));
   }
-  const Array<cfloat> host = context.download<cfloat>(kspace);
+  const HostArray<cfloat> host = context.download<cfloat>(kspace);
   c.data.reserve(static_cast<std::size_t>(c.coils * volume(c.extents)));
   const auto first = [&](std::size_t a) { return n[a] / 2 - c.extents[a] / 2; };
   double most = 0;
@@ -161,7 +161,8 @@ void check(const Shape& kspace, const Shape& maps, const EspiritOptions& options
 
 }  // namespace
 
-void espirit_maps(Context& context, View<const cfloat> kspace, const EspiritOptions& options, View<cfloat> maps) {
+void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                  DeviceView<cfloat> maps) {
   check(kspace.shape(), maps.shape(), options);
   if (maps.size() == 0) return;
   const Calibration calibration = cut_calibration(context, kspace, options);

@@ -1,4 +1,5 @@
-// Shapes, views and arrays. Row-major: the last axis runs fastest, so [coil, z, y, x] has x contiguous.
+// Shapes, and views and arrays whose type says where their memory is. Row-major: the last axis runs fastest, so
+// [coil, z, y, x] has x contiguous.
 #pragma once
 
 #include <array>
@@ -57,48 +58,105 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// Contiguous elements that belong to somebody else, on the host or the device. View<const T> is read-only.
+/// Where memory is: on the device, or on the host, where pinned memory is copied to and from a device fast.
+enum class Place : std::uint8_t { device, pinned, pageable };
+
+/// Contiguous elements that belong to somebody else, for code that takes both kinds of memory: either a HostView or a
+/// DeviceView becomes one, and it remembers which. View<const T> is read-only, of all three.
 template <class T>
 class View {
  public:
   View() = default;
-  View(T* data, Shape shape) : data_(data), shape_(shape) {}
   // A view that may be written to is one that may be read. NOLINTBEGIN(google-explicit-constructor)
   template <class U>
-  requires(std::is_same_v<const U, T>) View(View<U> other) : data_(other.data()), shape_(other.shape()) {}
+  requires(std::is_same_v<const U, T>) View(View<U> other)
+      : data_(other.data()), shape_(other.shape()), place_(other.place()) {}
   // NOLINTEND(google-explicit-constructor)
 
   T* data() const { return data_; }
   const Shape& shape() const { return shape_; }
   std::int64_t size() const { return data_ == nullptr ? 0 : shape_.size(); }
-  T& operator[](std::int64_t i) const { return data_[i]; }  ///< host only
-  /// The part at index i of the first axis.
-  View slice(std::int64_t i) const {
-    Shape rest;
-    for (std::size_t a = 1; a < shape_.rank(); ++a) rest.push_back(shape_[a]);
-    return {data_ + i * rest.size(), rest};
-  }
-  View reshaped(Shape shape) const {
-    if (shape.size() != shape_.size()) throw std::invalid_argument("reshape " + shape_.text() + " to " + shape.text());
-    return {data_, shape};
-  }
+  Place place() const { return place_; }
+
+ protected:
+  View(T* data, Shape shape, Place place) : data_(data), shape_(shape), place_(place) {}
 
  private:
   T* data_ = nullptr;
   Shape shape_;
+  Place place_ = Place::pageable;
 };
 
-/// An array that owns its memory together with all copies of itself: copying an Array shares, it never duplicates.
-/// Made by Context, which also says where the memory is. Contents are uninitialised unless said otherwise.
-template <class T>
-class Array {
+/// What HostView and DeviceView can do alike. Self is one of them, of T.
+template <class Self, class T>
+class PlacedView : public View<T> {
  public:
-  Array() = default;
-  Array(std::shared_ptr<void> memory, Shape shape) : memory_(std::move(memory)), shape_(shape) {}
+  /// The part at index i of the first axis.
+  Self slice(std::int64_t i) const {
+    Shape rest;
+    for (std::size_t a = 1; a < this->shape().rank(); ++a) rest.push_back(this->shape()[a]);
+    return part(i * rest.size(), rest);
+  }
+  Self reshaped(Shape shape) const {
+    if (shape.size() != this->shape().size())
+      throw std::invalid_argument("reshape " + this->shape().text() + " to " + shape.text());
+    return part(0, shape);
+  }
+  /// The elements from number `first` on, as an array of that shape.
+  Self part(std::int64_t first, Shape shape) const { return Self(this->data() + first, shape, this->place()); }
 
-  View<T> view() { return {static_cast<T*>(memory_.get()), shape_}; }
-  View<const T> view() const { return {static_cast<const T*>(memory_.get()), shape_}; }
-  View<const T> cview() const { return view(); }
+ protected:
+  PlacedView() = default;
+  PlacedView(T* data, Shape shape, Place place) : View<T>(data, shape, place) {}
+};
+
+/// Elements that the CPU can read.
+template <class T>
+class HostView : public PlacedView<HostView<T>, T> {
+  using Base = PlacedView<HostView<T>, T>;
+
+ public:
+  HostView() = default;
+  /// Ordinary memory of the process. Pinned memory has its views from a HostArray.
+  HostView(T* data, Shape shape) : Base(data, shape, Place::pageable) {}
+  // NOLINTBEGIN(google-explicit-constructor)
+  template <class U>
+  requires(std::is_same_v<const U, T>) HostView(HostView<U> other) : Base(other.data(), other.shape(), other.place()) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  T& operator[](std::int64_t i) const { return this->data()[i]; }
+
+ private:
+  friend Base;
+  template <class>
+  friend class HostArray;
+  HostView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
+};
+
+/// Elements where a context computes: on the CPU backend, the host's memory, which its kernels read by data().
+template <class T>
+class DeviceView : public PlacedView<DeviceView<T>, T> {
+  using Base = PlacedView<DeviceView<T>, T>;
+
+ public:
+  DeviceView() = default;
+  /// `data` is where the context computes: nothing checks that.
+  explicit DeviceView(T* data, Shape shape) : Base(data, shape, Place::device) {}
+  // NOLINTBEGIN(google-explicit-constructor)
+  template <class U>
+  requires(std::is_same_v<const U, T>) DeviceView(DeviceView<U> other)
+      : Base(other.data(), other.shape(), other.place()) {}
+  // NOLINTEND(google-explicit-constructor)
+
+ private:
+  friend Base;
+  DeviceView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
+};
+
+/// Memory and its shape, shared by all copies: what Array and HostArray have alike.
+template <class Self, class T>
+class OwnedMemory {
+ public:
   T* data() { return static_cast<T*>(memory_.get()); }
   const T* data() const { return static_cast<const T*>(memory_.get()); }
   const Shape& shape() const { return shape_; }
@@ -106,14 +164,59 @@ class Array {
   explicit operator bool() const { return memory_ != nullptr; }
   const std::shared_ptr<void>& memory() const { return memory_; }
   /// The same memory under another shape of the same size.
-  Array reshaped(Shape shape) const {
+  Self reshaped(Shape shape) const {
     if (shape.size() != shape_.size()) throw std::invalid_argument("reshape " + shape_.text() + " to " + shape.text());
-    return Array(memory_, shape);
+    Self other = static_cast<const Self&>(*this);
+    other.shape_ = shape;
+    return other;
   }
+
+ protected:
+  OwnedMemory() = default;
+  OwnedMemory(std::shared_ptr<void> memory, Shape shape) : memory_(std::move(memory)), shape_(shape) {}
 
  private:
   std::shared_ptr<void> memory_;
   Shape shape_;
 };
+
+/// An array where a context computes, that owns its memory together with all copies of itself: copying an Array shares,
+/// it never duplicates. Made by Context. Contents are uninitialised unless said otherwise.
+template <class T>
+class Array : public OwnedMemory<Array<T>, T> {
+ public:
+  Array() = default;
+  Array(std::shared_ptr<void> memory, Shape shape) : OwnedMemory<Array<T>, T>(std::move(memory), shape) {}
+
+  DeviceView<T> view() { return DeviceView<T>(this->data(), this->shape()); }
+  DeviceView<const T> view() const { return DeviceView<const T>(this->data(), this->shape()); }
+  DeviceView<const T> cview() const { return view(); }
+};
+
+/// The same in memory that the CPU can read.
+template <class T>
+class HostArray : public OwnedMemory<HostArray<T>, T> {
+ public:
+  HostArray() = default;
+  /// `place`: pinned or pageable.
+  HostArray(std::shared_ptr<void> memory, Shape shape, Place place)
+      : OwnedMemory<HostArray<T>, T>(std::move(memory), shape), place_(place) {}
+
+  HostView<T> view() { return HostView<T>(this->data(), this->shape(), place_); }
+  HostView<const T> view() const { return HostView<const T>(this->data(), this->shape(), place_); }
+  HostView<const T> cview() const { return view(); }
+  Place place() const { return place_; }
+
+ private:
+  Place place_ = Place::pageable;
+};
+
+namespace cpu {
+/// What a kernel of the CPU backend computes on, as the host memory that it is. Wrong anywhere else.
+template <class T>
+HostView<T> readable(DeviceView<T> view) {
+  return HostView<T>(view.data(), view.shape());
+}
+}  // namespace cpu
 
 }  // namespace echotrain::numerics

@@ -73,7 +73,7 @@ std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std:
   return values;
 }
 
-void ArrayStore::add(const std::string& key, View<const cfloat> array) const {
+void ArrayStore::add(const std::string& key, HostView<const cfloat> array) const {
   const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(cfloat);
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
   std::error_code error;

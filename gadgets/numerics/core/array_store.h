@@ -22,7 +22,7 @@ class ArrayStore {
 
   /// The array of `count` elements, or nothing.
   std::optional<std::vector<cfloat>> find(const std::string& key, std::int64_t count) const;
-  void add(const std::string& key, View<const cfloat> array) const;
+  void add(const std::string& key, HostView<const cfloat> array) const;
 
  private:
   std::filesystem::path file(const std::string& key) const;

@@ -175,7 +175,7 @@ void Context::fill_zero(void* data, std::size_t bytes) {
   if (bytes != 0) state_->device->fill_zero(data, bytes);
 }
 
-void Context::copy_bytes(const void* from, void* to, std::size_t bytes) {
+void Context::copy_bytes(Source from, Target to, std::size_t bytes) {
   if (bytes != 0) state_->device->copy(from, to, bytes);
 }
 

@@ -48,6 +48,16 @@ struct ContextOptions {
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
 };
 
+/// What is copied from and to, and where it is.
+struct Source {
+  const void* memory;
+  Place place;
+};
+struct Target {
+  void* memory;
+  Place place;
+};
+
 /// One session's device, stream and memory. Not thread-safe except where said. Operations on CUDA are asynchronous:
 /// they are ordered on the context's stream and synchronize() waits for them; on the CPU they are done when they
 /// return.
@@ -81,13 +91,13 @@ class Context {
   }
   /// Sets every element to zero, in stream order.
   template <class T>
-  void clear(View<T> array) {
+  void clear(DeviceView<T> array) {
     fill_zero(array.data(), static_cast<std::size_t>(array.size()) * sizeof(T));
   }
   /// Uninitialised host memory, pinned on CUDA. Fill it before the copies that read it are enqueued.
   template <class T>
-  Array<T> allocate_host(Shape shape) {
-    return Array<T>(raw_host(bytes_of<T>(shape)), shape);
+  HostArray<T> allocate_host(Shape shape) {
+    return HostArray<T>(raw_host(bytes_of<T>(shape)), shape, cuda() ? Place::pinned : Place::pageable);
   }
   /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that is not from
   /// allocate_host() is copied from before this returns.
@@ -95,24 +105,33 @@ class Context {
   void copy(View<const std::type_identity_t<T>> from, View<T> to) {
     if (from.size() != to.size())
       throw std::invalid_argument("copy " + from.shape().text() + " to " + to.shape().text());
-    copy_bytes(from.data(), to.data(), static_cast<std::size_t>(from.size()) * sizeof(T));
+    const auto bytes = static_cast<std::size_t>(from.size()) * sizeof(T);
+    copy_bytes({from.data(), from.place()}, {to.data(), to.place()}, bytes);
   }
   /// A copy of host elements where this context computes.
   template <class T>
-  Array<T> upload(View<const T> from) {
+  Array<T> upload(HostView<const T> from) {
     Array<T> array = allocate<T>(from.shape());
     copy<T>(from, array.view());
     return array;
   }
   /// Moves a host array to where this context computes: on the CPU the same array, on CUDA an asynchronous copy.
   template <class T>
-  Array<T> place(const Array<T>& host) {
-    return cuda() ? upload<T>(host.view()) : host;
+  Array<T> place(const HostArray<T>& host) {
+    return cuda() ? upload<T>(host.view()) : Array<T>(host.memory(), host.shape());
+  }
+  /// Moves an array to the host: on the CPU the same array, on CUDA an asynchronous copy.
+  template <class T>
+  HostArray<T> place_on_host(const Array<T>& array) {
+    if (!cuda()) return HostArray<T>(array.memory(), array.shape(), Place::pageable);
+    HostArray<T> host = allocate_host<T>(array.shape());
+    copy<T>(array.view(), host.view());
+    return host;
   }
   /// A copy on the host, ready to read when this returns (synchronises; for tests and tools).
   template <class T>
-  Array<T> download(View<const T> from) {
-    Array<T> array = allocate_host<T>(from.shape());
+  HostArray<T> download(DeviceView<const T> from) {
+    HostArray<T> array = allocate_host<T>(from.shape());
     copy<T>(from, array.view());
     synchronize();
     return array;
@@ -180,7 +199,7 @@ class Context {
   std::shared_ptr<void> raw(std::size_t bytes);
   std::shared_ptr<void> raw_host(std::size_t bytes);
   void fill_zero(void* data, std::size_t bytes);
-  void copy_bytes(const void* from, void* to, std::size_t bytes);
+  void copy_bytes(Source from, Target to, std::size_t bytes);
   std::shared_ptr<void>& cache_slot(const void* key);
 
   Backend backend_;

@@ -4,8 +4,6 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <optional>
-#include <shared_mutex>
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -21,46 +19,6 @@ constexpr std::size_t kMostSpareEvents = 64;         // of a device
 
 /// True while this thread runs a callback of a stream, where no CUDA call is allowed.
 thread_local bool in_stream_callback = false;
-
-enum class Place { device, pinned, pageable };
-
-/// Where the process's own blocks lie: asking the driver takes longer than a small copy.
-class Places {
- public:
-  static Places& instance() {
-    static auto* places = new Places;
-    return *places;
-  }
-  void add(void* memory, std::size_t bytes, Place place) noexcept {
-    std::lock_guard lock(mutex_);
-    try {
-      blocks_.insert_or_assign(reinterpret_cast<std::uintptr_t>(memory), Block{bytes, place});
-    } catch (const std::bad_alloc&) {
-      // The driver knows, too.
-    }
-  }
-  void remove(void* memory) noexcept {
-    std::lock_guard lock(mutex_);
-    blocks_.erase(reinterpret_cast<std::uintptr_t>(memory));
-  }
-  std::optional<Place> of(const void* memory) const {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory);
-    std::shared_lock lock(mutex_);
-    auto block = blocks_.upper_bound(address);
-    if (block == blocks_.begin()) return std::nullopt;
-    --block;
-    if (address - block->first >= block->second.bytes) return std::nullopt;
-    return block->second.place;
-  }
-
- private:
-  struct Block {
-    std::size_t bytes;
-    Place place;
-  };
-  mutable std::shared_mutex mutex_;
-  std::map<std::uintptr_t, Block> blocks_;
-};
 
 /// Events for use again; making one takes longer than recording it. They belong to the current device.
 class SpareEvents {
@@ -143,7 +101,6 @@ class PinnedMemory {
       throw ResourceError("the machine has no " + bytes_text(bytes) +
                           " of pinned memory left: " + cudaGetErrorString(status));
     }
-    Places::instance().add(memory, size, Place::pinned);
     return memory;
   }
 
@@ -168,7 +125,6 @@ class PinnedMemory {
       cudaEventDestroy(done);
     }
     cudaStreamSynchronize(stream);
-    Places::instance().remove(memory);
     cudaFreeHost(memory);
     cudaGetLastError();
   }
@@ -195,7 +151,6 @@ class PinnedMemory {
           continue;
         }
         cudaEventDestroy(block->done);
-        Places::instance().remove(block->memory);
         cudaFreeHost(block->memory);
         kept_bytes_ -= size;
         block = blocks.erase(block);
@@ -253,7 +208,6 @@ class CudaDevice final : public Device {
       throw ResourceError("the device cannot give " + bytes_text(bytes) + " (" + bytes_text(free) + " of " +
                           bytes_text(total) + " free): " + cudaGetErrorString(status));
     }
-    Places::instance().add(memory, block_size(bytes), Place::device);
     return memory;
   }
 
@@ -281,26 +235,20 @@ class CudaDevice final : public Device {
 
   void fill_zero(void* data, std::size_t bytes) override {
     enter();
-    if (is_device(data)) {
-      check(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory");
-    } else {
-      check(cudaStreamSynchronize(stream_), "waiting for the device");
-      std::memset(data, 0, bytes);
-    }
+    check(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory");
   }
 
-  void copy(const void* from, void* to, std::size_t bytes) override {
+  void copy(Source from, Target to, std::size_t bytes) override {
     enter();
-    const Place source = place_of(from), target = place_of(to);
-    if (source == Place::pageable && target == Place::device) {
-      copy_staged(static_cast<const char*>(from), static_cast<char*>(to), bytes);
-    } else if (source != Place::device && target != Place::device) {
+    if (from.place == Place::pageable && to.place == Place::device) {
+      copy_staged(static_cast<const char*>(from.memory), static_cast<char*>(to.memory), bytes);
+    } else if (from.place != Place::device && to.place != Place::device) {
       // Between two host places the order with work on the stream is kept by waiting for it.
       check(cudaStreamSynchronize(stream_), "waiting for the device");
-      std::memmove(to, from, bytes);
+      std::memmove(to.memory, from.memory, bytes);
     } else {
-      check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "copying memory");
-      if (source == Place::device && target != Place::device) device_to_host_ += bytes;
+      check(cudaMemcpyAsync(to.memory, from.memory, bytes, cudaMemcpyDefault, stream_), "copying memory");
+      if (to.place != Place::device) device_to_host_ += bytes;
     }
   }
 
@@ -352,15 +300,6 @@ class CudaDevice final : public Device {
     check(cudaSetDevice(device_), "choosing the device");
     release_deferred();
   }
-
-  static Place place_of(const void* memory) {
-    if (const auto known = Places::instance().of(memory)) return *known;
-    cudaPointerAttributes attributes{};
-    check(cudaPointerGetAttributes(&attributes, memory), "looking up memory");
-    if (attributes.type == cudaMemoryTypeUnregistered) return Place::pageable;
-    return attributes.type == cudaMemoryTypeHost ? Place::pinned : Place::device;
-  }
-  static bool is_device(const void* memory) { return place_of(memory) == Place::device; }
 
   void copy_staged(const char* from, char* to, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
@@ -442,7 +381,6 @@ class CudaDevice final : public Device {
     if (block.host) {
       PinnedMemory::instance().release(block.memory, block.bytes, stream_);
     } else {
-      Places::instance().remove(block.memory);
       cudaFreeAsync(block.memory, stream_);
     }
   }

@@ -34,8 +34,9 @@ class Device {
   /// become part of it.
   virtual void recording(bool) noexcept {}
 
+  /// `data` is where the backend computes.
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
-  virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
+  virtual void copy(Source from, Target to, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
   virtual void on_complete(std::function<void()> done) = 0;
   virtual void check() = 0;

@@ -129,7 +129,7 @@ class HostDevice final : public Device {
   void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
   void release_host(void* memory, std::size_t bytes) noexcept override { release(memory, bytes); }
   void fill_zero(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
-  void copy(const void* from, void* to, std::size_t bytes) override { std::memmove(to, from, bytes); }
+  void copy(Source from, Target to, std::size_t bytes) override { std::memmove(to.memory, from.memory, bytes); }
   void synchronize() override {}
   void on_complete(std::function<void()> done) override { done(); }
   void check() override {}

@@ -20,7 +20,7 @@ struct Arm {
 
 class Ramp {
  public:
-  Ramp(View<const double> coordinates, double k_max, bool by_angle)
+  Ramp(HostView<const double> coordinates, double k_max, bool by_angle)
       : dims_(static_cast<int>(coordinates.shape()[2])), coordinates_(coordinates.data()) {
     const std::int64_t readouts = coordinates.shape()[0], n = coordinates.shape()[1];
     radii_.resize(static_cast<std::size_t>(readouts * n));
@@ -184,7 +184,7 @@ class Ramp {
 
 }  // namespace
 
-std::vector<float> ramp_density(View<const double> coordinates, double k_max, bool by_angle) {
+std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle) {
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 3 || (shape[2] != 2 && shape[2] != 3))
     throw std::invalid_argument("ramp density: expected [readout, sample, 2 or 3], got " + shape.text());

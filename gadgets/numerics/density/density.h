@@ -19,6 +19,6 @@ namespace echotrain::numerics {
 /// MRI", MRM 38, 1997, and the ramp filter of projection reconstruction; the shared centre follows from area
 /// conservation.
 /// `by_angle` false: straight arms in 2D share their shells equally too.
-std::vector<float> ramp_density(View<const double> coordinates, double k_max, bool by_angle = true);
+std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle = true);
 
 }  // namespace echotrain::numerics

@@ -7,8 +7,8 @@
 
 namespace echotrain::numerics {
 
-PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, View<const float> start, int iterations,
-                                   double measure) {
+PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, DeviceView<const float> start,
+                                   int iterations, double measure) {
   constexpr int kMostIterations = 1000;
   const std::int64_t samples = plan.samples();
   if (context.backend() != plan.backend())

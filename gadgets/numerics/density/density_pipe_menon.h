@@ -30,7 +30,7 @@ struct PipeMenonResult {
 /// theirs: 3 % for an image of 64^2, 0.3 % for 384^2.
 /// The same bits in every run. On CUDA waits for the device only at the end. std::invalid_argument on shapes or
 /// numbers that do not fit.
-PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, View<const float> start, int iterations,
-                                   double measure);
+PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, DeviceView<const float> start,
+                                   int iterations, double measure);
 
 }  // namespace echotrain::numerics

@@ -112,7 +112,7 @@ class Merger {
   std::vector<Square> squares_;
 };
 
-Sites find_sites(View<const double> coordinates, double k_max) {
+Sites find_sites(HostView<const double> coordinates, double k_max) {
   const std::int64_t samples = coordinates.shape()[0];
   Sites sites;
   std::vector<PlanePoint> points;
@@ -320,7 +320,7 @@ std::vector<double> cell_areas(const std::vector<PlanePoint>& points, const Hull
 
 }  // namespace
 
-std::vector<float> voronoi_density(View<const double> coordinates, double k_max) {
+std::vector<float> voronoi_density(HostView<const double> coordinates, double k_max) {
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 2 || shape[1] != 2)
     throw std::invalid_argument("voronoi density: expected coordinates of shape [sample, 2], got " + shape.text());

@@ -44,7 +44,7 @@ void choose_columns(DirectGrid& grid, ImagePart part) {
   grid.last_column = std::min(columns, units * (part.index + 1) / part.count * unit);
 }
 
-void check_samples(View<const double> coordinates, View<const cfloat> samples, int dims, std::int64_t coils) {
+void check_samples(HostView<const double> coordinates, DeviceView<const cfloat> samples, int dims, std::int64_t coils) {
   require(coordinates.shape().rank() == 2 && coordinates.shape()[1] == dims,
           fmt::format("expected coordinates of shape [sample, {}], got {}", dims, coordinates.shape().text()));
   require(
@@ -62,18 +62,18 @@ constexpr std::int64_t kPart = 1 << 16;
 struct Prepared {
   Array<double> coordinates;  // [n, dims]
   Array<cfloat> samples;      // [n, coil]
-  View<double> coordinates_of(std::int64_t begin, std::int64_t end) {
+  DeviceView<double> coordinates_of(std::int64_t begin, std::int64_t end) {
     const std::int64_t dims = coordinates.shape()[1];
-    return {coordinates.data() + begin * dims, {end - begin, dims}};
+    return coordinates.view().part(begin * dims, {end - begin, dims});
   }
-  View<cfloat> samples_of(std::int64_t begin, std::int64_t end) {
+  DeviceView<cfloat> samples_of(std::int64_t begin, std::int64_t end) {
     const std::int64_t coils = samples.shape()[1];
-    return {samples.data() + begin * coils, {end - begin, coils}};
+    return samples.view().part(begin * coils, {end - begin, coils});
   }
 };
 
-void weigh(Context& context, const SampleFactors& factors, View<const float> weights, View<double> coordinates,
-           View<cfloat> samples) {
+void weigh(Context& context, const SampleFactors& factors, HostView<const float> weights,
+           DeviceView<double> coordinates, DeviceView<cfloat> samples) {
   if (samples.size() == 0) return;
   const Array<float> placed = weights.size() == 0 ? Array<float>() : context.upload<float>(weights);
   ECHOTRAIN_DISPATCH(context,
@@ -111,8 +111,8 @@ struct DirectAdjoint::Impl {
                          direct_add(context, grid, all.coordinates.data(), all.samples.data(), n, sums.data()));
   }
 
-  void add_part(Context& context, View<const double> coordinates, View<const cfloat> samples_of_part,
-                View<const float> weights) {
+  void add_part(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples_of_part,
+                HostView<const float> weights) {
     const std::int64_t n = coordinates.shape()[0], coils = grid.coils;
     const int dims = grid.dims;
     const std::int64_t before = waiting_count, total = before + n;
@@ -175,8 +175,8 @@ std::int64_t DirectAdjoint::samples() const { return impl_->samples; }
 std::int64_t DirectAdjoint::first_voxel() const { return impl_->grid.first_column * impl_->grid.nx; }
 std::int64_t DirectAdjoint::voxels() const { return impl_->grid.columns() * impl_->grid.nx; }
 
-void DirectAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples,
-                        View<const float> weights) {
+void DirectAdjoint::add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+                        HostView<const float> weights) {
   Impl& impl = *impl_;
   const int dims = impl.grid.dims;
   const std::int64_t coils = impl.grid.coils, n = coordinates.shape().rank() == 2 ? coordinates.shape()[0] : 0;
@@ -185,13 +185,13 @@ void DirectAdjoint::add(Context& context, View<const double> coordinates, View<c
   if (n == 0) return;
   for (std::int64_t at = 0; at < n; at += kPart) {
     const std::int64_t rows = std::min(kPart, n - at);
-    impl.add_part(context, {coordinates.data() + at * dims, {rows, dims}}, {samples.data() + at * coils, {rows, coils}},
-                  weights.size() == 0 ? weights : View<const float>(weights.data() + at, {rows}));
+    impl.add_part(context, coordinates.part(at * dims, {rows, dims}), samples.part(at * coils, {rows, coils}),
+                  weights.size() == 0 ? weights : weights.part(at, {rows}));
   }
   impl.samples += n;
 }
 
-void DirectAdjoint::get(Context& context, View<cfloat> image) {
+void DirectAdjoint::get(Context& context, DeviceView<cfloat> image) {
   Impl& impl = *impl_;
   Shape shape{impl.grid.coils};
   for (const auto e : impl.image) shape.push_back(e);
@@ -206,7 +206,7 @@ void DirectAdjoint::get(Context& context, View<cfloat> image) {
   ECHOTRAIN_DISPATCH(context, direct_get(context, impl.grid, sums.data(), image.data()));
 }
 
-std::optional<double> DirectAdjoint::sampled_error(Context& context, View<const cfloat> image) const {
+std::optional<double> DirectAdjoint::sampled_error(Context& context, DeviceView<const cfloat> image) const {
   const Impl& impl = *impl_;
   const std::int64_t coils = impl.grid.coils;
   require(image.size() == coils * impl.image.size(), image.shape().text() + " is not the image");
@@ -214,15 +214,15 @@ std::optional<double> DirectAdjoint::sampled_error(Context& context, View<const 
   Array<cfloat> picked = context.allocate<cfloat>({coils, kCheckedVoxels});
   ECHOTRAIN_DISPATCH(context, pick_voxels(context, image.data(), impl.image.size(), coils, impl.checked.data(),
                                           kCheckedVoxels, picked.data()));
-  const Array<cfloat> got = context.download<cfloat>(picked.cview());
-  const Array<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
+  const HostArray<cfloat> got = context.download<cfloat>(picked.cview());
+  const HostArray<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
   const std::vector<cdouble> values(got.data(), got.data() + got.size());
-  const Comparison found = on_host::compare(View<const cdouble>(values.data(), truth.shape()), truth.cview());
+  const Comparison found = on_host::compare(HostView<const cdouble>(values.data(), truth.shape()), truth.cview());
   return found.reference_power == 0 ? 0.0 : found.nrmse();
 }
 
-void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,
-                       View<const double> voxels, VoxelBasis basis, View<cfloat> out) {
+void direct_adjoint_at(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+                       HostView<const double> voxels, VoxelBasis basis, DeviceView<cfloat> out) {
   require(voxels.shape().rank() == 2 && voxels.shape()[1] >= 1 && voxels.shape()[1] <= 3,
           "expected voxels of shape [voxel, 1..3], got " + voxels.shape().text());
   const auto dims = static_cast<int>(voxels.shape()[1]);
@@ -242,8 +242,8 @@ void direct_adjoint_at(Context& context, View<const double> coordinates, View<co
   ECHOTRAIN_DISPATCH(context, round_sums(context, sums.data(), sums.size(), out.data()));
 }
 
-void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                  VoxelBasis basis, View<cfloat> q, Precision precision) {
+void point_spread(Context& context, HostView<const double> coordinates, HostView<const float> weights,
+                  const Shape& image, VoxelBasis basis, DeviceView<cfloat> q, Precision precision) {
   Shape doubled;
   for (const auto e : image) doubled.push_back(2 * e);
   DirectGrid grid = make_grid(doubled, 1);

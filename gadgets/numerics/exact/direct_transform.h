@@ -45,20 +45,20 @@ class DirectAdjoint {
   DirectAdjoint(DirectAdjoint&&) noexcept;
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
 
-  /// coordinates: host, float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
-  /// counts nothing. samples: [n, coil], where the context computes. weights: host, [n], that multiply the samples, or
+  /// coordinates: float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
+  /// counts nothing. samples: [n, coil], where the context computes. weights: [n], that multiply the samples, or
   /// empty. Returns before the work is done on CUDA, but has read what is on the host.
-  void add(Context& context, View<const double> coordinates, View<const cfloat> samples,
-           View<const float> weights = {});
+  void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+           HostView<const float> weights = {});
   /// image: [coil, image...], overwritten with the sum of all that was added, but for other parts. More may be added
   /// afterwards.
-  void get(Context& context, View<cfloat> image);
+  void get(Context& context, DeviceView<cfloat> image);
   /// Of the part, in each coil's image: voxels from the first one on, and their number.
   std::int64_t first_voxel() const;
   std::int64_t voxels() const;
   /// fast on CUDA only: the relative error of `image`, as get() gave it, at some voxels chosen at random, whose sums
   /// are made in float64 too. Waits for the device. Empty where nothing is lost.
-  std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;
+  std::optional<double> sampled_error(Context& context, DeviceView<const cfloat> image) const;
   std::int64_t samples() const;  ///< added so far
 
   struct Impl;
@@ -67,15 +67,15 @@ class DirectAdjoint {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: host, float64,
+/// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: float64,
 /// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums; for sets that are no grid.
-void direct_adjoint_at(Context& context, View<const double> coordinates, View<const cfloat> samples,
-                       View<const double> voxels, VoxelBasis basis, View<cfloat> out);
+void direct_adjoint_at(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+                       HostView<const double> voxels, VoxelBasis basis, DeviceView<cfloat> out);
 
 /// F^H W F as a convolution: q[l] = sum_s w_s b(k_s)^2 exp(+2 pi i k_s . l) for the lags l = -n+1 .. n-1 of each axis;
-/// lags -n are 0. weights: host, [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
+/// lags -n are 0. weights: [n] or empty (all 1). q: [2n...] in FFT order (lag 0 first), Hermitian: half of it is
 /// worked out. Error as that of DirectAdjoint.
-void point_spread(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                  VoxelBasis basis, View<cfloat> q, Precision precision = Precision::exact);
+void point_spread(Context& context, HostView<const double> coordinates, HostView<const float> weights,
+                  const Shape& image, VoxelBasis basis, DeviceView<cfloat> q, Precision precision = Precision::exact);
 
 }  // namespace echotrain::numerics

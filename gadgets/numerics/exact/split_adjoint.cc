@@ -21,8 +21,8 @@ SplitAdjoint::SplitAdjoint(Context& context, Team* team, const Shape& image, std
   });
 }
 
-void SplitAdjoint::add(Context& context, View<const double> coordinates, View<const cfloat> samples,
-                       View<const float> weights) {
+void SplitAdjoint::add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+                       HostView<const float> weights) {
   if (team_ == nullptr) return parts_[0]->add(context, coordinates, samples, weights);
   team_->run(Team::Sums::none, [&](Member& member) {
     Context& own = member.context;
@@ -34,7 +34,7 @@ void SplitAdjoint::add(Context& context, View<const double> coordinates, View<co
   });
 }
 
-void SplitAdjoint::get(Context& context, View<cfloat> image) {
+void SplitAdjoint::get(Context& context, DeviceView<cfloat> image) {
   if (team_ == nullptr) return parts_[0]->get(context, image);
   team_->run(Team::Sums::none, [&](Member& member) {
     Context& own = member.context;
@@ -45,7 +45,7 @@ void SplitAdjoint::get(Context& context, View<cfloat> image) {
     const std::int64_t coils = image.shape()[0], voxels = image.size() / coils, n = part.voxels();
     for (std::int64_t coil = 0; coil < coils; ++coil) {
       const std::int64_t at = coil * voxels + part.first_voxel();
-      own.copy<cfloat>({copy.data() + at, {n}}, View<cfloat>(image.data() + at, {n}));
+      own.copy<cfloat>(copy.view().part(at, {n}), image.part(at, {n}));
     }
   });
   if (team_->in_one_process()) return;
@@ -58,11 +58,11 @@ void SplitAdjoint::get(Context& context, View<cfloat> image) {
     team_->share(bytes, rank);
     std::memcpy(place, bytes.data(), sizeof(place));
     for (std::int64_t coil = 0; coil < coils; ++coil)
-      team_->share(context, View<cfloat>(image.data() + coil * voxels + place[0], {place[1]}), rank);
+      team_->share(context, image.part(coil * voxels + place[0], {place[1]}), rank);
   }
 }
 
-std::optional<double> SplitAdjoint::sampled_error(Context& context, View<const cfloat> image) const {
+std::optional<double> SplitAdjoint::sampled_error(Context& context, DeviceView<const cfloat> image) const {
   if (team_ != nullptr) return std::nullopt;
   return parts_[0]->sampled_error(context, image);
 }

@@ -18,10 +18,11 @@ class SplitAdjoint {
   SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
                Precision precision);
   /// As those of DirectAdjoint. samples and image are where `context` computes; with a team, it is waited for.
-  void add(Context& context, View<const double> coordinates, View<const cfloat> samples, View<const float> weights);
-  void get(Context& context, View<cfloat> image);
+  void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
+           HostView<const float> weights);
+  void get(Context& context, DeviceView<cfloat> image);
   /// Empty with a team.
-  std::optional<double> sampled_error(Context& context, View<const cfloat> image) const;
+  std::optional<double> sampled_error(Context& context, DeviceView<const cfloat> image) const;
 
  private:
   Team* team_;

@@ -34,7 +34,7 @@ std::int64_t fast_even_size(std::int64_t n) {
   }
 }
 
-void fft(Context& context, View<cfloat> data, int dims, Direction direction) {
+void fft(Context& context, DeviceView<cfloat> data, int dims, Direction direction) {
   require(dims >= 1 && dims <= 3, "fft", "one to three axes can be transformed");
   require(data.shape().rank() >= static_cast<std::size_t>(dims), "fft",
           fmt::format("{} has no {} axes", data.shape().text(), dims));
@@ -44,7 +44,7 @@ void fft(Context& context, View<cfloat> data, int dims, Direction direction) {
   ECHOTRAIN_DISPATCH(context, fft(context, data.data(), batch_of(data.shape(), dims), extents, dims, direction));
 }
 
-void centered_fft(Context& context, View<const cfloat> from, View<cfloat> to, const Shape& padded, int dims,
+void centered_fft(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to, const Shape& padded, int dims,
                   Direction direction, float scale) {
   require(dims >= 1 && dims <= 3, "centered_fft", "one to three axes can be transformed");
   const auto axes = static_cast<std::size_t>(dims);

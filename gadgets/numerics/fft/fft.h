@@ -12,7 +12,7 @@ std::int64_t fast_even_size(std::int64_t n);
 
 /// In place, no scaling, element 0 is the origin ("FFT order"). The last `dims` axes (1..3) of `data` are transformed,
 /// the axes before them are the batch. Source: FFTW (CPU), cuFFT (CUDA); any size.
-void fft(Context& context, View<cfloat> data, int dims, Direction direction);
+void fft(Context& context, DeviceView<cfloat> data, int dims, Direction direction);
 
 /// Centred transform with zero-filling and cropping: `from` is k-space with its centre at floor(n/2) on each of its
 /// last `dims` axes; it is placed (or cut) about the centre of a grid of the extents `padded` ([..dims] values, slowest
@@ -20,7 +20,7 @@ void fft(Context& context, View<cfloat> data, int dims, Direction direction);
 /// multiplied by `scale`. Leading axes (the batch) of `from` and `to` must be equal, and to <= padded on every axis
 /// (std::invalid_argument otherwise).
 ///   to[r] = scale * sum_k from[k] exp(+-2 pi i sum_a k_a r_a / padded_a),  k, r measured from the centres.
-void centered_fft(Context& context, View<const cfloat> from, View<cfloat> to, const Shape& padded, int dims,
+void centered_fft(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to, const Shape& padded, int dims,
                   Direction direction, float scale);
 
 }  // namespace echotrain::numerics

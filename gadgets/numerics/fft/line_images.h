@@ -17,14 +17,14 @@ struct LineGeometry {
 /// repeated[i] it is added to what is there. Readouts with rows[i] < 0 are left out, and no row comes twice.
 /// readouts: [readout, coil, sample]; rows, repeated: [readout]; half: [coil, encoded z * y, image x].
 /// std::invalid_argument for shapes that do not fit, and on CUDA.
-void transform_lines(Context& context, const LineGeometry& geometry, View<const cfloat> readouts,
-                     View<const std::int32_t> rows, View<const std::uint8_t> repeated, const LinePlacement& placement,
-                     View<cfloat> half);
+void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> readouts,
+                     HostView<const std::int32_t> rows, HostView<const std::uint8_t> repeated,
+                     const LinePlacement& placement, DeviceView<cfloat> half);
 
 /// The transform along y and z, times `scale`: with transform_lines() before it, what centered_fft() gives. With
 /// `combine` the root of the sum of the coils' squared magnitudes, as root_sum_of_squares() gives it from that.
 /// to: [coil, z, y, x], with `combine` [1, z, y, x].
-void images_from_lines(Context& context, const LineGeometry& geometry, View<const cfloat> half, float scale,
-                       bool combine, View<cfloat> to);
+void images_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half, float scale,
+                       bool combine, DeviceView<cfloat> to);
 
 }  // namespace echotrain::numerics

@@ -154,9 +154,9 @@ void combine_columns(Context& context, const Axis& axis, Direction direction, co
 
 }  // namespace
 
-void transform_lines(Context& context, const LineGeometry& geometry, View<const cfloat> readouts,
-                     View<const std::int32_t> rows, View<const std::uint8_t> repeated, const LinePlacement& placement,
-                     View<cfloat> half) {
+void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> readouts,
+                     HostView<const std::int32_t> rows, HostView<const std::uint8_t> repeated,
+                     const LinePlacement& placement, DeviceView<cfloat> half) {
   const Axes axes = axes_of(geometry);
   const Axis& x = axes.x;
   require(!context.cuda(), "only on the CPU");
@@ -206,8 +206,8 @@ void transform_lines(Context& context, const LineGeometry& geometry, View<const 
       });
 }
 
-void images_from_lines(Context& context, const LineGeometry& geometry, View<const cfloat> half, float scale,
-                       bool combine, View<cfloat> to) {
+void images_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half, float scale,
+                       bool combine, DeviceView<cfloat> to) {
   const Axes axes = axes_of(geometry);
   require(!context.cuda(), "only on the CPU");
   require(half.shape().rank() == 3 && to.shape().rank() == 4, "half images have three axes, images four");

@@ -16,7 +16,7 @@ bool per_axis(const Shape& shape, const Shape& image) {
 
 }  // namespace
 
-void sobel(Context& context, View<const float> image, View<float> magnitude, View<float> components) {
+void sobel(Context& context, DeviceView<const float> image, DeviceView<float> magnitude, DeviceView<float> components) {
   const Shape& shape = image.shape();
   const bool wants_components = components.data() != nullptr;
   if (shape.rank() != 3 || !(magnitude.shape() == shape) || (wants_components && !per_axis(components.shape(), shape)))
@@ -29,14 +29,15 @@ void sobel(Context& context, View<const float> image, View<float> magnitude, Vie
                                     magnitude.data(), components.data()));
 }
 
-void sobel(Context& context, View<const cfloat> image, View<float> magnitude, View<float> components) {
+void sobel(Context& context, DeviceView<const cfloat> image, DeviceView<float> magnitude,
+           DeviceView<float> components) {
   Array<float> real = context.allocate<float>(image.shape());
   component(context, image, Component::magnitude, 1, real.view());
   sobel(context, real.cview(), magnitude, components);
 }
 
-void gradient_image(Context& context, View<const float> components, const std::array<float, 3>& factors,
-                    GradientPart part, View<cfloat> to) {
+void gradient_image(Context& context, DeviceView<const float> components, const std::array<float, 3>& factors,
+                    GradientPart part, DeviceView<cfloat> to) {
   const Shape &from = components.shape(), &shape = to.shape();
   const bool fits = from.rank() == 4 && (from[0] == 2 || from[0] == 3) && shape.rank() == 4 &&
                     shape[0] == gradient_channels(from[0], part) && shape[1] == from[1] && shape[2] == from[2] &&
@@ -52,7 +53,8 @@ void gradient_image(Context& context, View<const float> components, const std::a
   ECHOTRAIN_DISPATCH(context, gradient_image(context, components.data(), how, to.data()));
 }
 
-void edge_weights(Context& context, View<const float> reference, const EdgeOptions& options, View<float> weights) {
+void edge_weights(Context& context, DeviceView<const float> reference, const EdgeOptions& options,
+                  DeviceView<float> weights) {
   const Shape& shape = reference.shape();
   if (shape.rank() != 3 || !per_axis(weights.shape(), shape))
     throw std::invalid_argument(

@@ -18,8 +18,10 @@ inline std::int64_t image_axes(const Shape& image) { return image[0] == 1 ? 2 : 
 /// image: [z, y, x], real, or complex of which the magnitude is taken. magnitude: [z, y, x], sqrt(sum of squares).
 /// components: [axis, z, y, x], or empty when they are not wanted. std::invalid_argument on shapes that do not fit.
 /// Source: Sobel & Feldman, "A 3x3 isotropic gradient operator for image processing", 1968.
-void sobel(Context& context, View<const float> image, View<float> magnitude, View<float> components = {});
-void sobel(Context& context, View<const cfloat> image, View<float> magnitude, View<float> components = {});
+void sobel(Context& context, DeviceView<const float> image, DeviceView<float> magnitude,
+           DeviceView<float> components = {});
+void sobel(Context& context, DeviceView<const cfloat> image, DeviceView<float> magnitude,
+           DeviceView<float> components = {});
 
 /// What an image of the gradient g shows.
 enum class GradientPart { magnitude, direction, both };
@@ -37,8 +39,8 @@ inline std::int64_t gradient_channels(std::int64_t axes, GradientPart part) {
 ///              gy / |g| and gz / |g|. 0 where |g| is.
 ///   both:      gx + i gy; of volumes |g| and the three channels of the direction
 /// |g| neither over- nor underflows on the way. std::invalid_argument on shapes that do not fit.
-void gradient_image(Context& context, View<const float> components, const std::array<float, 3>& factors,
-                    GradientPart part, View<cfloat> to);
+void gradient_image(Context& context, DeviceView<const float> components, const std::array<float, 3>& factors,
+                    GradientPart part, DeviceView<cfloat> to);
 
 struct EdgeOptions {
   double strength = 4;    ///< a difference of this many times the quantile halves an edge's weight
@@ -54,6 +56,7 @@ struct EdgeOptions {
 /// reference's scale. A flat reference gives weights of 1; differences that are not finite count as none. reference:
 /// [z, y, x]. The same bits in every run; asynchronous on CUDA. std::invalid_argument on shapes or options that do not
 /// fit. Source: Haldar, Hernando, Song, Liang, "Anatomically constrained reconstruction from noisy data", MRM 59, 2008.
-void edge_weights(Context& context, View<const float> reference, const EdgeOptions& options, View<float> weights);
+void edge_weights(Context& context, DeviceView<const float> reference, const EdgeOptions& options,
+                  DeviceView<float> weights);
 
 }  // namespace echotrain::numerics

@@ -158,7 +158,7 @@ void edge_weights(Context& context, const float* reference, const Extents& n, in
         std::fill(to + edges, to + n[2], std::numeric_limits<float>::quiet_NaN());
       }
   });
-  const View<const float> sizes(weights, {axes * voxels});
+  const HostView<const float> sizes(weights, {axes * voxels});
   const float most = on_host::extremes(sizes).most, middle = on_host::quantile(sizes, quantile);
   const float sigma = most > 0 ? std::max(strength * middle, most / kMostRatio) : 0.0f;
   context.threads().parallel_for(axes * all, grain, [&](std::int64_t begin, std::int64_t end) {

@@ -157,9 +157,9 @@ void edge_weights(Context& context, const float* reference, const Extents& n, in
   const cudaStream_t stream = stream_of(context);
   Array<float> found = context.allocate<float>({3});
   differences_kernel<<<blocks, kThreads, 0, stream>>>(image, weights);
-  const View<const float> sizes(weights, {all});
-  cuda::extremes(context, sizes, View<float>(found.data(), {2}));
-  cuda::quantile(context, sizes, quantile, View<float>(found.data() + 2, {1}));
+  const DeviceView<const float> sizes(weights, {all});
+  cuda::extremes(context, sizes, DeviceView<float>(found.data(), {2}));
+  cuda::quantile(context, sizes, quantile, DeviceView<float>(found.data() + 2, {1}));
   weights_kernel<<<blocks, kThreads, 0, stream>>>(image, strength, found.data(), weights);
   check_launch("edge_weights");
 }

@@ -18,7 +18,8 @@ void require_same_size(const char* operation, std::int64_t from, std::int64_t to
 
 }  // namespace
 
-void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to, std::int64_t first_sample) {
+void to_sample_major(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to,
+                     std::int64_t first_sample) {
   const Shape &f = from.shape(), &t = to.shape();
   require(f.rank() == 3 && t.rank() == 2, "to_sample_major",
           "expected [readout, coil, sample] and [sample, coil], got " + f.text() + " and " + t.text());
@@ -30,8 +31,8 @@ void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to,
   ECHOTRAIN_DISPATCH(context, to_sample_major(context, from, to, first_sample));
 }
 
-void add_lines(Context& context, View<const cfloat> from, View<const std::int32_t> lines,
-               const LinePlacement& placement, View<cfloat> kspace) {
+void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const std::int32_t> lines,
+               const LinePlacement& placement, DeviceView<cfloat> kspace) {
   const Shape &f = from.shape(), &k = kspace.shape();
   require(f.rank() == 3 && k.rank() == 3, "add_lines",
           "expected [readout, coil, sample] and [coil, line, x], got " + f.text() + " and " + k.text());
@@ -48,7 +49,7 @@ void add_lines(Context& context, View<const cfloat> from, View<const std::int32_
   ECHOTRAIN_DISPATCH(context, add_lines(context, from, lines, placement, kspace));
 }
 
-void scale_lines(Context& context, View<const float> factors, View<cfloat> kspace) {
+void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfloat> kspace) {
   const Shape& k = kspace.shape();
   require(k.rank() == 3, "scale_lines", "expected [coil, line, x], got " + k.text());
   require(factors.size() == k[1], "scale_lines", fmt::format("{} factors for {} lines", factors.size(), k[1]));
@@ -56,21 +57,22 @@ void scale_lines(Context& context, View<const float> factors, View<cfloat> kspac
   ECHOTRAIN_DISPATCH(context, scale_lines(context, factors, kspace));
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<float> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
   require_same_size("component", from.size(), to.size());
   require(what != Component::complex, "component", "a complex image has no real component; use scale()");
   if (from.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to));
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<std::uint16_t> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
+               DeviceView<std::uint16_t> to) {
   require_same_size("component", from.size(), to.size());
   require(what != Component::complex, "component", "a complex image has no real component; use scale()");
   if (from.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to));
 }
 
-void scale(Context& context, View<const cfloat> from, float factor, View<cfloat> to) {
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
   require_same_size("scale", from.size(), to.size());
   if (from.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, scale(context, from, factor, to));

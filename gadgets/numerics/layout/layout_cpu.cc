@@ -36,7 +36,7 @@ ECHOTRAIN_CLONES void magnitudes(const cfloat* from, float factor, float* to, st
 }
 
 template <class Store>
-void convert_magnitudes(View<const cfloat> from, float factor, std::int64_t begin, std::int64_t end,
+void convert_magnitudes(DeviceView<const cfloat> from, float factor, std::int64_t begin, std::int64_t end,
                         const Store& store) {
   float block[512];
   constexpr std::int64_t kBlock = std::size(block);
@@ -48,11 +48,11 @@ void convert_magnitudes(View<const cfloat> from, float factor, std::int64_t begi
 }
 
 template <class Store>
-void convert(Context& context, View<const cfloat> from, Component what, float factor, const Store& store) {
+void convert(Context& context, DeviceView<const cfloat> from, Component what, float factor, const Store& store) {
   context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (what == Component::magnitude) return convert_magnitudes(from, factor, begin, end, store);
     for (std::int64_t i = begin; i < end; ++i) {
-      const cfloat z = from[i] * factor;
+      const cfloat z = from.data()[i] * factor;
       float value = 0;
       switch (what) {
         case Component::phase:
@@ -74,7 +74,8 @@ void convert(Context& context, View<const cfloat> from, Component what, float fa
 
 }  // namespace
 
-void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to, std::int64_t first_sample) {
+void to_sample_major(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to,
+                     std::int64_t first_sample) {
   const std::int64_t coils = from.shape()[1], samples = from.shape()[2];
   const std::int64_t block = coils * samples;
   context.threads().parallel_for(
@@ -84,8 +85,8 @@ void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to,
       });
 }
 
-void add_lines(Context& context, View<const cfloat> from, View<const std::int32_t> lines,
-               const LinePlacement& placement, View<cfloat> kspace) {
+void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const std::int32_t> lines,
+               const LinePlacement& placement, DeviceView<cfloat> kspace) {
   const std::int64_t readouts = from.shape()[0], coils = from.shape()[1], samples = from.shape()[2];
   const std::int64_t height = kspace.shape()[1], width = kspace.shape()[2];
   const std::int64_t n = placement.last_sample - placement.first_sample;
@@ -100,7 +101,7 @@ void add_lines(Context& context, View<const cfloat> from, View<const std::int32_
       });
 }
 
-void scale_lines(Context& context, View<const float> factors, View<cfloat> kspace) {
+void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfloat> kspace) {
   const std::int64_t height = kspace.shape()[1], width = kspace.shape()[2];
   context.threads().parallel_for(kspace.shape()[0] * height, std::max<std::int64_t>(1, kGrain / width),
                                  [&](std::int64_t begin, std::int64_t end) {
@@ -111,18 +112,19 @@ void scale_lines(Context& context, View<const float> factors, View<cfloat> kspac
                                  });
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<float> to) {
-  convert(context, from, what, factor, [to](std::int64_t i, float value) { to[i] = value; });
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
+  convert(context, from, what, factor, [to](std::int64_t i, float value) { to.data()[i] = value; });
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<std::uint16_t> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
+               DeviceView<std::uint16_t> to) {
   convert(context, from, what, factor, [to](std::int64_t i, float value) {
     // Written so that NaN becomes 0.
-    to[i] = static_cast<std::uint16_t>(std::rint(std::fmin(std::fmax(value, 0.0f), 65535.0f)));
+    to.data()[i] = static_cast<std::uint16_t>(std::rint(std::fmin(std::fmax(value, 0.0f), 65535.0f)));
   });
 }
 
-void scale(Context& context, View<const cfloat> from, float factor, View<cfloat> to) {
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
   context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     multiply(reinterpret_cast<const float*>(from.data() + begin), factor, reinterpret_cast<float*>(to.data() + begin),
              2 * (end - begin));

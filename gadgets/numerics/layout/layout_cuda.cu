@@ -91,14 +91,14 @@ __global__ void scale_kernel(const float2* from, std::int64_t n, float factor, f
 }
 
 template <class T>
-void launch_component(Context& context, View<const cfloat> from, Component what, float factor, View<T> to) {
+void launch_component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to) {
   component_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
                                                                                  what, factor, to.data());
   check_launch("component");
 }
 
 /// Where the stretches of readouts end in which no line comes twice; nothing when there are more than `most`.
-std::vector<std::int64_t> ends_of_stretches(View<const std::int32_t> lines, std::int64_t height, std::size_t most) {
+std::vector<std::int64_t> ends_of_stretches(HostView<const std::int32_t> lines, std::int64_t height, std::size_t most) {
   std::vector<std::int64_t> ends;
   std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the stretch, counted from 1, that had the line
   for (std::int64_t r = 0; r < lines.size(); ++r) {
@@ -114,15 +114,16 @@ std::vector<std::int64_t> ends_of_stretches(View<const std::int32_t> lines, std:
 
 }  // namespace
 
-void to_sample_major(Context& context, View<const cfloat> from, View<cfloat> to, std::int64_t first_sample) {
+void to_sample_major(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to,
+                     std::int64_t first_sample) {
   const Shape& shape = from.shape();
   to_sample_major_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), shape[0], shape[1], shape[2], device_view(to.data() + first_sample * shape[1]));
   check_launch("to_sample_major");
 }
 
-void add_lines(Context& context, View<const cfloat> from, View<const std::int32_t> lines,
-               const LinePlacement& placement, View<cfloat> kspace) {
+void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const std::int32_t> lines,
+               const LinePlacement& placement, DeviceView<cfloat> kspace) {
   const Shape &f = from.shape(), &k = kspace.shape();
   constexpr std::size_t kMostStretches = 8;
   const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
@@ -143,22 +144,23 @@ void add_lines(Context& context, View<const cfloat> from, View<const std::int32_
   check_launch("add_lines");
 }
 
-void scale_lines(Context& context, View<const float> factors, View<cfloat> kspace) {
+void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfloat> kspace) {
   const Array<float> numbers = context.upload<float>(factors);
   scale_lines_kernel<<<blocks_for(kspace.size()), kThreads, 0, stream_of(context)>>>(
       numbers.data(), kspace.shape()[1], kspace.shape()[2], kspace.size(), device_view(kspace.data()));
   check_launch("scale_lines");
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<float> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
   launch_component(context, from, what, factor, to);
 }
 
-void component(Context& context, View<const cfloat> from, Component what, float factor, View<std::uint16_t> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
+               DeviceView<std::uint16_t> to) {
   launch_component(context, from, what, factor, to);
 }
 
-void scale(Context& context, View<const cfloat> from, float factor, View<cfloat> to) {
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
   scale_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
                                                                              factor, device_view(to.data()));
   check_launch("scale");

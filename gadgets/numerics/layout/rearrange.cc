@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-void rearrange(Context& context, View<const cfloat> from, const Rearrangement& how, View<cfloat> to) {
+void rearrange(Context& context, DeviceView<const cfloat> from, const Rearrangement& how, DeviceView<cfloat> to) {
   const Shape &f = from.shape(), &t = to.shape();
   bool good = f.rank() == 4 && t.rank() == 4 && f[0] == t[0];
   std::array<bool, 3> used{};

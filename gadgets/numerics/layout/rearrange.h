@@ -17,6 +17,6 @@ struct Rearrangement {
 
 /// to[c, i0, i1, i2] = from[c, j] with j[axis[a]] = first[a] + step[a] * i_a. from, to: [coil, z, y, x].
 /// std::invalid_argument when voxels would come from outside `from`.
-void rearrange(Context& context, View<const cfloat> from, const Rearrangement& how, View<cfloat> to);
+void rearrange(Context& context, DeviceView<const cfloat> from, const Rearrangement& how, DeviceView<cfloat> to);
 
 }  // namespace echotrain::numerics

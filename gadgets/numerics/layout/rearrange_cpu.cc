@@ -4,7 +4,7 @@
 
 namespace echotrain::numerics::cpu {
 
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to) {
+void rearrange(Context& context, DeviceView<const cfloat> from, const Strides& strides, DeviceView<cfloat> to) {
   constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
   const std::int64_t nz = to.shape()[1], ny = to.shape()[2], nx = to.shape()[3], step = strides.stride[2];
   context.threads().parallel_for(

@@ -16,7 +16,7 @@ __global__ void rearrange_kernel(const float2* from, std::int64_t coil, std::int
 
 }  // namespace
 
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to) {
+void rearrange(Context& context, DeviceView<const cfloat> from, const Strides& strides, DeviceView<cfloat> to) {
   const Shape& t = to.shape();
   rearrange_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), strides.coil, strides.start, strides.stride[0], strides.stride[1], strides.stride[2],

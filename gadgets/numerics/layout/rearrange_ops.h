@@ -14,7 +14,7 @@ struct Strides {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void rearrange(Context& context, View<const cfloat> from, const Strides& strides, View<cfloat> to);
+void rearrange(Context& context, DeviceView<const cfloat> from, const Strides& strides, DeviceView<cfloat> to);
 )
 // clang-format on
 

@@ -58,8 +58,8 @@ std::uint64_t bytes_of(const NufftPlan::Impl& plan) {
          bytes_of(plan.footprints);
 }
 
-void grid_coils(Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples, View<const float> weights,
-                std::int64_t first, std::int64_t count, cfloat* grid) {
+void grid_coils(Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> samples,
+                DeviceView<const float> weights, std::int64_t first, std::int64_t count, cfloat* grid) {
   const std::int64_t partial_size = static_cast<std::int64_t>(plan.slots) * plan.slot_points,
                      coils = samples.shape()[1];
   std::int64_t chunk = coils_at_a_time(count, partial_size * 8, context.cuda() ? kPartialBytesCuda : kPartialBytes);
@@ -85,8 +85,8 @@ bool has_item_shape(const Shape& shape, std::int64_t coils, const Shape& item) {
 }
 
 /// `to`: the grids or images on the other side.
-void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> samples,
-                     View<const float> weights, View<const cfloat> to, const Shape& item) {
+void check_arguments(const Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> samples,
+                     DeviceView<const float> weights, DeviceView<const cfloat> to, const Shape& item) {
   require(context.backend() == plan.backend, "the plan was made for another backend");
   require(samples.shape().rank() == 2 && samples.shape()[0] == plan.samples,
           fmt::format("expected samples of shape [{}, coil], got {}", plan.samples, samples.shape().text()));
@@ -96,7 +96,7 @@ void check_arguments(const Context& context, const NufftPlan::Impl& plan, View<c
           fmt::format("{} is not [{} coils] of {}", to.shape().text(), samples.shape()[1], item.text()));
 }
 
-void check_problem(View<const double> coordinates, const Shape& image, const NufftOptions& options) {
+void check_problem(HostView<const double> coordinates, const Shape& image, const NufftOptions& options) {
   constexpr std::int64_t kLongestAxis = 1 << 20;
   require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
   using O = NufftOptions;
@@ -132,8 +132,8 @@ void check_use(const NufftPlan::Impl& plan, NufftUse needed) {
 }
 
 /// Returns the number of coils.
-std::int64_t check_images(const Context& context, const NufftPlan::Impl& plan, View<const cfloat> oversampled,
-                          View<const cfloat> image) {
+std::int64_t check_images(const Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> oversampled,
+                          DeviceView<const cfloat> image) {
   require(context.backend() == plan.backend, "the plan was made for another backend");
   const std::int64_t coils = oversampled.shape().rank() == 0 ? 0 : oversampled.shape()[0];
   require(has_item_shape(oversampled.shape(), coils, plan.grid) && has_item_shape(image.shape(), coils, plan.image),
@@ -154,14 +154,15 @@ const NufftTuning& NufftPlan::tuning() const { return impl_->tuning; }
 Backend NufftPlan::backend() const { return impl_->backend; }
 std::uint64_t NufftPlan::bytes() const { return impl_->bytes; }
 
-std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const double> coordinates, const Shape& image,
-                                                 const NufftOptions& options, std::int64_t coils) {
+std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, HostView<const double> coordinates,
+                                                 const Shape& image, const NufftOptions& options, std::int64_t coils) {
   check_problem(coordinates, image, options);
   return make(context, coordinates, image, options, tuned(context, coordinates, image, options, coils));
 }
 
-std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const double> coordinates, const Shape& image,
-                                                 const NufftOptions& options, const NufftTuning& tuning) {
+std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, HostView<const double> coordinates,
+                                                 const Shape& image, const NufftOptions& options,
+                                                 const NufftTuning& tuning) {
   check_problem(coordinates, image, options);
   check_tuning(tuning, default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend()),
                context.backend());
@@ -182,7 +183,7 @@ std::shared_ptr<const NufftPlan> NufftPlan::make(Context& context, View<const do
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
 
-std::shared_ptr<const NufftPlan> NufftPlan::with_samples(Context& context, View<const double> coordinates) const {
+std::shared_ptr<const NufftPlan> NufftPlan::with_samples(Context& context, HostView<const double> coordinates) const {
   check_problem(coordinates, impl_->image, impl_->options);
   require(context.backend() == impl_->backend && context.stream() == impl_->stream,
           "the plan was made with another context");
@@ -202,7 +203,8 @@ std::shared_ptr<const NufftPlan> NufftPlan::with_samples(Context& context, View<
   return std::make_shared<const NufftPlan>(std::move(impl));
 }
 
-void NufftPlan::grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const {
+void NufftPlan::grid(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                     DeviceView<cfloat> grid) const {
   check_arguments(context, *impl_, samples, weights, grid, impl_->grid);
   check_use(*impl_, NufftUse::adjoint);
   if (grid.size() == 0) return;
@@ -210,8 +212,8 @@ void NufftPlan::grid(Context& context, View<const cfloat> samples, View<const fl
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::accumulate(Context& context, std::int64_t first, View<const cfloat> samples, View<const float> weights,
-                           float sign, View<cfloat> grid) const {
+void NufftPlan::accumulate(Context& context, std::int64_t first, DeviceView<const cfloat> samples,
+                           DeviceView<const float> weights, float sign, DeviceView<cfloat> grid) const {
   require(context.backend() == impl_->backend, "the plan was made for another backend");
   require(samples.shape().rank() == 2, "expected samples of shape [sample, coil], got " + samples.shape().text());
   const std::int64_t count = samples.shape()[0], coils = samples.shape()[1];
@@ -233,22 +235,22 @@ void NufftPlan::accumulate(Context& context, std::int64_t first, View<const cflo
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::to_images(Context& context, View<cfloat> grid, View<cfloat> image) const {
+void NufftPlan::to_images(Context& context, DeviceView<cfloat> grid, DeviceView<cfloat> image) const {
   const std::int64_t coils = check_images(context, *impl_, grid, image);
   if (image.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), coils, image.data()));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const {
+void NufftPlan::deapodize(Context& context, DeviceView<const cfloat> oversampled, DeviceView<cfloat> image) const {
   const std::int64_t coils = check_images(context, *impl_, oversampled, image);
   if (image.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, deapodize(context, *impl_, oversampled.data(), coils, image.data()));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const float> weights,
-                        View<cfloat> image) const {
+void NufftPlan::adjoint(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                        DeviceView<cfloat> image) const {
   check_arguments(context, *impl_, samples, weights, image, impl_->image);
   check_use(*impl_, NufftUse::adjoint);
   if (image.size() == 0) return;
@@ -260,14 +262,14 @@ void NufftPlan::adjoint(Context& context, View<const cfloat> samples, View<const
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::apodize(Context& context, View<const cfloat> image, View<cfloat> oversampled) const {
+void NufftPlan::apodize(Context& context, DeviceView<const cfloat> image, DeviceView<cfloat> oversampled) const {
   const std::int64_t coils = check_images(context, *impl_, oversampled, image);
   if (image.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, apodize(context, *impl_, image.data(), coils, oversampled.data()));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const {
+void NufftPlan::interpolate(Context& context, DeviceView<const cfloat> grid, DeviceView<cfloat> samples) const {
   check_arguments(context, *impl_, samples, {}, grid, impl_->grid);
   check_use(*impl_, NufftUse::all);
   if (samples.size() == 0) return;
@@ -278,7 +280,7 @@ void NufftPlan::interpolate(Context& context, View<const cfloat> grid, View<cflo
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat> samples) const {
+void NufftPlan::forward(Context& context, DeviceView<const cfloat> image, DeviceView<cfloat> samples) const {
   check_arguments(context, *impl_, samples, {}, image, impl_->image);
   check_use(*impl_, NufftUse::all);
   if (samples.size() == 0) return;
@@ -293,7 +295,7 @@ void NufftPlan::forward(Context& context, View<const cfloat> image, View<cfloat>
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
-std::uint64_t trajectory_digest(View<const double> coordinates) {
+std::uint64_t trajectory_digest(HostView<const double> coordinates) {
   // FNV-1a over 64-bit words, each stirred first so that every bit reaches every other.
   std::uint64_t hash = 14695981039346656037ull;
   const auto take = [&hash](std::uint64_t word) {

@@ -40,19 +40,19 @@ struct NufftOptions {
 /// input gives the same bits in every run and for any number of threads.
 class NufftPlan {
  public:
-  /// `coordinates`: host, float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
+  /// `coordinates`: float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
   /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
   /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number may be.
-  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+  static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
                                                const NufftOptions& options = {}, std::int64_t coils = 8);
   /// The same with the work cut in a given way, for tests and trials. std::invalid_argument when a tile, a piece or a
   /// group is none, and on CUDA for any tile but the default.
-  static std::shared_ptr<const NufftPlan> make(Context& context, View<const double> coordinates, const Shape& image,
+  static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
                                                const NufftOptions& options, const NufftTuning& tuning);
   /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
   /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either: nothing is
   /// waited for.
-  std::shared_ptr<const NufftPlan> with_samples(Context& context, View<const double> coordinates) const;
+  std::shared_ptr<const NufftPlan> with_samples(Context& context, HostView<const double> coordinates) const;
   ~NufftPlan();
 
   const Shape& image_shape() const;  ///< as given
@@ -66,38 +66,40 @@ class NufftPlan {
   /// Convolution onto the grid: grid[c, m] = sum_s weights[s] samples[s, c] phi(m - u_s), u_s = coordinate * grid
   /// extent, m in FFT order. samples: [sample, coil]; weights: [sample] or empty (all 1); grid: [coil, grid...],
   /// overwritten.
-  void grid(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> grid) const;
+  void grid(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+            DeviceView<cfloat> grid) const;
 
   /// Adds the samples first .. first + n - 1 of the plan to a grid (sign +1), or takes them away again (-1): grid[c, m]
   /// += sign sum_s weights[s] samples[s, c] phi(m - u_(first + s)). samples: [n, coil]; weights: [n] or empty; grid:
   /// [coil, grid...]. For readouts that are gridded as they come. On the CPU the same calls give the same bits; on CUDA
   /// they agree to rounding, because samples are added in no fixed order.
-  void accumulate(Context& context, std::int64_t first, View<const cfloat> samples, View<const float> weights,
-                  float sign, View<cfloat> grid) const;
+  void accumulate(Context& context, std::int64_t first, DeviceView<const cfloat> samples,
+                  DeviceView<const float> weights, float sign, DeviceView<cfloat> grid) const;
 
   /// Inverse FFT and deapodize() in one, in fewer passes: only what the image keeps is transformed.
   /// grid: [coil, grid...] in FFT order, working space afterwards; image: [coil, image...], centre at floor(n/2).
-  void to_images(Context& context, View<cfloat> grid, View<cfloat> image) const;
+  void to_images(Context& context, DeviceView<cfloat> grid, DeviceView<cfloat> image) const;
 
   /// Cuts the inverse FFT of a grid to the image and divides by the kernel's transform.
   /// oversampled: [coil, grid...] in FFT order; image: [coil, image...], centre at floor(n/2).
-  void deapodize(Context& context, View<const cfloat> oversampled, View<cfloat> image) const;
+  void deapodize(Context& context, DeviceView<const cfloat> oversampled, DeviceView<cfloat> image) const;
 
   /// grid(), inverse FFT, deapodize(): image[c, r] = sum_s weights[s] samples[s, c] exp(+2 pi i k_s . r).
-  void adjoint(Context& context, View<const cfloat> samples, View<const float> weights, View<cfloat> image) const;
+  void adjoint(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+               DeviceView<cfloat> image) const;
 
   /// The transpose of deapodize(): divides the image by the kernel's transform and fills it up with zeros to the grid.
   /// image: [coil, image...], centre at floor(n/2); oversampled: [coil, grid...] in FFT order, overwritten.
-  void apodize(Context& context, View<const cfloat> image, View<cfloat> oversampled) const;
+  void apodize(Context& context, DeviceView<const cfloat> image, DeviceView<cfloat> oversampled) const;
 
   /// Interpolation from the grid, the transpose of grid(): samples[s, c] = sum_m grid[c, m] phi(m - u_s).
   /// grid: [coil, grid...], m in FFT order; samples: [sample, coil], overwritten.
-  void interpolate(Context& context, View<const cfloat> grid, View<cfloat> samples) const;
+  void interpolate(Context& context, DeviceView<const cfloat> grid, DeviceView<cfloat> samples) const;
 
   /// apodize(), forward FFT, interpolate(): samples[s, c] = sum_r image[c, r] exp(-2 pi i k_s . r). Every sample is one
   /// sum in a fixed order: the same bits in every run and for any number of threads. A sample whose coordinates are not
   /// finite becomes 0.
-  void forward(Context& context, View<const cfloat> image, View<cfloat> samples) const;
+  void forward(Context& context, DeviceView<const cfloat> image, DeviceView<cfloat> samples) const;
 
   struct Impl;  // defined in nufft_plan.h, for the backends' files
   explicit NufftPlan(std::unique_ptr<Impl> impl);
@@ -107,7 +109,7 @@ class NufftPlan {
 };
 
 /// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
-std::uint64_t trajectory_digest(View<const double> coordinates);
+std::uint64_t trajectory_digest(HostView<const double> coordinates);
 
 /// The options of least work whose RMS relative error, that of rounding to fp32 included, is at most `accuracy`.
 /// std::invalid_argument when none reach it; the text says what can be reached.

@@ -10,7 +10,7 @@ constexpr int kMostStretches = 16;
 
 }  // namespace
 
-SampleBins bin_samples(ThreadPool& threads, const Tiling& t, View<const std::int32_t> starts) {
+SampleBins bin_samples(ThreadPool& threads, const Tiling& t, HostView<const std::int32_t> starts) {
   std::int32_t edge[3], bins[3];
   for (int a = 0; a < 3; ++a) {
     edge[a] = bin_edge(a, t.dims, t.width);

@@ -148,7 +148,7 @@ HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const s
   return lists;
 }
 
-void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<const double> coordinates,
                    std::int32_t* starts, float* weights) {
   const Tiling& t = plan.tiling;
   const int dims = t.dims, width = t.width;
@@ -195,7 +195,7 @@ void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan)
 
 namespace cpu {
 
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
+void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan) {
   const Tiling& t = plan.tiling;
   const std::int64_t places = plan.samples * t.dims, floats = places * t.width;
   plan.slot_points = t.tile[0] * t.tile[1] * t.tile[2];

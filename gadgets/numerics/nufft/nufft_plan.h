@@ -98,7 +98,7 @@ struct SampleBins {
   std::vector<BinPiece> pieces;
 };
 /// `starts`: [sample, dims] as in NufftPlan::Impl, all within the grid.
-SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, View<const std::int32_t> starts);
+SampleBins bin_samples(ThreadPool& threads, const Tiling& tiling, HostView<const std::int32_t> starts);
 
 struct NufftPlan::Impl {
   Shape image, grid;
@@ -166,14 +166,14 @@ HostLists list_samples(ThreadPool& threads, const NufftPlan::Impl& plan, const s
 /// Uploads the lists to where the plan is.
 void keep_lists(Context& context, const HostLists& lists, NufftPlan::Impl& plan);
 /// Fills in `starts` and `weights` from coordinates.
-void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, View<const double> coordinates,
+void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<const double> coordinates,
                    std::int32_t* starts, float* weights);
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
 /// Fills in all that depends on the trajectory. The rest is there. CUDA: the lists are those that the host makes; when the
 /// device lacks the memory to sort, the host makes them.
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan);
+void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 /// CUDA: with atomic additions, so the order of sums, and so their last bits, differ from run to run.
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);

@@ -214,9 +214,9 @@ Cut cut_lists(Context& context, const Array<std::int64_t>& offsets, std::int64_t
     return cub::DeviceScan::ExclusiveScan(memory, bytes, cuts.data(), before.data(), AddCuts{}, Cut{0, 0, 0}, lists,
                                           stream);
   });
-  Array<Cut> last = context.allocate_host<Cut>({2});
-  context.copy<Cut>({cuts.data() + lists - 1, {1}}, View<Cut>{last.data(), {1}});
-  context.copy<Cut>({before.data() + lists - 1, {1}}, View<Cut>{last.data() + 1, {1}});
+  HostArray<Cut> last = context.allocate_host<Cut>({2});
+  context.copy<Cut>(cuts.view().part(lists - 1, {1}), last.view().part(0, {1}));
+  context.copy<Cut>(before.view().part(lists - 1, {1}), last.view().part(1, {1}));
   context.synchronize();
   return AddCuts{}(last.data()[0], last.data()[1]);
 }
@@ -231,20 +231,21 @@ void launch_footprints(Context& context, NufftPlan::Impl& plan, const Windows& w
 }
 
 /// Copies coordinates to the device in parts, the next while this one is worked on.
-void make_footprints(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
+void make_footprints(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan) {
   const cudaStream_t stream = stream_of(context);
   const Tiling& t = plan.tiling;
   Windows windows;
   std::copy_n(plan.windows, 3, windows.axis);
   if (plan.samples == 0) return;
   if (plan.samples <= kFewSamples) {
-    Array<double> few = context.allocate_host<double>({plan.samples * t.dims});
+    HostArray<double> few = context.allocate_host<double>({plan.samples * t.dims});
     std::copy_n(coordinates.data(), few.size(), few.data());
     return launch_footprints(context, plan, windows, few.data(), 0, plan.samples);
   }
   const std::int64_t part = std::min(plan.samples, kStagedSamples);
   struct Stage {
-    Array<double> host, device;
+    HostArray<double> host;
+    Array<double> device;
     Event copied;
   };
   Stage stages[2];
@@ -280,7 +281,7 @@ void list_tiles_of(Context& context, NufftPlan::Impl& plan) {
     with_temporary(context, "counting touched tiles", [&](void* memory, std::size_t& bytes) {
       return cub::DeviceScan::ExclusiveSum(memory, bytes, offsets.data(), n + 1, stream);
     });
-    const std::int64_t total = *context.download<std::int64_t>({offsets.data() + n, {1}}).data();
+    const std::int64_t total = *context.download<std::int64_t>(offsets.view().part(n, {1})).data();
     Array<std::uint32_t> keys = context.allocate<std::uint32_t>({total});
     Array<std::int32_t> samples = context.allocate<std::int32_t>({total});
     list_touched_kernel<<<blocks_for(n), kThreads, 0, stream>>>(t, plan.footprints.data(), n, offsets.data(),
@@ -326,7 +327,7 @@ void bin_samples_of(Context& context, NufftPlan::Impl& plan) {
 }
 
 /// The same lists from the host, for a device without the memory to sort.
-void list_on_host(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
+void list_on_host(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan) {
   const std::int64_t places = plan.samples * plan.tiling.dims;
   std::vector<std::int32_t> starts(static_cast<std::size_t>(places));
   std::vector<float> weights(static_cast<std::size_t>(places * plan.tiling.width));
@@ -352,7 +353,7 @@ WindowPolynomial window_polynomial(int width, double ratio) {
 
 }  // namespace
 
-void fill_plan(Context& context, View<const double> coordinates, NufftPlan::Impl& plan) {
+void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan) {
   const Tiling& t = plan.tiling;
   plan.slot_points = kTilePoints;
   for (int a = 3 - t.dims; a < 3; ++a)

@@ -87,7 +87,7 @@ double work_of(double samples, double grid_points, std::int64_t coils, int width
 /// A part of a problem with the same density everywhere, on an image that is `factor` times smaller along each axis:
 /// every so-manieth stretch of the samples, and of these every factor-th sample, so that neighbours along a readout
 /// stay as far apart on the grid as they were.
-Problem reduced(View<const double> coordinates, const Shape& image, std::int64_t coils, std::int64_t factor) {
+Problem reduced(HostView<const double> coordinates, const Shape& image, std::int64_t coils, std::int64_t factor) {
   constexpr std::int64_t kStretch = 256;  // samples that are taken together: about a readout
   const auto dims = static_cast<std::int64_t>(image.rank());
   Problem problem{.image = {}, .coordinates = {}, .samples = 0, .coils = coils};
@@ -122,7 +122,7 @@ class Search {
         begin_(Clock::now()),
         seconds_(seconds) {
     options_.use = NufftUse::adjoint;
-    Array<cfloat> host = context_.allocate_host<cfloat>({problem.samples, problem.coils});
+    HostArray<cfloat> host = context_.allocate_host<cfloat>({problem.samples, problem.coils});
     for (std::int64_t i = 0; i < host.size(); ++i)
       host.data()[i] = {static_cast<float>(i % 97) / 97 - 0.5f, static_cast<float>(i % 89) / 89 - 0.5f};
     samples_ = context_.place<cfloat>(host);
@@ -278,7 +278,7 @@ int NufftTuner::trials() const {
   return trials_;
 }
 
-NufftTuning NufftTuner::tuned(Context& context, View<const double> coordinates, const Shape& image,
+NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinates, const Shape& image,
                               const NufftOptions& options, std::int64_t coils) {
   const auto dims = static_cast<int>(image.rank());
   const int width = options.kernel_width;
@@ -319,7 +319,7 @@ NufftTuning NufftTuner::tuned(Context& context, View<const double> coordinates, 
   return known_[key] = *from_entry(store_.add(key, to_entry(best), acceptable), candidates);
 }
 
-NufftTuning tuned(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
+NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,
                   std::int64_t coils) {
   if (!enabled()) return default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend());
   static NufftTuner tuner(TuningStore::default_file());

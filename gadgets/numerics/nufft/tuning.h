@@ -50,8 +50,8 @@ class NufftTuner {
   /// The tuning for a problem, from memory, from the file, or else by trial on a part of this very trajectory.
   /// Arguments as for NufftPlan::make(); `coils`: how many will probably be transformed at once. A problem that takes
   /// less than about a millisecond gets the default. Never fails for want of memory or disk: then it is the default.
-  NufftTuning tuned(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
-                    std::int64_t coils);
+  NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image,
+                    const NufftOptions& options, std::int64_t coils);
 
   /// How many classes this object has tried.
   int trials() const;
@@ -65,7 +65,7 @@ class NufftTuner {
 };
 
 /// The process-wide tuner's choice, or the default where ECHOTRAIN_AUTOTUNE turns tuning off.
-NufftTuning tuned(Context& context, View<const double> coordinates, const Shape& image, const NufftOptions& options,
+NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,
                   std::int64_t coils);
 
 }  // namespace echotrain::numerics

@@ -18,26 +18,26 @@ void check_quantile(double q) {
   if (!(q >= 0 && q <= 1)) throw std::invalid_argument(fmt::format("quantile: expected 0..1, got {}", q));
 }
 
-View<const float> parts(View<const cfloat> values) {
-  return {reinterpret_cast<const float*>(values.data()), {2 * values.size()}};
+DeviceView<const float> parts(DeviceView<const cfloat> values) {
+  return DeviceView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()});
 }
 
 /// The number that `reduce` puts where the context computes.
 template <class T, class Reduce>
-Array<T> fetch(Context& context, std::int64_t numbers, const Reduce& reduce) {
+HostArray<T> fetch(Context& context, std::int64_t numbers, const Reduce& reduce) {
   Array<T> result = context.allocate<T>({numbers});
   reduce(result.view());
   return context.download<T>(result.cview());
 }
 
 template <class T>
-Extremes fetch_extremes(Context& context, View<const T> values) {
-  const auto found = fetch<float>(context, 2, [&](View<float> to) { extremes(context, values, to); });
+Extremes fetch_extremes(Context& context, DeviceView<const T> values) {
+  const auto found = fetch<float>(context, 2, [&](DeviceView<float> to) { extremes(context, values, to); });
   return {found.data()[0], found.data()[1]};
 }
 
 template <class T>
-void put_extremes(Context& context, View<const T> values, View<float> to) {
+void put_extremes(Context& context, DeviceView<const T> values, DeviceView<float> to) {
   require(to.size() == 2, "extremes", values.shape(), to.shape());
   if (values.size() > 0) {
     ECHOTRAIN_DISPATCH(context, extremes(context, values, to));
@@ -45,11 +45,11 @@ void put_extremes(Context& context, View<const T> values, View<float> to) {
   }
   const Extremes none;
   const float pair[2] = {none.least, none.most};
-  context.copy<float>({pair, {2}}, to);
+  context.copy<float>(HostView<const float>(pair, {2}), to);
 }
 
 template <class T>
-Comparison compare_there(Context& context, View<const T> a, View<const T> b, cdouble s) {
+Comparison compare_there(Context& context, DeviceView<const T> a, DeviceView<const T> b, cdouble s) {
   require(a.size() == b.size(), "compare", a.shape(), b.shape());
   if (a.size() == 0) return {};
   return comparison(ECHOTRAIN_DISPATCH(context, compare(context, a, b, s)), a.size());
@@ -57,47 +57,52 @@ Comparison compare_there(Context& context, View<const T> a, View<const T> b, cdo
 
 }  // namespace
 
-void sum(Context& context, View<const float> values, View<double> to) {
+void sum(Context& context, DeviceView<const float> values, DeviceView<double> to) {
   require(to.size() == 1, "sum", values.shape(), to.shape());
   if (values.size() == 0) return context.clear(to);
   ECHOTRAIN_DISPATCH(context, sum(context, values, to));
 }
 
-double sum(Context& context, View<const float> values) {
-  return fetch<double>(context, 1, [&](View<double> to) { sum(context, values, to); }).data()[0];
+double sum(Context& context, DeviceView<const float> values) {
+  return fetch<double>(context, 1, [&](DeviceView<double> to) { sum(context, values, to); }).data()[0];
 }
 
-void power(Context& context, View<const float> values, View<double> to) {
+void power(Context& context, DeviceView<const float> values, DeviceView<double> to) {
   require(to.size() == 1, "power", values.shape(), to.shape());
   if (values.size() == 0) return context.clear(to);
   ECHOTRAIN_DISPATCH(context, power(context, values, to));
 }
 
-void power(Context& context, View<const cfloat> values, View<double> to) { power(context, parts(values), to); }
-
-double norm(Context& context, View<const float> values) {
-  return std::sqrt(fetch<double>(context, 1, [&](View<double> to) { power(context, values, to); }).data()[0]);
+void power(Context& context, DeviceView<const cfloat> values, DeviceView<double> to) {
+  power(context, parts(values), to);
 }
 
-double norm(Context& context, View<const cfloat> values) { return norm(context, parts(values)); }
+double norm(Context& context, DeviceView<const float> values) {
+  return std::sqrt(fetch<double>(context, 1, [&](DeviceView<double> to) { power(context, values, to); }).data()[0]);
+}
 
-void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to) {
+double norm(Context& context, DeviceView<const cfloat> values) { return norm(context, parts(values)); }
+
+void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to) {
   require(u.size() == v.size() && to.size() == 2, "inner_products", u.shape(), v.shape());
   if (u.size() == 0) return context.clear(to);
   ECHOTRAIN_DISPATCH(context, inner_products(context, u, v, to));
 }
 
-void inner_products(Context& context, View<const cfloat> u, View<const cfloat> v, View<double> to) {
+void inner_products(Context& context, DeviceView<const cfloat> u, DeviceView<const cfloat> v, DeviceView<double> to) {
   inner_products(context, parts(u), parts(v), to);
 }
 
-double dot(Context& context, View<const float> u, View<const float> v) {
-  return fetch<double>(context, 2, [&](View<double> to) { inner_products(context, u, v, to); }).data()[0];
+double dot(Context& context, DeviceView<const float> u, DeviceView<const float> v) {
+  return fetch<double>(context, 2, [&](DeviceView<double> to) { inner_products(context, u, v, to); }).data()[0];
 }
 
-double dot(Context& context, View<const cfloat> u, View<const cfloat> v) { return dot(context, parts(u), parts(v)); }
+double dot(Context& context, DeviceView<const cfloat> u, DeviceView<const cfloat> v) {
+  return dot(context, parts(u), parts(v));
+}
 
-void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to) {
+void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                        DeviceView<double> to) {
   require(
       samples.shape().rank() == 2 && to.size() == 1 && (weights.size() == 0 || weights.size() == samples.shape()[0]),
       "add_weighted_power", samples.shape(), weights.shape());
@@ -105,12 +110,16 @@ void add_weighted_power(Context& context, View<const cfloat> samples, View<const
   ECHOTRAIN_DISPATCH(context, add_weighted_power(context, samples, weights, to));
 }
 
-void extremes(Context& context, View<const float> values, View<float> to) { put_extremes(context, values, to); }
-void extremes(Context& context, View<const cfloat> values, View<float> to) { put_extremes(context, values, to); }
-Extremes extremes(Context& context, View<const float> values) { return fetch_extremes(context, values); }
-Extremes extremes(Context& context, View<const cfloat> values) { return fetch_extremes(context, values); }
+void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to) {
+  put_extremes(context, values, to);
+}
+void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to) {
+  put_extremes(context, values, to);
+}
+Extremes extremes(Context& context, DeviceView<const float> values) { return fetch_extremes(context, values); }
+Extremes extremes(Context& context, DeviceView<const cfloat> values) { return fetch_extremes(context, values); }
 
-void quantile(Context& context, View<const float> values, double q, View<float> to) {
+void quantile(Context& context, DeviceView<const float> values, double q, DeviceView<float> to) {
   check_quantile(q);
   require(to.size() == 1, "quantile", values.shape(), to.shape());
   if (values.size() > 0) {
@@ -118,17 +127,17 @@ void quantile(Context& context, View<const float> values, double q, View<float> 
     return;
   }
   const float none = std::numeric_limits<float>::quiet_NaN();
-  context.copy<float>({&none, {1}}, to);
+  context.copy<float>(HostView<const float>(&none, {1}), to);
 }
 
-float quantile(Context& context, View<const float> values, double q) {
-  return fetch<float>(context, 1, [&](View<float> to) { quantile(context, values, q, to); }).data()[0];
+float quantile(Context& context, DeviceView<const float> values, double q) {
+  return fetch<float>(context, 1, [&](DeviceView<float> to) { quantile(context, values, q, to); }).data()[0];
 }
 
-Comparison compare(Context& context, View<const float> a, View<const float> b, double s) {
+Comparison compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, double s) {
   return compare_there(context, a, b, s);
 }
-Comparison compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s) {
+Comparison compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s) {
   return compare_there(context, a, b, s);
 }
 

@@ -23,24 +23,25 @@ namespace echotrain::numerics {
 // numbers wait for them. std::invalid_argument when sizes do not fit.
 
 /// to[0] = sum of the values.
-void sum(Context& context, View<const float> values, View<double> to);
-double sum(Context& context, View<const float> values);
+void sum(Context& context, DeviceView<const float> values, DeviceView<double> to);
+double sum(Context& context, DeviceView<const float> values);
 
 /// to[0] = sum of |v|^2; its root is the norm.
-void power(Context& context, View<const float> values, View<double> to);
-void power(Context& context, View<const cfloat> values, View<double> to);
-double norm(Context& context, View<const float> values);
-double norm(Context& context, View<const cfloat> values);
+void power(Context& context, DeviceView<const float> values, DeviceView<double> to);
+void power(Context& context, DeviceView<const cfloat> values, DeviceView<double> to);
+double norm(Context& context, DeviceView<const float> values);
+double norm(Context& context, DeviceView<const cfloat> values);
 
 /// to[0] = <u, v>, to[1] = |v|^2. Of complex vectors the real part of <u, v>.
-void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to);
-void inner_products(Context& context, View<const cfloat> u, View<const cfloat> v, View<double> to);
-double dot(Context& context, View<const float> u, View<const float> v);
-double dot(Context& context, View<const cfloat> u, View<const cfloat> v);
+void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to);
+void inner_products(Context& context, DeviceView<const cfloat> u, DeviceView<const cfloat> v, DeviceView<double> to);
+double dot(Context& context, DeviceView<const float> u, DeviceView<const float> v);
+double dot(Context& context, DeviceView<const cfloat> u, DeviceView<const cfloat> v);
 
 /// to[0] += sum over samples and coils of weights[s] |samples[s, c]|^2; samples of weight 0 may be anything. samples:
 /// [sample, coil]; weights: [sample] or empty (all 1).
-void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to);
+void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                        DeviceView<double> to);
 
 /// The smallest and the largest finite value; infinity and -infinity when there is none.
 struct Extremes {
@@ -48,15 +49,15 @@ struct Extremes {
   float most = -std::numeric_limits<float>::infinity();
 };
 /// to[0] = the smallest, to[1] = the largest; of complex values, of their magnitudes.
-void extremes(Context& context, View<const float> values, View<float> to);
-void extremes(Context& context, View<const cfloat> values, View<float> to);
-Extremes extremes(Context& context, View<const float> values);
-Extremes extremes(Context& context, View<const cfloat> values);
+void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to);
+void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to);
+Extremes extremes(Context& context, DeviceView<const float> values);
+Extremes extremes(Context& context, DeviceView<const cfloat> values);
 
 /// The value of rank floor(q (n - 1)) among the n finite values, sorted from rank 0 on; NaN when there is none. q:
 /// 0..1.
-void quantile(Context& context, View<const float> values, double q, View<float> to);
-float quantile(Context& context, View<const float> values, double q);
+void quantile(Context& context, DeviceView<const float> values, double q, DeviceView<float> to);
+float quantile(Context& context, DeviceView<const float> values, double q);
 
 /// How far s a is from a reference b, for a factor s.
 struct Comparison {
@@ -74,20 +75,20 @@ struct Comparison {
     return error_power == 0 ? std::numeric_limits<double>::infinity() : 20 * std::log10(peak / std::sqrt(mse()));
   }
 };
-Comparison compare(Context& context, View<const float> a, View<const float> b, double s = 1);
-Comparison compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s = 1);
+Comparison compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, double s = 1);
+Comparison compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s = 1);
 
 /// The same for values on the host where no context is at hand, by the process's CPU threads.
 namespace on_host {
-double sum(View<const float> values);
-double power(View<const float> values);
-double power(View<const cfloat> values);
-Extremes extremes(View<const float> values);
-Extremes extremes(View<const cfloat> values);
-float quantile(View<const float> values, double q);
-Comparison compare(View<const float> a, View<const float> b, double s = 1);
-Comparison compare(View<const cfloat> a, View<const cfloat> b, cdouble s = 1);
-Comparison compare(View<const cdouble> a, View<const cdouble> b, cdouble s = 1);
+double sum(HostView<const float> values);
+double power(HostView<const float> values);
+double power(HostView<const cfloat> values);
+Extremes extremes(HostView<const float> values);
+Extremes extremes(HostView<const cfloat> values);
+float quantile(HostView<const float> values, double q);
+Comparison compare(HostView<const float> a, HostView<const float> b, double s = 1);
+Comparison compare(HostView<const cfloat> a, HostView<const cfloat> b, cdouble s = 1);
+Comparison compare(HostView<const cdouble> a, HostView<const cdouble> b, cdouble s = 1);
 }  // namespace on_host
 
 }  // namespace echotrain::numerics

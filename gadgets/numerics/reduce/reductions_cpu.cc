@@ -74,7 +74,7 @@ double imaginary_part(const std::complex<T>& v) {
 }
 
 template <class T>
-ComparisonSums compared(View<const T> a, View<const T> b, cdouble s) {
+ComparisonSums compared(HostView<const T> a, HostView<const T> b, cdouble s) {
   return reduce_blocks<ComparisonSums>(a.size(), [&](std::int64_t begin, std::int64_t end) {
     ComparisonSums sums;
     for (std::int64_t i = begin; i < end; ++i)
@@ -85,50 +85,61 @@ ComparisonSums compared(View<const T> a, View<const T> b, cdouble s) {
 
 }  // namespace
 
-void sum(Context&, View<const float> values, View<double> to) { to[0] = on_host::sum(values); }
+void sum(Context&, DeviceView<const float> values, DeviceView<double> to) {
+  to.data()[0] = on_host::sum(cpu::readable(values));
+}
 
-void power(Context&, View<const float> values, View<double> to) { to[0] = on_host::power(values); }
+void power(Context&, DeviceView<const float> values, DeviceView<double> to) {
+  to.data()[0] = on_host::power(cpu::readable(values));
+}
 
-void inner_products(Context&, View<const float> u, View<const float> v, View<double> to) {
+void inner_products(Context&, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to) {
   const auto sums = reduce_blocks<Sums<2>>(u.size(), [&](std::int64_t begin, std::int64_t end) {
     const float* part = v.data() + begin;
     return Sums<2>{{block_dot(u.data() + begin, part, end - begin), block_dot(part, part, end - begin)}};
   });
-  to[0] = sums.of[0];
-  to[1] = sums.of[1];
+  to.data()[0] = sums.of[0];
+  to.data()[1] = sums.of[1];
 }
 
-void add_weighted_power(Context&, View<const cfloat> samples, View<const float> weights, View<double> to) {
+void add_weighted_power(Context&, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                        DeviceView<double> to) {
   const std::int64_t coils = samples.shape()[1];
   const auto sums = reduce_blocks<Sums<1>>(samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
     Sums<1> part;
     for (std::int64_t s = begin; s < end; ++s) {
-      const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
+      const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights.data()[s]);
       if (weight == 0) continue;
       const auto* values = reinterpret_cast<const float*>(samples.data() + s * coils);
       part.of[0] += weight * block_dot(values, values, 2 * coils);
     }
     return part;
   });
-  to[0] += sums.of[0];
+  to.data()[0] += sums.of[0];
 }
 
-void extremes(Context&, View<const float> values, View<float> to) {
-  const Extremes found = on_host::extremes(values);
-  to[0] = found.least;
-  to[1] = found.most;
+void extremes(Context&, DeviceView<const float> values, DeviceView<float> to) {
+  const Extremes found = on_host::extremes(cpu::readable(values));
+  to.data()[0] = found.least;
+  to.data()[1] = found.most;
 }
 
-void extremes(Context&, View<const cfloat> values, View<float> to) {
-  const Extremes found = on_host::extremes(values);
-  to[0] = found.least;
-  to[1] = found.most;
+void extremes(Context&, DeviceView<const cfloat> values, DeviceView<float> to) {
+  const Extremes found = on_host::extremes(cpu::readable(values));
+  to.data()[0] = found.least;
+  to.data()[1] = found.most;
 }
 
-void quantile(Context&, View<const float> values, double q, View<float> to) { to[0] = on_host::quantile(values, q); }
+void quantile(Context&, DeviceView<const float> values, double q, DeviceView<float> to) {
+  to.data()[0] = on_host::quantile(cpu::readable(values), q);
+}
 
-ComparisonSums compare(Context&, View<const float> a, View<const float> b, cdouble s) { return compared(a, b, s); }
-ComparisonSums compare(Context&, View<const cfloat> a, View<const cfloat> b, cdouble s) { return compared(a, b, s); }
+ComparisonSums compare(Context&, DeviceView<const float> a, DeviceView<const float> b, cdouble s) {
+  return compared(cpu::readable(a), cpu::readable(b), s);
+}
+ComparisonSums compare(Context&, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s) {
+  return compared(cpu::readable(a), cpu::readable(b), s);
+}
 
 }  // namespace cpu
 
@@ -136,7 +147,7 @@ namespace on_host {
 namespace {
 
 template <class T>
-Comparison compare_here(View<const T> a, View<const T> b, cdouble s) {
+Comparison compare_here(HostView<const T> a, HostView<const T> b, cdouble s) {
   if (a.size() != b.size())
     throw std::invalid_argument(fmt::format("compare: {} and {} do not fit", a.shape().text(), b.shape().text()));
   const ComparisonSums sums = cpu::compared(a, b, s);
@@ -145,7 +156,7 @@ Comparison compare_here(View<const T> a, View<const T> b, cdouble s) {
 
 }  // namespace
 
-double sum(View<const float> values) {
+double sum(HostView<const float> values) {
   return cpu::reduce_blocks<Sums<1>>(values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        return Sums<1>{{cpu::block_sum(values.data() + begin, end - begin)}};
@@ -153,7 +164,7 @@ double sum(View<const float> values) {
       .of[0];
 }
 
-double power(View<const float> values) {
+double power(HostView<const float> values) {
   return cpu::reduce_blocks<Sums<1>>(values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        const float* part = values.data() + begin;
@@ -162,23 +173,23 @@ double power(View<const float> values) {
       .of[0];
 }
 
-double power(View<const cfloat> values) {
-  return power(View<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
+double power(HostView<const cfloat> values) {
+  return power(HostView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
 }
 
-Extremes extremes(View<const float> values) {
+Extremes extremes(HostView<const float> values) {
   return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
 
-Extremes extremes(View<const cfloat> values) {
+Extremes extremes(HostView<const cfloat> values) {
   return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
 
-float quantile(View<const float> values, double q) {
+float quantile(HostView<const float> values, double q) {
   std::vector<float> finite;
   finite.reserve(static_cast<std::size_t>(values.size()));
   std::copy_if(values.data(), values.data() + values.size(), std::back_inserter(finite),
@@ -189,9 +200,9 @@ float quantile(View<const float> values, double q) {
   return *at;
 }
 
-Comparison compare(View<const float> a, View<const float> b, double s) { return compare_here(a, b, s); }
-Comparison compare(View<const cfloat> a, View<const cfloat> b, cdouble s) { return compare_here(a, b, s); }
-Comparison compare(View<const cdouble> a, View<const cdouble> b, cdouble s) { return compare_here(a, b, s); }
+Comparison compare(HostView<const float> a, HostView<const float> b, double s) { return compare_here(a, b, s); }
+Comparison compare(HostView<const cfloat> a, HostView<const cfloat> b, cdouble s) { return compare_here(a, b, s); }
+Comparison compare(HostView<const cdouble> a, HostView<const cdouble> b, cdouble s) { return compare_here(a, b, s); }
 
 }  // namespace on_host
 }  // namespace echotrain::numerics

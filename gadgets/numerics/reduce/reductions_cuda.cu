@@ -162,7 +162,7 @@ ComparisonSums fetch(Context& context, const Term& term, std::int64_t n) {
   constexpr std::int64_t kBytes = sizeof(ComparisonSums);
   Array<std::byte> memory = context.allocate<std::byte>({kBytes});
   reduce(context, term, n, PutValue{reinterpret_cast<ComparisonSums*>(memory.data())});
-  const Array<std::byte> host = context.download<std::byte>(memory.cview());
+  const HostArray<std::byte> host = context.download<std::byte>(memory.cview());
   return *reinterpret_cast<const ComparisonSums*>(host.data());
 }
 
@@ -224,33 +224,34 @@ __global__ void choose_kernel(double q, int shift, Selection* selection, float* 
 
 }  // namespace
 
-void sum(Context& context, View<const float> values, View<double> to) {
+void sum(Context& context, DeviceView<const float> values, DeviceView<double> to) {
   reduce(context, SumOfValues{values.data()}, values.size(), PutSums{to.data()});
 }
 
-void power(Context& context, View<const float> values, View<double> to) {
+void power(Context& context, DeviceView<const float> values, DeviceView<double> to) {
   reduce(context, Power{values.data()}, values.size(), PutSums{to.data()});
 }
 
-void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to) {
+void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to) {
   reduce(context, InnerProducts{u.data(), v.data()}, u.size(), PutSums{to.data()});
 }
 
-void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to) {
+void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+                        DeviceView<double> to) {
   reduce(context,
          WeightedPower{device_view(samples.data()), weights.size() == 0 ? nullptr : weights.data(), samples.shape()[1]},
          samples.size(), PutSums{to.data(), true});
 }
 
-void extremes(Context& context, View<const float> values, View<float> to) {
+void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to) {
   reduce(context, ExtremesOfValues{values.data()}, values.size(), PutExtremes{to.data()});
 }
 
-void extremes(Context& context, View<const cfloat> values, View<float> to) {
+void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to) {
   reduce(context, ExtremesOfMagnitudes{device_view(values.data())}, values.size(), PutExtremes{to.data()});
 }
 
-void quantile(Context& context, View<const float> values, double q, View<float> to) {
+void quantile(Context& context, DeviceView<const float> values, double q, DeviceView<float> to) {
   const cudaStream_t stream = stream_of(context);
   auto memory = context.zeros<std::uint64_t>({(sizeof(Selection) + 7) / 8});
   auto* const selection = reinterpret_cast<Selection*>(memory.data());
@@ -261,11 +262,11 @@ void quantile(Context& context, View<const float> values, double q, View<float> 
   check_launch("quantile");
 }
 
-ComparisonSums compare(Context& context, View<const float> a, View<const float> b, cdouble s) {
+ComparisonSums compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, cdouble s) {
   return fetch(context, CompareValues{a.data(), b.data(), s.real(), s.imag()}, a.size());
 }
 
-ComparisonSums compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s) {
+ComparisonSums compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s) {
   return fetch(context, CompareComplex{device_view(a.data()), device_view(b.data()), s.real(), s.imag()}, a.size());
 }
 

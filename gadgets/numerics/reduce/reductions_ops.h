@@ -57,15 +57,15 @@ ECHOTRAIN_HOST_DEVICE inline std::int64_t quantile_rank(double q, std::int64_t c
 // Complex arrays are passed as arrays of twice as many floats where only their parts matter.
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void sum(Context& context, View<const float> values, View<double> to);
-void power(Context& context, View<const float> values, View<double> to);
-void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to);
-void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to);
-void extremes(Context& context, View<const float> values, View<float> to);
-void extremes(Context& context, View<const cfloat> values, View<float> to);
-void quantile(Context& context, View<const float> values, double q, View<float> to);
-ComparisonSums compare(Context& context, View<const float> a, View<const float> b, cdouble s);
-ComparisonSums compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s);
+void sum(Context& context, DeviceView<const float> values, DeviceView<double> to);
+void power(Context& context, DeviceView<const float> values, DeviceView<double> to);
+void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to);
+void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights, DeviceView<double> to);
+void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to);
+void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to);
+void quantile(Context& context, DeviceView<const float> values, double q, DeviceView<float> to);
+ComparisonSums compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, cdouble s);
+ComparisonSums compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s);
 )
 // clang-format on
 

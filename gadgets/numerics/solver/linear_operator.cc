@@ -14,22 +14,22 @@
 namespace echotrain::numerics {
 namespace {
 
-void fill(Context& context, View<float> to, float value) {
+void fill(Context& context, DeviceView<float> to, float value) {
   const std::vector<float> values(static_cast<std::size_t>(to.size()), value);
-  context.copy<float>({values.data(), to.shape()}, to);
+  context.copy<float>(HostView<const float>(values.data(), to.shape()), to);
 }
 
 }  // namespace
 
-void PlainToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
+void PlainToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
   toeplitz_->apply(context, x, y);
 }
 
-void PlainToeplitz::diagonal(Context& context, View<float> diagonal) const {
+void PlainToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
   fill(context, diagonal, static_cast<float>(toeplitz_->diagonal()));
 }
 
-bool PlainToeplitz::circulant(Context& context, View<float> eigenvalues, View<float> share) const {
+bool PlainToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
   context.copy<float>(toeplitz_->circulant(), eigenvalues);
   fill(context, share, 1.0f);
   return true;
@@ -48,7 +48,7 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   Array<float> power = context.allocate<float>(image);
   ECHOTRAIN_DISPATCH(context, map_power(context, maps_.data(), expected[0], voxels, power.data()));
   others_.sum(context, power.view());
-  const Array<float> host = context.download<float>(power.cview());
+  const HostArray<float> host = context.download<float>(power.cview());
   std::vector<float> diagonal(host.data(), host.data() + voxels), share = diagonal;
   if (!std::all_of(share.begin(), share.end(), [](float p) { return std::isfinite(p); }))
     throw std::invalid_argument("sense: coil maps are not finite");
@@ -61,7 +61,7 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   share_ = context.upload<float>({share.data(), image});
 }
 
-void SenseToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
+void SenseToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
   if (x.shape() == image()) {
     toeplitz_->apply_sense(context, maps_.cview(), x, y);
   } else {
@@ -71,15 +71,15 @@ void SenseToeplitz::apply(Context& context, View<const cfloat> x, View<cfloat> y
   others_.sum(context, y);
 }
 
-void SenseToeplitz::diagonal(Context& context, View<float> diagonal) const {
+void SenseToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
   context.copy<float>(diagonal_.cview(), diagonal);
 }
 
-bool SenseToeplitz::circulant(Context& context, View<float> eigenvalues, View<float> share) const {
-  const Array<float> host = context.download<float>(toeplitz_->circulant());
+bool SenseToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
+  const HostArray<float> host = context.download<float>(toeplitz_->circulant());
   std::vector<float> scaled(host.data(), host.data() + host.size());
   for (float& e : scaled) e *= largest_power_;
-  context.copy<float>({scaled.data(), eigenvalues.shape()}, eigenvalues);
+  context.copy<float>(HostView<const float>(scaled.data(), eigenvalues.shape()), eigenvalues);
   context.copy<float>(share_.cview(), share);
   return true;
 }

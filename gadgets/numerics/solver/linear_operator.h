@@ -14,14 +14,14 @@ class LinearOperator {
   virtual ~LinearOperator() = default;
   virtual const Shape& image() const = 0;  ///< [n...]
   /// x, y: [batch, image...], each item on its own; not the same memory.
-  virtual void apply(Context& context, View<const cfloat> x, View<cfloat> y) const = 0;
+  virtual void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const = 0;
   /// A's diagonal, or an estimate of it that is >= 0. [image...]
-  virtual void diagonal(Context& context, View<float> diagonal) const = 0;
+  virtual void diagonal(Context& context, DeviceView<float> diagonal) const = 0;
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
   /// share: [image...], in (0, 1], 1 where A is strongest. False when there is no such matrix; neither is written then.
-  virtual bool circulant(Context& context, View<float> eigenvalues, View<float> share) const = 0;
+  virtual bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const = 0;
   /// Where several members apply it, each in its own iteration: ResourceError unless `values` are the same for all.
-  virtual void require_same(Context& /*context*/, View<const float> /*values*/) const {}
+  virtual void require_same(Context& /*context*/, DeviceView<const float> /*values*/) const {}
   /// Whether apply() can be part of a CUDA graph that loops.
   virtual bool can_be_recorded() const { return true; }
 };
@@ -31,9 +31,9 @@ class PlainToeplitz final : public LinearOperator {
  public:
   explicit PlainToeplitz(std::shared_ptr<const ToeplitzOperator> toeplitz) : toeplitz_(std::move(toeplitz)) {}
   const Shape& image() const override { return toeplitz_->image(); }
-  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
-  void diagonal(Context& context, View<float> diagonal) const override;
-  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
+  void diagonal(Context& context, DeviceView<float> diagonal) const override;
+  bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
 
  private:
   std::shared_ptr<const ToeplitzOperator> toeplitz_;
@@ -47,11 +47,11 @@ class SenseToeplitz final : public LinearOperator {
   SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
                 Communicator& others = alone());
   const Shape& image() const override { return toeplitz_->image(); }
-  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override;
-  void diagonal(Context& context, View<float> diagonal) const override;
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
+  void diagonal(Context& context, DeviceView<float> diagonal) const override;
   /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
-  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override;
-  void require_same(Context& context, View<const float> values) const override {
+  bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
+  void require_same(Context& context, DeviceView<const float> values) const override {
     others_.require_same(context, values);
   }
   bool can_be_recorded() const override { return others_.size() == 1; }

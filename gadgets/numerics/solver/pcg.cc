@@ -42,7 +42,7 @@ class CirculantInverse {
     ECHOTRAIN_DISPATCH(context, invert(context, unshare_.data(), 0.0f, nullptr, 0.0f, 1.0f, unshare_.data(), voxels_));
   }
   /// r, z: [batch, image...]
-  void apply(Context& context, const cfloat* r, View<cfloat> z) const {
+  void apply(Context& context, const cfloat* r, DeviceView<cfloat> z) const {
     const std::int64_t batch = z.shape()[0];
     ECHOTRAIN_DISPATCH(context, multiply_real(context, r, unshare_.data(), z.data(), batch, voxels_));
     fft(context, z, dims_, Direction::forward);
@@ -113,8 +113,8 @@ const char* to_string(PcgStatus status) {
   }
 }
 
-PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, View<const cfloat> b,
-              View<cfloat> x, const PcgOptions& options) {
+PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, DeviceView<const cfloat> b,
+              DeviceView<cfloat> x, const PcgOptions& options) {
   check_options(options);
   const Shape& image = a.image();
   Shape shape{b.shape().rank() > 0 ? b.shape()[0] : 0};
@@ -171,8 +171,8 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
 
   // Members that iterate together must take the same turns, which all follow from the states.
   static_assert(sizeof(PcgState) % sizeof(float) == 0);
-  const View<const float> all_states(reinterpret_cast<const float*>(states.data()),
-                                     {batch * static_cast<std::int64_t>(sizeof(PcgState) / sizeof(float))});
+  const DeviceView<const float> all_states(reinterpret_cast<const float*>(states.data()),
+                                           {batch * static_cast<std::int64_t>(sizeof(PcgState) / sizeof(float))});
 
   a.apply(context, x, q.view());
   if (lambda > 0) regularizer->add(context, static_cast<float>(lambda), x, q.view());
@@ -216,7 +216,7 @@ double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) 
     products(w, i + 1);
     std::swap(v, w);
   }
-  const Array<double> found = context.download<double>(sums.cview());
+  const HostArray<double> found = context.download<double>(sums.cview());
   for (int i = 1; i <= steps; ++i) {
     const double quotient = found.data()[2 * i], power = found.data()[2 * i + 1];
     if (!std::isfinite(quotient) || !std::isfinite(power))

@@ -50,8 +50,8 @@ struct PcgResult {
 /// look every few iterations). The same bits for any number of CPU threads. std::invalid_argument on shapes or numbers
 /// that do not fit, or when A has no circulant neighbour. Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008,
 /// sec. 2.2 (docs/seeds.md).
-PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, View<const cfloat> b,
-              View<cfloat> x, const PcgOptions& options);
+PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, DeviceView<const cfloat> b,
+              DeviceView<cfloat> x, const PcgOptions& options);
 
 /// A's largest eigenvalue by `steps` steps of the power iteration from a fixed start: a constant plus numbers that look
 /// random. Never above it but for rounding, and below it by some percent where large eigenvalues crowd: a scale, not a
@@ -89,7 +89,8 @@ struct DiscrepancyResult {
 /// |d| is lost in rounding. options.lambda is not looked at. Source: Morozov 1966; Hansen, "Rank-deficient and discrete
 /// ill-posed problems", SIAM 1998, sec. 7.2.
 DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& a, const Regularizer* regularizer,
-                                        View<const cfloat> b, View<cfloat> x, double data_power, double samples,
-                                        double sigma, const PcgOptions& options, const DiscrepancyOptions& search = {});
+                                        DeviceView<const cfloat> b, DeviceView<cfloat> x, double data_power,
+                                        double samples, double sigma, const PcgOptions& options,
+                                        const DiscrepancyOptions& search = {});
 
 }  // namespace echotrain::numerics

@@ -149,7 +149,7 @@ void pcg_start(Context& context, const PcgArrays& a) {
     const Sums sums = sums_of(a, i);
     a.states[i].start(sums.values[0], sums.values[1], sums.values[2], a.tolerance, a.residuals + i * a.length);
   }
-  context.clear(View<cfloat>(a.p, {a.batch, a.voxels}));
+  context.clear(DeviceView<cfloat>(a.p, {a.batch, a.voxels}));
   turn_all(context, a, running);
 }
 
@@ -180,7 +180,7 @@ void pcg_finish(Context& context, const PcgArrays& a) {
 
 void pcg_clear(Context& context, const PcgArrays& a) {
   for (std::int64_t i = 0; i < a.batch; ++i)
-    if (a.states[i].clear != 0) context.clear(View<cfloat>(a.x + i * a.voxels, {a.voxels}));
+    if (a.states[i].clear != 0) context.clear(DeviceView<cfloat>(a.x + i * a.voxels, {a.voxels}));
 }
 
 void multiply_real(Context& context, const cfloat* from, const float* factor, cfloat* to, std::int64_t batch,
@@ -199,7 +199,7 @@ void invert(Context& context, const float* a, float shift, const float* b, float
     });
   };
   pieces([=](std::int64_t i) { inverse[i] = a[i] + (b == nullptr ? 0.0f : shift * b[i]); });
-  const float least = std::max(floor * on_host::extremes(View<const float>(inverse, {n})).most, FLT_MIN);
+  const float least = std::max(floor * on_host::extremes(HostView<const float>(inverse, {n})).most, FLT_MIN);
   pieces([=](std::int64_t i) { inverse[i] = scale / std::max(inverse[i], least); });
 }
 

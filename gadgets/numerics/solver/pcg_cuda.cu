@@ -200,7 +200,7 @@ void pcg_product(Context&, const PcgArrays&) {}
 void pcg_start(Context& context, const PcgArrays& a) {
   const cudaStream_t stream = stream_of(context);
   if (a.z != nullptr) product_kernel<<<blocks(a), kThreads, 0, stream>>>(a, Moment::start);
-  context.clear(View<cfloat>(a.p, {a.batch, a.voxels}));
+  context.clear(DeviceView<cfloat>(a.p, {a.batch, a.voxels}));
   turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
   check_launch("pcg_start");
 }
@@ -239,7 +239,7 @@ void invert(Context& context, const float* a, float shift, const float* b, float
   const cudaStream_t stream = stream_of(context);
   Array<float> found = context.allocate<float>({2});
   add_shifted_kernel<<<blocks_for(n), kThreads, 0, stream>>>(a, shift, b, inverse, n);
-  cuda::extremes(context, View<const float>(inverse, {n}), found.view());
+  cuda::extremes(context, DeviceView<const float>(inverse, {n}), found.view());
   invert_kernel<<<blocks_for(n), kThreads, 0, stream>>>(floor, scale, found.data() + 1, inverse, n);
   check_launch("invert");
 }

@@ -22,8 +22,9 @@ struct End {
 }  // namespace
 
 DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& a, const Regularizer* regularizer,
-                                        View<const cfloat> b, View<cfloat> x, double data_power, double samples,
-                                        double sigma, const PcgOptions& options, const DiscrepancyOptions& search) {
+                                        DeviceView<const cfloat> b, DeviceView<cfloat> x, double data_power,
+                                        double samples, double sigma, const PcgOptions& options,
+                                        const DiscrepancyOptions& search) {
   require(regularizer != nullptr, "there is nothing to weigh without a regularizer");
   require(b.shape().rank() > 0 && b.shape()[0] == 1 && x.shape() == b.shape(), "it is for one image at a time");
   require(data_power >= 0 && std::isfinite(data_power), fmt::format("|d|^2 cannot be {}", data_power));
@@ -42,8 +43,8 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
     solve.lambda = std::exp(log_lambda);
     result.last = pcg(context, a, regularizer, b, x, solve);
     a.apply(context, x, ax.view());
-    result.residual =
-        dot(context, View<const cfloat>(x), ax.cview()) - 2 * dot(context, View<const cfloat>(x), b) + data_power;
+    result.residual = dot(context, DeviceView<const cfloat>(x), ax.cview()) -
+                      2 * dot(context, DeviceView<const cfloat>(x), b) + data_power;
     result.lambda = solve.lambda;
     ++result.solves;
     constexpr double kLeast = 1e-9;  // rounding can leave anything, also below 0

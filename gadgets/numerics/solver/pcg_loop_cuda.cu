@@ -143,7 +143,7 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
   constexpr int kLookEvery = 8;
   for (int i = 0; i < times; ++i) {
     if (i % kLookEvery == 0) {
-      const Array<PcgState> host = context.download<PcgState>(View<const PcgState>(a.states, {a.batch}));
+      const HostArray<PcgState> host = context.download<PcgState>(DeviceView<const PcgState>(a.states, {a.batch}));
       if (std::none_of(host.data(), host.data() + a.batch,
                        [](const PcgState& state) { return state.status == PcgState::running; }))
         break;

@@ -25,7 +25,7 @@ void check_image(const Shape& image) {
 }
 
 /// Number of items of x and y, both [batch, image...].
-std::int64_t check_batch(const Shape& image, View<const cfloat> x, View<cfloat> y) {
+std::int64_t check_batch(const Shape& image, DeviceView<const cfloat> x, DeviceView<cfloat> y) {
   Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
   for (const auto e : image) batched.push_back(e);
   require(x.shape() == batched && y.shape() == batched,
@@ -33,13 +33,13 @@ std::int64_t check_batch(const Shape& image, View<const cfloat> x, View<cfloat> 
   return batched[0];
 }
 
-void check_one(const Shape& image, View<float> values) {
+void check_one(const Shape& image, DeviceView<float> values) {
   require(values.shape() == image, values.shape().text() + " is not " + image.text());
 }
 
 /// Puts values that are worked out on the host where the context computes.
-void fill(Context& context, const std::vector<float>& values, View<float> to) {
-  context.copy<float>({values.data(), to.shape()}, to);
+void fill(Context& context, const std::vector<float>& values, DeviceView<float> to) {
+  context.copy<float>(HostView<const float>(values.data(), to.shape()), to);
 }
 
 template <class T>
@@ -55,15 +55,15 @@ class Identity final : public Regularizer {
   explicit Identity(const Shape& image) : image_(image) {}
   const Shape& image() const override { return image_; }
   bool identity() const override { return true; }
-  void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const override {
+  void add(Context& context, float scale, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
     if (check_batch(image_, x, y) == 0) return;
     ECHOTRAIN_DISPATCH(context, add_identity(context, scale, x.data(), y.data(), x.size()));
   }
-  void diagonal(Context& context, View<float> diagonal) const override {
+  void diagonal(Context& context, DeviceView<float> diagonal) const override {
     check_one(image_, diagonal);
     fill(context, std::vector<float>(static_cast<std::size_t>(image_.size()), 1.0f), diagonal);
   }
-  void symbol(Context& context, View<float> symbol) const override { diagonal(context, symbol); }
+  void symbol(Context& context, DeviceView<float> symbol) const override { diagonal(context, symbol); }
   std::shared_ptr<const Regularizer> copy(Context&) const override { return std::make_shared<Identity>(image_); }
 
  private:
@@ -76,16 +76,16 @@ class Differences final : public Regularizer {
   Differences(const Shape& image, const Stencil& stencil, const std::array<double, 3>& mean, Array<float> weights)
       : image_(image), stencil_(stencil), mean_(mean), weights_(std::move(weights)) {}
   const Shape& image() const override { return image_; }
-  void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const override {
+  void add(Context& context, float scale, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
     const std::int64_t batch = check_batch(image_, x, y);
     if (batch == 0) return;
     ECHOTRAIN_DISPATCH(context, add_stencil(context, stencil_, scale, x.data(), y.data(), batch));
   }
-  void diagonal(Context& context, View<float> diagonal) const override {
+  void diagonal(Context& context, DeviceView<float> diagonal) const override {
     check_one(image_, diagonal);
     ECHOTRAIN_DISPATCH(context, stencil_diagonal(context, stencil_, diagonal.data()));
   }
-  void symbol(Context& context, View<float> symbol) const override {
+  void symbol(Context& context, DeviceView<float> symbol) const override {
     check_one(image_, symbol);
     // Along an axis D^H D has 2 (n - 1) on its diagonal and -1 on n - 1 places beside it: its T. Chan circulant is the
     // periodic Laplacian, 4 sin^2(pi k / n), times (n - 1) / n.
@@ -156,7 +156,7 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
   for (std::size_t a = 1; a < shape.rank(); ++a) image.push_back(shape[a]);
   check_image(image);
   Stencil stencil = stencil_for(image);
-  const Array<float> host = context.download<float>(weights.view());
+  const HostArray<float> host = context.download<float>(weights.view());
   std::array<double, 3> mean{};
   for (std::size_t a = 0; a < image.rank(); ++a) {
     const std::size_t axis = 3 - image.rank() + a;
@@ -173,7 +173,8 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
         edges.push_back(w[i]);
       }
     const auto count = static_cast<std::int64_t>(edges.size());
-    mean[axis] = count > 0 ? on_host::power(View<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
+    mean[axis] =
+        count > 0 ? on_host::power(HostView<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
   }
   return std::make_shared<Differences>(image, stencil, mean, weights);
 }

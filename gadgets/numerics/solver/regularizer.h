@@ -18,12 +18,12 @@ class Regularizer {
   virtual ~Regularizer() = default;
   virtual const Shape& image() const = 0;  ///< [n...], one to three axes
   /// y = y + scale R x. x, y: [batch, image...], not the same memory. The same bits for any number of threads.
-  virtual void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const = 0;
+  virtual void add(Context& context, float scale, DeviceView<const cfloat> x, DeviceView<cfloat> y) const = 0;
   /// R's diagonal. [image...]
-  virtual void diagonal(Context& context, View<float> diagonal) const = 0;
+  virtual void diagonal(Context& context, DeviceView<float> diagonal) const = 0;
   /// Eigenvalues of a circulant matrix near R (for a stencil of constant weights T. Chan's optimal one), in FFT order,
   /// unscaled, >= 0. [image...]
-  virtual void symbol(Context& context, View<float> symbol) const = 0;
+  virtual void symbol(Context& context, DeviceView<float> symbol) const = 0;
   /// The same where another context computes. Waits for `context`; this one's work must be done.
   virtual std::shared_ptr<const Regularizer> copy(Context& context) const = 0;
   /// Whether R is the identity, which solvers add on their way.

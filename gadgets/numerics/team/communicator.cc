@@ -15,7 +15,7 @@ class Alone final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void sum(Context&, View<float>) override {}
+  void sum(Context&, DeviceView<float>) override {}
   void abort() noexcept override {}
 };
 
@@ -26,7 +26,7 @@ class Meeting {
   int members() const { return members_; }
 
   /// Returns when all members are here. What each of them brought can then be read until the next meeting.
-  void meet(int rank, View<const float> values) {
+  void meet(int rank, DeviceView<const float> values) {
     std::unique_lock lock(mutex_);
     values_[static_cast<std::size_t>(rank)] = values;
     const std::uint64_t round = round_;
@@ -38,7 +38,7 @@ class Meeting {
     all_here_.wait(lock, [&] { return aborted_ || round_ != round; });
     if (aborted_) throw ResourceError("another device of this scan has failed");
   }
-  View<const float> of(int rank) const { return values_[static_cast<std::size_t>(rank)]; }
+  DeviceView<const float> of(int rank) const { return values_[static_cast<std::size_t>(rank)]; }
   void abort() noexcept {
     const std::scoped_lock lock(mutex_);
     aborted_ = true;
@@ -49,7 +49,7 @@ class Meeting {
   const int members_;
   std::mutex mutex_;
   std::condition_variable all_here_;
-  std::vector<View<const float>> values_;
+  std::vector<DeviceView<const float>> values_;
   std::uint64_t round_ = 0;
   int here_ = 0;
   bool aborted_ = false;
@@ -60,12 +60,12 @@ class ThreadCommunicator final : public Communicator {
   ThreadCommunicator(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return meeting_->members(); }
-  void sum(Context& context, View<float> values) override {
+  void sum(Context& context, DeviceView<float> values) override {
     if (context.cuda()) throw std::invalid_argument("threads add up what is in the machine's memory");
     meeting_->meet(rank_, values);
     std::vector<float> total(static_cast<std::size_t>(values.size()), 0.0f);
     for (int member = 0; member < size(); ++member) {
-      const View<const float> part = meeting_->of(member);
+      const DeviceView<const float> part = meeting_->of(member);
       if (part.size() != values.size()) throw std::invalid_argument("members bring different numbers of values");
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += part.data()[i];
     }

@@ -17,13 +17,13 @@ class Communicator {
   virtual int size() const = 0;
   /// values = the sum of all members' values, with the same bits for all of them. In stream order of `context`, which
   /// is this member's. ResourceError when another member has failed.
-  virtual void sum(Context& context, View<float> values) = 0;
-  void sum(Context& context, View<cfloat> values) {
-    sum(context, View<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}));
+  virtual void sum(Context& context, DeviceView<float> values) = 0;
+  void sum(Context& context, DeviceView<cfloat> values) {
+    sum(context, DeviceView<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}));
   }
   /// ResourceError unless all members have the same bits in `values`. Members of one process are not asked: they
   /// compute by the same code on devices of one kind.
-  virtual void require_same(Context& /*context*/, View<const float> /*values*/) {}
+  virtual void require_same(Context& /*context*/, DeviceView<const float> /*values*/) {}
   /// This member has failed: the others' calls throw, and so do all further ones. From any thread.
   virtual void abort() noexcept = 0;
 };

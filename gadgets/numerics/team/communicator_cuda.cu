@@ -106,7 +106,7 @@ class NcclCommunicator final : public Communicator {
       : connection_(std::move(connection)), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(connection_->devices.size()); }
-  void sum(Context& context, View<float> values) override {
+  void sum(Context& context, DeviceView<float> values) override {
     const cudaStream_t stream = cuda::stream_of(context);
     const std::scoped_lock lock(connection_->ends[static_cast<std::size_t>(rank_)]);
     if (connection_->aborted) throw ResourceError("another device of this scan has failed");
@@ -136,21 +136,21 @@ class NcclRank final : public RankCommunicator {
   NcclRank(Ranks& ranks, ncclComm_t comm) : ranks_(ranks), comm_(comm) {}
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  void sum(Context& context, View<float> values) override {
+  void sum(Context& context, DeviceView<float> values) override {
     const cudaStream_t stream = stream_of(context);
     Nccl::get().check(Nccl::get().all_reduce(values.data(), values.data(), static_cast<std::size_t>(values.size()),
                                              ncclFloat, ncclSum, comm_, stream),
                       "adding up");
   }
-  void broadcast(Context& context, View<float> values, int from) override {
+  void broadcast(Context& context, DeviceView<float> values, int from) override {
     const cudaStream_t stream = stream_of(context);
     Nccl::get().check(Nccl::get().broadcast(values.data(), values.data(), static_cast<std::size_t>(values.size()),
                                             ncclFloat, from, comm_, stream),
                       "handing on");
   }
   void broadcast(std::vector<std::byte>& bytes, int from) override { numerics::broadcast(ranks_, bytes, from); }
-  void require_same(Context& context, View<const float> values) override {
-    const Array<float> host = context.download<float>(values);
+  void require_same(Context& context, DeviceView<const float> values) override {
+    const HostArray<float> host = context.download<float>(values);
     compare_with_first(ranks_, std::as_bytes(std::span(host.data(), static_cast<std::size_t>(host.size()))));
   }
   void abort() noexcept override {

@@ -9,7 +9,7 @@
 namespace echotrain::numerics {
 namespace {
 
-std::span<float> span_of(View<float> values) { return {values.data(), static_cast<std::size_t>(values.size())}; }
+std::span<float> span_of(DeviceView<float> values) { return {values.data(), static_cast<std::size_t>(values.size())}; }
 
 /// Members that compute where `ranks` exchange: in the machines' memory.
 class HostCommunicator final : public RankCommunicator {
@@ -17,16 +17,16 @@ class HostCommunicator final : public RankCommunicator {
   explicit HostCommunicator(Ranks& ranks) : ranks_(ranks) {}
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  void sum(Context& context, View<float> values) override {
+  void sum(Context& context, DeviceView<float> values) override {
     require_host(context);
     ranks_.sum(span_of(values));
   }
-  void require_same(Context& context, View<const float> values) override {
+  void require_same(Context& context, DeviceView<const float> values) override {
     require_host(context);
     const auto bytes = std::as_bytes(std::span(values.data(), static_cast<std::size_t>(values.size())));
     compare_with_first(ranks_, bytes);
   }
-  void broadcast(Context& context, View<float> values, int from) override {
+  void broadcast(Context& context, DeviceView<float> values, int from) override {
     require_host(context);
     ranks_.broadcast(std::as_writable_bytes(span_of(values)), from);
   }

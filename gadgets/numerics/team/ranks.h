@@ -36,7 +36,7 @@ class RankCommunicator : public Communicator {
  public:
   using Communicator::sum;
   /// Gives what rank `from` has to all. In stream order of `context`.
-  virtual void broadcast(Context& context, View<float> values, int from) = 0;
+  virtual void broadcast(Context& context, DeviceView<float> values, int from) = 0;
   /// On the host; the number of bytes comes along.
   virtual void broadcast(std::vector<std::byte>& bytes, int from) = 0;
 };

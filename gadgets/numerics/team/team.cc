@@ -118,9 +118,10 @@ int Team::size() const {
 
 bool Team::in_one_process() const { return impl_->ranks == nullptr; }
 
-void Team::share(Context& context, View<cfloat> values, int from) {
+void Team::share(Context& context, DeviceView<cfloat> values, int from) {
   if (in_one_process() || values.size() == 0) return;
-  impl_->ranks->broadcast(context, View<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}), from);
+  impl_->ranks->broadcast(context, DeviceView<float>(reinterpret_cast<float*>(values.data()), {2 * values.size()}),
+                          from);
 }
 
 void Team::share(std::vector<std::byte>& bytes, int from) {

@@ -48,7 +48,7 @@ class Team {
   /// done when it ends. Throws what the first member to fail threw; after that, run() always throws ResourceError.
   void run(Sums sums, const std::function<void(Member&)>& work);
   /// Gives what the process of rank `from` has to all; nothing to do where there is but one. In stream order.
-  void share(Context& context, View<cfloat> values, int from);
+  void share(Context& context, DeviceView<cfloat> values, int from);
   /// On the host.
   void share(std::vector<std::byte>& bytes, int from);
 

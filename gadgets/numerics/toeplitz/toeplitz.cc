@@ -36,7 +36,7 @@ SpectrumRange take_real(Context& context, const Array<cfloat>& spectrum, float s
 
 }  // namespace
 
-ToeplitzOperator::ToeplitzOperator(Context& context, View<const cfloat> q) : impl_(std::make_unique<Impl>()) {
+ToeplitzOperator::ToeplitzOperator(Context& context, DeviceView<const cfloat> q) : impl_(std::make_unique<Impl>()) {
   Impl& impl = *impl_;
   impl.image = halved(q.shape());
   impl.backend = context.backend();
@@ -48,7 +48,7 @@ ToeplitzOperator::ToeplitzOperator(Context& context, View<const cfloat> q) : imp
     impl.grid.push_back(impl.padded[a]);
   }
   cfloat centre;
-  context.copy<cfloat>({q.data(), {1}}, View<cfloat>(&centre, {1}));
+  context.copy<cfloat>(q.part(0, {1}), HostView<cfloat>(&centre, {1}));
   context.synchronize();
   impl.diagonal = static_cast<double>(centre.real());
 
@@ -100,12 +100,12 @@ Backend ToeplitzOperator::backend() const { return impl_->backend; }
 double ToeplitzOperator::smallest() const { return impl_->smallest; }
 double ToeplitzOperator::largest() const { return impl_->largest; }
 double ToeplitzOperator::diagonal() const { return impl_->diagonal; }
-View<const float> ToeplitzOperator::circulant() const { return impl_->circulant.cview(); }
+DeviceView<const float> ToeplitzOperator::circulant() const { return impl_->circulant.cview(); }
 std::uint64_t ToeplitzOperator::bytes() const {
   return static_cast<std::uint64_t>(impl_->spectrum.size() + impl_->circulant.size()) * sizeof(float);
 }
 
-void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat> y) const {
+void ToeplitzOperator::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
   const Impl& impl = *impl_;
   const Shape& image = impl.image;
   Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
@@ -119,8 +119,8 @@ void ToeplitzOperator::apply(Context& context, View<const cfloat> x, View<cfloat
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 
-void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x,
-                                   View<cfloat> y) const {
+void ToeplitzOperator::apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
+                                   DeviceView<cfloat> y) const {
   const Impl& impl = *impl_;
   const Shape& image = impl.image;
   Shape coils{maps.shape().rank() > 0 ? maps.shape()[0] : 0};
@@ -134,8 +134,8 @@ void ToeplitzOperator::apply_sense(Context& context, View<const cfloat> maps, Vi
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 
-void point_spread_nufft(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                        VoxelBasis basis, const NufftOptions& options, View<cfloat> q) {
+void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
+                        const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q) {
   Shape doubled, one{1};
   for (const auto e : image) {
     require(e >= 1 && e <= kLongest, "no image can be " + image.text());

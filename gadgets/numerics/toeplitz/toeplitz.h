@@ -19,7 +19,7 @@ class ToeplitzOperator {
   /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are not looked at.
   /// Waits for the device. std::invalid_argument when the shape is none, or q is not finite or not Hermitian (its
   /// spectrum then has an imaginary part of more than 1e-3 of its largest value); rounding is dropped.
-  ToeplitzOperator(Context& context, View<const cfloat> q);
+  ToeplitzOperator(Context& context, DeviceView<const cfloat> q);
   ~ToeplitzOperator();
   ToeplitzOperator(ToeplitzOperator&&) noexcept;
   ToeplitzOperator& operator=(ToeplitzOperator&&) noexcept;
@@ -38,13 +38,14 @@ class ToeplitzOperator {
   double diagonal() const;  ///< q[0], which is T's diagonal
   /// Eigenvalues of the circulant matrix next to T in the Frobenius norm (T. Chan, "An optimal circulant preconditioner
   /// for Toeplitz systems", SISC 9, 1988), in FFT order, unscaled: C x = IFFT(circulant() FFT(x)) / voxels. [image...]
-  View<const float> circulant() const;
+  DeviceView<const float> circulant() const;
 
   /// y = T x. x, y: [batch, image...], or [image...]. Relative error about 1e-6.
-  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const;
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
   /// y = sum_c conj(maps_c) T (maps_c x). maps: [coil, image...]; x, y: [image...], not the same memory. Coils are
   /// added in their order, whatever the number of threads.
-  void apply_sense(Context& context, View<const cfloat> maps, View<const cfloat> x, View<cfloat> y) const;
+  void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
+                   DeviceView<cfloat> y) const;
 
   struct Impl;
 
@@ -55,7 +56,7 @@ class ToeplitzOperator {
 
 /// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, doubled image), and
 /// Hermitian but for rounding. Arguments as there.
-void point_spread_nufft(Context& context, View<const double> coordinates, View<const float> weights, const Shape& image,
-                        VoxelBasis basis, const NufftOptions& options, View<cfloat> q);
+void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
+                        const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q);
 
 }  // namespace echotrain::numerics

@@ -219,7 +219,7 @@ SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, fl
   real_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(context)>>>(device_view(from), n, scale, to,
                                                                                   ranges.data());
   check_launch("real_part");
-  const Array<SpectrumRange> host = context.download<SpectrumRange>(ranges.cview());
+  const HostArray<SpectrumRange> host = context.download<SpectrumRange>(ranges.cview());
   SpectrumRange all;
   for (std::int64_t b = 0; b < blocks; ++b) all.join(host.data()[b]);
   return all;

@@ -7,8 +7,8 @@
 
 namespace echotrain::numerics {
 
-void take_band(Context& context, View<const cfloat> spectra, View<const double> advances, const EchoBand& which,
-               View<cfloat> band) {
+void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
+               const EchoBand& which, DeviceView<cfloat> band) {
   const Shape &s = spectra.shape(), &b = band.shape(), &a = advances.shape();
   const bool good = s.rank() == 3 && b.rank() == 3 && a.rank() == 2 && b[0] == s[1] && a[0] == s[1] && a[1] == s[0] &&
                     b[1] <= s[2] && b[2] >= s[0] && which.first_bin >= 0 && which.first_bin < s[2];
@@ -19,14 +19,14 @@ void take_band(Context& context, View<const cfloat> spectra, View<const double> 
   ECHOTRAIN_DISPATCH(context, take_band(context, spectra, advances, which, band));
 }
 
-void multiply(Context& context, View<const cfloat> factors, View<cfloat> data) {
+void multiply(Context& context, DeviceView<const cfloat> factors, DeviceView<cfloat> data) {
   if (factors.size() != data.size())
     throw std::invalid_argument("multiply " + data.shape().text() + " by " + factors.shape().text());
   if (data.size() == 0) return;
   ECHOTRAIN_DISPATCH(context, multiply(context, factors, data));
 }
 
-void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes, View<cfloat> to) {
+void mean_of_channels(Context& context, DeviceView<const cfloat> from, bool magnitudes, DeviceView<cfloat> to) {
   const Shape &f = from.shape(), &t = to.shape();
   if (f.rank() != 4 || t.rank() != 4 || f[0] < 1 || !(t == Shape{1, f[1], f[2], f[3]}))
     throw std::invalid_argument("mean_of_channels: " + f.text() + " to " + t.text());
@@ -34,7 +34,8 @@ void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes
   ECHOTRAIN_DISPATCH(context, mean_of_channels(context, from, magnitudes, to));
 }
 
-void log_compress(Context& context, View<const cfloat> from, float reference, float range, View<cfloat> to) {
+void log_compress(Context& context, DeviceView<const cfloat> from, float reference, float range,
+                  DeviceView<cfloat> to) {
   if (from.size() != to.size() || !(reference > 0) || !(range > 0))
     throw std::invalid_argument(fmt::format("log_compress: {} to {}, reference {}, range {}", from.shape().text(),
                                             to.shape().text(), reference, range));

@@ -18,17 +18,17 @@ struct EchoBand {
 ///   band[w, k, e] = spectra[e, w, (first_bin + k) mod bins] exp(2 pi i (first_hz + k step_hz) advances[w, e]),
 /// and 0 for e >= elements. spectra: [element, wave, bin]; advances: [wave, element], seconds; band: [wave, frequency,
 /// column] with columns >= elements and frequencies <= bins. std::invalid_argument otherwise.
-void take_band(Context& context, View<const cfloat> spectra, View<const double> advances, const EchoBand& which,
-               View<cfloat> band);
+void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
+               const EchoBand& which, DeviceView<cfloat> band);
 
 /// data[i] *= factors[i]. Sizes are equal.
-void multiply(Context& context, View<const cfloat> factors, View<cfloat> data);
+void multiply(Context& context, DeviceView<const cfloat> factors, DeviceView<cfloat> data);
 
 /// to[i] = mean over c of from[c, i], or of |from[c, i]|. from: [channel, z, y, x]; to: [1, z, y, x].
-void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes, View<cfloat> to);
+void mean_of_channels(Context& context, DeviceView<const cfloat> from, bool magnitudes, DeviceView<cfloat> to);
 
 /// to[i] = max(0, range + 20 log10(|from[i]| / reference)): decibels above the floor, which lies `range` below
 /// `reference`. reference and range > 0. Sizes are equal; `to` may be `from`.
-void log_compress(Context& context, View<const cfloat> from, float reference, float range, View<cfloat> to);
+void log_compress(Context& context, DeviceView<const cfloat> from, float reference, float range, DeviceView<cfloat> to);
 
 }  // namespace echotrain::numerics

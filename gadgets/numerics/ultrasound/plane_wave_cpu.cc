@@ -21,8 +21,8 @@ cfloat product(cfloat a, cfloat b) {
 
 }  // namespace
 
-void take_band(Context& context, View<const cfloat> spectra, View<const double> advances, const EchoBand& which,
-               View<cfloat> band) {
+void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
+               const EchoBand& which, DeviceView<cfloat> band) {
   // Rows of a block are written element by element: the block stays in the cache, and the spectra are read along.
   constexpr std::int64_t kBlock = 16;
   const std::int64_t elements = spectra.shape()[0], waves = spectra.shape()[1], bins = spectra.shape()[2];
@@ -33,7 +33,7 @@ void take_band(Context& context, View<const cfloat> spectra, View<const double> 
       cfloat* rows = band.data() + w * count * columns;
       for (std::int64_t e = 0; e < elements; ++e) {
         const cfloat* trace = spectra.data() + (e * waves + w) * bins;
-        const double advance = advances[w * elements + e];
+        const double advance = advances.data()[w * elements + e];
         cdouble phase = turn((which.first_hz + static_cast<double>(first) * which.step_hz) * advance);
         const cdouble step = turn(which.step_hz * advance);
         for (std::int64_t k = first; k < last; ++k) {
@@ -47,32 +47,33 @@ void take_band(Context& context, View<const cfloat> spectra, View<const double> 
   });
 }
 
-void multiply(Context& context, View<const cfloat> factors, View<cfloat> data) {
+void multiply(Context& context, DeviceView<const cfloat> factors, DeviceView<cfloat> data) {
   context.threads().parallel_for(data.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) data[i] = product(data[i], factors[i]);
+    for (std::int64_t i = begin; i < end; ++i) data.data()[i] = product(data.data()[i], factors.data()[i]);
   });
 }
 
-void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes, View<cfloat> to) {
+void mean_of_channels(Context& context, DeviceView<const cfloat> from, bool magnitudes, DeviceView<cfloat> to) {
   const std::int64_t channels = from.shape()[0], n = to.size();
   const float share = 1.0f / static_cast<float>(channels);
   context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       cfloat sum = 0;
       for (std::int64_t c = 0; c < channels; ++c) {
-        const cfloat value = from[c * n + i];
+        const cfloat value = from.data()[c * n + i];
         sum += magnitudes ? cfloat(std::hypot(value.real(), value.imag())) : value;
       }
-      to[i] = sum * share;
+      to.data()[i] = sum * share;
     }
   });
 }
 
-void log_compress(Context& context, View<const cfloat> from, float reference, float range, View<cfloat> to) {
+void log_compress(Context& context, DeviceView<const cfloat> from, float reference, float range,
+                  DeviceView<cfloat> to) {
   context.threads().parallel_for(to.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const float magnitude = std::hypot(from[i].real(), from[i].imag());
-      to[i] = std::max(0.0f, range + 20 * std::log10(magnitude / reference));
+      const float magnitude = std::hypot(from.data()[i].real(), from.data()[i].imag());
+      to.data()[i] = std::max(0.0f, range + 20 * std::log10(magnitude / reference));
     }
   });
 }

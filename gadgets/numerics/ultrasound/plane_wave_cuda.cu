@@ -49,8 +49,8 @@ __global__ void log_compress_kernel(const float2* from, float reference, float r
 
 }  // namespace
 
-void take_band(Context& context, View<const cfloat> spectra, View<const double> advances, const EchoBand& which,
-               View<cfloat> band) {
+void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
+               const EchoBand& which, DeviceView<cfloat> band) {
   const Shape &s = spectra.shape(), &b = band.shape();
   take_band_kernel<<<blocks_for(band.size()), kThreads, 0, stream_of(context)>>>(
       device_view(spectra.data()), advances.data(), which, s[0], s[1], s[2], b[1], b[2], band.size(),
@@ -58,19 +58,20 @@ void take_band(Context& context, View<const cfloat> spectra, View<const double> 
   check_launch("take_band");
 }
 
-void multiply(Context& context, View<const cfloat> factors, View<cfloat> data) {
+void multiply(Context& context, DeviceView<const cfloat> factors, DeviceView<cfloat> data) {
   multiply_kernel<<<blocks_for(data.size()), kThreads, 0, stream_of(context)>>>(device_view(factors.data()),
                                                                                 data.size(), device_view(data.data()));
   check_launch("multiply");
 }
 
-void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes, View<cfloat> to) {
+void mean_of_channels(Context& context, DeviceView<const cfloat> from, bool magnitudes, DeviceView<cfloat> to) {
   mean_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), from.shape()[0], magnitudes, to.size(), device_view(to.data()));
   check_launch("mean_of_channels");
 }
 
-void log_compress(Context& context, View<const cfloat> from, float reference, float range, View<cfloat> to) {
+void log_compress(Context& context, DeviceView<const cfloat> from, float reference, float range,
+                  DeviceView<cfloat> to) {
   log_compress_kernel<<<blocks_for(to.size()), kThreads, 0, stream_of(context)>>>(
       device_view(from.data()), reference, range, to.size(), device_view(to.data()));
   check_launch("log_compress");

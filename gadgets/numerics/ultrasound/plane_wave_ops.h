@@ -8,11 +8,11 @@ namespace echotrain::numerics {
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-void take_band(Context& context, View<const cfloat> spectra, View<const double> advances, const EchoBand& which,
-               View<cfloat> band);
-void multiply(Context& context, View<const cfloat> factors, View<cfloat> data);
-void mean_of_channels(Context& context, View<const cfloat> from, bool magnitudes, View<cfloat> to);
-void log_compress(Context& context, View<const cfloat> from, float reference, float range, View<cfloat> to);
+void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances, const EchoBand& which,
+               DeviceView<cfloat> band);
+void multiply(Context& context, DeviceView<const cfloat> factors, DeviceView<cfloat> data);
+void mean_of_channels(Context& context, DeviceView<const cfloat> from, bool magnitudes, DeviceView<cfloat> to);
+void log_compress(Context& context, DeviceView<const cfloat> from, float reference, float range, DeviceView<cfloat> to);
 )
 // clang-format on
 

@@ -61,11 +61,13 @@ Log frames(const std::string& rule, const protocol::Header& measurement, std::ve
   std::size_t pushed = 0;
   const auto take = [&](Readouts&& readouts) {
     Numbers numbers;
+    const bool imaging = readouts.kind == protocol::ReadoutKind::imaging;
+    const cfloat* values = imaging ? readouts.data.data() : readouts.host_data.data();
     for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
       numbers.push_back(static_cast<int>(readouts.heads[i].scan_counter));
-      EXPECT_EQ(readouts.data.data()[i].real(), static_cast<float>(numbers.back()));
+      EXPECT_EQ(values[i].real(), static_cast<float>(numbers.back()));
     }
-    if (readouts.kind != protocol::ReadoutKind::imaging) {
+    if (!imaging) {
       EXPECT_EQ(readouts.frame, nullptr);
       log.others.emplace_back(readouts.kind, numbers);
       log.order.emplace_back("other");

@@ -83,7 +83,7 @@ class SobelTest : public OnBackend {
     Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
     Sobel gadget(options);
     gadget.start(header({.encoded_fov = fov}), scan);
-    Array<cfloat> host = compute.allocate_host<cfloat>(voxels.n);
+    HostArray<cfloat> host = compute.allocate_host<cfloat>(voxels.n);
     std::copy(voxels.values.begin(), voxels.values.end(), host.data());
     const auto frame = std::make_shared<Frame>();
     frame->notes = {{"WindowCenter", "500"}, {"WindowWidth", "1000"}, {"slices", "3"}};

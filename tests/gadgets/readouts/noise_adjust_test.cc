@@ -72,7 +72,9 @@ std::vector<std::vector<cfloat>> adjusted(const protocol::Header& h, std::vector
     const auto& readouts = std::get<Readouts>(item);
     EXPECT_NE(readouts.kind, protocol::ReadoutKind::noise);
     if (readouts.heads.empty()) return;
-    const auto all = elements(compute, readouts.data);
+    const HostArray<cfloat>& here = readouts.host_data;
+    const auto all =
+        here ? std::vector<cfloat>(here.data(), here.data() + here.size()) : elements(compute, readouts.data);
     const std::size_t each = all.size() / readouts.heads.size();
     for (std::size_t i = 0; i < readouts.heads.size(); ++i)
       out.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(i * each),

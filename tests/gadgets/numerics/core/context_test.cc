@@ -34,16 +34,78 @@ TYPED_TEST(ContextTest, CopiesComeBackUnchanged) {
   this->context().template copy<float>(array.cview(), second.view());
   EXPECT_EQ(this->download(second), values);
   std::vector<float> plain(values.size());
-  this->context().template copy<float>(second.cview(), {plain.data(), second.shape()});
+  this->context().template copy<float>(second.cview(), HostView<float>(plain.data(), second.shape()));
   this->context().synchronize();
   EXPECT_EQ(plain, values);
+}
+
+// From every place to every other, host memory of both kinds.
+TYPED_TEST(ContextTest, CopiesGoEveryWay) {
+  Context& context = this->context();
+  const Shape shape{50021};
+  std::vector<std::int32_t> values(50021), got(values.size());
+  std::iota(values.begin(), values.end(), -7);
+  const HostView<const std::int32_t> pageable(values.data(), shape);
+  const HostView<std::int32_t> back(got.data(), shape);
+  auto pinned = context.template allocate_host<std::int32_t>(shape), other = pinned;
+  other = context.template allocate_host<std::int32_t>(shape);
+  std::copy(values.begin(), values.end(), pinned.data());
+  auto first = context.template allocate<std::int32_t>(shape), second = context.template allocate<std::int32_t>(shape);
+  const auto arrives = [&](View<const std::int32_t> from, View<std::int32_t> to) {
+    std::fill(got.begin(), got.end(), 0);
+    std::fill_n(other.data(), other.size(), 0);
+    context.template clear<std::int32_t>(second.view());
+    context.copy(from, to);
+    if (to.data() != back.data()) context.copy(to, back);
+    context.synchronize();
+    return got == values;
+  };
+  context.template copy<std::int32_t>(pageable, first.view());
+  EXPECT_TRUE(arrives(first.view(), back));
+  EXPECT_TRUE(arrives(first.view(), other.view()));
+  EXPECT_TRUE(arrives(first.view(), second.view()));
+  EXPECT_TRUE(arrives(pinned.view(), back));
+  EXPECT_TRUE(arrives(pinned.view(), other.view()));
+  EXPECT_TRUE(arrives(pinned.view(), second.view()));
+  EXPECT_TRUE(arrives(pageable, back));
+  EXPECT_TRUE(arrives(pageable, other.view()));
+  EXPECT_TRUE(arrives(pageable, second.view()));
+}
+
+TYPED_TEST(ContextTest, ViewsSayWhereTheirMemoryIs) {
+  Context& context = this->context();
+  auto array = context.template allocate<float>({4, 6});
+  auto host = context.template allocate_host<float>({4, 6});
+  const Place of_host = context.cuda() ? Place::pinned : Place::pageable;
+  const View<const float> both[] = {array.view(), array.view().slice(2), host.view(), host.view().slice(2)};
+  EXPECT_EQ(both[0].place(), Place::device);
+  EXPECT_EQ(both[1].place(), Place::device);
+  EXPECT_EQ(both[2].place(), of_host);
+  EXPECT_EQ(both[3].place(), of_host);
+  EXPECT_EQ(host.reshaped({24}).view().part(5, {2}).place(), of_host);
+  std::vector<float> values(24);
+  EXPECT_EQ(HostView<float>(values.data(), {24}).place(), Place::pageable);
+  EXPECT_EQ(both[3].data(), host.data() + 12);
+}
+
+// On the CPU both are the same memory; on CUDA the copies are ordered with other work.
+TYPED_TEST(ContextTest, ArraysMoveBetweenHostAndDevice) {
+  Context& context = this->context();
+  auto host = context.template allocate_host<float>({1000});
+  std::iota(host.data(), host.data() + host.size(), 0.25f);
+  const Array<float> array = context.place(host);
+  const HostArray<float> back = context.place_on_host(array);
+  context.synchronize();
+  EXPECT_TRUE(std::equal(host.data(), host.data() + host.size(), back.data(), back.data() + back.size()));
+  EXPECT_EQ(array.data() == host.data(), !context.cuda());
+  EXPECT_EQ(array.data() == back.data(), !context.cuda());
 }
 
 // Ordinary host memory may be changed as soon as the copy returns, also when it is larger than a staging buffer.
 TYPED_TEST(ContextTest, OrdinaryMemoryIsReadBeforeTheCopyReturns) {
   std::vector<std::int32_t> values(9 * 1000 * 1000, 7);
   auto array = this->context().template allocate<std::int32_t>({static_cast<std::int64_t>(values.size())});
-  this->context().template copy<std::int32_t>({values.data(), array.shape()}, array.view());
+  this->context().template copy<std::int32_t>(HostView<const std::int32_t>(values.data(), array.shape()), array.view());
   std::fill(values.begin(), values.end(), -1);
   const auto got = this->download(array);
   EXPECT_EQ(std::count(got.begin(), got.end(), 7), static_cast<std::ptrdiff_t>(got.size()));
@@ -71,7 +133,7 @@ TYPED_TEST(ContextTest, ZerosAreZero) {
     const auto got = this->download(array);
     EXPECT_EQ(std::count(got.begin(), got.end(), 0.0f), array.size());
     std::vector<float> ones(got.size(), 1.0f);  // so that reused memory is not zero by luck
-    this->context().template copy<float>({ones.data(), array.shape()}, array.view());
+    this->context().template copy<float>(HostView<const float>(ones.data(), array.shape()), array.view());
   }
 }
 

@@ -95,7 +95,7 @@ class PipeMenonTest : public testing::OnBackend<B> {
     Array<float> from;
     if (!start.empty()) from = this->upload(start, {static_cast<std::int64_t>(start.size())});
     const PipeMenonResult result = pipe_menon_density(
-        this->context(), made, start.empty() ? View<const float>{} : from.cview(), iterations, measure);
+        this->context(), made, start.empty() ? DeviceView<const float>{} : from.cview(), iterations, measure);
     EXPECT_EQ(result.weights.size(), made.samples());
     return {this->download(result.weights), result.residuals, static_cast<std::size_t>(result.best)};
   }

@@ -199,12 +199,13 @@ void expect_images_from_lines(const LineCase& c, std::int64_t together) {
   for (cdouble& v : right) v *= 0.25;
 
   Context context(Backend::cpu);
+  const auto readouts = context.upload<cfloat>({values.data(), {count, c.coils, c.samples}});
   auto half = context.allocate<cfloat>({c.coils, rows, image[2]});
   for (std::int64_t i = 0; i < count;) {
     // No row may come twice in a call.
     const std::int64_t end = std::min({count, i + together, i < rows ? rows : count});
     const std::vector<std::uint8_t> repeated(static_cast<std::size_t>(end - i), i < rows ? 0 : 1);
-    transform_lines(context, c.geometry, {values.data() + i * c.coils * c.samples, {end - i, c.coils, c.samples}},
+    transform_lines(context, c.geometry, readouts.view().part(i * c.coils * c.samples, {end - i, c.coils, c.samples}),
                     {order.data() + i, {end - i}}, {repeated.data(), {end - i}}, c.placement, half.view());
     i = end;
   }
@@ -252,10 +253,11 @@ TEST(LineImagesTest, BatchesDoNotShowInBits) {
   std::vector<std::vector<cfloat>> halves;
   for (const std::int64_t together : {1, 7, 30}) {
     Context context(Backend::cpu);
+    const auto readouts = context.upload<cfloat>({values.data(), {30, 5, 90}});
     auto half = context.allocate<cfloat>({5, 30, 45});
     for (std::int64_t i = 0; i < 30; i += together) {
       const std::int64_t n = std::min<std::int64_t>(together, 30 - i);
-      transform_lines(context, geometry, {values.data() + i * 5 * 90, {n, 5, 90}}, {rows.data() + i, {n}},
+      transform_lines(context, geometry, readouts.view().part(i * 5 * 90, {n, 5, 90}), {rows.data() + i, {n}},
                       {fresh.data() + i, {n}}, {0, 90, 0}, half.view());
     }
     halves.emplace_back(half.data(), half.data() + half.size());
@@ -271,18 +273,18 @@ TEST(LineImagesTest, ReadoutsWithoutARowAreLeftOutAndBadArgumentsRefused) {
   const auto values = Random(10).normals(3 * 2 * 8);
   const std::vector<std::int32_t> rows = {2, -1, 0};
   const std::vector<std::uint8_t> fresh(3);
-  const auto add = [&](View<const cfloat> readouts, const LineGeometry& g, const LinePlacement& placement,
-                       View<cfloat> to) {
+  const auto add = [&](DeviceView<const cfloat> readouts, const LineGeometry& g, const LinePlacement& placement,
+                       DeviceView<cfloat> to) {
     transform_lines(context, g, readouts, {rows.data(), {3}}, {fresh.data(), {3}}, placement, to);
   };
-  const View<const cfloat> readouts{values.data(), {3, 2, 8}};
+  const DeviceView<const cfloat> readouts(values.data(), {3, 2, 8});
   add(readouts, geometry, {0, 8, 0}, half.view());
   for (std::int64_t coil = 0; coil < 2; ++coil)
     for (std::int64_t row = 0; row < 4; ++row)
       EXPECT_EQ(half.data()[(coil * 4 + row) * 8] != cfloat{}, row == 0 || row == 2) << row;
   EXPECT_THROW(add(readouts, geometry, {0, 9, 0}, half.view()), std::invalid_argument);
   EXPECT_THROW(add(readouts, geometry, {0, 8, 1}, half.view()), std::invalid_argument);
-  EXPECT_THROW(add({values.data(), {2, 3, 8}}, geometry, {0, 8, 0}, half.view()), std::invalid_argument);
+  EXPECT_THROW(add(readouts.reshaped({2, 3, 8}), geometry, {0, 8, 0}, half.view()), std::invalid_argument);
   EXPECT_THROW(add(readouts, {{1, 4, 8}, {1, 4, 6}, {1, 4, 8}}, {0, 8, 0}, half.view()), std::invalid_argument);
   auto images = context.allocate<cfloat>({2, 1, 4, 8});
   EXPECT_THROW(images_from_lines(context, geometry, half.cview(), 1, true, images.view()), std::invalid_argument);

@@ -250,7 +250,7 @@ TYPED_TEST(NufftForwardTest, SmallBudgetTakesCoilsInParts) {
   made->forward(this->context(), image.cview(), samples.view());
   EXPECT_EQ(this->context().bytes_in_use(), before);
   std::vector<cfloat> parts(whole.size());
-  this->context().template copy<cfloat>(samples.cview(), {parts.data(), samples.shape()});
+  this->context().template copy<cfloat>(samples.cview(), HostView<cfloat>(parts.data(), samples.shape()));
   this->context().synchronize();
   EXPECT_LT(testing::relative_error(parts, whole, whole.size()), 1e-6);
 }
@@ -304,7 +304,8 @@ TEST(NufftForwardThreads, DISABLED_Digest) {
     const auto plan = NufftPlan::make(
         context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
     auto samples = context.allocate<cfloat>({p.count(), 5});
-    plan->forward(context, {x.data(), with_coils(5, size)}, samples.view());
+    const auto image = context.upload<cfloat>({x.data(), with_coils(5, size)});
+    plan->forward(context, image.view(), samples.view());
     testing::print_digest(context, samples.data(), samples.size(), size.text());
   }
 }

@@ -237,7 +237,7 @@ TYPED_TEST(NufftTest, SmallBudgetTakesCoilsInParts) {
   made->adjoint(this->context(), samples.cview(), weights.cview(), image.view());
   EXPECT_EQ(this->context().bytes_in_use(), before);
   std::vector<cfloat> parts(whole.size());
-  this->context().template copy<cfloat>(image.cview(), {parts.data(), image.shape()});
+  this->context().template copy<cfloat>(image.cview(), HostView<cfloat>(parts.data(), image.shape()));
   this->context().synchronize();
   EXPECT_LT(testing::relative_error(parts, whole, whole.size()), 1e-6);
   image = {}, samples = {}, weights = {}, made = {};
@@ -269,7 +269,7 @@ TYPED_TEST(NufftTest, PlanOutlivesItsContext) {
 
 TYPED_TEST(NufftTest, BadArguments) {
   const std::vector<double> k(8, 0.1);
-  const View<const double> coordinates(k.data(), {4, 2});
+  const HostView<const double> coordinates(k.data(), {4, 2});
   const auto make = [&](const Shape& image, const NufftOptions& options) {
     return NufftPlan::make(this->context(), coordinates, image, options);
   };
@@ -327,7 +327,9 @@ TEST(NufftThreads, DISABLED_Digest) {
     Shape shape{5};
     for (auto e : size) shape.push_back(e);
     auto image = context.allocate<cfloat>(shape);
-    plan->adjoint(context, {p.samples.data(), {p.count(), 5}}, {p.weights.data(), {p.count()}}, image.view());
+    const auto samples = context.upload<cfloat>({p.samples.data(), {p.count(), 5}});
+    const auto weights = context.upload<float>({p.weights.data(), {p.count()}});
+    plan->adjoint(context, samples.view(), weights.view(), image.view());
     testing::print_digest(context, image.data(), image.size(), size.text());
   }
 }

@@ -75,7 +75,7 @@ nlohmann::json read_json(const std::string& file) {
   return nlohmann::json::parse(stream);
 }
 
-View<const double> coordinates_of(const Problem& p) {
+HostView<const double> coordinates_of(const Problem& p) {
   return {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}};
 }
 

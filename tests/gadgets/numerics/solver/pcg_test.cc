@@ -439,9 +439,11 @@ class NotRecorded final : public LinearOperator {
  public:
   explicit NotRecorded(std::shared_ptr<const LinearOperator> same) : same_(std::move(same)) {}
   const Shape& image() const override { return same_->image(); }
-  void apply(Context& context, View<const cfloat> x, View<cfloat> y) const override { same_->apply(context, x, y); }
-  void diagonal(Context& context, View<float> to) const override { same_->diagonal(context, to); }
-  bool circulant(Context& context, View<float> eigenvalues, View<float> share) const override {
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
+    same_->apply(context, x, y);
+  }
+  void diagonal(Context& context, DeviceView<float> to) const override { same_->diagonal(context, to); }
+  bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override {
     return same_->circulant(context, eigenvalues, share);
   }
   bool can_be_recorded() const override { return false; }
@@ -498,7 +500,7 @@ TYPED_TEST(PcgTest, RefusesWhatDoesNotFit) {
   const auto problem = this->plain({6, 5}, 60, Prior::tikhonov);
   auto b = context.template zeros<cfloat>({1, 6, 5}), x = context.template zeros<cfloat>({1, 6, 5}),
        other = context.template zeros<cfloat>({1, 5, 6}), two = context.template zeros<cfloat>({2, 6, 5});
-  const auto refused = [&](View<const cfloat> right, View<cfloat> image, const PcgOptions& options,
+  const auto refused = [&](DeviceView<const cfloat> right, DeviceView<cfloat> image, const PcgOptions& options,
                            const Regularizer* regularizer = nullptr) {
     EXPECT_THROW(pcg(context, *problem.op, regularizer, right, image, options), std::invalid_argument);
   };
@@ -510,9 +512,9 @@ TYPED_TEST(PcgTest, RefusesWhatDoesNotFit) {
   refused(b.cview(), x.view(), {.tolerance = std::numeric_limits<double>::quiet_NaN()});
   refused(b.cview(), x.view(), {.lambda = -1});
   refused(b.cview(), x.view(), {.lambda = std::numeric_limits<double>::infinity()});
-  EXPECT_TRUE(
-      pcg(context, *problem.op, nullptr, View<const cfloat>(nullptr, {0, 6, 5}), View<cfloat>(nullptr, {0, 6, 5}), {})
-          .items.empty());
+  EXPECT_TRUE(pcg(context, *problem.op, nullptr, DeviceView<const cfloat>(nullptr, {0, 6, 5}),
+                  DeviceView<cfloat>(nullptr, {0, 6, 5}), {})
+                  .items.empty());
   const auto t = this->toeplitz(make_sampling(2, 60, 1), {6, 5});
   EXPECT_THROW(SenseToeplitz(context, t, context.template zeros<cfloat>({2, 5, 6})), std::invalid_argument);
   EXPECT_THROW(SenseToeplitz(context, t, context.template zeros<cfloat>({2, 6, 5})), std::invalid_argument);
@@ -528,10 +530,11 @@ TEST(PcgThreads, DISABLED_Digests) {
   auto q = context.allocate<cfloat>({100, 82});
   point_spread(context, {s.k.data(), {900, 2}}, {}, image, VoxelBasis::delta, q.view());
   const PlainToeplitz a(std::make_shared<const ToeplitzOperator>(context, q.cview()));
-  const auto b = Random(42).normals(2 * image.size());
+  const auto right = Random(42).normals(2 * image.size());
+  const auto b = context.upload<cfloat>({right.data(), with_batch(2, image)});
   for (const Preconditioner preconditioner : kPreconditioners) {
     auto x = context.zeros<cfloat>(with_batch(2, image));
-    pcg(context, a, smoothness(image).get(), {b.data(), x.shape()}, x.view(),
+    pcg(context, a, smoothness(image).get(), b.view(), x.view(),
         {.iterations = 10, .preconditioner = preconditioner, .lambda = 1e-2});
     testing::print_digest(context, x.data(), x.size(), "pcg");
   }

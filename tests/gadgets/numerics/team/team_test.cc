@@ -55,7 +55,7 @@ TYPED_TEST(TeamTest, SumsAreTheSameForAll) {
           const auto rank = static_cast<std::size_t>(member.rank());
           Array<cfloat> values = member.context.upload<cfloat>({parts[rank].data(), {n}});
           member.others.sum(member.context, values.view());
-          const Array<cfloat> host = member.context.download<cfloat>(values.cview());
+          const HostArray<cfloat> host = member.context.download<cfloat>(values.cview());
           sums[rank].assign(host.data(), host.data() + n);
         });
       for (std::size_t i = 0; i < members; ++i) EXPECT_TRUE(same_bits(sums[i], sums[0])) << i;
