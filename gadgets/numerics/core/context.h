@@ -10,6 +10,7 @@
 
 #include "gadgets/numerics/core/array.h"
 #include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
 
@@ -23,25 +24,6 @@ bool available(Backend backend, std::string* reason = nullptr);
 int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
 std::string describe(Backend backend);
-
-/// Threads that CPU kernels of all sessions share.
-class ThreadPool {
- public:
-  explicit ThreadPool(int threads);
-  ~ThreadPool();
-  int size() const { return size_; }
-  /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
-  /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
-  /// piece is not fixed: work must give the same result for any split.
-  void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// The process-wide pool: ECHOTRAIN_THREADS threads, else one per core that this process may use.
-  static ThreadPool& shared();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-  int size_;
-};
 
 struct ContextOptions {
   int device = 0;

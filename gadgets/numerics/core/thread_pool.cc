@@ -1,6 +1,9 @@
+#include "gadgets/numerics/core/thread_pool.h"
+
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
@@ -9,8 +12,6 @@
 #include <mutex>
 #include <thread>
 #include <vector>
-
-#include "gadgets/numerics/core/context.h"
 
 namespace echotrain::numerics {
 namespace {
