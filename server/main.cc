@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
+#include "gadgets/numerics/core/resources.h"
 #include "server/base/log.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
@@ -95,21 +97,26 @@ int list_pipelines(const config::PipelineLibrary& library) {
   return EXIT_SUCCESS;
 }
 
+std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
+  numerics::ResourceOptions resources = numerics::resource_options_from_environment();
+  if (options.threads > 0) resources.threads = options.threads;
+  return std::make_shared<numerics::Resources>(resources);
+}
+
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
-  // Read once by the pool that all sessions share.
-  if (options.threads > 0) ::setenv("ECHOTRAIN_THREADS", std::to_string(options.threads).c_str(), /*replace=*/1);
   config::PipelineLibrary library = load_library(options);
   if (request.list_pipelines) return list_pipelines(library);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
+  const std::shared_ptr<numerics::Resources> resources = make_resources(options);
   if (request.stdio) {
-    const server::Environment environment = server::make_environment(options, std::move(library), registry);
+    const server::Environment environment = server::make_environment(options, std::move(library), registry, resources);
     return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
   }
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
-  static auto* const server = new server::Server(options, std::move(library), registry);
+  static auto* const server = new server::Server(options, std::move(library), registry, resources);
   server->heed_signals();
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/density/density.h"
 #include "gadgets/numerics/density/density_pipe_menon.h"
 #include "gadgets/numerics/density/density_voronoi.h"
@@ -18,8 +19,8 @@
 namespace echotrain {
 namespace {
 
-double sum_of(const std::vector<float>& weights) {
-  return numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+double sum_of(numerics::ThreadPool& threads, const std::vector<float>& weights) {
+  return numerics::on_host::sum(threads, {weights.data(), {static_cast<std::int64_t>(weights.size())}});
 }
 
 using numerics::View;
@@ -98,7 +99,7 @@ Parameters<DensityCompensation::Options> DensityCompensation::parameters() {
 void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   key_ = store_key(header, options_, scan, planes_);
-  for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
+  for (auto& trajectory : scan.compute.resources().get<TrajectoryStore>().find(key_)) {
     scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
   }
@@ -220,7 +221,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     open.largest = std::max(open.largest, weighted.largest);
     if (readouts.last) judge_dropped(open.dropped, open.given + count, open.largest, spaces_.at(frame->key.encoding));
     if (!weighted.positions) weighted.positions = std::make_shared<SamplePositions>();
-    open.weights_sum += sum_of(weighted.positions->weights);
+    open.weights_sum += sum_of(scan_->compute.threads(), weighted.positions->weights);
     out.part = Samples::Part::loose;
     out.positions = weighted.positions;
     out.weights = scan_->compute.upload<float>({weighted.positions->weights.data(), {count}});
@@ -299,7 +300,7 @@ DensityCompensation::Known& DensityCompensation::known_for(const std::vector<Rea
       return remember(known.trajectory, false, true);
   Weighted weighted = weigh(raw, made->per_readout, frame);
   judge_dropped(weighted.dropped, raw.shape()[0], weighted.largest, spaces_.at(frame.key.encoding));
-  const double sum = sum_of(weighted.positions->weights);
+  const double sum = sum_of(scan_->compute.threads(), weighted.positions->weights);
   if (!(std::abs(sum) > 0) || !std::isfinite(sum)) refuse_weights();
   if (options_.normalize == "area") {
     const auto factor =
@@ -319,7 +320,7 @@ DensityCompensation::Known& DensityCompensation::remember(std::shared_ptr<const 
                                                           bool is_new, bool may_recur) {
   if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the first ones are what the next scan may repeat
     ++stored_;
-    TrajectoryStore::shared().add(key_, trajectory);
+    scan_->compute.resources().get<TrajectoryStore>().add(key_, trajectory);
   }
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
   if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});
@@ -442,7 +443,8 @@ std::vector<float> DensityCompensation::computed_weights(View<const double> coor
     return weights;
   }
   try {
-    if (options_.method == "voronoi") return numerics::voronoi_density(coordinates.reshaped({total, dims}), k_max);
+    if (options_.method == "voronoi")
+      return numerics::voronoi_density(scan_->compute.threads(), coordinates.reshaped({total, dims}), k_max);
     // Pipe and Menon's weights do not know how much k-space there is; the disc or ball of the samples is taken.
     std::vector<double> usable(coordinates.data(), coordinates.data() + coordinates.size());
     for (std::int64_t s = 0; s < total; ++s)

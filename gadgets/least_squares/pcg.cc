@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/images/sobel.h"
 #include "gadgets/numerics/layout/layout.h"
 
@@ -22,10 +23,6 @@ namespace {
 /// The largest eigenvalues of operators, with coil maps or without, that sessions share. Thread-safe.
 class Eigenvalues {
  public:
-  static Eigenvalues& shared() {
-    static auto& all = *new Eigenvalues;  // it lives until the process ends
-    return all;
-  }
   /// 0: not known yet.
   double find(const NormalEquations& of) const {
     const std::scoped_lock lock(mutex_);
@@ -96,9 +93,10 @@ numerics::PcgResult unpacked(const std::vector<std::byte>& bytes) {
 
 double largest_eigenvalue(numerics::Context& own, const NormalEquations& equations,
                           const numerics::LinearOperator& matrix) {
-  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
+  auto& eigenvalues = own.resources().get<Eigenvalues>();
+  if (const double known = eigenvalues.find(equations); known > 0) return known;
   const double value = numerics::largest_eigenvalue(own, matrix);
-  Eigenvalues::shared().add(equations, value);
+  eigenvalues.add(equations, value);
   return value;
 }
 
@@ -324,7 +322,8 @@ Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numeri
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
   const bool sense = static_cast<bool>(equations.maps);
-  const double known = known_to_all(prior == nullptr ? 0 : Eigenvalues::shared().find(equations));
+  auto& eigenvalues = scan_->compute.resources().get<Eigenvalues>();
+  const double known = known_to_all(prior == nullptr ? 0 : eigenvalues.find(equations));
   std::vector<numerics::PcgResult> results(static_cast<std::size_t>(scan_->team->size()));
   copies_.resize(results.size() - 1);
   scan_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
@@ -361,7 +360,7 @@ Array<cfloat> PcgSolver::solve_together(NormalEquations& equations, const numeri
   numerics::PcgResult& all = results.front();
   for (std::size_t i = 1; i < results.size() && !sense; ++i)
     all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
-  if (known == 0 && options.lambda > 0) Eigenvalues::shared().add(equations, all.lambda / options.lambda);
+  if (known == 0 && options.lambda > 0) eigenvalues.add(equations, all.lambda / options.lambda);
   note(equations, all);
   return image;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "gadgets/numerics/core/array.h"
@@ -13,6 +14,8 @@
 #include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
+
+class Resources;
 
 enum class Backend { cpu, cuda };
 const char* to_string(Backend backend);
@@ -23,11 +26,12 @@ bool available(Backend backend, std::string* reason = nullptr);
 /// CUDA devices that this process may use: ContextOptions::device is below this. 0 when CUDA is not available().
 int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
-std::string describe(Backend backend);
+std::string describe(Backend backend, Resources& resources);
 
 struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
+  std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
 };
 
 /// One session's device, stream and memory. Not thread-safe except where said. Operations on CUDA are asynchronous:
@@ -37,8 +41,8 @@ class Context {
   struct State;
 
  public:
-  /// ResourceError with the reason when the backend is not available.
-  explicit Context(Backend backend, const ContextOptions& options = {});
+  /// ResourceError with the reason when the backend is not available. `resources` are not null.
+  Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -47,7 +51,12 @@ class Context {
   bool cuda() const { return backend_ == Backend::cuda; }
   int device() const { return options_.device; }
   void* stream() const;  ///< cudaStream_t; nullptr on the CPU
-  ThreadPool& threads() { return ThreadPool::shared(); }
+  ThreadPool& threads();
+  /// What this scan shares with others.
+  Resources& resources() const { return *resources_; }
+  const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
+  /// What takes long asks it from time to time, and gives up where it says so.
+  const std::stop_token& stop_token() const { return options_.stop_token; }
 
   /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
   /// message says how much was asked for and how much is left. Arrays may outlive the context.
@@ -166,6 +175,7 @@ class Context {
   std::shared_ptr<void>& cache_slot(const void* key);
 
   Backend backend_;
+  const std::shared_ptr<Resources> resources_;
   ContextOptions options_;
   std::shared_ptr<State> state_;
 };

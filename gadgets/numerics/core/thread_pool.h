@@ -17,13 +17,14 @@ class ThreadPool {
   /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
   /// piece is not fixed: work must give the same result for any split.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// The process-wide pool: ECHOTRAIN_THREADS threads, else one per core that this process may use.
-  static ThreadPool& shared();
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
   int size_;
 };
+
+/// Cores that this process may use: its affinity, and the quota of its container.
+int usable_cores();
 
 }  // namespace echotrain::numerics

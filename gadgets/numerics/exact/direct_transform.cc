@@ -217,7 +217,8 @@ std::optional<double> DirectAdjoint::sampled_error(Context& context, View<const 
   const Array<cfloat> got = context.download<cfloat>(picked.cview());
   const Array<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
   const std::vector<cdouble> values(got.data(), got.data() + got.size());
-  const Comparison found = on_host::compare(View<const cdouble>(values.data(), truth.shape()), truth.cview());
+  const Comparison found =
+      on_host::compare(context.threads(), View<const cdouble>(values.data(), truth.shape()), truth.cview());
   return found.reference_power == 0 ? 0.0 : found.nrmse();
 }
 

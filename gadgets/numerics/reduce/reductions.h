@@ -77,17 +77,17 @@ struct Comparison {
 Comparison compare(Context& context, View<const float> a, View<const float> b, double s = 1);
 Comparison compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s = 1);
 
-/// The same for values on the host where no context is at hand, by the process's CPU threads.
+/// The same for values on the host, by the threads of a pool.
 namespace on_host {
-double sum(View<const float> values);
-double power(View<const float> values);
-double power(View<const cfloat> values);
-Extremes extremes(View<const float> values);
-Extremes extremes(View<const cfloat> values);
+double sum(ThreadPool& threads, View<const float> values);
+double power(ThreadPool& threads, View<const float> values);
+double power(ThreadPool& threads, View<const cfloat> values);
+Extremes extremes(ThreadPool& threads, View<const float> values);
+Extremes extremes(ThreadPool& threads, View<const cfloat> values);
 float quantile(View<const float> values, double q);
-Comparison compare(View<const float> a, View<const float> b, double s = 1);
-Comparison compare(View<const cfloat> a, View<const cfloat> b, cdouble s = 1);
-Comparison compare(View<const cdouble> a, View<const cdouble> b, cdouble s = 1);
+Comparison compare(ThreadPool& threads, View<const float> a, View<const float> b, double s = 1);
+Comparison compare(ThreadPool& threads, View<const cfloat> a, View<const cfloat> b, cdouble s = 1);
+Comparison compare(ThreadPool& threads, View<const cdouble> a, View<const cdouble> b, cdouble s = 1);
 }  // namespace on_host
 
 }  // namespace echotrain::numerics

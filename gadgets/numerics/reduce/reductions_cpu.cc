@@ -74,8 +74,8 @@ double imaginary_part(const std::complex<T>& v) {
 }
 
 template <class T>
-ComparisonSums compared(View<const T> a, View<const T> b, cdouble s) {
-  return reduce_blocks<ComparisonSums>(a.size(), [&](std::int64_t begin, std::int64_t end) {
+ComparisonSums compared(ThreadPool& threads, View<const T> a, View<const T> b, cdouble s) {
+  return reduce_blocks<ComparisonSums>(threads, a.size(), [&](std::int64_t begin, std::int64_t end) {
     ComparisonSums sums;
     for (std::int64_t i = begin; i < end; ++i)
       sums.take(real_part(a[i]), imaginary_part(a[i]), real_part(b[i]), imaginary_part(b[i]), s.real(), s.imag());
@@ -85,12 +85,16 @@ ComparisonSums compared(View<const T> a, View<const T> b, cdouble s) {
 
 }  // namespace
 
-void sum(Context&, View<const float> values, View<double> to) { to[0] = on_host::sum(values); }
+void sum(Context& context, View<const float> values, View<double> to) {
+  to[0] = on_host::sum(context.threads(), values);
+}
 
-void power(Context&, View<const float> values, View<double> to) { to[0] = on_host::power(values); }
+void power(Context& context, View<const float> values, View<double> to) {
+  to[0] = on_host::power(context.threads(), values);
+}
 
-void inner_products(Context&, View<const float> u, View<const float> v, View<double> to) {
-  const auto sums = reduce_blocks<Sums<2>>(u.size(), [&](std::int64_t begin, std::int64_t end) {
+void inner_products(Context& context, View<const float> u, View<const float> v, View<double> to) {
+  const auto sums = reduce_blocks<Sums<2>>(context.threads(), u.size(), [&](std::int64_t begin, std::int64_t end) {
     const float* part = v.data() + begin;
     return Sums<2>{{block_dot(u.data() + begin, part, end - begin), block_dot(part, part, end - begin)}};
   });
@@ -98,37 +102,42 @@ void inner_products(Context&, View<const float> u, View<const float> v, View<dou
   to[1] = sums.of[1];
 }
 
-void add_weighted_power(Context&, View<const cfloat> samples, View<const float> weights, View<double> to) {
+void add_weighted_power(Context& context, View<const cfloat> samples, View<const float> weights, View<double> to) {
   const std::int64_t coils = samples.shape()[1];
-  const auto sums = reduce_blocks<Sums<1>>(samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
-    Sums<1> part;
-    for (std::int64_t s = begin; s < end; ++s) {
-      const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
-      if (weight == 0) continue;
-      const auto* values = reinterpret_cast<const float*>(samples.data() + s * coils);
-      part.of[0] += weight * block_dot(values, values, 2 * coils);
-    }
-    return part;
-  });
+  const auto sums =
+      reduce_blocks<Sums<1>>(context.threads(), samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
+        Sums<1> part;
+        for (std::int64_t s = begin; s < end; ++s) {
+          const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
+          if (weight == 0) continue;
+          const auto* values = reinterpret_cast<const float*>(samples.data() + s * coils);
+          part.of[0] += weight * block_dot(values, values, 2 * coils);
+        }
+        return part;
+      });
   to[0] += sums.of[0];
 }
 
-void extremes(Context&, View<const float> values, View<float> to) {
-  const Extremes found = on_host::extremes(values);
+void extremes(Context& context, View<const float> values, View<float> to) {
+  const Extremes found = on_host::extremes(context.threads(), values);
   to[0] = found.least;
   to[1] = found.most;
 }
 
-void extremes(Context&, View<const cfloat> values, View<float> to) {
-  const Extremes found = on_host::extremes(values);
+void extremes(Context& context, View<const cfloat> values, View<float> to) {
+  const Extremes found = on_host::extremes(context.threads(), values);
   to[0] = found.least;
   to[1] = found.most;
 }
 
 void quantile(Context&, View<const float> values, double q, View<float> to) { to[0] = on_host::quantile(values, q); }
 
-ComparisonSums compare(Context&, View<const float> a, View<const float> b, cdouble s) { return compared(a, b, s); }
-ComparisonSums compare(Context&, View<const cfloat> a, View<const cfloat> b, cdouble s) { return compared(a, b, s); }
+ComparisonSums compare(Context& context, View<const float> a, View<const float> b, cdouble s) {
+  return compared(context.threads(), a, b, s);
+}
+ComparisonSums compare(Context& context, View<const cfloat> a, View<const cfloat> b, cdouble s) {
+  return compared(context.threads(), a, b, s);
+}
 
 }  // namespace cpu
 
@@ -136,25 +145,25 @@ namespace on_host {
 namespace {
 
 template <class T>
-Comparison compare_here(View<const T> a, View<const T> b, cdouble s) {
+Comparison compare_here(ThreadPool& threads, View<const T> a, View<const T> b, cdouble s) {
   if (a.size() != b.size())
     throw std::invalid_argument(fmt::format("compare: {} and {} do not fit", a.shape().text(), b.shape().text()));
-  const ComparisonSums sums = cpu::compared(a, b, s);
+  const ComparisonSums sums = cpu::compared(threads, a, b, s);
   return comparison(sums, a.size());
 }
 
 }  // namespace
 
-double sum(View<const float> values) {
-  return cpu::reduce_blocks<Sums<1>>(values.size(),
+double sum(ThreadPool& threads, View<const float> values) {
+  return cpu::reduce_blocks<Sums<1>>(threads, values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        return Sums<1>{{cpu::block_sum(values.data() + begin, end - begin)}};
                                      })
       .of[0];
 }
 
-double power(View<const float> values) {
-  return cpu::reduce_blocks<Sums<1>>(values.size(),
+double power(ThreadPool& threads, View<const float> values) {
+  return cpu::reduce_blocks<Sums<1>>(threads, values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        const float* part = values.data() + begin;
                                        return Sums<1>{{cpu::block_dot(part, part, end - begin)}};
@@ -162,18 +171,18 @@ double power(View<const float> values) {
       .of[0];
 }
 
-double power(View<const cfloat> values) {
-  return power(View<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
+double power(ThreadPool& threads, View<const cfloat> values) {
+  return power(threads, View<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
 }
 
-Extremes extremes(View<const float> values) {
-  return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
+Extremes extremes(ThreadPool& threads, View<const float> values) {
+  return cpu::reduce_blocks<cpu::ExtremesPart>(threads, values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
 
-Extremes extremes(View<const cfloat> values) {
-  return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
+Extremes extremes(ThreadPool& threads, View<const cfloat> values) {
+  return cpu::reduce_blocks<cpu::ExtremesPart>(threads, values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
@@ -189,9 +198,15 @@ float quantile(View<const float> values, double q) {
   return *at;
 }
 
-Comparison compare(View<const float> a, View<const float> b, double s) { return compare_here(a, b, s); }
-Comparison compare(View<const cfloat> a, View<const cfloat> b, cdouble s) { return compare_here(a, b, s); }
-Comparison compare(View<const cdouble> a, View<const cdouble> b, cdouble s) { return compare_here(a, b, s); }
+Comparison compare(ThreadPool& threads, View<const float> a, View<const float> b, double s) {
+  return compare_here(threads, a, b, s);
+}
+Comparison compare(ThreadPool& threads, View<const cfloat> a, View<const cfloat> b, cdouble s) {
+  return compare_here(threads, a, b, s);
+}
+Comparison compare(ThreadPool& threads, View<const cdouble> a, View<const cdouble> b, cdouble s) {
+  return compare_here(threads, a, b, s);
+}
 
 }  // namespace on_host
 }  // namespace echotrain::numerics

@@ -173,7 +173,9 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
         edges.push_back(w[i]);
       }
     const auto count = static_cast<std::int64_t>(edges.size());
-    mean[axis] = count > 0 ? on_host::power(View<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
+    mean[axis] = count > 0 ? on_host::power(context.threads(), View<const float>(edges.data(), {count})) /
+                                 static_cast<double>(count)
+                           : 0;
   }
   return std::make_shared<Differences>(image, stencil, mean, weights);
 }
@@ -224,7 +226,7 @@ class Sparse final : public Regularizer {
       }
     transposed_.set(context, starts, column, values);
     const View<const cfloat> all(w.values.data(), {static_cast<std::int64_t>(w.values.size())});
-    mean_diagonal_ = static_cast<float>(on_host::power(all) / static_cast<double>(w.columns));
+    mean_diagonal_ = static_cast<float>(on_host::power(context.threads(), all) / static_cast<double>(w.columns));
   }
   const Shape& image() const override { return image_; }
   void add(Context& context, float scale, View<const cfloat> x, View<cfloat> y) const override {
