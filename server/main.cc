@@ -9,6 +9,7 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "gadgets/api/registry.h"
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/engine/reference.h"
+#include "gadgets/numerics/core/resources.h"
 #include "server/base/log.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
@@ -106,38 +108,36 @@ int list_all(const config::PipelineLibrary& library, const Registry& registry) {
   return EXIT_SUCCESS;
 }
 
-/// Library code reads these variables when it first needs them.
-void set_variables(const config::ResourceOptions& o) {
-  const auto set = [](const char* name, const std::string& value) {
-    if (value.empty())
-      ::unsetenv(name);
-    else
-      ::setenv(name, value.c_str(), /*replace=*/1);
-  };
-  set("ECHOTRAIN_THREADS", o.threads > 0 ? std::to_string(o.threads) : "");
-  set("ECHOTRAIN_AUTOTUNE", o.autotune ? "on" : "off");
-  set("ECHOTRAIN_CACHE_DIR", o.cache_folder);
-  set("ECHOTRAIN_PLAN_CACHE_MIB", std::to_string(o.plan_cache_mib));
-  set("ECHOTRAIN_OPERATOR_CACHE_MIB", std::to_string(o.operator_cache_mib));
-  set("ECHOTRAIN_TRAJECTORY_CACHE_MIB", std::to_string(o.trajectory_cache_mib));
-  set("ECHOTRAIN_DISK_CACHE_MIB", std::to_string(o.disk_cache_mib));
-  set("ECHOTRAIN_HOPPER", o.hopper ? "on" : "off");
-  set("ECHOTRAIN_GRAPHS", o.graphs ? "on" : "off");
+/// What the options say of what all scans share.
+std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
+  const config::ResourceOptions& from = options.resources;
+  numerics::ResourceOptions to;
+  to.threads = static_cast<int>(from.threads);
+  to.autotune = from.autotune;
+  to.cache_folder = from.cache_folder.empty() ? numerics::user_cache_folder() : fs::path(from.cache_folder);
+  to.plan_cache_bytes = static_cast<std::uint64_t>(from.plan_cache_mib) << 20;
+  to.operator_cache_bytes = static_cast<std::uint64_t>(from.operator_cache_mib) << 20;
+  to.trajectory_cache_bytes = static_cast<std::uint64_t>(from.trajectory_cache_mib) << 20;
+  to.disk_cache_bytes = static_cast<std::uint64_t>(from.disk_cache_mib) << 20;
+  to.hopper = from.hopper;
+  to.graphs = from.graphs;
+  to.memory_budget = static_cast<std::uint64_t>(options.memory_mib) << 20;
+  return std::make_shared<numerics::Resources>(to);
 }
 
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
-  set_variables(options.resources);
   config::PipelineLibrary library = load_library(options);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
+  const std::shared_ptr<numerics::Resources> resources = make_resources(options);
   if (request.stdio) {
-    const server::Environment environment = server::make_environment(options, std::move(library), registry);
+    const server::Environment environment = server::make_environment(options, std::move(library), registry, resources);
     return server::serve_descriptors(environment, STDIN_FILENO, STDOUT_FILENO) ? EXIT_SUCCESS : kFailed;
   }
   // Never destroyed, so that its signal handlers stay until the process is gone: a second SIGTERM that comes when all
   // is done must not turn a clean stop into a death by signal.
-  static auto* const server = new server::Server(options, std::move(library), registry);
+  static auto* const server = new server::Server(options, std::move(library), registry, resources);
   server->heed_signals();
   if (!options.tls.only) fmt::print("listening on {}\n", server->address());
   if (!server->tls_address().empty()) fmt::print("listening with TLS on {}\n", server->tls_address());

@@ -25,8 +25,8 @@ std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
 }  // namespace
 
 Server::Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
-               Disk disk)
-    : environment_(make_environment(options, std::move(library), registry, std::move(disk))),
+               std::shared_ptr<numerics::Resources> resources, Disk disk)
+    : environment_(make_environment(options, std::move(library), registry, std::move(resources), std::move(disk))),
       control_(asio::make_strand(context_)),
       signals_(control_),
       hangup_(control_),
@@ -141,7 +141,7 @@ void Server::tidy_later() {
   tidying_.expires_after(seconds(environment_.options.spare_memory_s));
   tidying_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
-    give_back_spare_memory();
+    give_back_spare_memory(*environment_.resources);
     tidy_later();
   });
 }

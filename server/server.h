@@ -22,8 +22,8 @@ class Server {
  public:
   /// Makes the environment and binds the sockets: clients may connect from here on. Throws as make_environment() and
   /// Listener.
-  Server(const config::ServerOptions& options, config::PipelineLibrary library,
-         const Registry& registry = Registry::builtin(), Disk disk = {});
+  Server(const config::ServerOptions& options, config::PipelineLibrary library, const Registry& registry,
+         std::shared_ptr<numerics::Resources> resources, Disk disk = {});
 
   /// Of the plain port; empty (0) when there is none.
   std::uint16_t port() const;

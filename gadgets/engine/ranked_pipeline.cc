@@ -66,8 +66,9 @@ class Reader {
 };
 
 /// Ranks that differ in this get different numbers: their sums would be of different things.
-std::string kind_of(numerics::Backend backend) {
-  std::string device = numerics::describe(backend);
+std::string kind_of(const numerics::Context& context) {
+  const numerics::Backend backend = context.backend();
+  std::string device = numerics::describe(backend, context.resources());
   if (backend == numerics::Backend::cpu) device = "CPU " + device.substr(std::min(device.size(), device.find('(')));
   return fmt::format("Echotrain {}, {}", ECHOTRAIN_VERSION, device);
 }
@@ -98,16 +99,16 @@ int own_device(const numerics::Ranks& ranks) {
 /// The other ranks' side of a scan.
 class Following {
  public:
-  Following(numerics::Ranks& ranks, Reader& begin) {
+  Following(numerics::Ranks& ranks, std::shared_ptr<numerics::Resources> resources, Reader& begin) {
     const auto backend = static_cast<numerics::Backend>(begin.byte());
     const std::string kind = begin.text();
     const auto plan = PipelinePlan::check(config::read_pipeline(begin.text(), "rank 0's pipeline"));
     const bool cuda = backend == numerics::Backend::cuda;
-    context_ =
-        std::make_unique<numerics::Context>(backend, numerics::ContextOptions{.device = cuda ? own_device(ranks) : 0});
-    if (kind != kind_of(backend))
+    context_ = std::make_unique<numerics::Context>(backend, std::move(resources),
+                                                   numerics::ContextOptions{.device = cuda ? own_device(ranks) : 0});
+    if (kind != kind_of(*context_))
       throw ResourceError(fmt::format("this rank is {}, but rank 0 is {}; ranks work together on machines of one kind",
-                                      kind_of(backend), kind));
+                                      kind_of(*context_), kind));
     team_.emplace(*context_, ranks);
     PipelineSink sink;
     sink.image = [](protocol::Image&&, const ImageTimes&) {};
@@ -179,7 +180,7 @@ RankedPipeline::RankedPipeline(Followers* followers, const std::shared_ptr<const
   }
   Buffer step = step_of(Step::begin);
   step.push_back(static_cast<std::byte>(compute.backend()));
-  put(step, kind_of(compute.backend()));
+  put(step, kind_of(compute));
   put(step, plan->spec().text);
   followers_->busy_ = true;
   followers_->send(std::move(step));
@@ -246,7 +247,7 @@ bool RankedPipeline::tap(const std::string& name, std::function<void(const Item&
   return pipeline_->tap(name, std::move(tap));
 }
 
-void follow(numerics::Ranks& ranks) {
+void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources) {
   const auto next = [&ranks] {
     Buffer bytes;
     numerics::broadcast(ranks, bytes, 0);
@@ -257,7 +258,7 @@ void follow(numerics::Ranks& ranks) {
     const Step step = begin.step();
     if (step == Step::leave) return;
     if (step != Step::begin) throw std::logic_error("ranks: a scan without a beginning");
-    Following scan(ranks, begin);
+    Following scan(ranks, resources, begin);
     for (bool goes_on = true; goes_on;) {
       Reader reader = next();
       goes_on = scan.take(reader);

@@ -55,8 +55,9 @@ class RankedPipeline {
   bool finished_ = false;
 };
 
-/// What all ranks but the first do: takes part in scan after scan until it is dismissed. Throws what ends the scan, or
-/// keeps this rank from taking part in it: the other ranks then have to be told.
-void follow(numerics::Ranks& ranks);
+/// What all ranks but the first do: takes part in scan after scan until it is dismissed. NUFFT plans must not be tuned
+/// to this machine (ResourceOptions::autotune), for all ranks have to work out the same bits. Throws what ends the
+/// scan, or keeps this rank from taking part in it: the other ranks then have to be told.
+void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources);
 
 }  // namespace echotrain

@@ -13,8 +13,8 @@
 namespace echotrain {
 namespace {
 
-double sum_of(const std::vector<float>& weights) {
-  return numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+double sum_of(numerics::ThreadPool& threads, const std::vector<float>& weights) {
+  return numerics::on_host::sum(threads, {weights.data(), {static_cast<std::int64_t>(weights.size())}});
 }
 
 using numerics::HostView;
@@ -155,7 +155,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     open.largest = std::max(open.largest, weighted.largest);
     if (readouts.last) dropped_.judge(open.dropped, open.given + count, open.largest, space);
     if (!weighted.positions) weighted.positions = std::make_shared<SamplePositions>();
-    open.weights_sum += sum_of(weighted.positions->weights);
+    open.weights_sum += sum_of(scan_->compute.threads(), weighted.positions->weights);
     out.part = Samples::Part::loose;
     out.positions = weighted.positions;
     out.weights = scan_->compute.upload<float>({weighted.positions->weights.data(), {count}});
@@ -233,7 +233,7 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   const SampleSpace& space = spaces_.at(frame.key.encoding);
   WeightedSamples weighted = weights_.weigh(raw, made->per_readout, frame, space);
   dropped_.judge(weighted.dropped, raw.shape()[0], weighted.largest, space);
-  const double sum = sum_of(weighted.positions->weights);
+  const double sum = sum_of(scan_->compute.threads(), weighted.positions->weights);
   if (!(std::abs(sum) > 0) || !std::isfinite(sum)) refuse_weights();
   if (options_.normalize == "area") {
     const auto factor =

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "gadgets/numerics/core/resources.h"
+
 namespace echotrain {
 namespace {
 
@@ -41,7 +43,7 @@ bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::Hos
 void KnownTrajectories::start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes) {
   scan_ = &scan;
   key_ = store_key(header, options, scan, planes);
-  for (auto& trajectory : TrajectoryStore::shared().find(key_)) {
+  for (auto& trajectory : scan.compute.resources().get<TrajectoryStore>().find(key_)) {
     scan.add_likely_positions(trajectory->positions);
     known_.push_back({std::move(trajectory), {}});
   }
@@ -60,7 +62,7 @@ KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const Know
                                                       bool may_recur) {
   if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the first ones are what the next scan may repeat
     ++stored_;
-    TrajectoryStore::shared().add(key_, trajectory);
+    scan_->compute.resources().get<TrajectoryStore>().add(key_, trajectory);
   }
   auto at = std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.trajectory == trajectory; });
   if (at == known_.end()) at = known_.insert(known_.end(), {std::move(trajectory), {}});

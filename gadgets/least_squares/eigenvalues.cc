@@ -4,11 +4,6 @@
 
 namespace echotrain {
 
-Eigenvalues& Eigenvalues::shared() {
-  static auto& all = *new Eigenvalues;  // it lives until the process ends
-  return all;
-}
-
 double Eigenvalues::find(const NormalEquations& of) const {
   const std::scoped_lock lock(mutex_);
   for (const Known& each : known_)

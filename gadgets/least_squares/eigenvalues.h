@@ -12,7 +12,6 @@ namespace echotrain {
 /// The largest eigenvalues of operators, with coil maps or without, that scans share. Thread-safe.
 class Eigenvalues {
  public:
-  static Eigenvalues& shared();
   /// 0: not known yet.
   double find(const NormalEquations& of) const;
   void add(const NormalEquations& of, double value);

@@ -9,6 +9,7 @@
 
 #include "gadgets/least_squares/eigenvalues.h"
 #include "gadgets/least_squares/team_results.h"
+#include "gadgets/numerics/core/resources.h"
 
 namespace echotrain {
 namespace {
@@ -28,9 +29,10 @@ numerics::Preconditioner preconditioner(const std::string& name) {
 
 double largest_eigenvalue(numerics::Context& own, const NormalEquations& equations,
                           const numerics::LinearOperator& matrix) {
-  if (const double known = Eigenvalues::shared().find(equations); known > 0) return known;
+  auto& eigenvalues = own.resources().get<Eigenvalues>();
+  if (const double known = eigenvalues.find(equations); known > 0) return known;
   const double value = numerics::largest_eigenvalue(own, matrix);
-  Eigenvalues::shared().add(equations, value);
+  eigenvalues.add(equations, value);
   return value;
 }
 
@@ -141,7 +143,8 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
   const numerics::Shape shape = as_solved(image.shape(), *equations.matrix);
   const std::int64_t voxels = equations.matrix->image().size();
   const bool sense = static_cast<bool>(equations.maps);
-  const double known = known_to_all(*scan_->team, prior == nullptr ? 0 : Eigenvalues::shared().find(equations));
+  auto& eigenvalues = scan_->compute.resources().get<Eigenvalues>();
+  const double known = known_to_all(*scan_->team, prior == nullptr ? 0 : eigenvalues.find(equations));
   std::vector<numerics::PcgResult> results(static_cast<std::size_t>(scan_->team->size()));
   copies_.resize(results.size() - 1);
   scan_->team->run(sense ? numerics::Team::Sums::some : numerics::Team::Sums::none, [&](numerics::Member& member) {
@@ -178,7 +181,7 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
   numerics::PcgResult& all = results.front();
   for (std::size_t i = 1; i < results.size() && !sense; ++i)
     all.items.insert(all.items.end(), results[i].items.begin(), results[i].items.end());
-  if (known == 0 && options.lambda > 0) Eigenvalues::shared().add(equations, all.lambda / options.lambda);
+  if (known == 0 && options.lambda > 0) eigenvalues.add(equations, all.lambda / options.lambda);
   note(*scan_, equations, all);
   return image;
 }

@@ -66,7 +66,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
       static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
     return;
   try {
-    const auto found = OperatorCache::shared().get(scan.compute, guess);
+    const auto found = scan.compute.resources().get<OperatorCache>().get(scan.compute, guess);
     scan.numbers.plan_ms += found.made_ms;
     scan.numbers.operators_made += found.reused ? 0 : 1;
   } catch (const ResourceError&) {          // a guess must not end a scan
@@ -84,7 +84,7 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
   out.method.basis = options_.voxel == "box" ? numerics::VoxelBasis::box : numerics::VoxelBasis::delta;
   out.method.precision = options_.precision == "fast" ? numerics::Precision::fast : numerics::Precision::exact;
   out.method.accuracy = options_.accuracy;
-  out.store = &point_spread_store();
+  out.store = &scan_->compute.resources().get<PointSpreadStore>();
   return out;
 }
 
@@ -153,7 +153,8 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<co
   }
   const auto found = [&] {
     try {
-      return OperatorCache::shared().get(scan_->compute, request(open.positions, frame->key.encoding));
+      return scan_->compute.resources().get<OperatorCache>().get(scan_->compute,
+                                                                 request(open.positions, frame->key.encoding));
     } catch (const std::invalid_argument& error) {
       throw ClientError(fmt::format("fhd: {}", error.what()));
     }
@@ -169,7 +170,8 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<co
   out.matrix = found.plan;
   out.power = open.power;
   const std::vector<float>& weights = open.positions->weights;
-  out.weight = numerics::on_host::sum({weights.data(), {static_cast<std::int64_t>(weights.size())}});
+  out.weight =
+      numerics::on_host::sum(scan_->compute.threads(), {weights.data(), {static_cast<std::int64_t>(weights.size())}});
   out.coils = open.coils;
   emit(std::move(out));
 }

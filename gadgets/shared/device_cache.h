@@ -22,7 +22,7 @@ struct CacheCounts {
   std::uint64_t bytes = 0, entries = 0;
 };
 
-/// What `Request`s ask for, on every device of the process. A thing is made once, however many sessions ask for it at
+/// What `Request`s ask for, on every device. A thing is made once, however many sessions ask for it at
 /// the same time; sessions that ask for other things do not wait. When the bytes of all things and their requests pass
 /// the bound, those that no session holds are dropped, the longest unused first. Thread-safe.
 ///
@@ -94,7 +94,10 @@ class DeviceCache {
   std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
     if (request.bytes() < most_bytes_) {
       try {
-        numerics::Context own(place.first, {.device = place.second, .memory_budget = most_bytes_ - request.bytes()});
+        numerics::Context own(place.first, session.shared_resources(),
+                              {.device = place.second,
+                               .memory_budget = most_bytes_ - request.bytes(),
+                               .stop_token = session.stop_token()});
         auto made = request.make(own);
         const std::scoped_lock lock(mutex_);
         entries_.push_front({place, request, made});
@@ -156,8 +159,5 @@ class DeviceCache {
   std::list<Entry> entries_;                                  // most recently used first
   std::vector<std::pair<Place, const Request*>> being_made_;  // of calls of get() in progress
 };
-
-/// Mebibytes that an environment variable says, as bytes; `mib` of them if it says nothing that can be read.
-std::uint64_t bytes_from_environment(const char* variable, std::uint64_t mib);
 
 }  // namespace echotrain

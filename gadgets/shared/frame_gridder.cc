@@ -116,7 +116,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
   if (!reused) {
     PlanCache::Request what = request(positions, encoding);
     what.coils = coils;
-    const PlanCache::Result result = PlanCache::shared().get(scan_->compute, what);
+    const PlanCache::Result result = scan_->compute.resources().get<PlanCache>().get(scan_->compute, what);
     reused = result.reused;
     numbers.plan_ms += result.made_ms;
     held = plans_.insert(plans_.end(), {positions, encoding, result.plan});

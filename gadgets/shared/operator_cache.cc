@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/numerics/core/cache_folder.h"
 #include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {
@@ -62,19 +61,6 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
     store->add(key, host.view());
   }
   return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
-}
-
-OperatorCache& OperatorCache::shared() {
-  constexpr std::uint64_t kMib = 2048;
-  static OperatorCache& cache = *new OperatorCache(bytes_from_environment("ECHOTRAIN_OPERATOR_CACHE_MIB", kMib));
-  return cache;  // it lives until the process ends
-}
-
-const numerics::ArrayStore& point_spread_store() {
-  constexpr std::uint64_t kMib = 4096;
-  static const numerics::ArrayStore& store =
-      *new numerics::ArrayStore(numerics::cache_folder(), bytes_from_environment("ECHOTRAIN_DISK_CACHE_MIB", kMib));
-  return store;
 }
 
 }  // namespace echotrain

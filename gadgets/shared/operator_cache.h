@@ -7,6 +7,7 @@
 
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/array_store.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/exact/direct_transform.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "gadgets/shared/device_cache.h"
@@ -38,11 +39,15 @@ struct OperatorRequest {
 class OperatorCache : public DeviceCache<OperatorRequest> {
  public:
   using DeviceCache::DeviceCache;
-  /// The process-wide one: ECHOTRAIN_OPERATOR_CACHE_MIB mebibytes, 2048 by default. 0 keeps nothing.
-  static OperatorCache& shared();
+  explicit OperatorCache(const numerics::Resources& resources)
+      : DeviceCache(resources.options().operator_cache_bytes) {}
 };
 
-/// The process-wide store: ECHOTRAIN_DISK_CACHE_MIB mebibytes, 4096 by default, in the cache folder. 0 keeps nothing.
-const numerics::ArrayStore& point_spread_store();
+/// The Q of scans, in the resources' cache folder.
+class PointSpreadStore : public numerics::ArrayStore {
+ public:
+  explicit PointSpreadStore(const numerics::Resources& resources)
+      : ArrayStore(resources.options().cache_folder, resources.options().disk_cache_bytes) {}
+};
 
 }  // namespace echotrain

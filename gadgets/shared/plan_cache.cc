@@ -1,18 +1,8 @@
 #include "gadgets/shared/plan_cache.h"
 
-#include <cstdlib>
 #include <cstring>
 
 namespace echotrain {
-
-std::uint64_t bytes_from_environment(const char* variable, std::uint64_t mib) {
-  constexpr unsigned long long kMost = 1ull << 30;
-  const char* text = std::getenv(variable);
-  if (text == nullptr || *text == '\0') return mib << 20;
-  char* end = nullptr;
-  const unsigned long long said = std::strtoull(text, &end, 10);
-  return (*end == '\0' && said <= kMost ? said : mib) << 20;
-}
 
 bool same_positions(const SamplePositions& a, const SamplePositions& b) {
   return &a == &b ||
@@ -44,12 +34,6 @@ std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make_like(numerics:
                                                                        const numerics::NufftPlan& one) const {
   const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
   return one.with_samples(context, {coordinates.data(), {positions->count(), positions->dims}});
-}
-
-PlanCache& PlanCache::shared() {
-  constexpr std::uint64_t kMib = 2048;
-  static PlanCache& cache = *new PlanCache(bytes_from_environment("ECHOTRAIN_PLAN_CACHE_MIB", kMib));
-  return cache;  // it lives until the process ends
 }
 
 }  // namespace echotrain

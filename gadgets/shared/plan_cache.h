@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "gadgets/api/items.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/shared/device_cache.h"
 
@@ -37,8 +38,7 @@ class PlanCache : public DeviceCache<NufftPlanRequest> {
  public:
   using Request = NufftPlanRequest;
   using DeviceCache::DeviceCache;
-  /// The process-wide one: ECHOTRAIN_PLAN_CACHE_MIB mebibytes, 2048 by default. 0 keeps nothing.
-  static PlanCache& shared();
+  explicit PlanCache(const numerics::Resources& resources) : DeviceCache(resources.options().plan_cache_bytes) {}
 };
 
 }  // namespace echotrain

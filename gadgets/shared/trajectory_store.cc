@@ -2,16 +2,7 @@
 
 #include <utility>
 
-#include "gadgets/shared/device_cache.h"
-
 namespace echotrain {
-
-TrajectoryStore& TrajectoryStore::shared() {
-  constexpr std::uint64_t kMib = 1024;
-  static TrajectoryStore& store =  // lives until the process ends
-      *new TrajectoryStore(bytes_from_environment("ECHOTRAIN_TRAJECTORY_CACHE_MIB", kMib));
-  return store;
-}
 
 std::vector<std::shared_ptr<const KnownTrajectory>> TrajectoryStore::find(const std::string& key) const {
   const std::scoped_lock lock(mutex_);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/items.h"
+#include "gadgets/numerics/core/resources.h"
 
 namespace echotrain {
 
@@ -31,8 +32,8 @@ struct KnownTrajectory {
 class TrajectoryStore {
  public:
   explicit TrajectoryStore(std::uint64_t bytes) : most_bytes_(bytes) {}
-  /// The process-wide one: ECHOTRAIN_TRAJECTORY_CACHE_MIB mebibytes, 1024 by default.
-  static TrajectoryStore& shared();
+  explicit TrajectoryStore(const numerics::Resources& resources)
+      : TrajectoryStore(resources.options().trajectory_cache_bytes) {}
 
   /// Those stored under `key`, the most recent first; at most kPerKey.
   std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& key) const;

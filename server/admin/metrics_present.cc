@@ -82,8 +82,7 @@ void add_places(Families& families, const ComputePool& compute) {
 
 void add_cache(Families& families, const char* cache, const CacheCounts& counts) {
   const Labels labels{{"cache", cache}};
-  families.counter("echotrain_cache_hits_total",
-                   "Plans and operators that were there when a frame needed them, in all servers of this process.",
+  families.counter("echotrain_cache_hits_total", "Plans and operators that were there when a frame needed them.",
                    labels, static_cast<double>(counts.hits));
   families.counter("echotrain_cache_misses_total", "Plans and operators that had to be made.", labels,
                    static_cast<double>(counts.misses));
@@ -148,8 +147,8 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
                  static_cast<double>(environment.memory->used()));
   families.gauge("echotrain_memory_bound_bytes", "Memory that all sessions together may hold (memory_mib).", {},
                  static_cast<double>(environment.memory->bound()));
-  add_cache(families, "plan", PlanCache::shared().counts());
-  add_cache(families, "operator", OperatorCache::shared().counts());
+  add_cache(families, "plan", environment.resources->get<PlanCache>().counts());
+  add_cache(families, "operator", environment.resources->get<OperatorCache>().counts());
   add_devices(families);
   add_process(families);
   return families.take();

@@ -79,9 +79,9 @@ void give_back_free_memory(bool idle) {
   fill_reserve();
 }
 
-void give_back_spare_memory() {
+void give_back_spare_memory(numerics::Resources& resources) {
   const bool slabs = protocol::MessageBuffer::free_unused_slabs();
-  const bool blocks = numerics::free_unused_blocks();
+  const bool blocks = numerics::free_unused_blocks(resources);
   if (slabs || blocks) ::malloc_trim(0);
 }
 

@@ -8,6 +8,10 @@
 #include <string>
 #include <utility>
 
+namespace echotrain::numerics {
+class Resources;
+}
+
 namespace echotrain::server {
 
 /// A session wants more memory while the bound is exceeded. The text is for the client.
@@ -70,6 +74,6 @@ void give_back_free_memory(bool idle);
 
 /// Frees what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) if nobody has
 /// used it since the previous call, and gives those pages back to the machine. Thread-safe.
-void give_back_spare_memory();
+void give_back_spare_memory(numerics::Resources& resources);
 
 }  // namespace echotrain::server

@@ -15,13 +15,15 @@ namespace echotrain::server {
 using protocol::Level;
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
-               const protocol::Limits& limits, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
-               std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
-               std::shared_ptr<Readiness> readiness, std::function<void()> wake)
+               const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
+               std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
+               SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
+               std::function<void()> wake)
     : request_(std::move(request)),
       place_(place),
       options_(options),
       limits_(limits),
+      resources_(std::move(resources)),
       memory_(std::move(memory)),
       outbox_(std::move(outbox)),
       log_(log),
@@ -82,7 +84,7 @@ void Worker::work() {
   context_options.memory_budget = static_cast<std::uint64_t>(budget_mib) << 20;
   if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
   Memory::Share arrays(memory_);
-  numerics::Context compute(place_.backend, context_options);
+  numerics::Context compute(place_.backend, resources_, context_options);
   std::optional<numerics::Team> team;
   if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
   Pipeline pipeline(

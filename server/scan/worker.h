@@ -43,8 +43,9 @@ class Worker {
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
   /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
-         std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
-         std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake);
+         std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
+         std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
+         std::shared_ptr<Readiness> readiness, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
@@ -78,6 +79,7 @@ class Worker {
   const ScanPlace place_;
   const config::ServerOptions& options_;
   const protocol::Limits& limits_;
+  const std::shared_ptr<numerics::Resources> resources_;
   const std::shared_ptr<Memory> memory_;
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;

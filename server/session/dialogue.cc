@@ -72,7 +72,7 @@ Step Dialogue::handle(const protocol::Message& message) {
           [&](const protocol::Text& text) -> Step { return on_text(text.text); },
           [&](const protocol::Query& query) -> Step {
             Step step;
-            step.response = protocol::Response{query.correlation_id, answer_query(query.name, catalogue_)};
+            step.response = protocol::Response{query.correlation_id, answer_query(query.name, catalogue_, resources_)};
             return step;
           },
           [&](const protocol::Response&) -> Step {

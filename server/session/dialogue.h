@@ -28,7 +28,8 @@ struct Step {
 /// The state machine CONFIG -> HEADER -> DATA -> FLUSH. No sockets, no threads.
 class Dialogue {
  public:
-  Dialogue(const Catalogue& catalogue, const protocol::Limits& limits) : catalogue_(catalogue), limits_(limits) {}
+  Dialogue(const Catalogue& catalogue, const protocol::Limits& limits, numerics::Resources& resources)
+      : catalogue_(catalogue), limits_(limits), resources_(resources) {}
 
   /// From now on the client must send one of these tokens in a config text. `tokens` must outlive this.
   void require(const Tokens& tokens) { tokens_ = &tokens; }
@@ -63,6 +64,7 @@ class Dialogue {
 
   const Catalogue& catalogue_;
   const protocol::Limits& limits_;
+  numerics::Resources& resources_;  // of which a client may ask
   const Tokens* tokens_ = nullptr;
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Plan>> plan_;

@@ -53,12 +53,13 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
 }  // namespace
 
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
-                             const Registry& registry, Disk disk) {
+                             const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk) {
   require(options.backend);
   const std::shared_ptr<Memory> memory = make_memory(options);
   return {options,
           protocol::Limits{},
           Catalogue(std::move(library), options.default_pipeline, registry),
+          std::move(resources),
           memory,
           make_compute_pool(options),
           make_certificates(options.tls),

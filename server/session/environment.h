@@ -5,6 +5,7 @@
 
 #include "config/pipeline_spec.h"
 #include "config/server_options.h"
+#include "gadgets/numerics/core/resources.h"
 #include "protocol/data/limits.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
@@ -24,6 +25,7 @@ struct Environment {
   config::ServerOptions options;
   protocol::Limits limits;
   Catalogue catalogue;
+  std::shared_ptr<numerics::Resources> resources;  ///< of all scans: CPU threads, caches, pools
   std::shared_ptr<Memory> memory;
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
@@ -39,8 +41,8 @@ struct Environment {
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
 /// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
 /// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
-/// `disk` is how captures are written.
+/// `resources` are not null; `disk` is how captures are written.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
-                             const Registry& registry, Disk disk = {});
+                             const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk = {});
 
 }  // namespace echotrain::server

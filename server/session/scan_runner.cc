@@ -62,9 +62,9 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
   connection_.status->state = SessionState::scanning;
   const ScanPlace place{place_->backend(), place_->device(), place_->others()};
-  worker_ = std::make_unique<Worker>(std::move(request), place, options, environment.limits, environment.memory,
-                                     connection_.status->queues, connection_.outbox, connection_.log, meter_,
-                                     environment.readiness, connection_.waker());
+  worker_ = std::make_unique<Worker>(std::move(request), place, options, environment.limits, environment.resources,
+                                     environment.memory, connection_.status->queues, connection_.outbox,
+                                     connection_.log, meter_, environment.readiness, connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
 }

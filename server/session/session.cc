@@ -14,7 +14,7 @@ namespace echotrain::server {
 Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
                  const Environment& environment, std::function<void()> ended)
     : connection_(std::move(transport), std::move(strand), std::move(peer), id, environment),
-      dialogue_(environment.catalogue, environment.limits),
+      dialogue_(environment.catalogue, environment.limits, *environment.resources),
       capture_(connection_, dialogue_),
       watchdog_(connection_),
       scan_(connection_, watchdog_),

@@ -18,6 +18,7 @@
 #include "protocol/data/acquisition_check.h"
 #include "protocol/files/stream_file.h"
 #include "server/scan/inbox.h"
+#include "tests/support/resources.h"
 
 namespace {
 std::atomic<std::size_t> calls_of_new{0};
@@ -109,7 +110,7 @@ protocol::Buffer frame(bool radial, int lines) {
 class Stream {
  public:
   Stream(const std::string& pipeline, const protocol::Header& header)
-      : compute_(numerics::Backend::cpu),
+      : compute_(numerics::Backend::cpu, test_resources()),
         pipeline_(PipelinePlan::check(config::read_pipeline(shipped(pipeline), pipeline)), compute_,
                   {[this](protocol::Image&&, const ImageTimes&) { ++images; }, [](protocol::Level, const auto&) {}}),
         check_(header) {

@@ -32,6 +32,7 @@
 #include "protocol/data/header.h"
 #ifdef ECHOTRAIN_HAS_CUDA
 #include "tests/bench/bench_fft.h"
+#include "tests/support/bench_resources.h"
 #endif
 
 namespace {
@@ -71,7 +72,7 @@ double host_copy_bytes_per_s(bool all_threads) {
   for (int round = 0; round < 7; ++round) {
     const auto begin = Clock::now();
     if (all_threads)
-      numerics::ThreadPool::shared().parallel_for(kFloats, kFloats / 64, copy);
+      bench_resources()->threads().parallel_for(kFloats, kFloats / 64, copy);
     else
       copy(0, kFloats);
     benchmark::DoNotOptimize(to.data());
@@ -180,14 +181,14 @@ void fftw(benchmark::State& state, Size size) {
 }
 
 void ours(benchmark::State& state, Size size, Backend backend) {
-  numerics::Context compute(backend);
+  numerics::Context compute(backend, bench_resources());
   const auto samples = random_samples(kImages * size.samples());
   auto data = compute.upload<cfloat>({samples.data(), {kImages, size.ny, size.nx}});
   measure_rows(state, size, compute, [&] { numerics::fft(compute, data.view(), 2, numerics::Direction::inverse); });
 }
 
 void gadget(benchmark::State& state, Size size, Backend backend) {
-  numerics::Context compute(backend);
+  numerics::Context compute(backend, bench_resources());
   const auto samples = random_samples(kImages * size.samples());
   const auto data = compute.upload<cfloat>({samples.data(), {kImages, size.ny, size.nx}});
   auto images = compute.allocate<cfloat>({kImages, size.ny, size.nx});
@@ -218,7 +219,7 @@ void pipeline(benchmark::State& state, Size size, Backend backend) {
       PipelinePlan::check(config::read_pipeline("echotrain: 1\nname: bench\ndescription: A benchmark\npipeline:\n  - "
                                                 "cartesian_kspace\n  - fft\n  - image: {component: complex}\n",
                                                 "bench.yaml"));
-  numerics::Context compute(backend);
+  numerics::Context compute(backend, bench_resources());
   int images = 0;
   Pipeline run(plan, compute,
                {[&](protocol::Image&&, const ImageTimes&) { ++images; }, [](protocol::Level, const std::string&) {}});

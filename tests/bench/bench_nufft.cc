@@ -18,6 +18,7 @@
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/density/density_pipe_menon.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "tests/support/bench_resources.h"
 
 namespace {
 
@@ -110,7 +111,7 @@ double error_of(const Case& c, const std::vector<double>& k, const std::vector<c
     }
     std::complex<double> sum = 0;
     std::mutex mutex;
-    ThreadPool::shared().parallel_for(count, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    bench_resources()->threads().parallel_for(count, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
       std::complex<double> part = 0;
       for (std::int64_t s = begin; s < end; ++s) {
         double phase = 0;
@@ -140,7 +141,7 @@ double forward_error_of(const Case& c, const std::vector<double>& k, const std::
     const auto s = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count));
     std::complex<double> sum = 0;
     std::mutex mutex;
-    ThreadPool::shared().parallel_for(c.image.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    bench_resources()->threads().parallel_for(c.image.size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
       std::complex<double> part = 0;
       for (std::int64_t v = begin; v < end; ++v) {
         double phase = 0;
@@ -179,7 +180,7 @@ void run(benchmark::State& state, const Case& c, Backend backend) {
   const auto dims = static_cast<std::int64_t>(c.image.rank());
   const auto count = static_cast<std::int64_t>(k.size()) / dims;
   const std::vector<cfloat> samples = random_samples((c.forward ? c.image.size() : count) * c.coils);
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   std::shared_ptr<const NufftPlan> plan;
   const auto make_plan = [&] {
     plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options, c.coils);
@@ -218,7 +219,7 @@ void run_after_last_readout(benchmark::State& state, Backend backend, int readou
   const std::vector<double> k = c.trajectory();
   const auto count = static_cast<std::int64_t>(k.size()) / 2, last = static_cast<std::int64_t>(readouts) * 768;
   const std::vector<cfloat> samples = random_samples(count * c.coils);
-  Context context(backend, {.memory_budget = 16ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 16ull << 30});
   const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
   const Array<cfloat> all = context.upload<cfloat>({samples.data(), {count, c.coils}});
   const Shape grid_shape{c.coils, plan->grid_shape()[0], plan->grid_shape()[1]};
@@ -255,7 +256,7 @@ void run_pipe_menon(benchmark::State& state, Backend backend) {
   const Case& c = kCases[0];
   const std::vector<double> k = c.trajectory();
   const auto count = static_cast<std::int64_t>(k.size()) / 2;
-  Context context(backend, {.memory_budget = 16ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 16ull << 30});
   const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
   PipeMenonResult result;
   const auto work = [&] {
@@ -291,7 +292,7 @@ int main(int argc, char** argv) {
             [backend](benchmark::State& state) { run_pipe_menon(state, backend); });
   }
   benchmark::Initialize(&argc, argv);
-  fmt::print("{}\n", describe(available(Backend::cuda) ? Backend::cuda : Backend::cpu));
+  fmt::print("{}\n", describe(available(Backend::cuda) ? Backend::cuda : Backend::cpu, *bench_resources()));
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

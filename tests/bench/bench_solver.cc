@@ -25,6 +25,7 @@
 #include "gadgets/numerics/exact/split_adjoint.h"
 #include "gadgets/numerics/solver/pcg.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"
+#include "tests/support/bench_resources.h"
 
 /// In sincos_loop.cc: image[0] = sum_s (re + i im)_s exp(2 pi i k_s . (x, y, z)).
 void sum_of_waves(const float* kx, const float* ky, const float* kz, const float* re, const float* im,
@@ -112,7 +113,7 @@ benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
 
 void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision,
                ImagePart part = {}) {
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto image = context.allocate<cfloat>({1, n, n, n});
@@ -128,7 +129,7 @@ void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::in
 }
 
 void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   auto q = context.allocate<cfloat>(cube(2 * n));
   for (auto _ : state) {
@@ -139,7 +140,7 @@ void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int6
 }
 
 void sincos_fhd(benchmark::State& state, std::int64_t n, std::int64_t samples) {
-  Context context(Backend::cpu);
+  Context context(Backend::cpu, bench_resources());
   const Problem p = make_problem(n, samples);
   std::vector<float> parts[5];
   for (std::int64_t s = 0; s < samples; ++s) {
@@ -171,7 +172,7 @@ std::shared_ptr<const ToeplitzOperator> make_operator(Context& context, const Pr
 /// One of several applications in a row.
 void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
   constexpr int kApplications = 10;
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const auto matrix = make_operator(context, p);
   const std::vector<cfloat> values = make_problem(n, n * n * n).d;
@@ -187,7 +188,7 @@ void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int
 }
 
 void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const PlainToeplitz matrix(make_operator(context, p));
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
@@ -225,7 +226,7 @@ double solve60(Context& context, const LinearOperator& matrix, double largest, S
 }
 
 void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const PlainToeplitz matrix(make_operator(context, p));
   const double largest = largest_eigenvalue(context, matrix);
@@ -244,7 +245,7 @@ void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
 void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t kReadouts = 1078;
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const PlainToeplitz matrix(make_operator(context, p));
   const double largest = largest_eigenvalue(context, matrix);
@@ -275,7 +276,7 @@ void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::i
 
 /// same_bits: 1 when the image is that of one GPU. make, add, get: milliseconds of each step.
 void exact_fhd_by_two(benchmark::State& state, std::int64_t n, std::int64_t samples, Precision precision) {
-  Context context(Backend::cuda, {.memory_budget = 64ull << 30});
+  Context context(Backend::cuda, bench_resources(), {.memory_budget = 64ull << 30});
   Team two(context, {1}, 64ull << 30);
   const Problem p = make_problem(n, samples);
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
@@ -305,7 +306,7 @@ void exact_fhd_by_two(benchmark::State& state, std::int64_t n, std::int64_t samp
 /// 30 iterations with smooth coil maps.
 void sense30(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, std::int64_t coils,
              int devices) {
-  Context context(backend, {.memory_budget = 64ull << 30});
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   Team team(context, std::vector<int>(static_cast<std::size_t>(devices - 1), 1), 64ull << 30);
   const Problem p = make_problem(n, samples);
   const auto matrix = make_operator(context, p);

@@ -29,6 +29,7 @@
 #include "protocol/data/header.h"
 #include "tests/bench/das.h"
 #include "tests/bench/device_graph.h"
+#include "tests/support/bench_resources.h"
 
 namespace echotrain::bench {
 namespace {
@@ -93,7 +94,7 @@ class Migration {
  public:
   Migration(const Case& c, numerics::Backend backend)
       : case_(c),
-        context_(backend),
+        context_(backend, bench_resources()),
         pipeline_(PipelinePlan::check(config::read_pipeline(kPipeline, "bench.yaml")), context_,
                   {[this](protocol::Image&& image, const ImageTimes&) { last_ = std::move(image); },
                    [](protocol::Level, const std::string&) {}}),
@@ -251,7 +252,7 @@ void measure_streams(const std::string& name, Pair& sessions) {
 class Chain {
  public:
   Chain(const Case& c, const numerics::ContextOptions& options)
-      : context_(numerics::Backend::cuda, options), elements_(c.array.elements) {
+      : context_(numerics::Backend::cuda, bench_resources(), options), elements_(c.array.elements) {
     const double pitch = c.array.pitch_mm, sound = c.array.sound_m_per_s * 1e3, sampling = c.array.sampling_mhz * 1e6;
     std::int64_t bins = 1;
     while (bins < 2 * c.samples()) bins *= 2;
@@ -372,7 +373,7 @@ int main_(int argc, char** argv) {
   std::vector<std::unique_ptr<DelayAndSum>> beamformers;
   std::vector<std::vector<cfloat>> sums;
   std::map<std::string, Pair> streams;
-  numerics::Context context(numerics::Backend::cpu);
+  numerics::Context context(numerics::Backend::cpu, bench_resources());
   for (const Case& c : cases) {
     migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
     if (gpu) on_gpu.push_back(std::make_unique<Migration>(c, numerics::Backend::cuda));

@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using State = server::Dialogue::State;
   const protocol::Limits limits = fuzz::small_limits();
   protocol::MessageBuffer buffer(limits);
-  server::Dialogue dialogue(fuzz::shipped_pipelines(), limits);
+  server::Dialogue dialogue(fuzz::shipped_pipelines(), limits, *fuzz::resources());
   static const server::Tokens tokens = one_token();
   const bool guarded = size % 2 == 1;
   if (guarded) dialogue.require(tokens);

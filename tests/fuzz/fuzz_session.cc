@@ -63,9 +63,10 @@ class Scan {
     closed_ = step.closed;
     if (step.start) {
       flush();
-      worker_ = std::make_unique<server::Worker>(
-          std::move(*step.start), server::ScanPlace{}, options_, limits_, memory_, status_->queues, outbox_,
-          server::SessionLog(1), metrics_.scan(server::Metrics::kInline, status_), readiness_, [this] { wake(); });
+      worker_ = std::make_unique<server::Worker>(std::move(*step.start), server::ScanPlace{}, options_, limits_,
+                                                 resources(), memory_, status_->queues, outbox_, server::SessionLog(1),
+                                                 metrics_.scan(server::Metrics::kInline, status_), readiness_,
+                                                 [this] { wake(); });
     }
     if (!step.data) return;
     if (auto* acquisition = std::get_if<protocol::Acquisition>(&message)) {
@@ -109,7 +110,7 @@ class Scan {
   const std::shared_ptr<server::Memory> memory_ = std::make_shared<server::Memory>(4 * kMemory);
   const std::shared_ptr<server::Outbox> outbox_ = std::make_shared<server::Outbox>(
       1 << 30, [] {}, memory_);
-  server::Dialogue dialogue_{shipped_pipelines(), limits_};
+  server::Dialogue dialogue_{shipped_pipelines(), limits_, *resources()};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<protocol::Acquisition> batch_;

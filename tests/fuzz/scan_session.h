@@ -1,11 +1,12 @@
 // What a client's messages do to a session, without sockets.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "server/base/log.h"
 #include "server/scan/catalogue.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::fuzz {
 
@@ -16,11 +17,13 @@ inline const server::Catalogue& shipped_pipelines() {
   return catalogue;
 }
 
-/// A process without a log, whose numerics neither measure this machine nor use all of it.
-inline void set_up_process() {
-  ::setenv("ECHOTRAIN_AUTOTUNE", "off", 1);
-  ::setenv("ECHOTRAIN_THREADS", "1", 1);
-  server::set_up_log("off");
+/// A process without a log.
+inline void set_up_process() { server::set_up_log("off"); }
+
+/// Numerics that neither measure this machine nor use all of it; the same for all inputs, as in a server.
+inline const std::shared_ptr<numerics::Resources>& resources() {
+  static const auto resources = test_resources(1);
+  return resources;
 }
 
 }  // namespace echotrain::fuzz

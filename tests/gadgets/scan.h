@@ -20,6 +20,7 @@
 #include "gadgets/numerics/team/team.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 
@@ -140,6 +141,7 @@ struct RunOptions {
   std::vector<protocol::Image> images;  ///< sent before the readouts
   ReadAsset read_asset;
   std::vector<int> others;  ///< devices that work with the first one
+  std::shared_ptr<numerics::Resources> resources = test_resources();
 };
 
 inline std::string yaml(const std::string& gadgets, const std::string& keys = "") {
@@ -149,7 +151,7 @@ inline std::string yaml(const std::string& gadgets, const std::string& keys = ""
 inline Outcome run(const std::string& text, const protocol::Header& measurement, std::vector<Acquisition> scan,
                    const RunOptions& options = {}) {
   Outcome out;
-  numerics::Context compute(options.backend);
+  numerics::Context compute(options.backend, options.resources);
   std::optional<numerics::Team> team;
   if (!options.others.empty()) team.emplace(compute, options.others, std::uint64_t{4} << 30);
   Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,

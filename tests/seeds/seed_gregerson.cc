@@ -23,6 +23,7 @@
 
 #include "gadgets/numerics/nufft/kaiser_bessel.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {
 
@@ -183,7 +184,7 @@ void run_cpu(benchmark::State& state, Problem& problem) {
 
 #ifdef ECHOTRAIN_HAS_CUDA
 void run_step(benchmark::State& state, Problem& problem, const Step& step) {
-  Context context(Backend::cuda);
+  Context context(Backend::cuda, bench_resources());
   Ladder ladder(context, problem.samples);
   const double seconds = seconds_of(
       kBatch, [&] { ladder.run(step.rung); }, [&] { context.synchronize(); });
@@ -196,7 +197,7 @@ void run_step(benchmark::State& state, Problem& problem, const Step& step) {
 #endif
 
 void run_ours(benchmark::State& state, Problem& problem, Backend backend) {
-  Context context(backend);
+  Context context(backend, bench_resources());
   const auto count = static_cast<std::int64_t>(problem.samples.size());
   std::vector<double> coordinates;
   std::vector<cfloat> values;
@@ -225,11 +226,11 @@ void add(const std::string& name, const std::function<void(benchmark::State&)>& 
 int run_all(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu));
+  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu, *bench_resources()));
   std::string reason;
   const bool gpu = numerics::available(Backend::cuda, &reason);
   if (gpu)
-    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda));
+    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda, *bench_resources()));
   else
     fmt::print(stderr, "seed_gregerson: CPU cases only, there is no usable GPU: {}\n", reason);
   Problem problems[] = {Problem(5000), Problem(8192)};

@@ -25,6 +25,7 @@
 
 #include "gadgets/numerics/images/sobel.h"
 #include "gadgets/numerics/reduce/reductions.h"
+#include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {
 namespace {
@@ -177,7 +178,7 @@ void add(Table& table, const Row& what, const std::function<Row()>& run) {
 }
 
 void add_cpu(Table& table) {
-  const auto context = std::make_shared<Context>(Backend::cpu);
+  const auto context = std::make_shared<Context>(Backend::cpu, bench_resources());
   const Inputs& in = table.in;
   add(table, {.name = "cpu/sum_ints/plain_loop"}, [&in] {
     std::int32_t sum = 0;
@@ -255,7 +256,7 @@ void add_pictures(Table& table, const std::shared_ptr<Context>& context, const s
 }
 
 void add_gpu(Table& table) {
-  const auto context = std::make_shared<Context>(Backend::cuda);
+  const auto context = std::make_shared<Context>(Backend::cuda, bench_resources());
   table.bandwidth = gpu_bandwidth(*context);
   const auto numbers = std::make_shared<GpuNumbers>(*context, table.in.ints, table.in.floats);
   constexpr double kBytes = 4.0 * kNumbers;
@@ -287,9 +288,10 @@ int run_all(int argc, char** argv) {
 #endif
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  fmt::print("{}\n", numerics::describe(Backend::cpu));
+  fmt::print("{}\n", numerics::describe(Backend::cpu, *bench_resources()));
   if (table.bandwidth > 0)
-    fmt::print("{}, device copy {:.2f} TB/s\n", numerics::describe(Backend::cuda), table.bandwidth / 1e12);
+    fmt::print("{}, device copy {:.2f} TB/s\n", numerics::describe(Backend::cuda, *bench_resources()),
+               table.bandwidth / 1e12);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -34,6 +34,7 @@
 
 #include "gadgets/numerics/exact/split_adjoint.h"
 #include "tests/seeds/seed_stone_images.h"
+#include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {
 namespace {
@@ -43,7 +44,6 @@ using numerics::cdouble;
 using numerics::cfloat;
 using numerics::Context;
 using numerics::Precision;
-using numerics::ThreadPool;
 
 constexpr int kSeedMatrix = 128, kSeedReadouts = 1078, kSeedSamples = 284592;
 constexpr double kSoftwareTrigonometry = 13 + 13 + 12, kHardwareTrigonometry = 13 + 1 + 1;
@@ -87,7 +87,7 @@ Problem::Problem(std::int64_t matrix_, std::int64_t count, bool point_spread) : 
     checked.push_back((z * matrix + y) * matrix + x);
   }
   truth.resize(checked.size());
-  ThreadPool::shared().parallel_for(kCheckedVoxels, 1, [&](std::int64_t begin, std::int64_t end) {
+  bench_resources()->threads().parallel_for(kCheckedVoxels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t n = checked[static_cast<std::size_t>(i)];
       const auto x = static_cast<double>(n % matrix - matrix / 2);
@@ -187,7 +187,7 @@ Image cpu_version(const Samples<float>& from, std::int64_t matrix, bool threads,
   };
   run_work(seconds, [&] {
     if (threads)
-      ThreadPool::shared().parallel_for(voxels, 1024, work);
+      bench_resources()->threads().parallel_for(voxels, 1024, work);
     else
       work(0, voxels);
   });
@@ -207,7 +207,7 @@ std::vector<double> coordinates_of(const Samples<float>& samples) {
 
 Image our_version(const Samples<float>& from, std::int64_t matrix, Backend backend, Precision precision, int devices,
                   double* seconds) {
-  Context context(backend, {.memory_budget = kMemory});
+  Context context(backend, bench_resources(), {.memory_budget = kMemory});
   std::vector<int> others;
   for (int d = 1; d < devices; ++d) others.push_back(d);
   std::optional<numerics::Team> team;
@@ -251,7 +251,7 @@ void run_gridded(benchmark::State& state, const PhantomScan& scan) {
 
 /// Q on the cube of `problem`, that of images of half its matrix.
 void run_ours_q(benchmark::State& state, const Problem& problem, Backend backend) {
-  Context context(backend, {.memory_budget = kMemory});
+  Context context(backend, bench_resources(), {.memory_budget = kMemory});
   const std::int64_t n = problem.matrix, half = n / 2;
   const std::vector<double> k = coordinates_of(problem.samples);
   auto q = context.allocate<cfloat>({n, n, n});
@@ -336,7 +336,7 @@ void run_variant(benchmark::State& state, const Problem& problem, Variant varian
 /// The seed's exhaustive search, with half its numbers of threads.
 Settings search(const Problem& problem) {
   constexpr std::int64_t kSearched = kLargestTile;
-  Context context(Backend::cuda, {.memory_budget = kMemory});
+  Context context(Backend::cuda, bench_resources(), {.memory_budget = kMemory});
   GpuFhd fhd(context, problem.samples, problem.matrix, 0, problem.voxels());
   fhd.run(Variant::fast_trig, {}, kSearched);
   context.synchronize();
@@ -380,7 +380,7 @@ Version on_cpu(bool threads) {
 
 void add_cpu(const Problem& problem, const Problem& q, const PhantomScan& scan) {
   const std::string size = fmt::format("/{}^3x{}", problem.matrix, problem.samples.size());
-  const std::string both = fmt::format("{}_threads", ThreadPool::shared().size());
+  const std::string both = fmt::format("{}_threads", bench_resources()->threads().size());
   const auto add_version = [&](const std::string& name, const Version& version, const Reported& seed, double flops,
                                bool judged) {
     add(name, [=, &problem, &scan](auto& s) { run(s, problem, version, flops, seed, judged ? &scan : nullptr); });
@@ -474,14 +474,14 @@ int run_all(int argc, char** argv) {
   const PhantomScan scan(Backend::cpu, edge, kSeedReadouts * edge * edge / (kSeedMatrix * kSeedMatrix),
                          kSeedSamples / kSeedReadouts * edge / kSeedMatrix);
   add_cpu(small, small_q, scan);
-  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu));
+  fmt::print(stderr, "{}\n", numerics::describe(Backend::cpu, *bench_resources()));
   std::string reason;
   const bool gpu = numerics::available(Backend::cuda, &reason);
   if (!gpu) fmt::print(stderr, "seed_stone: CPU versions only, there is no usable GPU: {}\n", reason);
 #ifdef ECHOTRAIN_HAS_CUDA
   std::unique_ptr<GpuProblems> large;
   if (gpu) {
-    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda));
+    fmt::print(stderr, "{}\n", numerics::describe(Backend::cuda, *bench_resources()));
     large = std::make_unique<GpuProblems>();
     add_gpu(*large);
   }

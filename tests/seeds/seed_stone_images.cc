@@ -10,6 +10,7 @@
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/numerics/solver/pcg.h"
 #include "protocol/data/header.h"
+#include "tests/support/bench_resources.h"
 
 namespace echotrain::seed {
 namespace {
@@ -84,7 +85,7 @@ PhantomScan::PhantomScan(numerics::Backend backend, int matrix, int readouts, in
   }
   truth_ = client::Truth(phantom, client::CoilSet(1, 3, matrix), path).root_sum_of_squares();
 
-  context_ = std::make_unique<Context>(backend, numerics::ContextOptions{.memory_budget = kMemory});
+  context_ = std::make_unique<Context>(backend, bench_resources(), numerics::ContextOptions{.memory_budget = kMemory});
   const std::vector<double> k = coordinates_of(clean_);
   const numerics::Shape cube{matrix, matrix, matrix};
   auto q = context_->allocate<cfloat>({2 * matrix, 2 * matrix, 2 * matrix});

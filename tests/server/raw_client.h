@@ -21,6 +21,7 @@
 #include "server/base/log.h"
 #include "server/server.h"
 #include "tests/server/wire.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::server {
 
@@ -195,7 +196,7 @@ class TestServer {
  public:
   explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
                       Disk disk = {})
-      : server_(adapted(std::move(options)), library(), registry, std::move(disk)),
+      : server_(adapted(std::move(options)), library(), registry, test_resources(), std::move(disk)),
         thread_([this] { end_ = server_.run(); }) {}
   ~TestServer() { stop(); }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 
@@ -35,7 +36,7 @@ class OnBackend : public ::testing::Test {
   void SetUp() override {
     std::string reason;
     if (!numerics::available(B::kBackend, &reason)) GTEST_SKIP() << "no usable CUDA device: " << reason;
-    context_ = std::make_unique<numerics::Context>(B::kBackend);
+    context_ = std::make_unique<numerics::Context>(B::kBackend, test_resources());
   }
 
   numerics::Context& context() { return *context_; }

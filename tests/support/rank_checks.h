@@ -11,6 +11,7 @@
 #include "gadgets/numerics/solver/pcg.h"
 #include "gadgets/numerics/team/ranks.h"
 #include "tests/support/backends.h"
+#include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"
 
 namespace echotrain::testing {
@@ -59,7 +60,7 @@ inline void check_broadcasts(Ranks& ranks) {
 
 /// The exact transform by all ranks has the bits of one process, on every rank.
 inline void check_exact_transform(Ranks& ranks) {
-  Context context(numerics::Backend::cpu);
+  Context context(numerics::Backend::cpu, test_resources());
   Team team(context, ranks);
   for (const Shape& image : {Shape{61, 45}, Shape{64, 48}, Shape{33, 20, 17}, Shape{40, 24, 20}}) {
     const std::int64_t coils = 3, n = 600;
@@ -86,7 +87,7 @@ inline void check_exact_transform(Ranks& ranks) {
 
 /// The solver with the coils shared out: close to one process, and the same bits on every rank.
 inline void check_solver(Ranks& ranks) {
-  Context context(numerics::Backend::cpu);
+  Context context(numerics::Backend::cpu, test_resources());
   Team team(context, ranks);
   const Shape image{24, 23};
   const std::int64_t coils = 5;

@@ -416,7 +416,8 @@ int parse_and_do(CLI::App& app, int argc, const char* const* argv, Streams strea
 
 }  // namespace
 
-int run(int argc, const char* const* argv, const std::string& version, std::ostream& out, std::ostream& err) {
+int run(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
+        std::ostream& out, std::ostream& err) {
   CLI::App app("Echotrain's command line: make, send, reconstruct and look at MRI scans (ISMRMRD HDF5 files).",
                "echotrain");
   app.set_version_flag("--version", "echotrain " + version);
@@ -433,6 +434,7 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   SendOptions replay_options;
   ConvertOptions convert_options;
   ReconOptions recon_options;
+  recon_options.resources = resources;
   SimulateOptions simulate_options;
   CompareOptions compare_options;
   ExportOptions export_options;
@@ -450,8 +452,8 @@ int run(int argc, const char* const* argv, const std::string& version, std::ostr
   return parse_and_do(app, argc, argv, streams, action);
 }
 
-int run_ranks(int argc, const char* const* argv, const std::string& version, Followers* followers, std::ostream& out,
-              std::ostream& err) {
+int run_ranks(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
+              Followers* followers, std::ostream& out, std::ostream& err) {
   CLI::App app(
       "Reconstructs a file, or a stream on stdin, like `echotrain recon`, by the processes that MPI has started, on "
       "one "
@@ -461,6 +463,7 @@ int run_ranks(int argc, const char* const* argv, const std::string& version, Fol
   app.set_version_flag("--version", "echotrain-ranks " + version);
   ReconOptions options;
   options.followers = followers;
+  options.resources = resources;
   add_recon_options(app, options);
   app.footer(
       "Examples:\n"

@@ -4,6 +4,8 @@
 #include <iosfwd>
 #include <string>
 
+#include "gadgets/numerics/core/resources.h"
+
 namespace echotrain {
 class Followers;
 }
@@ -11,12 +13,13 @@ class Followers;
 namespace echotrain::client {
 
 /// Runs one command. Returns the exit code: 0 done, 1 failed, 2 the command line is wrong; `err` says why and what to
-/// do.
-int run(int argc, const char* const* argv, const std::string& version, std::ostream& out, std::ostream& err);
+/// do. Commands that compute use the machine as `resources` say.
+int run(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
+        std::ostream& out, std::ostream& err);
 
 /// The command `recon` as a program of its own, `echotrain-ranks`: rank 0 of several, the others being `followers`;
 /// null: alone. Returns as run().
-int run_ranks(int argc, const char* const* argv, const std::string& version, Followers* followers, std::ostream& out,
-              std::ostream& err);
+int run_ranks(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
+              Followers* followers, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

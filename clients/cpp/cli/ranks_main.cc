@@ -1,18 +1,21 @@
 // echotrain-ranks: `echotrain recon` by the processes that MPI has started.
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <thread>
 
 #include "clients/cpp/cli/cli.h"
 #include "gadgets/engine/ranked_pipeline.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/team/ranks_mpi.h"
 
 namespace {
 
 using echotrain::Followers;
 using echotrain::numerics::MpiRanks;
+using echotrain::numerics::ResourceOptions;
+using echotrain::numerics::Resources;
 
 /// Rank 0 tells why a scan failed, if it can: it may wait for what does not come, and then this rank does.
 [[noreturn]] void give_up(MpiRanks& ranks, const char* why) {
@@ -23,9 +26,10 @@ using echotrain::numerics::MpiRanks;
   ranks.end_all(1);
 }
 
-int lead(MpiRanks& ranks, int argc, char** argv) {
+int lead(MpiRanks& ranks, const ResourceOptions& resources, int argc, char** argv) {
   Followers followers(ranks);
-  const int status = echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, &followers, std::cout, std::cerr);
+  const int status =
+      echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, resources, &followers, std::cout, std::cerr);
   std::cout.flush();
   std::cerr.flush();
   if (!followers.dismiss()) ranks.end_all(status == 0 ? 1 : status);
@@ -37,12 +41,13 @@ int lead(MpiRanks& ranks, int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     MpiRanks ranks(argc, argv);
+    ResourceOptions resources = echotrain::numerics::resource_options_from_environment();
     if (ranks.size() == 1)
-      return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, nullptr, std::cout, std::cerr);
-    setenv("ECHOTRAIN_AUTOTUNE", "off", 1);  // all must work out the same bits
+      return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, resources, nullptr, std::cout, std::cerr);
+    resources.autotune = false;  // all must work out the same bits
     try {
-      if (ranks.rank() == 0) return lead(ranks, argc, argv);
-      echotrain::follow(ranks);
+      if (ranks.rank() == 0) return lead(ranks, resources, argc, argv);
+      echotrain::follow(ranks, std::make_shared<Resources>(resources));
       return 0;
     } catch (const std::bad_alloc&) {
       give_up(ranks, "it is out of memory");

@@ -74,14 +74,15 @@ Difference difference(const std::vector<std::complex<double>>& a, const std::vec
                       ScaleFit fit) {
   const auto n = static_cast<std::int64_t>(a.size());
   const numerics::HostView<const std::complex<double>> ours(a.data(), {n}), reference(b.data(), {n});
+  numerics::ThreadPool here(1);
   Difference result;
   if (fit != ScaleFit::none) {
-    const numerics::Comparison unscaled = numerics::on_host::compare(ours, reference);
+    const numerics::Comparison unscaled = numerics::on_host::compare(here, ours, reference);
     if (unscaled.power > 0)
       result.scale =
           (fit == ScaleFit::real ? std::complex<double>(unscaled.inner.real()) : unscaled.inner) / unscaled.power;
   }
-  const numerics::Comparison scaled = numerics::on_host::compare(ours, reference, result.scale);
+  const numerics::Comparison scaled = numerics::on_host::compare(here, ours, reference, result.scale);
   result.nrmse = scaled.nrmse();
   result.psnr = scaled.psnr();
   return result;

@@ -20,7 +20,8 @@ numerics::HostView<const float> view(const std::vector<float>& values) {
 }  // namespace
 
 double nrmse(const std::vector<float>& values, const std::vector<float>& reference) {
-  return numerics::on_host::compare(view(values), view(reference)).nrmse();
+  numerics::ThreadPool here(1);
+  return numerics::on_host::compare(here, view(values), view(reference)).nrmse();
 }
 
 ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder)
@@ -30,7 +31,8 @@ ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path 
 
 float ImageReport::truth_peak() const {
   const std::vector<float>& values = truths_[current_].values;
-  return values.empty() ? 0 : numerics::on_host::extremes(view(values)).most;
+  numerics::ThreadPool here(1);
+  return values.empty() ? 0 : numerics::on_host::extremes(here, view(values)).most;
 }
 
 ImageReport::Plane ImageReport::middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x) {

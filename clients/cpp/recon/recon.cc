@@ -161,7 +161,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
   check_names(o, plan->spec());
   const numerics::Backend backend = choose_backend(plan->spec(), choice);
-  numerics::Context context(backend);
+  numerics::Context context(backend, std::make_shared<numerics::Resources>(o.resources));
 
   const protocol::DatasetReader reader(o.input, o.group);
   const std::string xml = reader.header_xml();
@@ -200,7 +200,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   const PipelineCounts& counts = pipeline.counts();
   out << fmt::format("{}: {} readouts, {} frames, {} images in {:.3f} s on {}\n", plan->spec().name, counts.readouts,
-                     counts.frames, output.images(), elapsed.count(), place_name(backend, o.followers));
+                     counts.frames, output.images(), elapsed.count(), place_name(context, o.followers));
   if (const auto error = output.report().median_error())
     out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
 }

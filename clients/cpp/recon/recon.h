@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "gadgets/numerics/core/resources.h"
+
 namespace echotrain {
 class Followers;
 }
@@ -26,6 +28,7 @@ struct ReconOptions {
   std::filesystem::path png;                                    ///< empty: no pictures
   int batch = 64;                                               ///< readouts pushed at once
   Followers* followers = nullptr;                               ///< other ranks that share in the work
+  numerics::ResourceOptions resources;                          ///< what of the machine may be used
 };
 
 /// Reconstructs the scan and writes its images. Lines of the pipeline go to `err`, the summary to `out`. Images that

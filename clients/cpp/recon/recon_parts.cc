@@ -33,8 +33,8 @@ std::string_view level_name(protocol::Level level) {
   return "info";
 }
 
-std::string place_name(numerics::Backend backend, const Followers* followers) {
-  const std::string device = numerics::describe(backend);
+std::string place_name(const numerics::Context& context, const Followers* followers) {
+  const std::string device = numerics::describe(context.backend(), context.resources());
   return followers == nullptr ? device : fmt::format("{} ranks, rank 0 on {}", followers->size(), device);
 }
 

@@ -20,7 +20,7 @@ config::BackendChoice backend_choice(const std::string& text);
 std::string_view level_name(protocol::Level level);  ///< "warning"
 
 /// "CPU, 2 threads (AVX-512)", and of how many ranks, for people.
-std::string place_name(numerics::Backend backend, const Followers* followers);
+std::string place_name(const numerics::Context& context, const Followers* followers);
 
 /// Leaves out readouts that do not fit the header, with a warning for each kind of them.
 class ReadoutFilter {

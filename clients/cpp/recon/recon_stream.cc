@@ -141,7 +141,7 @@ class StreamRecon {
     filter_->report();
     const PipelineCounts& counts = pipeline_->counts();
     err_ << fmt::format("{}: {} readouts, {} frames, {} images on {}\n", plan_->spec().name, counts.readouts,
-                        counts.frames, counts.images_out, place_name(context_->backend(), options_.followers));
+                        counts.frames, counts.images_out, place_name(*context_, options_.followers));
   }
   /// Lets what was finished before a failure out.
   void give_up() {
@@ -166,7 +166,8 @@ class StreamRecon {
     if (!plan_) throw UsageError("the stream names no pipeline: choose one with -c");
     const auto header = parse_header(text.xml, {});
     if (!header) throw std::runtime_error(fmt::format("{}: {}", header.error().code, header.error().message));
-    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), backend_choice(options_.backend)));
+    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), backend_choice(options_.backend)),
+                                                   std::make_shared<numerics::Resources>(options_.resources));
     PipelineSink sink;
     sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };

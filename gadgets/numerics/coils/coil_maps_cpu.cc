@@ -155,8 +155,9 @@ void put(const float* x, std::int64_t coils, std::int64_t n, const bool* keep, c
 }
 
 /// A power of two that makes the largest finite part 1..2; 1 for images of zeros.
-float unit_scale(const cfloat* images, std::int64_t count) {
-  const Extremes found = on_host::extremes(HostView<const float>(reinterpret_cast<const float*>(images), {2 * count}));
+float unit_scale(ThreadPool& threads, const cfloat* images, std::int64_t count) {
+  const Extremes found =
+      on_host::extremes(threads, HostView<const float>(reinterpret_cast<const float*>(images), {2 * count}));
   const float most = std::max(-found.least, found.most);
   // Both ends of the range of float can be undone.
   return most > 0 ? std::ldexp(1.0f, std::clamp(-std::ilogb(most), -126, 126)) : 1.0f;
@@ -350,7 +351,7 @@ class Column {
 
 void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   const std::int64_t voxels = volume(work.n);
-  const float scale = unit_scale(work.images, work.coils * voxels);
+  const float scale = unit_scale(context.threads(), work.images, work.coils * voxels);
   const std::vector<cfloat> reference = virtual_coil(context, work, scale);
   const bool masked = work.threshold > 0;
   Array<float> power;
@@ -362,7 +363,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
       column.run(t % across * kTileX, t / across * kTileY, masked ? power.data() : nullptr);
   });
   if (!masked) return;
-  const float least = work.threshold * work.threshold * on_host::extremes(readable(power.cview())).most;
+  const float least = work.threshold * work.threshold * on_host::extremes(context.threads(), readable(power.cview())).most;
   context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v)
       if (power.data()[v] < least)

@@ -10,6 +10,7 @@
 
 #include "gadgets/numerics/core/device.h"
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/core/resources.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -32,13 +33,13 @@ const CudaProbe& cuda_probe() {
   return probe;
 }
 
-std::shared_ptr<Device> make_device(Backend backend, const ContextOptions& options) {
+std::shared_ptr<Device> make_device(Backend backend, Resources& resources, const ContextOptions& options) {
 #if ECHOTRAIN_HAS_CUDA
-  if (backend == Backend::cuda) return cuda::make_device(options);
+  if (backend == Backend::cuda) return cuda::make_device(resources, options);
 #else
   static_cast<void>(backend);
 #endif
-  return cpu::make_device(options);
+  return cpu::make_device(resources, options);
 }
 
 std::string cpu_instructions() {
@@ -69,10 +70,10 @@ int device_count() {
   return 0;
 }
 
-std::string describe(Backend backend) {
+std::string describe(Backend backend, Resources& resources) {
+  const int threads = resources.threads().size();
   if (backend == Backend::cpu)
-    return fmt::format("CPU, {} thread{} ({})", ThreadPool::shared().size(),
-                       ThreadPool::shared().size() == 1 ? "" : "s", cpu_instructions());
+    return fmt::format("CPU, {} thread{} ({})", threads, threads == 1 ? "" : "s", cpu_instructions());
 #if ECHOTRAIN_HAS_CUDA
   if (cuda_probe().usable) return cuda::describe();
 #endif
@@ -112,11 +113,12 @@ struct Context::State {
   std::map<const void*, std::shared_ptr<void>> cache;
 };
 
-Context::Context(Backend backend, const ContextOptions& options) : backend_(backend), options_(options) {
+Context::Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options)
+    : backend_(backend), resources_(std::move(resources)), options_(options) {
   std::string reason;
   if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
   state_ = std::make_shared<State>();
-  state_->device = make_device(backend, options);
+  state_->device = make_device(backend, *resources_, options);
 }
 
 Context::~Context() {
@@ -133,6 +135,7 @@ Context::KeepMemory::~KeepMemory() { state_->device->keep_memory(false); }
 Context::Recording::Recording(Context& context) : state_(context.state_) { state_->device->recording(true); }
 Context::Recording::~Recording() { state_->device->recording(false); }
 
+ThreadPool& Context::threads() { return resources_->threads(); }
 void* Context::stream() const { return state_->device->stream(); }
 
 std::shared_ptr<void> Context::raw(std::size_t bytes) {

@@ -6,12 +6,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "gadgets/numerics/core/array.h"
 #include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
+
+class Resources;
 
 enum class Backend { cpu, cuda };
 const char* to_string(Backend backend);
@@ -22,30 +26,12 @@ bool available(Backend backend, std::string* reason = nullptr);
 /// CUDA devices that this process may use: ContextOptions::device is below this. 0 when CUDA is not available().
 int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
-std::string describe(Backend backend);
-
-/// Threads that CPU kernels of all sessions share.
-class ThreadPool {
- public:
-  explicit ThreadPool(int threads);
-  ~ThreadPool();
-  int size() const { return size_; }
-  /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
-  /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
-  /// piece is not fixed: work must give the same result for any split.
-  void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// The process-wide pool: ECHOTRAIN_THREADS threads, else one per core that this process may use.
-  static ThreadPool& shared();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-  int size_;
-};
+std::string describe(Backend backend, Resources& resources);
 
 struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
+  std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
 };
 
 /// What is copied from and to, and where it is.
@@ -65,8 +51,8 @@ class Context {
   struct State;
 
  public:
-  /// ResourceError with the reason when the backend is not available.
-  explicit Context(Backend backend, const ContextOptions& options = {});
+  /// ResourceError with the reason when the backend is not available. `resources` are not null.
+  Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -75,7 +61,12 @@ class Context {
   bool cuda() const { return backend_ == Backend::cuda; }
   int device() const { return options_.device; }
   void* stream() const;  ///< cudaStream_t; nullptr on the CPU
-  ThreadPool& threads() { return ThreadPool::shared(); }
+  ThreadPool& threads();
+  /// What this scan shares with others.
+  Resources& resources() const { return *resources_; }
+  const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
+  /// What takes long asks it from time to time, and gives up where it says so.
+  const std::stop_token& stop_token() const { return options_.stop_token; }
 
   /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
   /// message says how much was asked for and how much is left. Arrays may outlive the context.
@@ -203,6 +194,7 @@ class Context {
   std::shared_ptr<void>& cache_slot(const void* key);
 
   Backend backend_;
+  const std::shared_ptr<Resources> resources_;
   ContextOptions options_;
   std::shared_ptr<State> state_;
 };

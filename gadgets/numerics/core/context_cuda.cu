@@ -2,18 +2,21 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/device.h"
+#include "gadgets/numerics/core/resources.h"
 
 namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::size_t kStagingBytes = 16u << 20;     // of a copy from pageable memory, at a time
-constexpr std::size_t kMostKeptPinned = 1ull << 30;  // pinned memory kept for reuse in the process
+constexpr std::size_t kMostKeptPinned = 1ull << 30;  // pinned memory kept for reuse by all contexts
 constexpr std::size_t kMostKeptDevice = 96u << 20;   // device memory kept for reuse by a context
 constexpr std::size_t kMostSpareEvents = 64;         // of a device
 
@@ -23,10 +26,14 @@ thread_local bool in_stream_callback = false;
 /// Events for use again; making one takes longer than recording it. They belong to the current device.
 class SpareEvents {
  public:
-  static SpareEvents& instance() {
-    static auto* events = new SpareEvents;
-    return *events;
+  SpareEvents() = default;
+  ~SpareEvents() {
+    for (auto& [device, events] : spare_)
+      for (cudaEvent_t event : events) cudaEventDestroy(event);
+    cudaGetLastError();
   }
+  SpareEvents(const SpareEvents&) = delete;
+  SpareEvents& operator=(const SpareEvents&) = delete;
   /// nullptr where none can be made.
   cudaEvent_t take() noexcept {
     int device = 0;
@@ -65,14 +72,19 @@ class SpareEvents {
   std::map<int, std::vector<cudaEvent_t>> spare_;
 };
 
-/// Pinned host memory of the process. Pinning is slow and stops the device, so blocks are kept, each with an event that
-/// says when the last work which may use it is done.
+/// Pinned host memory of all contexts. Pinning is slow and stops the device, so blocks are kept, each with an event
+/// that says when the last work which may use it is done.
 class PinnedMemory {
  public:
-  static PinnedMemory& instance() {
-    static auto* memory = new PinnedMemory;  // outlives every session, and CUDA's own clean-up at exit
-    return *memory;
+  explicit PinnedMemory(Resources& resources) : events_(resources.share<SpareEvents>()) {}
+  /// All work that used the blocks is done: no device is left.
+  ~PinnedMemory() {
+    for (auto& [size, blocks] : kept_)
+      for (const Block& block : blocks) free_now(block);
+    cudaGetLastError();
   }
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
 
   void* allocate(std::size_t bytes) {
     const std::size_t size = block_size(bytes);
@@ -82,7 +94,7 @@ class PinnedMemory {
       for (auto block = blocks.begin(); block != blocks.end(); ++block) {
         if (!finished(block->done)) continue;
         void* memory = block->memory;
-        SpareEvents::instance().give_back(block->done, block->device);
+        events_->give_back(block->done, block->device);
         blocks.erase(block);
         kept_bytes_ -= size;
         return memory;
@@ -109,7 +121,7 @@ class PinnedMemory {
     const std::size_t size = block_size(bytes);
     int device = 0;
     cudaGetDevice(&device);
-    if (cudaEvent_t done = SpareEvents::instance().take(); done != nullptr) {
+    if (cudaEvent_t done = events_->take(); done != nullptr) {
       if (cudaEventRecord(done, stream) == cudaSuccess) {
         std::lock_guard lock(mutex_);
         if (kept_bytes_ + size <= kMostKeptPinned) {
@@ -142,6 +154,12 @@ class PinnedMemory {
     return false;
   }
 
+  static void free_now(const Block& block) noexcept {
+    cudaEventDestroy(block.done);
+    Places::instance().remove(block.memory);
+    cudaFreeHost(block.memory);
+  }
+
   void drop_finished() noexcept {
     std::lock_guard lock(mutex_);
     for (auto& [size, blocks] : kept_)
@@ -150,14 +168,14 @@ class PinnedMemory {
           ++block;
           continue;
         }
-        cudaEventDestroy(block->done);
-        cudaFreeHost(block->memory);
+        free_now(*block);
         kept_bytes_ -= size;
         block = blocks.erase(block);
       }
     cudaGetLastError();
   }
 
+  const std::shared_ptr<SpareEvents> events_;
   std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
@@ -165,7 +183,8 @@ class PinnedMemory {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(const ContextOptions& options) : Device(options.memory_budget), device_(options.device) {
+  CudaDevice(std::shared_ptr<PinnedMemory> pinned, const ContextOptions& options)
+      : Device(options.memory_budget), device_(options.device), pinned_(std::move(pinned)) {
     check(cudaSetDevice(device_), "choosing the device");
     check(cudaDeviceGetDefaultMemPool(&pool_, device_), "finding the memory pool");
     std::uint64_t keep_all = UINT64_MAX;
@@ -213,7 +232,7 @@ class CudaDevice final : public Device {
 
   void* allocate_host(std::size_t bytes) override {
     enter();
-    return PinnedMemory::instance().allocate(bytes);
+    return pinned_->allocate(bytes);
   }
 
   void release(void* memory, std::size_t bytes) noexcept override { give_back({memory, bytes, false}); }
@@ -304,10 +323,10 @@ class CudaDevice final : public Device {
   void copy_staged(const char* from, char* to, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes; at += kStagingBytes) {
       const std::size_t n = std::min(kStagingBytes, bytes - at);
-      void* staging = PinnedMemory::instance().allocate(n);
+      void* staging = pinned_->allocate(n);
       std::memcpy(staging, from + at, n);
       const cudaError_t status = cudaMemcpyAsync(to + at, staging, n, cudaMemcpyHostToDevice, stream_);
-      PinnedMemory::instance().release(staging, n, stream_);
+      pinned_->release(staging, n, stream_);
       check(status, "copying memory");
       // The next part then finds this part's block free, and pinned memory stays small.
       if (at + n < bytes) check(cudaStreamSynchronize(stream_), "waiting for the device");
@@ -379,7 +398,7 @@ class CudaDevice final : public Device {
 
   void free_now(const Block& block) noexcept {
     if (block.host) {
-      PinnedMemory::instance().release(block.memory, block.bytes, stream_);
+      pinned_->release(block.memory, block.bytes, stream_);
     } else {
       cudaFreeAsync(block.memory, stream_);
     }
@@ -411,6 +430,7 @@ class CudaDevice final : public Device {
   }
 
   int device_;
+  const std::shared_ptr<PinnedMemory> pinned_;
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr, callbacks_ = nullptr;
   cudaEvent_t reached_ = nullptr;  // on stream_, by what is called back for
@@ -432,12 +452,12 @@ int device_count() {
   return count;
 }
 
-std::shared_ptr<Device> make_device(const ContextOptions& options) {
+std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options) {
   const int count = device_count();
   if (options.device < 0 || options.device >= count)
     throw ResourceError("no CUDA device " + std::to_string(options.device) + ": this machine has " +
                         std::to_string(count));
-  return std::make_shared<CudaDevice>(options);
+  return std::make_shared<CudaDevice>(resources.share<PinnedMemory>(), options);
 }
 
 bool probe(std::string& reason) {

@@ -66,10 +66,10 @@ std::size_t block_size(std::size_t bytes);
 std::string bytes_text(std::uint64_t bytes);
 
 namespace cpu {
-std::shared_ptr<Device> make_device(const ContextOptions& options);
+std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options);
 }
 namespace cuda {
-std::shared_ptr<Device> make_device(const ContextOptions& options);
+std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options);
 int device_count();
 bool probe(std::string& reason);  ///< whether a usable device is there, and why not
 std::string describe();

@@ -3,10 +3,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/device.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/core/spare_memory.h"
 
 namespace echotrain::numerics::cpu {
@@ -19,10 +22,7 @@ constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 /// Large blocks that contexts left behind, for those after them.
 class LeftBehind {
  public:
-  static LeftBehind& instance() {
-    static auto* const blocks = new LeftBehind;  // never destroyed: caches that outlive main() give theirs back
-    return *blocks;
-  }
+  ~LeftBehind() { drop(); }
 
   void* take(std::size_t size) {
     std::lock_guard lock(mutex_);
@@ -79,11 +79,12 @@ class LeftBehind {
 /// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(std::uint64_t budget) : Device(budget) {}
+  HostDevice(std::uint64_t budget, std::shared_ptr<LeftBehind> left_behind)
+      : Device(budget), left_behind_(std::move(left_behind)) {}
   ~HostDevice() override {
     for (auto& [size, blocks] : kept_)
       for (void* memory : blocks)
-        if (!LeftBehind::instance().put(memory, size)) std::free(memory);
+        if (!left_behind_->put(memory, size)) std::free(memory);
   }
 
   void* allocate(std::size_t bytes) override {
@@ -97,12 +98,12 @@ class HostDevice final : public Device {
         kept_bytes_ -= size;
         return memory;
       }
-      if (void* memory = LeftBehind::instance().take(size)) return memory;
+      if (void* memory = left_behind_->take(size)) return memory;
     }
     void* memory = fresh(size);
     if (memory == nullptr) {
       drop_kept();
-      LeftBehind::instance().drop();
+      left_behind_->drop();
       memory = fresh(size);
     }
     if (memory == nullptr) throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
@@ -158,6 +159,7 @@ class HostDevice final : public Device {
     kept_bytes_ = 0;
   }
 
+  const std::shared_ptr<LeftBehind> left_behind_;
   std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> kept_;
   std::size_t kept_bytes_ = 0;
@@ -165,12 +167,12 @@ class HostDevice final : public Device {
 
 }  // namespace
 
-std::shared_ptr<Device> make_device(const ContextOptions& options) {
-  return std::make_shared<HostDevice>(options.memory_budget);
+std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options) {
+  return std::make_shared<HostDevice>(options.memory_budget, resources.share<LeftBehind>());
 }
 
 }  // namespace echotrain::numerics::cpu
 
 namespace echotrain::numerics {
-bool free_unused_blocks() { return cpu::LeftBehind::instance().age(); }
+bool free_unused_blocks(Resources& resources) { return resources.get<cpu::LeftBehind>().age(); }
 }  // namespace echotrain::numerics

@@ -1,8 +1,10 @@
+#include "gadgets/numerics/core/thread_pool.h"
+
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <list>
@@ -10,36 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/context.h"
-
 namespace echotrain::numerics {
 namespace {
 
 /// Pieces per thread: more even the load, fewer cost less.
 constexpr std::int64_t kPiecesPerThread = 8;
-
-/// Cores that this process may use: its affinity, and the quota of its container.
-int usable_cores() {
-  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  double quota = 0, period = 0;
-  if (file >> quota >> period && quota > 0 && period > 0)
-    cores = std::clamp(static_cast<int>(quota / period + 0.5), 1, cores);
-  return cores;
-}
-
-int wanted_threads() {
-  constexpr long kMostThreads = 1024;
-  if (const char* text = std::getenv("ECHOTRAIN_THREADS")) {
-    char* end = nullptr;
-    const long n = std::strtol(text, &end, 10);
-    if (end != text && *end == '\0' && n >= 1) return static_cast<int>(std::min(n, kMostThreads));
-  }
-  return usable_cores();
-}
 
 /// One parallel_for in progress. It lives on its caller's stack until no worker is in it.
 struct Job {
@@ -135,9 +112,16 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
   if (job.error) std::rethrow_exception(job.error);
 }
 
-ThreadPool& ThreadPool::shared() {
-  static ThreadPool pool(wanted_threads());
-  return pool;
+int usable_cores() {
+  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
+  std::ifstream file("/sys/fs/cgroup/cpu.max");
+  double quota = 0, period = 0;
+  if (file >> quota >> period && quota > 0 && period > 0)
+    cores = std::clamp(static_cast<int>(quota / period + 0.5), 1, cores);
+  return cores;
 }
 
 }  // namespace echotrain::numerics

@@ -14,8 +14,6 @@
 #include <system_error>
 #include <thread>
 
-#include "gadgets/numerics/core/cache_folder.h"
-
 namespace echotrain::numerics {
 namespace {
 
@@ -82,11 +80,6 @@ class Lock {
 };
 
 }  // namespace
-
-std::string TuningStore::default_file() {
-  const std::string folder = cache_folder();
-  return folder.empty() ? "" : folder + "/tuning.json";
-}
 
 std::optional<TuningEntry> TuningStore::find(const std::string& key) const {
   if (file_.empty()) return std::nullopt;

@@ -18,9 +18,6 @@ class TuningStore {
   /// Empty: nothing is kept.
   explicit TuningStore(std::string file) : file_(std::move(file)) {}
 
-  /// tuning.json in cache_folder(), or empty.
-  static std::string default_file();
-
   std::optional<TuningEntry> find(const std::string& key) const;
 
   /// Adds an entry, and makes the file and its folder where they are missing. If another process was first and its

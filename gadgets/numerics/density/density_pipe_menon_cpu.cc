@@ -22,7 +22,7 @@ void pipe_menon_start(Context& context, const float* start, std::int64_t samples
 }
 
 void pipe_menon_step(Context& context, const PipeMenonStep& step) {
-  const auto sums = reduce_blocks<Sums<3>>(step.samples, [&](std::int64_t begin, std::int64_t end) {
+  const auto sums = reduce_blocks<Sums<3>>(context.threads(), step.samples, [&](std::int64_t begin, std::int64_t end) {
     Sums<3> part;
     for (std::int64_t s = begin; s < end; ++s) {
       const double w = static_cast<double>(step.weights[s]), d = static_cast<double>(step.convolved[s].real());

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/density/delaunay.h"
 
 namespace echotrain::numerics {
@@ -292,7 +291,7 @@ struct Neighbours {
 
 /// Areas of the cells, in the points' own unit. Each is cut from a large square by the lines halfway to the neighbours,
 /// which needs no Voronoi vertices: where several coincide, any triangulation gives the same cell.
-std::vector<double> cell_areas(const std::vector<PlanePoint>& points, const Hull& hull) {
+std::vector<double> cell_areas(ThreadPool& threads, const std::vector<PlanePoint>& points, const Hull& hull) {
   const Neighbours neighbours(delaunay(points), points.size());
   std::vector<double> areas(points.size());
   const auto work = [&](std::int64_t begin, std::int64_t end) {
@@ -314,13 +313,13 @@ std::vector<double> cell_areas(const std::vector<PlanePoint>& points, const Hull
       areas[p] = open ? 2 * cell.area() : cell.area();
     }
   };
-  ThreadPool::shared().parallel_for(static_cast<std::int64_t>(points.size()), 4096, work);
+  threads.parallel_for(static_cast<std::int64_t>(points.size()), 4096, work);
   return areas;
 }
 
 }  // namespace
 
-std::vector<float> voronoi_density(HostView<const double> coordinates, double k_max) {
+std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> coordinates, double k_max) {
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 2 || shape[1] != 2)
     throw std::invalid_argument("voronoi density: expected coordinates of shape [sample, 2], got " + shape.text());
@@ -340,7 +339,7 @@ std::vector<float> voronoi_density(HostView<const double> coordinates, double k_
         fmt::format("voronoi density: all {} distinct points of the trajectory lie on one line (to 1e-4 of its "
                     "length), so they have no cells in the plane",
                     sites.points.size()));
-  const std::vector<double> areas = cell_areas(sites.points, hull);
+  const std::vector<double> areas = cell_areas(threads, sites.points, hull);
 
   std::vector<float> weights(sites.of.size(), 0.0f);
   for (std::size_t s = 0; s < weights.size(); ++s)

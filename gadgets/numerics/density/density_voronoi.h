@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/array.h"
+#include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
 
@@ -21,6 +22,6 @@ namespace echotrain::numerics {
 /// std::invalid_argument when fewer than four distinct points remain, when all lie on one line (to 1e-4 of its length),
 /// or when there are more than two million. Host only; runs once per trajectory. Source: Rasche et al., "Resampling of
 /// data between arbitrary grids using convolution interpolation", IEEE TMI 18(5), 1999.
-std::vector<float> voronoi_density(HostView<const double> coordinates, double k_max);
+std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> coordinates, double k_max);
 
 }  // namespace echotrain::numerics

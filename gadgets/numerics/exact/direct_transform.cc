@@ -217,7 +217,8 @@ std::optional<double> DirectAdjoint::sampled_error(Context& context, DeviceView<
   const HostArray<cfloat> got = context.download<cfloat>(picked.cview());
   const HostArray<cdouble> truth = context.download<cdouble>(impl.checked_sums.cview());
   const std::vector<cdouble> values(got.data(), got.data() + got.size());
-  const Comparison found = on_host::compare(HostView<const cdouble>(values.data(), truth.shape()), truth.cview());
+  const Comparison found =
+      on_host::compare(context.threads(), HostView<const cdouble>(values.data(), truth.shape()), truth.cview());
   return found.reference_power == 0 ? 0.0 : found.nrmse();
 }
 

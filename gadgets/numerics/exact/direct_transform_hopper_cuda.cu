@@ -3,10 +3,9 @@
 // blocks, multiply: the tensor cores take the right factor from shared memory, and work while the next left factor is
 // made. Built for them alone; others never come here.
 #include <algorithm>
-#include <cstdlib>
 #include <cuda/ptx>
-#include <string_view>
 
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/exact/direct_transform_product.cuh"
 
 namespace echotrain::numerics::cuda {
@@ -303,8 +302,7 @@ void multiply(const DirectGrid& grid, const DirectTiles& tiles, const Work& work
 }  // namespace
 
 bool hopper(Context& context) {
-  static const char* const wish = std::getenv("ECHOTRAIN_HOPPER");
-  if (wish != nullptr && std::string_view(wish) == "off") return false;
+  if (!context.resources().options().hopper) return false;
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, context.device()), "asking what it can do");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, context.device()), "asking what it can do");

@@ -111,8 +111,7 @@ __device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles&
 }
 
 /// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
-/// hopper() says whether this is one; ECHOTRAIN_HOPPER=off in the environment says that none is, for tests of the
-/// other.
+/// hopper() says whether this is one; ResourceOptions::hopper = false says that none is, for tests of the other.
 #if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
 void multiply_on_hopper(Context& context, const DirectGrid& grid, const DirectTiles& tiles, const Work& work);

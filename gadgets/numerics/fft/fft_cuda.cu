@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/fft/fft_ops.h"
 
 namespace echotrain::numerics::cuda {
@@ -71,10 +72,6 @@ class Plan {
 /// device. They do no work.
 class IdlePlans {
  public:
-  static IdlePlans& instance() {
-    static auto* plans = new IdlePlans;  // outlives CUDA's own clean-up at exit
-    return *plans;
-  }
   std::unique_ptr<Plan> take(int device, const Problem& problem) {
     const std::lock_guard lock(mutex_);
     const auto found = plans_.find({device, problem});
@@ -108,17 +105,18 @@ class IdlePlans {
 struct Plans {
   static constexpr std::size_t kMost = 16;
   int device = 0;
+  std::shared_ptr<IdlePlans> idle;  // set with the first plan
   std::map<Problem, std::unique_ptr<Plan>> plans;
 
   ~Plans() { give_up(); }
   void give_up() {
-    for (auto& [problem, plan] : plans) IdlePlans::instance().keep(device, problem, std::move(plan));
+    for (auto& [problem, plan] : plans) idle->keep(device, problem, std::move(plan));
     plans.clear();
   }
 };
 
-std::unique_ptr<Plan> idle_or_new(int device, const Problem& problem, cudaStream_t stream) {
-  auto plan = IdlePlans::instance().take(device, problem);
+std::unique_ptr<Plan> idle_or_new(IdlePlans& idle, int device, const Problem& problem, cudaStream_t stream) {
+  auto plan = idle.take(device, problem);
   if (!plan) return std::make_unique<Plan>(problem, stream);
   check_fft(cufftSetStream(plan->handle(), stream), "choosing a stream");
   return plan;
@@ -128,6 +126,7 @@ void run(Context& context, const Problem& problem, cfloat* data, Direction direc
   const cudaStream_t stream = stream_of(context);
   auto& cache = context.cache<Plans>();
   cache.device = context.device();
+  if (!cache.idle) cache.idle = context.resources().share<IdlePlans>();
   auto& plans = cache.plans;
   auto found = plans.find(problem);
   if (found == plans.end()) {
@@ -135,7 +134,7 @@ void run(Context& context, const Problem& problem, cfloat* data, Direction direc
       context.synchronize();  // their work areas may be in use
       cache.give_up();
     }
-    found = plans.emplace(problem, idle_or_new(context.device(), problem, stream)).first;
+    found = plans.emplace(problem, idle_or_new(*cache.idle, context.device(), problem, stream)).first;
   }
   auto* values = reinterpret_cast<cufftComplex*>(data);
   const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;

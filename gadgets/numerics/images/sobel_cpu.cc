@@ -159,7 +159,7 @@ void edge_weights(Context& context, const float* reference, const Extents& n, in
       }
   });
   const HostView<const float> sizes(weights, {axes * voxels});
-  const float most = on_host::extremes(sizes).most, middle = on_host::quantile(sizes, quantile);
+  const float most = on_host::extremes(context.threads(), sizes).most, middle = on_host::quantile(sizes, quantile);
   const float sigma = most > 0 ? std::max(strength * middle, most / kMostRatio) : 0.0f;
   context.threads().parallel_for(axes * all, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin * n[2]; i < end * n[2]; ++i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/nufft/nufft_plan.h"
 #include "gadgets/numerics/nufft/nufft_window_cuda.cuh"
 
@@ -336,20 +337,25 @@ void list_on_host(Context& context, HostView<const double> coordinates, NufftPla
 }
 
 /// The windows used so far: working one out takes longer than all the rest of a small plan.
-WindowPolynomial window_polynomial(int width, double ratio) {
-  constexpr std::size_t kMost = 256;
-  static std::mutex mutex;
-  static std::map<std::pair<int, double>, WindowPolynomial> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find({width, ratio});
-  if (found != known.end()) return found->second;
-  const std::vector<double> coefficients = KaiserBessel(width, ratio).polynomial(WindowPolynomial::kError);
-  if (coefficients.size() > WindowPolynomial::kMostTerms) throw std::logic_error("nufft: a window of too many terms");
-  WindowPolynomial window{};
-  std::copy(coefficients.begin(), coefficients.end(), window.coefficients);
-  if (known.size() >= kMost) known.clear();
-  return known[{width, ratio}] = window;
-}
+class KnownWindows {
+ public:
+  WindowPolynomial get(int width, double ratio) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find({width, ratio});
+    if (found != known_.end()) return found->second;
+    const std::vector<double> coefficients = KaiserBessel(width, ratio).polynomial(WindowPolynomial::kError);
+    if (coefficients.size() > WindowPolynomial::kMostTerms) throw std::logic_error("nufft: a window of too many terms");
+    WindowPolynomial window{};
+    std::copy(coefficients.begin(), coefficients.end(), window.coefficients);
+    if (known_.size() >= kMost) known_.clear();
+    return known_[{width, ratio}] = window;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 256;
+  std::mutex mutex_;
+  std::map<std::pair<int, double>, WindowPolynomial> known_;
+};
 
 }  // namespace
 
@@ -357,7 +363,7 @@ void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::
   const Tiling& t = plan.tiling;
   plan.slot_points = kTilePoints;
   for (int a = 3 - t.dims; a < 3; ++a)
-    plan.windows[a] = window_polynomial(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
+    plan.windows[a] = context.resources().get<KnownWindows>().get(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
   plan.footprints = context.allocate<Footprint>({plan.samples});
   if (plan.options.use == NufftUse::all) plan.weights = context.allocate<float>({plan.samples * t.dims * t.width});
   make_footprints(context, coordinates, plan);

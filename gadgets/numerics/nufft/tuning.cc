@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <string_view>
 
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/nufft/nufft_plan.h"
 
 namespace echotrain::numerics {
@@ -115,8 +114,9 @@ struct Trial {
 /// candidates run by turns, so that whatever else the machine does meets all alike, and the slow ones drop out.
 class Search {
  public:
-  Search(Backend backend, int device, const Problem& problem, const NufftOptions& options, double seconds)
-      : context_(backend, {.device = device, .memory_budget = kTrialMemory}),
+  Search(const Context& session, const Problem& problem, const NufftOptions& options, double seconds)
+      : context_(session.backend(), session.shared_resources(),
+                 {.device = session.device(), .memory_budget = kTrialMemory, .stop_token = session.stop_token()}),
         problem_(problem),
         options_(options),
         begin_(Clock::now()),
@@ -214,11 +214,6 @@ class Search {
   Array<cfloat> samples_, grid_;
 };
 
-bool enabled() {
-  const char* value = std::getenv("ECHOTRAIN_AUTOTUNE");
-  return value == nullptr || *value == '\0' || std::string_view(value) == "on";
-}
-
 }  // namespace
 
 std::string describe(const NufftTuning& tuning) {
@@ -273,6 +268,11 @@ std::string problem_class(int dims, int kernel_width, double grid_points, double
 
 NufftTuner::NufftTuner(std::string file, double seconds) : store_(std::move(file)), seconds_(seconds) {}
 
+NufftTuner::NufftTuner(const Resources& resources)
+    : NufftTuner(resources.options().cache_folder.empty()
+                     ? std::string()
+                     : (resources.options().cache_folder / "tuning.json").string()) {}
+
 int NufftTuner::trials() const {
   const std::lock_guard lock(mutex_);
   return trials_;
@@ -290,8 +290,9 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
   const NufftTuning usual = default_tuning(dims, width, backend);
   if (work < kWorthTrying || options.use == NufftUse::accumulate) return usual;
 
-  const std::string key = fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(backend), ECHOTRAIN_VERSION, kRevision,
-                                      problem_class(dims, width, grid_points, samples, coils));
+  const std::string key =
+      fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(backend, context.resources()), ECHOTRAIN_VERSION, kRevision,
+                  problem_class(dims, width, grid_points, samples, coils));
   const std::lock_guard lock(mutex_);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   const std::vector<NufftTuning> candidates = candidate_tunings(dims, width, backend, context.threads().size());
@@ -309,7 +310,7 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
     };
     while (too_large()) ++factor;
     const Problem problem = reduced(coordinates, image, typical, factor);
-    best = Search(backend, context.device(), problem, options, seconds_).best();
+    best = Search(context, problem, options, seconds_).best();
   } catch (const ResourceError&) {
     return known_[key] = usual;  // not kept on disk: there may be more memory another time
   } catch (const std::bad_alloc&) {
@@ -321,9 +322,10 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
 
 NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,
                   std::int64_t coils) {
-  if (!enabled()) return default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend());
-  static NufftTuner tuner(TuningStore::default_file());
-  return tuner.tuned(context, coordinates, image, options, coils);
+  Resources& resources = context.resources();
+  if (!resources.options().autotune)
+    return default_tuning(static_cast<int>(image.rank()), options.kernel_width, context.backend());
+  return resources.get<NufftTuner>().tuned(context, coordinates, image, options, coils);
 }
 
 }  // namespace echotrain::numerics

@@ -3,7 +3,7 @@
 // (docs/seeds.md), a few ways are tried once per device and class of problems, and the best is remembered on disk.
 //
 // Which way is chosen changes the order of sums and so the last bits of a result, never its accuracy.
-// ECHOTRAIN_AUTOTUNE=off (or anything but `on`, which is the default) takes default_tuning(): the same bits anywhere.
+// Without ResourceOptions::autotune default_tuning() is taken: the same bits anywhere.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,9 @@ std::vector<NufftTuning> candidate_tunings(int dims, int kernel_width, Backend b
 class NufftTuner {
  public:
   /// `file`: where choices are kept; empty: in this object only. `seconds`: for the trial of one class, about.
-  explicit NufftTuner(std::string file, double seconds = 0.3);
+  explicit NufftTuner(std::string file, double seconds = kSeconds);
+  /// Keeps choices in tuning.json in the resources' cache folder, if they have one.
+  explicit NufftTuner(const Resources& resources);
 
   /// The tuning for a problem, from memory, from the file, or else by trial on a part of this very trajectory.
   /// Arguments as for NufftPlan::make(); `coils`: how many will probably be transformed at once. A problem that takes
@@ -57,6 +59,7 @@ class NufftTuner {
   int trials() const;
 
  private:
+  static constexpr double kSeconds = 0.3;
   const TuningStore store_;
   const double seconds_;
   mutable std::mutex mutex_;
@@ -64,7 +67,7 @@ class NufftTuner {
   int trials_ = 0;
 };
 
-/// The process-wide tuner's choice, or the default where ECHOTRAIN_AUTOTUNE turns tuning off.
+/// The choice of the tuner that the context's resources have, or the default where those turn tuning off.
 NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,
                   std::int64_t coils);
 

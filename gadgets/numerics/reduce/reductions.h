@@ -78,17 +78,17 @@ struct Comparison {
 Comparison compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, double s = 1);
 Comparison compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s = 1);
 
-/// The same for values on the host where no context is at hand, by the process's CPU threads.
+/// The same for values on the host, by the threads of a pool.
 namespace on_host {
-double sum(HostView<const float> values);
-double power(HostView<const float> values);
-double power(HostView<const cfloat> values);
-Extremes extremes(HostView<const float> values);
-Extremes extremes(HostView<const cfloat> values);
+double sum(ThreadPool& threads, HostView<const float> values);
+double power(ThreadPool& threads, HostView<const float> values);
+double power(ThreadPool& threads, HostView<const cfloat> values);
+Extremes extremes(ThreadPool& threads, HostView<const float> values);
+Extremes extremes(ThreadPool& threads, HostView<const cfloat> values);
 float quantile(HostView<const float> values, double q);
-Comparison compare(HostView<const float> a, HostView<const float> b, double s = 1);
-Comparison compare(HostView<const cfloat> a, HostView<const cfloat> b, cdouble s = 1);
-Comparison compare(HostView<const cdouble> a, HostView<const cdouble> b, cdouble s = 1);
+Comparison compare(ThreadPool& threads, HostView<const float> a, HostView<const float> b, double s = 1);
+Comparison compare(ThreadPool& threads, HostView<const cfloat> a, HostView<const cfloat> b, cdouble s = 1);
+Comparison compare(ThreadPool& threads, HostView<const cdouble> a, HostView<const cdouble> b, cdouble s = 1);
 }  // namespace on_host
 
 }  // namespace echotrain::numerics

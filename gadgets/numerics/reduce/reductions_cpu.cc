@@ -74,8 +74,8 @@ double imaginary_part(const std::complex<T>& v) {
 }
 
 template <class T>
-ComparisonSums compared(HostView<const T> a, HostView<const T> b, cdouble s) {
-  return reduce_blocks<ComparisonSums>(a.size(), [&](std::int64_t begin, std::int64_t end) {
+ComparisonSums compared(ThreadPool& threads, HostView<const T> a, HostView<const T> b, cdouble s) {
+  return reduce_blocks<ComparisonSums>(threads, a.size(), [&](std::int64_t begin, std::int64_t end) {
     ComparisonSums sums;
     for (std::int64_t i = begin; i < end; ++i)
       sums.take(real_part(a[i]), imaginary_part(a[i]), real_part(b[i]), imaginary_part(b[i]), s.real(), s.imag());
@@ -85,16 +85,16 @@ ComparisonSums compared(HostView<const T> a, HostView<const T> b, cdouble s) {
 
 }  // namespace
 
-void sum(Context&, DeviceView<const float> values, DeviceView<double> to) {
-  to.data()[0] = on_host::sum(cpu::readable(values));
+void sum(Context& context, DeviceView<const float> values, DeviceView<double> to) {
+  to.data()[0] = on_host::sum(context.threads(), cpu::readable(values));
 }
 
-void power(Context&, DeviceView<const float> values, DeviceView<double> to) {
-  to.data()[0] = on_host::power(cpu::readable(values));
+void power(Context& context, DeviceView<const float> values, DeviceView<double> to) {
+  to.data()[0] = on_host::power(context.threads(), cpu::readable(values));
 }
 
-void inner_products(Context&, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to) {
-  const auto sums = reduce_blocks<Sums<2>>(u.size(), [&](std::int64_t begin, std::int64_t end) {
+void inner_products(Context& context, DeviceView<const float> u, DeviceView<const float> v, DeviceView<double> to) {
+  const auto sums = reduce_blocks<Sums<2>>(context.threads(), u.size(), [&](std::int64_t begin, std::int64_t end) {
     const float* part = v.data() + begin;
     return Sums<2>{{block_dot(u.data() + begin, part, end - begin), block_dot(part, part, end - begin)}};
   });
@@ -102,10 +102,10 @@ void inner_products(Context&, DeviceView<const float> u, DeviceView<const float>
   to.data()[1] = sums.of[1];
 }
 
-void add_weighted_power(Context&, DeviceView<const cfloat> samples, DeviceView<const float> weights,
+void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
                         DeviceView<double> to) {
   const std::int64_t coils = samples.shape()[1];
-  const auto sums = reduce_blocks<Sums<1>>(samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
+  const auto sums = reduce_blocks<Sums<1>>(context.threads(), samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
     Sums<1> part;
     for (std::int64_t s = begin; s < end; ++s) {
       const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights.data()[s]);
@@ -118,14 +118,14 @@ void add_weighted_power(Context&, DeviceView<const cfloat> samples, DeviceView<c
   to.data()[0] += sums.of[0];
 }
 
-void extremes(Context&, DeviceView<const float> values, DeviceView<float> to) {
-  const Extremes found = on_host::extremes(cpu::readable(values));
+void extremes(Context& context, DeviceView<const float> values, DeviceView<float> to) {
+  const Extremes found = on_host::extremes(context.threads(), cpu::readable(values));
   to.data()[0] = found.least;
   to.data()[1] = found.most;
 }
 
-void extremes(Context&, DeviceView<const cfloat> values, DeviceView<float> to) {
-  const Extremes found = on_host::extremes(cpu::readable(values));
+void extremes(Context& context, DeviceView<const cfloat> values, DeviceView<float> to) {
+  const Extremes found = on_host::extremes(context.threads(), cpu::readable(values));
   to.data()[0] = found.least;
   to.data()[1] = found.most;
 }
@@ -134,11 +134,11 @@ void quantile(Context&, DeviceView<const float> values, double q, DeviceView<flo
   to.data()[0] = on_host::quantile(cpu::readable(values), q);
 }
 
-ComparisonSums compare(Context&, DeviceView<const float> a, DeviceView<const float> b, cdouble s) {
-  return compared(cpu::readable(a), cpu::readable(b), s);
+ComparisonSums compare(Context& context, DeviceView<const float> a, DeviceView<const float> b, cdouble s) {
+  return compared(context.threads(), cpu::readable(a), cpu::readable(b), s);
 }
-ComparisonSums compare(Context&, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s) {
-  return compared(cpu::readable(a), cpu::readable(b), s);
+ComparisonSums compare(Context& context, DeviceView<const cfloat> a, DeviceView<const cfloat> b, cdouble s) {
+  return compared(context.threads(), cpu::readable(a), cpu::readable(b), s);
 }
 
 }  // namespace cpu
@@ -147,25 +147,25 @@ namespace on_host {
 namespace {
 
 template <class T>
-Comparison compare_here(HostView<const T> a, HostView<const T> b, cdouble s) {
+Comparison compare_here(ThreadPool& threads, HostView<const T> a, HostView<const T> b, cdouble s) {
   if (a.size() != b.size())
     throw std::invalid_argument(fmt::format("compare: {} and {} do not fit", a.shape().text(), b.shape().text()));
-  const ComparisonSums sums = cpu::compared(a, b, s);
+  const ComparisonSums sums = cpu::compared(threads, a, b, s);
   return comparison(sums, a.size());
 }
 
 }  // namespace
 
-double sum(HostView<const float> values) {
-  return cpu::reduce_blocks<Sums<1>>(values.size(),
+double sum(ThreadPool& threads, HostView<const float> values) {
+  return cpu::reduce_blocks<Sums<1>>(threads, values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        return Sums<1>{{cpu::block_sum(values.data() + begin, end - begin)}};
                                      })
       .of[0];
 }
 
-double power(HostView<const float> values) {
-  return cpu::reduce_blocks<Sums<1>>(values.size(),
+double power(ThreadPool& threads, HostView<const float> values) {
+  return cpu::reduce_blocks<Sums<1>>(threads, values.size(),
                                      [&](std::int64_t begin, std::int64_t end) {
                                        const float* part = values.data() + begin;
                                        return Sums<1>{{cpu::block_dot(part, part, end - begin)}};
@@ -173,18 +173,18 @@ double power(HostView<const float> values) {
       .of[0];
 }
 
-double power(HostView<const cfloat> values) {
-  return power(HostView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
+double power(ThreadPool& threads, HostView<const cfloat> values) {
+  return power(threads, HostView<const float>(reinterpret_cast<const float*>(values.data()), {2 * values.size()}));
 }
 
-Extremes extremes(HostView<const float> values) {
-  return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
+Extremes extremes(ThreadPool& threads, HostView<const float> values) {
+  return cpu::reduce_blocks<cpu::ExtremesPart>(threads, values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
 
-Extremes extremes(HostView<const cfloat> values) {
-  return cpu::reduce_blocks<cpu::ExtremesPart>(values.size(), [&](std::int64_t begin, std::int64_t end) {
+Extremes extremes(ThreadPool& threads, HostView<const cfloat> values) {
+  return cpu::reduce_blocks<cpu::ExtremesPart>(threads, values.size(), [&](std::int64_t begin, std::int64_t end) {
     return cpu::extremes_of(values.data() + begin, end - begin);
   });
 }
@@ -200,9 +200,15 @@ float quantile(HostView<const float> values, double q) {
   return *at;
 }
 
-Comparison compare(HostView<const float> a, HostView<const float> b, double s) { return compare_here(a, b, s); }
-Comparison compare(HostView<const cfloat> a, HostView<const cfloat> b, cdouble s) { return compare_here(a, b, s); }
-Comparison compare(HostView<const cdouble> a, HostView<const cdouble> b, cdouble s) { return compare_here(a, b, s); }
+Comparison compare(ThreadPool& threads, HostView<const float> a, HostView<const float> b, double s) {
+  return compare_here(threads, a, b, s);
+}
+Comparison compare(ThreadPool& threads, HostView<const cfloat> a, HostView<const cfloat> b, cdouble s) {
+  return compare_here(threads, a, b, s);
+}
+Comparison compare(ThreadPool& threads, HostView<const cdouble> a, HostView<const cdouble> b, cdouble s) {
+  return compare_here(threads, a, b, s);
+}
 
 }  // namespace on_host
 }  // namespace echotrain::numerics

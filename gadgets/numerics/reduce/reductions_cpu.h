@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/clones.h"
-#include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics::cpu {
 
@@ -30,11 +30,11 @@ ECHOTRAIN_INLINE void for_terms(std::int64_t n, const Term& term) {
 
 /// Joins work(begin, end), which returns a Value (reductions_ops.h), over blocks of [0, n), in their order.
 template <class Value, class Work>
-Value reduce_blocks(std::int64_t n, const Work& work) {
+Value reduce_blocks(ThreadPool& threads, std::int64_t n, const Work& work) {
   constexpr std::int64_t kGrain = 4;  // blocks for which another thread is worth waking
   const std::int64_t blocks = (n + kReductionBlock - 1) / kReductionBlock;
   std::vector<Value> parts(static_cast<std::size_t>(blocks));
-  ThreadPool::shared().parallel_for(blocks, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  threads.parallel_for(blocks, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b)
       parts[static_cast<std::size_t>(b)] = work(b * kReductionBlock, std::min(n, (b + 1) * kReductionBlock));
   });

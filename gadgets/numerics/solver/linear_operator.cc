@@ -52,7 +52,7 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   std::vector<float> diagonal(host.data(), host.data() + voxels), share = diagonal;
   if (!std::all_of(share.begin(), share.end(), [](float p) { return std::isfinite(p); }))
     throw std::invalid_argument("sense: coil maps are not finite");
-  largest_power_ = on_host::extremes(host.view()).most;
+  largest_power_ = on_host::extremes(context.threads(), host.view()).most;
   if (largest_power_ == 0) throw std::invalid_argument("sense: coil maps are all zero");
   constexpr float kLeastShare = 0.1f;
   for (float& p : share) p = std::max(kLeastShare, std::sqrt(p / largest_power_));

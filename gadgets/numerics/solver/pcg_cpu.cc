@@ -199,7 +199,8 @@ void invert(Context& context, const float* a, float shift, const float* b, float
     });
   };
   pieces([=](std::int64_t i) { inverse[i] = a[i] + (b == nullptr ? 0.0f : shift * b[i]); });
-  const float least = std::max(floor * on_host::extremes(HostView<const float>(inverse, {n})).most, FLT_MIN);
+  const float least =
+      std::max(floor * on_host::extremes(context.threads(), HostView<const float>(inverse, {n})).most, FLT_MIN);
   pieces([=](std::int64_t i) { inverse[i] = scale / std::max(inverse[i], least); });
 }
 

@@ -1,9 +1,8 @@
 // The loop of the conjugate gradients as a CUDA graph that ends itself.
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/solver/pcg_ops.h"
 
 namespace echotrain::numerics::cuda {
@@ -124,19 +123,12 @@ std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::func
 
 #endif
 
-/// ECHOTRAIN_GRAPHS=off in the environment says that nothing is recorded, for tools that cannot follow graphs that loop
-/// (racecheck).
-bool graphs_are_wanted() {
-  static const char* const wish = std::getenv("ECHOTRAIN_GRAPHS");
-  return wish == nullptr || std::string_view(wish) != "off";
-}
-
 }  // namespace
 
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step) {
   if (times == 0) return nullptr;
-  if (may_record && graphs_are_wanted()) {
+  if (may_record && context.resources().options().graphs) {
     if (auto recording = run_graph(context, a, times, step)) return recording;
     cudaGetLastError();  // of what could not be recorded
   }

@@ -173,8 +173,9 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
         edges.push_back(w[i]);
       }
     const auto count = static_cast<std::int64_t>(edges.size());
-    mean[axis] =
-        count > 0 ? on_host::power(HostView<const float>(edges.data(), {count})) / static_cast<double>(count) : 0;
+    mean[axis] = count > 0 ? on_host::power(context.threads(), HostView<const float>(edges.data(), {count})) /
+                                 static_cast<double>(count)
+                           : 0;
   }
   return std::make_shared<Differences>(image, stencil, mean, weights);
 }

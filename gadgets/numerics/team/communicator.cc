@@ -101,7 +101,7 @@ bool can_connect_devices(std::string* reason) {
   return false;
 }
 
-std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>&) {
+std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>&, Resources&) {
   std::string reason;
   can_connect_devices(&reason);
   throw ResourceError("GPUs cannot work together: " + reason);

@@ -36,8 +36,8 @@ std::vector<std::unique_ptr<Communicator>> connect_threads(int members);
 
 /// Whether CUDA devices can be connected, and why not: built without NCCL, or its library is not there.
 bool can_connect_devices(std::string* reason = nullptr);
-/// For members on these CUDA devices, by NCCL. Takes seconds the first time; connections are kept for the next team of
-/// the same devices. ResourceError.
-std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices);
+/// For members on these CUDA devices, by NCCL. Takes seconds the first time; `resources` keep connections for the next
+/// team of the same devices. ResourceError.
+std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices, Resources& resources);
 
 }  // namespace echotrain::numerics

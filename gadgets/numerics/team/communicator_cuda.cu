@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/team/communicator.h"
 #include "gadgets/numerics/team/ranks.h"
 
@@ -27,6 +28,7 @@ struct Nccl {
   decltype(&ncclAllReduce) all_reduce = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
   decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclCommDestroy) destroy = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
   std::string problem;
 
@@ -52,6 +54,7 @@ struct Nccl {
     find(library, "ncclAllReduce", all_reduce);
     find(library, "ncclBroadcast", broadcast);
     find(library, "ncclCommAbort", abort);
+    find(library, "ncclCommDestroy", destroy);
     find(library, "ncclGetErrorString", error_string);
   }
   template <class Function>
@@ -61,13 +64,17 @@ struct Nccl {
   }
 };
 
-/// Connections that no team has, by their devices. They live until the process ends, like CUDA's own state.
+/// Connections that no team has, by their devices.
 class Spare {
  public:
-  static Spare& instance() {
-    static auto* spare = new Spare;
-    return *spare;
+  Spare() = default;
+  ~Spare() {
+    for (auto& [devices, connections] : kept_)
+      for (auto& comms : connections)
+        for (const ncclComm_t comm : comms) Nccl::get().destroy(comm);
   }
+  Spare(const Spare&) = delete;
+  Spare& operator=(const Spare&) = delete;
   std::vector<ncclComm_t> take(const std::vector<int>& devices) {
     const std::scoped_lock lock(mutex_);
     auto& kept = kept_[devices];
@@ -88,15 +95,17 @@ class Spare {
 
 /// The ends of one team; kept for another when the last is gone, unless one was aborted.
 struct Connection {
-  explicit Connection(const std::vector<int>& of) : devices(of), ends(of.size()) {}
+  Connection(const std::vector<int>& of, std::shared_ptr<Spare> kept)
+      : devices(of), ends(of.size()), spare(std::move(kept)) {}
 
   const std::vector<int> devices;
   std::vector<ncclComm_t> comms;
   std::vector<std::timed_mutex> ends;  ///< of each comm, which NCCL wants to be used by one thread at a time
   std::atomic<bool> aborted = false;
+  const std::shared_ptr<Spare> spare;
 
   ~Connection() {
-    if (!aborted) Spare::instance().keep(devices, std::move(comms));
+    if (!aborted) spare->keep(devices, std::move(comms));
   }
 };
 
@@ -191,11 +200,11 @@ bool can_connect_devices(std::string* reason) {
   return nccl.problem.empty();
 }
 
-std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices) {
+std::vector<std::unique_ptr<Communicator>> connect_devices(const std::vector<int>& devices, Resources& resources) {
   std::string reason;
   if (!can_connect_devices(&reason)) throw ResourceError("GPUs cannot work together: " + reason);
-  auto connection = std::make_shared<Connection>(devices);
-  connection->comms = Spare::instance().take(devices);
+  auto connection = std::make_shared<Connection>(devices, resources.share<Spare>());
+  connection->comms = connection->spare->take(devices);
   if (connection->comms.empty()) {
     for (const int device : devices)
       for (const int other : devices)

@@ -62,8 +62,11 @@ struct Team::Impl {
     std::vector<std::unique_ptr<Context>> contexts;
     for (const int device : other_devices)
       contexts.push_back(std::make_unique<Context>(
-          first.backend(), ContextOptions{.device = first.cuda() ? device : 0, .memory_budget = memory_budget}));
-    ends = first.cuda() ? connect_devices(devices) : connect_threads(static_cast<int>(devices.size()));
+          first.backend(), first.shared_resources(),
+          ContextOptions{
+              .device = first.cuda() ? device : 0, .memory_budget = memory_budget, .stop_token = first.stop_token()}));
+    ends =
+        first.cuda() ? connect_devices(devices, first.resources()) : connect_threads(static_cast<int>(devices.size()));
     for (auto& context : contexts) {
       others.push_back({std::move(context), {}});
       const int rank = static_cast<int>(others.size());

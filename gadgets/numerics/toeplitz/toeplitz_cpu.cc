@@ -231,8 +231,8 @@ void circulant_place(Context& context, const cfloat* q, const Extents& n, int di
       });
 }
 
-SpectrumRange real_part(Context&, const cfloat* from, std::int64_t n, float scale, float* to) {
-  return reduce_blocks<SpectrumRange>(n, [&](std::int64_t begin, std::int64_t end) {
+SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
+  return reduce_blocks<SpectrumRange>(context.threads(), n, [&](std::int64_t begin, std::int64_t end) {
     SpectrumRange range;
     for (std::int64_t i = begin; i < end; ++i) {
       to[i] = scale * from[i].real();

@@ -12,6 +12,7 @@
 
 #include "clients/cpp/cli/cli.h"
 #include "protocol/files/dataset.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::client {
 
@@ -57,7 +58,7 @@ inline CommandResult command(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments) argv.push_back(argument.c_str());
   std::ostringstream out, err;
   CommandResult result;
-  result.code = run(static_cast<int>(argv.size()), argv.data(), "0", out, err);
+  result.code = run(static_cast<int>(argv.size()), argv.data(), "0", test_resource_options(), out, err);
   result.out = out.str();
   result.err = err.str();
   return result;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -50,7 +51,7 @@ struct Log {
 Log frames(const std::string& rule, const protocol::Header& measurement, std::vector<Acquisition> list,
            std::size_t batch = 1, End how = End::complete, bool moves = false) {
   Log log;
-  numerics::Context compute(Backend::cpu);
+  numerics::Context compute(Backend::cpu, test_resources());
   const auto notify = [&](protocol::Level level, const std::string& text) {
     if (level == protocol::Level::warning) log.warnings.push_back(text);
   };
@@ -387,7 +388,7 @@ TEST(FramerTest, ATruncatedScanDropsWhatIsNotWhole) {
 /// A framer for one rule, with a budget, that forgets what it gives.
 struct Budgeted {
   Budgeted(const std::string& rule, std::uint64_t bytes)
-      : compute(Backend::cpu, {.memory_budget = bytes}),
+      : compute(Backend::cpu, test_resources(), {.memory_budget = bytes}),
         scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
         framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
     framer.start(header({.encoded = {64, 64, 1}, .trajectory = "goldenangle"}), scan);

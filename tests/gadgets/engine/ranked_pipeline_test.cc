@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/gadgets/blob.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_ranks.h"
 
 namespace echotrain::testing {
@@ -22,7 +23,7 @@ const Blob kBlob{2, {3, -2, 0}};
 std::vector<protocol::Image> scan_of(Followers* followers, const std::string& text, const RunOptions& options = {},
                                      int tapped = 0, const Blob& last = kBlob) {
   std::vector<protocol::Image> images;
-  numerics::Context compute(Backend::cpu);
+  numerics::Context compute(Backend::cpu, test_resources());
   PipelineSink sink;
   sink.image = [&](protocol::Image&& image, const ImageTimes&) { images.push_back(std::move(image)); };
   sink.text = [](protocol::Level, const std::string&) {};
@@ -58,7 +59,7 @@ std::string solver(const std::string& fhd, const std::string& maps, const std::s
 /// `lead` on rank 0 of `size`, follow() on the others.
 std::vector<std::string> errors_of(int size, const std::function<void(Followers&)>& lead) {
   return errors_of_ranks(size, [&](ThreadRanks& ranks) {
-    if (ranks.rank() > 0) return follow(ranks);
+    if (ranks.rank() > 0) return follow(ranks, test_resources());
     Followers followers(ranks);
     lead(followers);
     EXPECT_TRUE(followers.dismiss());

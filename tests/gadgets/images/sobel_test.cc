@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -79,7 +80,7 @@ class SobelTest : public OnBackend {
  protected:
   /// What the gadget makes of images whose field of view is `fov`.
   Voxels edges(const Voxels& voxels, const Sobel::Options& options, std::array<double, 3> fov = {1, 1, 1}) {
-    numerics::Context compute(GetParam());
+    numerics::Context compute(GetParam(), test_resources());
     Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
     Sobel gadget(options);
     gadget.start(header({.encoded_fov = fov}), scan);

@@ -6,6 +6,7 @@
 #include "tests/gadgets/blob.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/on_team.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -100,7 +101,7 @@ TEST_P(SolverTeamTest, SlicesAtHandGoToDifferentDevices) {
 // What comes alone is not kept until there is another.
 TEST_P(SolverTeamTest, ASliceWaitsForNoneThatIsNotThere) {
   if (const std::string reason = no_team(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-  numerics::Context compute(GetParam());
+  numerics::Context compute(GetParam(), test_resources());
   numerics::Team team(compute, {1}, std::uint64_t{1} << 30);
   std::size_t images = 0;
   const std::string text = pipeline("method: nufft", "iterations: 3");

@@ -5,6 +5,7 @@
 
 #include "gadgets/readouts/heartbeats.h"
 #include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -161,7 +162,7 @@ struct Binned {
 Binned run_binning(const std::string& text, const protocol::Header& measurement, std::vector<Message> messages,
                    const RunOptions& options, std::size_t batch = 1) {
   Binned result;
-  numerics::Context compute(options.backend);
+  numerics::Context compute(options.backend, test_resources());
   Pipeline pipeline(
       PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
       {[&](protocol::Image&& image, const ImageTimes& /*times*/) { result.out.images.push_back(std::move(image)); },

@@ -1,5 +1,6 @@
 // Connection tests: images come back as they are, everything else is counted.
 #include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -7,7 +8,7 @@ namespace {
 struct Session {
   std::vector<protocol::Image> images;
   std::vector<std::pair<protocol::Level, std::string>> texts;
-  numerics::Context compute{Backend::cpu};
+  numerics::Context compute{Backend::cpu, test_resources()};
   Pipeline pipeline;
   explicit Session(const std::string& text)
       : pipeline(PipelinePlan::check(config::read_pipeline(text, "p.yaml")), compute,

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "gadgets/shared/trajectory_store.h"
+#include "tests/support/resources.h"
 
 namespace echotrain {
 namespace {
@@ -30,7 +31,7 @@ PlanCache::Request request(std::shared_ptr<const SamplePositions> where, std::in
 
 TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   PlanCache cache(1 << 24);
-  Context one(Backend::cpu), two(Backend::cpu);
+  Context one(Backend::cpu, test_resources()), two(Backend::cpu, test_resources());
   const auto first = cache.get(one, request(positions(100, 0.013)));
   EXPECT_FALSE(first.reused);
   EXPECT_GT(first.made_ms, 0);
@@ -58,7 +59,7 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
 // Whoever makes a trajectory with the digest of another must not get its plan.
 TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
   PlanCache cache(1 << 24);
-  Context session(Backend::cpu);
+  Context session(Backend::cpu, test_resources());
   const auto honest = positions(100, 0.013), forged = positions(100, 0.014);
   forged->digest = honest->digest;
   EXPECT_NE(cache.get(session, request(honest)).plan, cache.get(session, request(forged)).plan);
@@ -69,7 +70,7 @@ TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
 }
 
 TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
-  Context session(Backend::cpu);
+  Context session(Backend::cpu, test_resources());
   std::uint64_t each = 0;
   {
     PlanCache cache(1 << 24);
@@ -91,11 +92,11 @@ TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
 TEST(PlanCache, APlanThatDoesNotFitIsTheSessionsOwn) {
   for (const std::uint64_t bytes : {0, 1000}) {
     PlanCache cache(bytes);
-    Context session(Backend::cpu);
+    Context session(Backend::cpu, test_resources());
     const auto made = cache.get(session, request(positions(1000, 0.01)));
     EXPECT_EQ(session.bytes_in_use(), made.plan->bytes());
     EXPECT_EQ(cache.plans(), 0u);
-    Context poor(Backend::cpu, {.memory_budget = 1000});
+    Context poor(Backend::cpu, test_resources(), {.memory_budget = 1000});
     EXPECT_THROW(cache.get(poor, request(positions(1000, 0.01))), numerics::ResourceError);
   }
 }
@@ -106,7 +107,7 @@ TEST(PlanCache, IsMadeOnceForSessionsThatAskTogether) {
   std::vector<PlanCache::Result> results(8);
   for (auto& result : results)
     sessions.emplace_back([&] {
-      Context session(Backend::cpu);
+      Context session(Backend::cpu, test_resources());
       result = cache.get(session, request(positions(5000, 0.013)));
     });
   for (auto& session : sessions) session.join();
@@ -137,7 +138,7 @@ struct TokenRequest {
 
 TEST(DeviceCache, CountsWhatRequestsHold) {
   DeviceCache<TokenRequest> cache(1000);
-  Context session(Backend::cpu);
+  Context session(Backend::cpu, test_resources());
   for (int i = 0; i < 10; ++i) cache.get(session, {.number = i, .held = 300});
   EXPECT_EQ(cache.plans(), 3u);
   EXPECT_EQ(cache.bytes(), 900u);
@@ -148,10 +149,10 @@ TEST(DeviceCache, CountsWhatRequestsHold) {
 // A plan that takes long must not hold up sessions that ask for another; one that fails must not either.
 TEST(DeviceCache, SessionsWaitForTheSameThingOnly) {
   DeviceCache<TokenRequest> cache(1000);
-  Context session(Backend::cpu);
+  Context session(Backend::cpu, test_resources());
   std::promise<void> began, may_end;
   std::thread slow([&] {
-    Context own(Backend::cpu);
+    Context own(Backend::cpu, test_resources());
     cache.get(own, {.number = 1, .on_make = [&] {
                       began.set_value();
                       may_end.get_future().wait();
@@ -160,7 +161,7 @@ TEST(DeviceCache, SessionsWaitForTheSameThingOnly) {
   began.get_future().wait();
   EXPECT_FALSE(cache.get(session, {.number = 2}).reused);  // would wait for ever
   std::thread same([&] {
-    Context own(Backend::cpu);
+    Context own(Backend::cpu, test_resources());
     EXPECT_TRUE(cache.get(own, {.number = 1}).reused);
   });
   may_end.set_value();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/server/http_client.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::server {
 namespace {
@@ -19,7 +20,7 @@ class AdminAlone {
  public:
   explicit AdminAlone(const AdminLimits& limits = {})
       : environment_(make_environment(options(), config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                                      Registry::builtin())),
+                                      Registry::builtin(), test_resources())),
         admin_(context_, environment_, limits) {
     admin_.start();
     thread_ = std::thread([this] { context_.run(); });

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/server/http_client.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::server {
 namespace {
@@ -30,8 +31,9 @@ std::string ask(std::uint16_t port, const std::string& say = "") {
 }
 
 Environment environment_with(std::vector<Place> places, const config::ServerOptions& options) {
-  Environment environment = make_environment(
-      options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin());
+  Environment environment =
+      make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
+                       Registry::builtin(), test_resources());
   environment.compute = std::make_shared<ComputePool>(std::move(places), 1);
   return environment;
 }

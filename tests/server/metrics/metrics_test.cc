@@ -5,6 +5,7 @@
 
 #include "server/admin/metrics_present.h"
 #include "tests/server/http_client.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::server {
 namespace {
@@ -180,8 +181,8 @@ TEST(Metrics, PlansThatAreFoundAreHits) {
 
 // What one thread counts, another one may look at.
 TEST(Metrics, AreCountedAndReadAtTheSameTime) {
-  const Environment environment =
-      make_environment({}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin());
+  const Environment environment = make_environment(
+      {}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(), test_resources());
   Metrics& metrics = *environment.metrics;
   constexpr int kThreads = 4, kRounds = 500;
   std::vector<std::thread> threads;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/support/backends.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -22,7 +23,7 @@ TYPED_TEST(ContextTest, SaysWhereItRuns) {
   EXPECT_EQ(this->context().backend(), TypeParam::kBackend);
   EXPECT_EQ(this->context().cuda(), TypeParam::kBackend == Backend::cuda);
   EXPECT_EQ(this->context().stream() != nullptr, this->context().cuda());
-  EXPECT_FALSE(describe(TypeParam::kBackend).empty());
+  EXPECT_FALSE(describe(TypeParam::kBackend, this->context().resources()).empty());
 }
 
 TYPED_TEST(ContextTest, CopiesComeBackUnchanged) {
@@ -138,7 +139,7 @@ TYPED_TEST(ContextTest, ZerosAreZero) {
 }
 
 TYPED_TEST(ContextTest, BudgetIsKept) {
-  Context context(TypeParam::kBackend, {.memory_budget = 10000});
+  Context context(TypeParam::kBackend, test_resources(), {.memory_budget = 10000});
   auto first = context.allocate<float>({1000});
   auto host = context.allocate_host<float>({1000});
   EXPECT_EQ(context.bytes_in_use(), 8000u);
@@ -217,7 +218,7 @@ TYPED_TEST(ContextTest, CacheKeepsOneOfEachType) {
   this->context().template cache<Counter>().value = 3;
   EXPECT_EQ(this->context().template cache<Counter>().value, 3);
   EXPECT_EQ(this->context().template cache<Other>().value, 5);
-  Context second(TypeParam::kBackend);
+  Context second(TypeParam::kBackend, test_resources());
   EXPECT_EQ(second.template cache<Counter>().value, 0);
 }
 
@@ -227,7 +228,7 @@ TYPED_TEST(ContextTest, SeveralAtOnce) {
   std::atomic<int> good{0};
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t, &good] {
-      Context context(TypeParam::kBackend);
+      Context context(TypeParam::kBackend, test_resources());
       for (int i = 0; i < 20; ++i) {
         const std::vector<std::int32_t> values(50000, t * 100 + i);
         auto array = context.template upload<std::int32_t>({values.data(), {50000}});
@@ -241,16 +242,16 @@ TYPED_TEST(ContextTest, SeveralAtOnce) {
 
 TEST(Backends, AnUnavailableOneSaysWhy) {
   EXPECT_TRUE(available(Backend::cpu));
-  EXPECT_NE(describe(Backend::cpu).find("CPU, "), std::string::npos);
+  EXPECT_NE(describe(Backend::cpu, *test_resources()).find("CPU, "), std::string::npos);
   std::string reason;
   if (available(Backend::cuda, &reason)) {
     EXPECT_EQ(reason, "");
-    EXPECT_THROW(Context(Backend::cuda, {.device = 1000}), ResourceError);
+    EXPECT_THROW(Context(Backend::cuda, test_resources(), {.device = 1000}), ResourceError);
     return;
   }
   EXPECT_FALSE(reason.empty());
   try {
-    Context context(Backend::cuda);
+    Context context(Backend::cuda, test_resources());
     FAIL() << "there is no device";
   } catch (const ResourceError& error) {
     EXPECT_NE(std::string(error.what()).find(reason), std::string::npos);

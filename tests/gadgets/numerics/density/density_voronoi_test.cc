@@ -20,10 +20,11 @@ namespace {
 constexpr double kPi = std::numbers::pi;
 constexpr double kGolden = kPi * 0.6180339887498949;
 
+ThreadPool pool(2);
 using Points = std::vector<double>;  // x, y of each
 
 std::vector<float> weights_of(const Points& k, double k_max = 1) {
-  auto w = voronoi_density({k.data(), {static_cast<std::int64_t>(k.size() / 2), 2}}, k_max);
+  auto w = voronoi_density(pool, {k.data(), {static_cast<std::int64_t>(k.size() / 2), 2}}, k_max);
   EXPECT_EQ(w.size(), k.size() / 2);
   for (float v : w) EXPECT_TRUE(std::isfinite(v) && v >= 0) << v;
   return w;
@@ -284,7 +285,7 @@ TEST(VoronoiDensity, UnitDoesNotMatter) {
 
 std::string refusal(const Points& k, double k_max = 1) {
   try {
-    voronoi_density({k.data(), {static_cast<std::int64_t>(k.size() / 2), 2}}, k_max);
+    voronoi_density(pool, {k.data(), {static_cast<std::int64_t>(k.size() / 2), 2}}, k_max);
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -304,8 +305,8 @@ TEST(VoronoiDensity, DegenerateInputIsRefused) {
   EXPECT_TRUE(contains(refusal(line), "on one line"));
   EXPECT_TRUE(contains(refusal(lattice(20, 1, 0.02, 0, -0.2, 0.3)), "on one line"));
   const Points k(12);
-  EXPECT_THROW(voronoi_density({k.data(), {4, 3}}, 1), std::invalid_argument);
-  EXPECT_THROW(voronoi_density({k.data(), {2, 3, 2}}, 1), std::invalid_argument);
+  EXPECT_THROW(voronoi_density(pool, {k.data(), {4, 3}}, 1), std::invalid_argument);
+  EXPECT_THROW(voronoi_density(pool, {k.data(), {2, 3, 2}}, 1), std::invalid_argument);
 }
 
 // What makes convex hull programs stumble: circles, lines, clusters, needles. All cells are found, and nothing is said.

@@ -8,6 +8,7 @@
 
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_digests.h"
 
 namespace echotrain::numerics {
@@ -349,25 +350,17 @@ TYPED_TEST(DirectTransformTest, BadArguments) {
                std::invalid_argument);
 }
 
-/// Printed for SameBitsForAnyNumberOfThreads, which runs it in processes of its own.
-TEST(DirectTransformThreads, DISABLED_Digest) {
-  Context context(Backend::cpu);
-  for (const Shape& size : {Shape{45, 50}, Shape{12, 13, 14}}) {
-    const Scan scan = make_scan(size.rank(), 3000, 3, 111);
-    DirectAdjoint sum(context, size, 3);
-    const auto samples = context.upload<cfloat>({scan.d.data(), {3000, 3}});
-    sum.add(context, {scan.k.data(), {3000, static_cast<std::int64_t>(size.rank())}}, samples.view());
-    auto out = context.allocate<cfloat>(with_coils(3, size));
-    sum.get(context, out.view());
-    testing::print_digest(context, out.data(), out.size(), size.text());
-  }
-}
-
 TEST(DirectTransformThreads, SameBitsForAnyNumberOfThreads) {
-  const auto digests = [](int threads) { return testing::digests("DirectTransformThreads.DISABLED_Digest", threads); };
-  const auto one = digests(1);
-  ASSERT_EQ(one.size(), 2u);
-  for (int threads : {2, 3, 7}) EXPECT_EQ(one, digests(threads)) << threads;
+  testing::expect_same_bits(2, [](Context& context, const testing::NoteBits& note) {
+    for (const Shape& size : {Shape{45, 50}, Shape{12, 13, 14}}) {
+      const Scan scan = make_scan(size.rank(), 3000, 3, 111);
+      DirectAdjoint sum(context, size, 3);
+      sum.add(context, {scan.k.data(), {3000, static_cast<std::int64_t>(size.rank())}}, {scan.d.data(), {3000, 3}});
+      auto out = context.allocate<cfloat>(with_coils(3, size));
+      sum.get(context, out.view());
+      note(out.data(), out.size(), size.text());
+    }
+  });
 }
 
 }  // namespace

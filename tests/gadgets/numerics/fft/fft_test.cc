@@ -8,6 +8,7 @@
 #include "gadgets/numerics/fft/line_images.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -144,7 +145,7 @@ TYPED_TEST(FftTest, SameBitsInEveryRun) {
   const auto values = Random(7).normals(shape.size());
   std::vector<cfloat> first;
   for (int run = 0; run < 3; ++run) {
-    Context context(TypeParam::kBackend);
+    Context context(TypeParam::kBackend, test_resources());
     auto array = context.template upload<cfloat>({values.data(), shape});
     fft(context, array.view(), 2, Direction::inverse);
     auto host = context.template download<cfloat>(array.cview());
@@ -198,7 +199,7 @@ void expect_images_from_lines(const LineCase& c, std::int64_t together) {
   auto right = truth(placed, kspace, images, padded, 3, true, direction);
   for (cdouble& v : right) v *= 0.25;
 
-  Context context(Backend::cpu);
+  Context context(Backend::cpu, test_resources());
   const auto readouts = context.upload<cfloat>({values.data(), {count, c.coils, c.samples}});
   auto half = context.allocate<cfloat>({c.coils, rows, image[2]});
   for (std::int64_t i = 0; i < count;) {
@@ -252,7 +253,7 @@ TEST(LineImagesTest, BatchesDoNotShowInBits) {
   const std::vector<std::uint8_t> fresh(30);
   std::vector<std::vector<cfloat>> halves;
   for (const std::int64_t together : {1, 7, 30}) {
-    Context context(Backend::cpu);
+    Context context(Backend::cpu, test_resources());
     const auto readouts = context.upload<cfloat>({values.data(), {30, 5, 90}});
     auto half = context.allocate<cfloat>({5, 30, 45});
     for (std::int64_t i = 0; i < 30; i += together) {
@@ -268,7 +269,7 @@ TEST(LineImagesTest, BatchesDoNotShowInBits) {
 
 TEST(LineImagesTest, ReadoutsWithoutARowAreLeftOutAndBadArgumentsRefused) {
   const LineGeometry geometry{{1, 4, 8}, {1, 4, 8}, {1, 4, 8}};
-  Context context(Backend::cpu);
+  Context context(Backend::cpu, test_resources());
   auto half = context.zeros<cfloat>({2, 4, 8});
   const auto values = Random(10).normals(3 * 2 * 8);
   const std::vector<std::int32_t> rows = {2, -1, 0};

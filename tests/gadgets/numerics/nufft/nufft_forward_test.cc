@@ -8,6 +8,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_digests.h"
 
 namespace echotrain::numerics {
@@ -241,7 +242,8 @@ TYPED_TEST(NufftForwardTest, SmallBudgetTakesCoilsInParts) {
   Problem p = make_problem({64, 64}, 16, {5, 1.5}, 3000, 94);
   const auto x = random_image(p), whole = this->forward(p, *this->plan(p), x);
   // Samples, images and the plan need about 1.2 MB; the sixteen grids alone would need 1.2 MB more.
-  this->context_ = std::make_unique<Context>(TypeParam::kBackend, ContextOptions{.memory_budget = 1900000});
+  this->context_ =
+      std::make_unique<Context>(TypeParam::kBackend, test_resources(), ContextOptions{.memory_budget = 1900000});
   auto made = this->plan(p);
   auto image = this->upload(x, {16, 64, 64});
   auto samples = this->context().template allocate<cfloat>({p.count(), p.coils});
@@ -260,7 +262,7 @@ TYPED_TEST(NufftForwardTest, PlanOutlivesItsContext) {
   Problem p = make_problem({31, 26}, 2, {5, 1.5}, 800, 96);
   const auto x = random_image(p);
   auto made = this->plan(p);
-  this->context_ = std::make_unique<Context>(TypeParam::kBackend);
+  this->context_ = std::make_unique<Context>(TypeParam::kBackend, test_resources());
   auto image = this->upload(x, {2, 31, 26});
   auto samples = this->context().template allocate<cfloat>({800, 2});
   made->forward(this->context(), image.cview(), samples.view());
@@ -290,31 +292,23 @@ TYPED_TEST(NufftForwardTest, BadArguments) {
   EXPECT_THROW(made->interpolate(context, grid.cview(), five.view()), std::invalid_argument);
   forward(image, samples);
   if (context.cuda()) {
-    Context other(Backend::cpu);
+    Context other(Backend::cpu, test_resources());
     EXPECT_THROW(made->forward(other, image.cview(), samples.view()), std::invalid_argument);
   }
 }
 
-/// Printed for SameBitsForAnyNumberOfThreads, which runs it in processes of its own.
-TEST(NufftForwardThreads, DISABLED_Digest) {
-  Context context(Backend::cpu);
-  for (const Shape& size : {Shape{65, 70}, Shape{40, 33, 36}}) {
-    const Problem p = make_problem(size, 5, {5, 1.5}, 40000, 91);
-    const auto x = random_image(p);
-    const auto plan = NufftPlan::make(
-        context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
-    auto samples = context.allocate<cfloat>({p.count(), 5});
-    const auto image = context.upload<cfloat>({x.data(), with_coils(5, size)});
-    plan->forward(context, image.view(), samples.view());
-    testing::print_digest(context, samples.data(), samples.size(), size.text());
-  }
-}
-
 TEST(NufftForwardThreads, SameBitsForAnyNumberOfThreads) {
-  const auto digests = [](int threads) { return testing::digests("NufftForwardThreads.DISABLED_Digest", threads); };
-  const auto one = digests(1);
-  ASSERT_EQ(one.size(), 2u);
-  for (int threads : {2, 3, 7}) EXPECT_EQ(one, digests(threads)) << threads;
+  testing::expect_same_bits(2, [](Context& context, const testing::NoteBits& note) {
+    for (const Shape& size : {Shape{65, 70}, Shape{40, 33, 36}}) {
+      const Problem p = make_problem(size, 5, {5, 1.5}, 40000, 91);
+      const auto x = random_image(p);
+      const auto plan = NufftPlan::make(
+          context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
+      auto samples = context.allocate<cfloat>({p.count(), 5});
+      plan->forward(context, {x.data(), with_coils(5, size)}, samples.view());
+      note(samples.data(), samples.size(), size.text());
+    }
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -130,7 +131,7 @@ TYPED_TEST(NufftIncrementalTest, PlansMadeByAnother) {
     const auto image = this->images(p, *made, grid);
     EXPECT_LT(testing::relative_error(image, truth, image.size()), tolerance(p.options, p.image, made->grid_shape()))
         << size.text();
-    Context another(TypeParam::kBackend);
+    Context another(TypeParam::kBackend, test_resources());
     if (another.cuda()) {
       EXPECT_THROW(one->with_samples(another, {p.coordinates.data(), {1, rank}}), std::invalid_argument);
     }

@@ -9,6 +9,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_digests.h"
 
 namespace echotrain::numerics {
@@ -227,7 +228,8 @@ TYPED_TEST(NufftTest, SmallBudgetTakesCoilsInParts) {
   Problem p = make_problem({64, 64}, 16, {5, 1.5}, 3000, 94);
   const auto whole = this->adjoint(p, *this->plan(p));
   // Samples, images and the plan need about 1.8 MB; the sixteen grids alone would need 1.2 MB more.
-  this->context_ = std::make_unique<Context>(TypeParam::kBackend, ContextOptions{.memory_budget = 2200000});
+  this->context_ =
+      std::make_unique<Context>(TypeParam::kBackend, test_resources(), ContextOptions{.memory_budget = 2200000});
   auto made = this->plan(p);
   auto samples = this->upload(p.samples, {p.count(), p.coils});
   auto weights = this->upload(p.weights, {p.count()});
@@ -260,7 +262,7 @@ TYPED_TEST(NufftTest, PlanSaysWhatItHolds) {
 TYPED_TEST(NufftTest, PlanOutlivesItsContext) {
   Problem p = make_problem({31, 26}, 2, {5, 1.5}, 800, 96);
   auto made = this->plan(p);
-  this->context_ = std::make_unique<Context>(TypeParam::kBackend);
+  this->context_ = std::make_unique<Context>(TypeParam::kBackend, test_resources());
   const auto image = this->adjoint(p, *made);
   made = {};
   const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
@@ -317,28 +319,19 @@ TEST(NufftExpectedError, FallsWithWidthAndOversampling) {
   EXPECT_NEAR(expected_error({5, 1.5}, {256, 256}), 3e-4, 2e-4);
 }
 
-/// Printed for SameBitsForAnyNumberOfThreads, which runs it in processes of its own.
-TEST(NufftThreads, DISABLED_Digest) {
-  Context context(Backend::cpu);
-  for (const Shape& size : {Shape{65, 70}, Shape{40, 33, 36}}) {
-    const Problem p = make_problem(size, 5, {5, 1.5}, 20000, 91);
-    const auto plan = NufftPlan::make(
-        context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
-    Shape shape{5};
-    for (auto e : size) shape.push_back(e);
-    auto image = context.allocate<cfloat>(shape);
-    const auto samples = context.upload<cfloat>({p.samples.data(), {p.count(), 5}});
-    const auto weights = context.upload<float>({p.weights.data(), {p.count()}});
-    plan->adjoint(context, samples.view(), weights.view(), image.view());
-    testing::print_digest(context, image.data(), image.size(), size.text());
-  }
-}
-
 TEST(NufftThreads, SameBitsForAnyNumberOfThreads) {
-  const auto digests = [](int threads) { return testing::digests("NufftThreads.DISABLED_Digest", threads); };
-  const auto one = digests(1);
-  ASSERT_EQ(one.size(), 2u);
-  for (int threads : {2, 3, 7}) EXPECT_EQ(one, digests(threads)) << threads;
+  testing::expect_same_bits(2, [](Context& context, const testing::NoteBits& note) {
+    for (const Shape& size : {Shape{65, 70}, Shape{40, 33, 36}}) {
+      const Problem p = make_problem(size, 5, {5, 1.5}, 20000, 91);
+      const auto plan = NufftPlan::make(
+          context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
+      Shape shape{5};
+      for (auto e : size) shape.push_back(e);
+      auto image = context.allocate<cfloat>(shape);
+      plan->adjoint(context, {p.samples.data(), {p.count(), 5}}, {p.weights.data(), {p.count()}}, image.view());
+      note(image.data(), image.size(), size.text());
+    }
+  });
 }
 
 }  // namespace

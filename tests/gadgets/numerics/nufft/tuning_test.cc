@@ -14,6 +14,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -42,30 +43,6 @@ class Folder {
 
  private:
   std::filesystem::path path_;
-};
-
-/// Sets an environment variable while it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    if (value == nullptr)
-      unsetenv(name);
-    else
-      setenv(name, value, 1);
-  }
-  ~Variable() {
-    if (old_)
-      setenv(name_, old_->c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
 };
 
 void write_text(const std::string& file, const std::string& text) { std::ofstream(file, std::ios::binary) << text; }
@@ -225,26 +202,26 @@ TYPED_TEST(TuningTest, PlacesThatCannotBeWrittenAreNoError) {
   }
 }
 
-TYPED_TEST(TuningTest, TheEnvironmentTurnsItOff) {
+TYPED_TEST(TuningTest, ResourcesTurnItOnAndOff) {
   const Folder folder;
   const Problem p = worth_trying();
-  const Variable cache("ECHOTRAIN_CACHE_DIR", folder.file("cache").c_str());
-  const auto choose = [&] { return tuned(this->context(), coordinates_of(p), p.image, p.options, p.coils); };
-  for (const char* off : {"off", "no", "ON?"}) {
-    const Variable autotune("ECHOTRAIN_AUTOTUNE", off);
-    EXPECT_EQ(choose(), this->usual(p));
-    EXPECT_EQ(NufftPlan::make(this->context(), coordinates_of(p), p.image, p.options)->tuning(), this->usual(p));
-  }
-  EXPECT_FALSE(std::filesystem::exists(folder.file("cache")));
-  for (const char* on : {"on", "", static_cast<const char*>(nullptr)}) {
-    const Variable autotune("ECHOTRAIN_AUTOTUNE", on);
-    const NufftTuning chosen = choose();
+  ResourceOptions options = test_resource_options();
+  options.cache_folder = folder.file("cache");
+  for (const bool autotune : {false, true}) {
+    options.autotune = autotune;
+    Context context(TypeParam::kBackend, std::make_shared<Resources>(options));
+    const NufftTuning chosen = tuned(context, coordinates_of(p), p.image, p.options, p.coils);
+    EXPECT_EQ(std::filesystem::exists(folder.file("cache/tuning.json")), autotune);
     EXPECT_TRUE(this->is_candidate(p, chosen));
-    EXPECT_EQ(choose(), chosen);
+    if (!autotune) {
+      EXPECT_EQ(chosen, this->usual(p));
+    }
+    EXPECT_EQ(tuned(context, coordinates_of(p), p.image, p.options, p.coils), chosen);
+    EXPECT_EQ(NufftPlan::make(context, coordinates_of(p), p.image, p.options, p.coils)->tuning(), chosen);
   }
 }
 
-// What ECHOTRAIN_AUTOTUNE=off promises: these numbers, from release to release.
+// What ResourceOptions::autotune = false promises: these numbers, from release to release.
 TYPED_TEST(TuningTest, TheDefaultsAreThese) {
   const bool cuda = TypeParam::kBackend == Backend::cuda;
   const auto tuning = [](std::int32_t z, std::int32_t y, std::int32_t x, std::int64_t piece) {
@@ -329,23 +306,6 @@ TEST(TuningStore, ManyProcessesAtOnceLoseNothing) {
   int files = 0;  // the file and its lock: no temporary one is left
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.file(""))) ++files;
   EXPECT_EQ(files, 2);
-}
-
-TEST(TuningStore, WhereTheFileIs) {
-  const Variable home("HOME", "/home/x");
-  {
-    const Variable cache("ECHOTRAIN_CACHE_DIR", "/a"), xdg("XDG_CACHE_HOME", "/b");
-    EXPECT_EQ(TuningStore::default_file(), "/a/tuning.json");
-  }
-  const Variable cache("ECHOTRAIN_CACHE_DIR", nullptr);
-  {
-    const Variable xdg("XDG_CACHE_HOME", "/b");
-    EXPECT_EQ(TuningStore::default_file(), "/b/echotrain/tuning.json");
-  }
-  const Variable xdg("XDG_CACHE_HOME", "");
-  EXPECT_EQ(TuningStore::default_file(), "/home/x/.cache/echotrain/tuning.json");
-  const Variable homeless("HOME", nullptr);
-  EXPECT_EQ(TuningStore::default_file(), "");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "gadgets/numerics/reduce/reductions_ops.h"
 #include "tests/support/backends.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_digests.h"
 
 namespace echotrain::numerics {
@@ -256,7 +257,7 @@ TYPED_TEST(ReductionsTest, RefusesWhatDoesNotFit) {
 }
 
 TEST(ReductionsOnHostTest, AreThoseOfTheContext) {
-  Context context(Backend::cpu);
+  Context context(Backend::cpu, test_resources());
   const auto values = floats(50021, 12);
   Random random(13);
   const auto a = random.normals(5003), b = random.normals(5003);
@@ -265,37 +266,32 @@ TEST(ReductionsOnHostTest, AreThoseOfTheContext) {
   const auto there = context.upload<float>(view);
   const auto u_there = context.upload<cfloat>(u), v_there = context.upload<cfloat>(v);
   const double error_power = compare(context, u_there.cview(), v_there.cview()).error_power;
-  EXPECT_EQ(on_host::sum(view), sum(context, there.cview()));
-  EXPECT_EQ(std::sqrt(on_host::power(u)), norm(context, u_there.cview()));
-  EXPECT_EQ(on_host::extremes(u).most, extremes(context, u_there.cview()).most);
+  EXPECT_EQ(on_host::sum(context.threads(), view), sum(context, there.cview()));
+  EXPECT_EQ(std::sqrt(on_host::power(context.threads(), u)), norm(context, u_there.cview()));
+  EXPECT_EQ(on_host::extremes(context.threads(), u).most, extremes(context, u_there.cview()).most);
   EXPECT_EQ(on_host::quantile(view, 0.7), quantile(context, there.cview(), 0.7));
-  EXPECT_EQ(on_host::compare(u, v).error_power, error_power);
+  EXPECT_EQ(on_host::compare(context.threads(), u, v).error_power, error_power);
   const std::vector<cdouble> wide_a(a.begin(), a.end()), wide_b(b.begin(), b.end());
   const HostView<const cdouble> wide_u(wide_a.data(), {5003}), wide_v(wide_b.data(), {5003});
-  EXPECT_EQ(on_host::compare(wide_u, wide_v).error_power, error_power);
-  EXPECT_THROW(on_host::compare(u, HostView<const cfloat>(b.data(), {5002})), std::invalid_argument);
-}
-
-TEST(ReductionsThreadsTest, DISABLED_PrintsDigests) {
-  Context context(Backend::cpu);
-  Random random(14);
-  const auto a = random.normals(200003), b = random.normals(200003);
-  const DeviceView<const cfloat> u(a.data(), {200003}), v(b.data(), {200003});
-  Array<double> numbers = context.allocate<double>({6});
-  inner_products(context, u, v, numbers.view().part(0, {2}));
-  const Comparison found = compare(context, u, v);
-  numbers.data()[2] = found.error_power;
-  numbers.data()[3] = found.inner.real();
-  numbers.data()[4] = on_host::sum(HostView<const float>(reinterpret_cast<const float*>(a.data()), {400006}));
-  numbers.data()[5] = found.inner.imag();
-  testing::print_digest(context, reinterpret_cast<const cfloat*>(numbers.data()), 6, "reductions");
+  EXPECT_EQ(on_host::compare(context.threads(), wide_u, wide_v).error_power, error_power);
+  EXPECT_THROW(on_host::compare(context.threads(), u, HostView<const cfloat>(b.data(), {5002})), std::invalid_argument);
 }
 
 TEST(ReductionsThreadsTest, TheSameBitsForAnyNumberOfThreads) {
-  const auto one = testing::digests("ReductionsThreadsTest.DISABLED_PrintsDigests", 1);
-  ASSERT_EQ(one.size(), 1u);
-  for (const int threads : {2, 3, 5})
-    EXPECT_EQ(testing::digests("ReductionsThreadsTest.DISABLED_PrintsDigests", threads), one);
+  testing::expect_same_bits(1, [](Context& context, const testing::NoteBits& note) {
+    Random random(14);
+    const auto a = random.normals(200003), b = random.normals(200003);
+    const View<const cfloat> u(a.data(), {200003}), v(b.data(), {200003});
+    Array<double> numbers = context.allocate<double>({6});
+    inner_products(context, u, v, View<double>(numbers.data(), {2}));
+    const Comparison found = compare(context, u, v);
+    numbers.data()[2] = found.error_power;
+    numbers.data()[3] = found.inner.real();
+    numbers.data()[4] =
+        on_host::sum(context.threads(), View<const float>(reinterpret_cast<const float*>(a.data()), {400006}));
+    numbers.data()[5] = found.inner.imag();
+    note(reinterpret_cast<const cfloat*>(numbers.data()), 6, "reductions");
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/rank_checks.h"
+#include "tests/support/resources.h"
 #include "tests/support/thread_ranks.h"
 
 namespace echotrain::numerics {
@@ -29,7 +30,7 @@ TEST(RanksTest, TheSolverWithCoilsSharedOut) { check(testing::check_solver); }
 
 TEST(RanksTest, AFailureOfOneIsHeardByAll) {
   const auto errors = errors_of_ranks(3, [](ThreadRanks& ranks) {
-    Context context(Backend::cpu);
+    Context context(Backend::cpu, test_resources());
     Team team(context, ranks);
     team.run(Team::Sums::some, [&](Member& member) {
       if (member.rank() == 1) throw std::invalid_argument("this one");
@@ -44,7 +45,7 @@ TEST(RanksTest, AFailureOfOneIsHeardByAll) {
 TEST(RanksTest, RanksThatGoApartStop) {
   for (const bool apart : {false, true}) {
     const auto errors = errors_of_ranks(2, [&](ThreadRanks& ranks) {
-      Context context(Backend::cpu);
+      Context context(Backend::cpu, test_resources());
       Team team(context, ranks);
       const Shape image{9, 8};
       const auto toeplitz = testing::make_toeplitz(context, testing::make_sampling(2, 100, 3), image);

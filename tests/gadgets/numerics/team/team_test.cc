@@ -10,6 +10,7 @@
 #include "gadgets/numerics/solver/pcg.h"
 #include "tests/support/backends.h"
 #include "tests/support/on_team.h"
+#include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"
 
 namespace echotrain::numerics {
@@ -229,7 +230,7 @@ TEST(Team, DevicesThatCannotWorkTogetherAreNamed) {
   if (can_connect_devices(&reason)) GTEST_SKIP() << "they can here";
   EXPECT_FALSE(reason.empty());
   try {
-    connect_devices({0, 1});
+    connect_devices({0, 1}, *test_resources());
     FAIL();
   } catch (const ResourceError& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr(reason));

@@ -1,0 +1,91 @@
+// What all scans of a program share: the CPU threads, and caches and pools of whoever needs one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <typeindex>
+
+#include "gadgets/numerics/core/thread_pool.h"
+
+namespace echotrain::numerics {
+
+/// Plain data.
+struct ResourceOptions {
+  int threads = 0;                     ///< of the CPU, up to kMostThreads; 0: one per core that this process may use
+  bool autotune = true;                ///< false: NUFFT plans take fixed defaults, and so give the same bits anywhere
+  std::filesystem::path cache_folder;  ///< where results are kept between runs; empty: nowhere
+  std::uint64_t plan_cache_bytes = std::uint64_t{2} << 30;        ///< of NUFFT plans; 0 keeps none
+  std::uint64_t operator_cache_bytes = std::uint64_t{2} << 30;    ///< of operators F^H W F; 0 keeps none
+  std::uint64_t trajectory_cache_bytes = std::uint64_t{1} << 30;  ///< of trajectories and their weights; 0 keeps none
+  std::uint64_t disk_cache_bytes = std::uint64_t{4} << 30;        ///< of files in cache_folder; 0 keeps none
+  bool hopper = true;               ///< false: no kernels of Hopper's own, which tests compare with the portable ones
+  bool graphs = true;               ///< false: the solver's loop is no CUDA graph, which some tools cannot follow
+  std::uint64_t memory_budget = 0;  ///< bytes that this process may use; 0: not bounded
+
+  static constexpr int kMostThreads = 1024;
+};
+
+/// The defaults, changed by these variables where they are set and not empty:
+/// - ECHOTRAIN_THREADS: 1 to 1024
+/// - ECHOTRAIN_AUTOTUNE, ECHOTRAIN_HOPPER, ECHOTRAIN_GRAPHS: on or off
+/// - ECHOTRAIN_PLAN_CACHE_MIB, ECHOTRAIN_OPERATOR_CACHE_MIB, ECHOTRAIN_TRAJECTORY_CACHE_MIB, ECHOTRAIN_DISK_CACHE_MIB:
+///   0 to 2^30
+/// - ECHOTRAIN_CACHE_DIR: a folder; by default $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else none
+/// For programs' main functions; nothing else reads them. std::invalid_argument, which names the variable, its value
+/// and what it may be.
+ResourceOptions resource_options_from_environment();
+
+/// ECHOTRAIN_CACHE_DIR, else $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else nowhere.
+std::filesystem::path user_cache_folder();
+
+/// One for a server, one for a run of the command line, one of its own for a test. Contexts hold it, so that it
+/// outlives them. Thread-safe.
+///
+/// Things that scans share are found by their type. A thing is made when it is first asked for: by T(Resources&) where
+/// T has this constructor, else by T(). A thing must not hold the Resources alive, nor a Context, which does.
+class Resources {
+ public:
+  explicit Resources(ResourceOptions options = {});
+  ~Resources();
+  Resources(const Resources&) = delete;
+  Resources& operator=(const Resources&) = delete;
+
+  const ResourceOptions& options() const { return options_; }
+  ThreadPool& threads() { return threads_; }
+  /// Bytes that this process may use; 0: not bounded.
+  std::uint64_t budget() const { return options_.memory_budget; }
+
+  /// The one T of these resources, which lives as long as they do.
+  template <class T>
+  T& get() {
+    return *share<T>();
+  }
+  /// The same, for who may outlive the resources.
+  template <class T>
+  std::shared_ptr<T> share() {
+    const std::scoped_lock lock(mutex_);
+    std::shared_ptr<void>& thing = things_[std::type_index(typeid(T))];
+    if (!thing) thing = make<T>();
+    return std::static_pointer_cast<T>(thing);
+  }
+
+ private:
+  template <class T>
+  std::shared_ptr<T> make() {
+    if constexpr (std::is_constructible_v<T, Resources&>)
+      return std::make_shared<T>(*this);
+    else
+      return std::make_shared<T>();
+  }
+
+  const ResourceOptions options_;
+  ThreadPool threads_;
+  std::recursive_mutex mutex_;  // a thing may ask for another one when it is made
+  std::map<std::type_index, std::shared_ptr<void>> things_;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,18 @@
+// What of the machine benchmarks use.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/core/resources.h"
+
+namespace echotrain {
+
+/// All cases of a program share it, as scans of a server do; ECHOTRAIN_* variables set it.
+inline const std::shared_ptr<numerics::Resources>& bench_resources() {
+  // Never destroyed: CUDA may end before.
+  static const auto& resources = *new std::shared_ptr<numerics::Resources>(
+      std::make_shared<numerics::Resources>(numerics::resource_options_from_environment()));
+  return resources;
+}
+
+}  // namespace echotrain

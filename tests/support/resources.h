@@ -1,0 +1,25 @@
+// What of the machine a test uses.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/core/resources.h"
+
+namespace echotrain {
+
+/// Nothing is tuned to this machine and nothing is kept on disk. ECHOTRAIN_THREADS, _HOPPER and _GRAPHS count.
+inline numerics::ResourceOptions test_resource_options() {
+  numerics::ResourceOptions options = numerics::resource_options_from_environment();
+  options.autotune = false;
+  options.cache_folder.clear();
+  return options;
+}
+
+/// A test's own. threads: of the CPU; 0: as many as there are cores.
+inline std::shared_ptr<numerics::Resources> test_resources(int threads = 0) {
+  numerics::ResourceOptions options = test_resource_options();
+  if (threads > 0) options.threads = threads;
+  return std::make_shared<numerics::Resources>(options);
+}
+
+}  // namespace echotrain
