@@ -26,7 +26,6 @@ namespace http = beast::http;
 namespace {
 
 constexpr std::size_t kMostDrained = 64 << 10;
-constexpr std::chrono::milliseconds kPauseAfterError{100};
 
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;

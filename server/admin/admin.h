@@ -20,6 +20,9 @@ namespace echotrain::server {
 /// admin.bind with a port. std::runtime_error for what is no address.
 asio::ip::tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t port);
 
+/// Before a port that failed to accept is tried again.
+inline constexpr std::chrono::milliseconds kPauseAfterError{100};
+
 /// What clients of the port may use.
 struct AdminLimits {
   std::size_t connections = 64;  ///< one more closes the one that has been silent longest

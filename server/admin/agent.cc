@@ -28,7 +28,6 @@ constexpr int kMostConnections = 64;
 constexpr int kMostReads = 16;
 constexpr std::size_t kMostReason = 100;
 constexpr std::chrono::seconds kPatience{1};
-constexpr std::chrono::milliseconds kPauseAfterError{100};
 
 /// One line of printable characters, without the '#' that begins a reason.
 std::string plain(std::string text) {

@@ -16,8 +16,6 @@ namespace {
 constexpr std::size_t kMostParts = 64;  // of one write
 constexpr std::size_t kMostBytes = 8 << 20;
 
-std::string text_of(int error) { return std::generic_category().message(error); }
-
 ssize_t read_at(int descriptor, std::span<std::byte> room, std::uint64_t offset) {
   for (;;) {
     const ssize_t n = ::pread(descriptor, room.data(), room.size(), static_cast<off_t>(offset));
@@ -207,7 +205,7 @@ void CaptureStore::fetch(Capture& capture, Lock& lock) {
     else
       result = protocol::Error{
           "capture", fmt::format("the raw capture {} cannot be read back: {}", capture.name_,
-                                 got < 0 ? text_of(errno) : std::string("it is shorter than what was written"))};
+                                 got < 0 ? system_text(errno) : std::string("it is shorter than what was written"))};
     lock.lock();
   } else {
     // Not written yet. Nobody else takes from the queue, so its parts stay while the lock is open.
@@ -252,7 +250,7 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
     if (n > 0)
       done = static_cast<std::size_t>(n);
     else if (n == 0 || errno != EINTR)
-      failure = "writing failed: " + (n == 0 ? "no byte was taken" : text_of(errno));
+      failure = "writing failed: " + (n == 0 ? "no byte was taken" : system_text(errno));
     if (done > 0) file->unsynced = true;
   } catch (const std::system_error& error) {
     failure = error.what();

@@ -24,8 +24,6 @@ namespace {
 
 constexpr std::string_view kSuffix = ".mrd";
 
-std::string text_of(int error) { return std::generic_category().message(error); }
-
 /// Removes from `text` as many characters as `is_one` accepts; their number.
 template <class IsOne>
 std::size_t skip(std::string_view& text, IsOne is_one) {
@@ -78,6 +76,8 @@ bool remove_unused(const fs::path& path) {
 
 }  // namespace
 
+std::string system_text(int error) { return std::generic_category().message(error); }
+
 std::string capture_name(system_clock::time_point began, std::uint64_t session) {
   std::random_device random;
   return fmt::format("{:%Y%m%dT%H%M%SZ}-s{}-{:08x}{}", fmt::gmtime(system_clock::to_time_t(began)), session,
@@ -101,9 +101,9 @@ void prepare_capture_directory(const fs::path& directory) {
   const fs::path parent = fs::absolute(directory).lexically_normal().parent_path();
   fs::create_directories(parent, error);
   if (error) refuse(error.message());
-  if (::mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) refuse(text_of(errno));
+  if (::mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) refuse(system_text(errno));
   if (!fs::is_directory(directory, error)) refuse("it is no folder");
-  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) refuse(text_of(errno));
+  if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) refuse(system_text(errno));
 }
 
 CaptureFile::CaptureFile(const fs::path& directory, const std::string& name)

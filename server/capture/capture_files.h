@@ -42,6 +42,9 @@ class CaptureFile {
   int descriptor_;
 };
 
+/// What the system says of an errno.
+std::string system_text(int error);
+
 /// What retention has removed.
 struct Removed {
   int files = 0;

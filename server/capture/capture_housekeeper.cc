@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::chrono::minutes kBetweenPrunings(10);
 
-std::string text_of(int error) { return std::generic_category().message(error); }
-
 }  // namespace
 
 void CaptureStore::keep_house() {
@@ -52,14 +50,14 @@ void CaptureStore::keep_house() {
 
 std::string CaptureStore::sync(CaptureFile& file) const {
   if (!file.unsynced.exchange(false)) return {};
-  if (disk_.sync(file.descriptor()) != 0) return "synchronising failed: " + text_of(errno);
+  if (disk_.sync(file.descriptor()) != 0) return "synchronising failed: " + system_text(errno);
   if (std::exchange(file.name_synced, true)) return {};
   const int folder = ::open(file.path().parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return "its folder cannot be opened: " + text_of(errno);
+  if (folder < 0) return "its folder cannot be opened: " + system_text(errno);
   const int result = ::fsync(folder);
   const int error = errno;
   ::close(folder);
-  return result == 0 ? std::string() : "synchronising its folder failed: " + text_of(error);
+  return result == 0 ? std::string() : "synchronising its folder failed: " + system_text(error);
 }
 
 void CaptureStore::close_files(std::vector<Closing> closing) const {

@@ -6,8 +6,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 double dot(const Vec3& a, const Vec3& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
 // Two crosses (2D) or tetrahedra (3D) of directions, not quite symmetric so that profiles are complex. Times about a
@@ -20,11 +18,11 @@ constexpr Vec3 kDirections3d[8] = {{0.6, 0.6, 0.65}, {0.55, -0.6, -0.6}, {-0.6, 
 // Where coil c stands: on a ring about the object, or on a sphere by the golden angle. In units of the field of view.
 Vec3 coil_position(int coil, int coils, int dims) {
   if (dims == 2) {
-    const double angle = 2 * kPi * coil / coils + 0.3;
+    const double angle = 2 * std::numbers::pi * coil / coils + 0.3;
     return {0.4 * std::cos(angle), 0.4 * std::sin(angle), 0};
   }
   const double z = 1 - (2.0 * coil + 1) / coils;
-  const double angle = coil * kPi * (3 - std::sqrt(5.0));
+  const double angle = coil * std::numbers::pi * (3 - std::sqrt(5.0));
   const double ring = std::sqrt(1 - z * z);
   return {0.4 * ring * std::cos(angle), 0.4 * ring * std::sin(angle), 0.4 * z};
 }
@@ -51,7 +49,7 @@ CoilSet::CoilSet(int coils, int dims, double matrix, double depth) : coils_(coil
     cdouble at_origin = 0;
     for (std::size_t j = 0; j < 4; ++j) {
       const std::size_t f = (c % 2) * 4 + j;
-      const cdouble weight = 0.25 * std::polar(1.0, 0.7 * c - 2 * kPi * dot(frequencies_[f], position));
+      const cdouble weight = 0.25 * std::polar(1.0, 0.7 * c - 2 * std::numbers::pi * dot(frequencies_[f], position));
       weights_[c * frequencies_.size() + f] = weight;
       at_origin += weight;
     }
@@ -63,7 +61,7 @@ CoilSet::CoilSet(int coils, int dims, double matrix, double depth) : coils_(coil
 cdouble CoilSet::profile(int coil, const Vec3& r) const {
   cdouble sum = 0;
   for (std::size_t j = 0; j < frequencies_.size(); ++j) {
-    sum += weight(coil, j) * std::polar(1.0, 2 * kPi * dot(frequencies_[j], r));
+    sum += weight(coil, j) * std::polar(1.0, 2 * std::numbers::pi * dot(frequencies_[j], r));
   }
   return sum;
 }
@@ -102,9 +100,9 @@ double NoiseSource::normal() {
   const double u = (static_cast<double>(generator_() >> 11) + 1) * 0x1p-53;
   const double v = static_cast<double>(generator_() >> 11) * 0x1p-53;
   const double radius = std::sqrt(-2 * std::log(u));
-  spare_ = radius * std::sin(2 * kPi * v);
+  spare_ = radius * std::sin(2 * std::numbers::pi * v);
   has_spare_ = true;
-  return radius * std::cos(2 * kPi * v);
+  return radius * std::cos(2 * std::numbers::pi * v);
 }
 
 void NoiseSource::add(std::span<std::complex<float>> data) {

@@ -8,8 +8,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 struct Row {
   double amplitude;
   Vec3 center;
@@ -52,8 +50,8 @@ void Phantom::add_ellipsoid(double amplitude, const Vec3& center, const Vec3& ha
   // Rows of an image run downwards: y and the sense of rotation change sign.
   part.center = {center[0] * pixels_per_unit[0], -center[1] * pixels_per_unit[1], center[2] * pixels_per_unit[2]};
   for (std::size_t a = 0; a < 3; ++a) part.size[a] = half_axes[a] * pixels_per_unit[a];
-  part.cosine = std::cos(-degrees * kPi / 180);
-  part.sine = std::sin(-degrees * kPi / 180);
+  part.cosine = std::cos(-degrees * std::numbers::pi / 180);
+  part.sine = std::sin(-degrees * std::numbers::pi / 180);
   parts_.push_back(part);
 }
 
@@ -93,8 +91,8 @@ Phantom Phantom::echo(int n) const {
 double Phantom::contraction(double phase) {
   phase -= std::floor(phase);
   constexpr double kSystole = 0.35, kRest = 0.8;
-  if (phase < kSystole) return 0.5 * (1 - std::cos(kPi * phase / kSystole));
-  return phase < kRest ? 0.5 * (1 + std::cos(kPi * (phase - kSystole) / (kRest - kSystole))) : 0;
+  if (phase < kSystole) return 0.5 * (1 - std::cos(std::numbers::pi * phase / kSystole));
+  return phase < kRest ? 0.5 * (1 + std::cos(std::numbers::pi * (phase - kSystole) / (kRest - kSystole))) : 0;
 }
 
 Phantom Phantom::beating(double matrix, double phase) {
@@ -132,20 +130,23 @@ double Phantom::transform(const Part& part, const Vec3& k) const {
   const double square = u * u + v * v + w * w;
   const double volume = part.size[0] * part.size[1] * (dims_ == 3 ? part.size[2] : 1.0);
   if (part.shape == Shape::gaussian) {
-    return volume * std::pow(2 * kPi, dims_ / 2.0) * std::exp(-2 * kPi * kPi * square);
+    return volume * std::pow(2 * std::numbers::pi, dims_ / 2.0) *
+           std::exp(-2 * std::numbers::pi * std::numbers::pi * square);
   }
   const double radius = std::sqrt(square);
-  if (dims_ == 2) return volume * (radius < 1e-9 ? kPi : ::j1(2 * kPi * radius) / radius);
+  if (dims_ == 2) return volume * (radius < 1e-9 ? std::numbers::pi : ::j1(2 * std::numbers::pi * radius) / radius);
   // Below this radius the difference of sine and cosine loses digits; two terms of its series are exact to 1e-13 there.
-  if (radius < 1e-3) return volume * 4 * kPi / 3 * (1 - 0.4 * kPi * kPi * square);
-  const double x = 2 * kPi * radius;
-  return volume * (std::sin(x) - x * std::cos(x)) / (2 * kPi * kPi * square * radius);
+  if (radius < 1e-3)
+    return volume * 4 * std::numbers::pi / 3 * (1 - 0.4 * std::numbers::pi * std::numbers::pi * square);
+  const double x = 2 * std::numbers::pi * radius;
+  return volume * (std::sin(x) - x * std::cos(x)) / (2 * std::numbers::pi * std::numbers::pi * square * radius);
 }
 
 cdouble Phantom::kspace(const Vec3& k) const {
   cdouble sum = 0;
   for (const Part& part : parts_) {
-    const double phase = -2 * kPi * (k[0] * part.center[0] + k[1] * part.center[1] + k[2] * part.center[2]);
+    const double phase =
+        -2 * std::numbers::pi * (k[0] * part.center[0] + k[1] * part.center[1] + k[2] * part.center[2]);
     sum += part.amplitude * transform(part, k) * cdouble(std::cos(phase), std::sin(phase));
   }
   return sum;

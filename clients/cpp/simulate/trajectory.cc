@@ -11,7 +11,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
 constexpr double kGoldenDegrees = 111.246117975;
 
 // Sampling steps are chosen for a field of view this much larger than the image: an object that fills the circle in the
@@ -49,9 +48,9 @@ ReadoutPath spiral_arm(const ScanPath& scan, int arm) {
   for (int s = 0; s < scan.samples(); ++s) {
     const double inner = radius(s), outer = radius(s + 1);
     const double k = std::sqrt((inner * inner + outer * outer) / 2);
-    const double angle = 2 * kPi * (turns * k / 0.5 + static_cast<double>(arm) / scan.shots());
+    const double angle = 2 * std::numbers::pi * (turns * k / 0.5 + static_cast<double>(arm) / scan.shots());
     path.positions.push_back({k * std::cos(angle), k * std::sin(angle), 0});
-    path.weights.push_back(kPi * (outer * outer - inner * inner) / scan.shots());
+    path.weights.push_back(std::numbers::pi * (outer * outer - inner * inner) / scan.shots());
   }
   return path;
 }
@@ -60,7 +59,7 @@ ReadoutPath centre_out_spoke(const ScanPath& scan, int index) {
   ReadoutPath path;
   const double z = 1 - (2.0 * index + 1) / scan.shots();
   const double ring = std::sqrt(1 - z * z);
-  const double angle = std::fmod(index * kPi * (3 - std::sqrt(5.0)), 2 * kPi);
+  const double angle = std::fmod(index * std::numbers::pi * (3 - std::sqrt(5.0)), 2 * std::numbers::pi);
   for (int s = 0; s < scan.samples(); ++s) {
     const double k = 0.5 * s / (scan.samples() - 0.5);  // the last sample's shell ends at 0.5
     path.positions.push_back({k * ring * std::cos(angle), k * ring * std::sin(angle), k * z});
@@ -102,14 +101,14 @@ ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), s
         break;
       case TrajectoryKind::radial:
       case TrajectoryKind::golden_radial:
-        readouts = static_cast<int>(std::ceil(kPi / 2 * kFieldOfView * matrix));
+        readouts = static_cast<int>(std::ceil(std::numbers::pi / 2 * kFieldOfView * matrix));
         break;
       case TrajectoryKind::spiral:
         readouts = std::min(16, matrix / 2);
         break;
       case TrajectoryKind::kooshball:
         // Neighbouring spokes are one step apart at the rim: a sphere's 4 pi (N/2)^2 steps.
-        readouts = std::min(65535, static_cast<int>(std::ceil(kPi * matrix * matrix)));
+        readouts = std::min(65535, static_cast<int>(std::ceil(std::numbers::pi * matrix * matrix)));
         break;
       case TrajectoryKind::stack_of_stars:
       case TrajectoryKind::stack_of_spirals:
@@ -197,10 +196,10 @@ ReadoutPath ScanPath::shot(int shot, int frame) const {
     case TrajectoryKind::cartesian:
       return cartesian_line(*this, shot);
     case TrajectoryKind::radial:
-      return spoke(samples(), kPi * shot / shots());
+      return spoke(samples(), std::numbers::pi * shot / shots());
     case TrajectoryKind::golden_radial: {
       const double index = static_cast<double>(frame) * shots() + shot;
-      return spoke(samples(), std::fmod(index * kGoldenDegrees, 360.0) * kPi / 180);
+      return spoke(samples(), std::fmod(index * kGoldenDegrees, 360.0) * std::numbers::pi / 180);
     }
     case TrajectoryKind::spiral:
       return spiral_arm(*this, shot);

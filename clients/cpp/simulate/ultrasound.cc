@@ -44,7 +44,7 @@ double scatterers_of_speckle(const UltrasoundOptions& u) {
   return kScatterersPerCell * aperture_mm(u) * (u.depth_mm - kFirstMm) / cell;
 }
 
-void check(const SimulateOptions& o) {
+void check_ultrasound(const SimulateOptions& o) {
   const UltrasoundOptions& u = o.ultrasound;
   if (o.phantom != "points" && o.phantom != "speckle")
     throw UsageError("unknown phantom '" + o.phantom + "' for ultrasound; use points or speckle");
@@ -183,7 +183,7 @@ std::vector<std::complex<float>> echoes(const UltrasoundOptions& u, const std::v
 }
 
 void simulate_ultrasound(const SimulateOptions& options, std::ostream& out) {
-  check(options);
+  check_ultrasound(options);
   const SimulateOptions& o = options;
   const UltrasoundOptions& u = o.ultrasound;
   const std::vector<Scatterer> phantom = scatterers(o);

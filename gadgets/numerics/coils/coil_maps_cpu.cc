@@ -15,7 +15,7 @@ constexpr std::int64_t kLanes = 16;  // voxels whose eigenvectors are worked out
 using Vector [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
 
 constexpr std::int64_t kTileX = 32, kTileY = 8;  // voxels whose covariances are kept at once
-constexpr std::int64_t kGrain = 16 * 1024;
+constexpr std::int64_t kVoxelGrain = 16 * 1024;
 
 ECHOTRAIN_INLINE const Vector& load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 ECHOTRAIN_INLINE void store(float* to, const Vector& v) { *reinterpret_cast<Vector*>(to) = v; }
@@ -169,7 +169,7 @@ std::vector<cfloat> virtual_coil(Context& context, const AdaptiveMaps& w, float 
   const std::int64_t voxels = volume(w.n), pairs = triangle_size(w.coils);
   const std::int64_t per_piece = (voxels + kPieces - 1) / kPieces;
   std::vector<cdouble> partial(static_cast<std::size_t>(kPieces * pairs));
-  context.threads().parallel_for(kPieces, std::max<std::int64_t>(1, kGrain / per_piece), [&](auto begin, auto end) {
+  context.threads().parallel_for(kPieces, std::max<std::int64_t>(1, kVoxelGrain / per_piece), [&](auto begin, auto end) {
     std::vector<float> parts(static_cast<std::size_t>(2 * w.coils * kRun)), product(2 * kRun);
     for (std::int64_t p = begin; p < end; ++p) {
       cdouble* sums = partial.data() + p * pairs;
@@ -364,7 +364,7 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
   });
   if (!masked) return;
   const float least = work.threshold * work.threshold * on_host::extremes(context.threads(), readable(power.cview())).most;
-  context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.threads().parallel_for(voxels, kVoxelGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v)
       if (power.data()[v] < least)
         for (std::int64_t c = 0; c < work.coils; ++c) work.maps[c * voxels + v] = 0;
@@ -406,7 +406,7 @@ void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const c
              bool divide) {
   constexpr std::int64_t kRun = 256;  // voxels worked on at a time, so that their sums stay in the cache
   const std::int64_t coils = maps.shape()[0], voxels = out.size();
-  context.threads().parallel_for(voxels, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
+  context.threads().parallel_for(voxels, kVoxelGrain / 4, [&](std::int64_t begin, std::int64_t end) {
     float re[kRun], im[kRun], size[kRun];
     for (std::int64_t v = begin; v < end; v += kRun) {
       const std::int64_t n = std::min(kRun, end - v);

@@ -5,7 +5,7 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;
+constexpr std::int64_t kStretch = 16384;
 constexpr int kMostStretches = 16;
 
 }  // namespace
@@ -27,7 +27,7 @@ SampleBins bin_samples(ThreadPool& threads, const Tiling& t, HostView<const std:
   const auto samples = starts.size() / t.dims;
   const auto count_of_bins = static_cast<std::size_t>(bins[0]) * bins[1] * bins[2];
   const std::int64_t stretches =
-      std::clamp<std::int64_t>(samples / kGrain, 1, std::min(threads.size(), kMostStretches));
+      std::clamp<std::int64_t>(samples / kStretch, 1, std::min(threads.size(), kMostStretches));
   std::vector<std::vector<std::int32_t>> next(stretches, std::vector<std::int32_t>(count_of_bins, 0));
   const auto for_stretches = [&](const auto& visit) {
     threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/core/tuning_store.h"
+#include "gadgets/numerics/nufft/tuning_store.h"
 
 namespace echotrain::numerics {
 

@@ -17,7 +17,7 @@ namespace {
 /// Preconditioners never amplify more than this over what they amplify least.
 constexpr float kFloor = 1e-4f;
 
-void require(bool good, const std::string& problem) {
+void require_for_pcg(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("pcg: " + problem);
 }
 
@@ -29,7 +29,8 @@ class CirculantInverse {
     Array<float> eigenvalues = context.allocate<float>(a.image()), symbol;
     inverse_ = context.allocate<float>(a.image());
     unshare_ = context.allocate<float>(a.image());
-    require(a.circulant(context, eigenvalues.view(), unshare_.view()), "this operator has no circulant preconditioner");
+    require_for_pcg(a.circulant(context, eigenvalues.view(), unshare_.view()),
+                    "this operator has no circulant preconditioner");
     const bool regular = regularizer != nullptr && lambda > 0;
     if (regular) {
       symbol = context.allocate<float>(a.image());
@@ -91,13 +92,14 @@ PcgResult take_result(Context& context, const Array<PcgState>& states, const Arr
 
 void check_options(const PcgOptions& options) {
   constexpr int kMostIterations = 10000;
-  require(options.iterations >= 0 && options.iterations <= kMostIterations,
-          fmt::format("expected 0..{} iterations, got {}", kMostIterations, options.iterations));
-  require(options.tolerance >= 0 && std::isfinite(options.tolerance),
-          fmt::format("a tolerance of {} is none", options.tolerance));
-  require(options.lambda >= 0 && std::isfinite(options.lambda), fmt::format("lambda cannot be {}", options.lambda));
-  require(options.largest_eigenvalue >= 0 && std::isfinite(options.largest_eigenvalue),
-          fmt::format("a largest eigenvalue of {} is none", options.largest_eigenvalue));
+  require_for_pcg(options.iterations >= 0 && options.iterations <= kMostIterations,
+                  fmt::format("expected 0..{} iterations, got {}", kMostIterations, options.iterations));
+  require_for_pcg(options.tolerance >= 0 && std::isfinite(options.tolerance),
+                  fmt::format("a tolerance of {} is none", options.tolerance));
+  require_for_pcg(options.lambda >= 0 && std::isfinite(options.lambda),
+                  fmt::format("lambda cannot be {}", options.lambda));
+  require_for_pcg(options.largest_eigenvalue >= 0 && std::isfinite(options.largest_eigenvalue),
+                  fmt::format("a largest eigenvalue of {} is none", options.largest_eigenvalue));
 }
 
 }  // namespace
@@ -119,9 +121,11 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   const Shape& image = a.image();
   Shape shape{b.shape().rank() > 0 ? b.shape()[0] : 0};
   for (const auto e : image) shape.push_back(e);
-  require(b.shape() == shape && x.shape() == shape,
-          fmt::format("expected [batch, ...] of {}, got {} and {}", image.text(), b.shape().text(), x.shape().text()));
-  require(regularizer == nullptr || regularizer->image() == image, "the regularizer is for images of another shape");
+  require_for_pcg(
+      b.shape() == shape && x.shape() == shape,
+      fmt::format("expected [batch, ...] of {}, got {} and {}", image.text(), b.shape().text(), x.shape().text()));
+  require_for_pcg(regularizer == nullptr || regularizer->image() == image,
+                  "the regularizer is for images of another shape");
   const std::int64_t batch = shape[0], voxels = image.size();
   if (batch == 0) return {};
 
@@ -196,7 +200,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
 }
 
 double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) {
-  require(steps >= 1, "the power iteration takes at least a step");
+  require_for_pcg(steps >= 1, "the power iteration takes at least a step");
   const Context::KeepMemory repeated(context);
   Shape shape{1};
   for (const auto e : a.image()) shape.push_back(e);

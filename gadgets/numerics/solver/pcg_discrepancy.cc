@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 namespace {
 
-void require(bool good, const std::string& problem) {
+void require_for_lambda(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("lambda by discrepancy: " + problem);
 }
 
@@ -25,14 +25,15 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
                                         DeviceView<const cfloat> b, DeviceView<cfloat> x, double data_power,
                                         double samples, double sigma, const PcgOptions& options,
                                         const DiscrepancyOptions& search) {
-  require(regularizer != nullptr, "there is nothing to weigh without a regularizer");
-  require(b.shape().rank() > 0 && b.shape()[0] == 1 && x.shape() == b.shape(), "it is for one image at a time");
-  require(data_power >= 0 && std::isfinite(data_power), fmt::format("|d|^2 cannot be {}", data_power));
-  require(samples > 0 && sigma > 0 && std::isfinite(samples * sigma * sigma),
-          fmt::format("{} samples with noise of {} leave no residual to match", samples, sigma));
-  require(search.smallest > 0 && search.largest > search.smallest && std::isfinite(search.largest),
-          fmt::format("no lambda is between {} and {}", search.smallest, search.largest));
-  require(search.accuracy > 0 && search.solves >= 1, "accuracy and solves must be positive");
+  require_for_lambda(regularizer != nullptr, "there is nothing to weigh without a regularizer");
+  require_for_lambda(b.shape().rank() > 0 && b.shape()[0] == 1 && x.shape() == b.shape(),
+                     "it is for one image at a time");
+  require_for_lambda(data_power >= 0 && std::isfinite(data_power), fmt::format("|d|^2 cannot be {}", data_power));
+  require_for_lambda(samples > 0 && sigma > 0 && std::isfinite(samples * sigma * sigma),
+                     fmt::format("{} samples with noise of {} leave no residual to match", samples, sigma));
+  require_for_lambda(search.smallest > 0 && search.largest > search.smallest && std::isfinite(search.largest),
+                     fmt::format("no lambda is between {} and {}", search.smallest, search.largest));
+  require_for_lambda(search.accuracy > 0 && search.solves >= 1, "accuracy and solves must be positive");
 
   PcgOptions solve = options;
   if (solve.largest_eigenvalue <= 0) solve.largest_eigenvalue = largest_eigenvalue(context, a);

@@ -13,28 +13,31 @@
 namespace echotrain::numerics {
 namespace {
 
-void require(bool good, const std::string& problem) {
+void require_for_regularizer(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("regularizer: " + problem);
 }
 
 void check_image(const Shape& image) {
   constexpr std::int64_t kMostVoxels = INT32_MAX;  // 16 GiB: beyond that no solver's arrays fit
-  require(image.rank() >= 1 && image.rank() <= 3, "an image has one to three axes, not " + image.text());
+  require_for_regularizer(image.rank() >= 1 && image.rank() <= 3,
+                          "an image has one to three axes, not " + image.text());
   std::int64_t voxels = 1;
-  for (const auto e : image) require(e >= 1 && (voxels *= e) <= kMostVoxels, "no image can be " + image.text());
+  for (const auto e : image)
+    require_for_regularizer(e >= 1 && (voxels *= e) <= kMostVoxels, "no image can be " + image.text());
 }
 
 /// Number of items of x and y, both [batch, image...].
 std::int64_t check_batch(const Shape& image, DeviceView<const cfloat> x, DeviceView<cfloat> y) {
   Shape batched{x.shape().rank() > 0 ? x.shape()[0] : 0};
   for (const auto e : image) batched.push_back(e);
-  require(x.shape() == batched && y.shape() == batched,
-          fmt::format("expected [batch, ...] of {}, got {} and {}", image.text(), x.shape().text(), y.shape().text()));
+  require_for_regularizer(
+      x.shape() == batched && y.shape() == batched,
+      fmt::format("expected [batch, ...] of {}, got {} and {}", image.text(), x.shape().text(), y.shape().text()));
   return batched[0];
 }
 
 void check_one(const Shape& image, DeviceView<float> values) {
-  require(values.shape() == image, values.shape().text() + " is not " + image.text());
+  require_for_regularizer(values.shape() == image, values.shape().text() + " is not " + image.text());
 }
 
 /// Puts values that are worked out on the host where the context computes.
@@ -134,13 +137,14 @@ std::shared_ptr<const Regularizer> tikhonov(const Shape& image) {
 
 std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vector<double>& voxel_size) {
   check_image(image);
-  require(voxel_size.empty() || voxel_size.size() == image.rank(),
-          fmt::format("{} voxel sizes for an image of {}", voxel_size.size(), image.text()));
+  require_for_regularizer(voxel_size.empty() || voxel_size.size() == image.rank(),
+                          fmt::format("{} voxel sizes for an image of {}", voxel_size.size(), image.text()));
   Stencil stencil = stencil_for(image);
   std::array<double, 3> mean{};
   for (std::size_t a = 0; a < image.rank(); ++a) {
     const double size = voxel_size.empty() ? 1.0 : voxel_size[a], factor = 1 / (size * size);
-    require(size > 0 && std::isfinite(factor) && factor > 0, fmt::format("a voxel cannot be {} long", size));
+    require_for_regularizer(size > 0 && std::isfinite(factor) && factor > 0,
+                            fmt::format("a voxel cannot be {} long", size));
     const std::size_t axis = 3 - image.rank() + a;
     mean[axis] = factor;
     stencil.factor[axis] = static_cast<float>(factor);
@@ -150,8 +154,8 @@ std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vec
 
 std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<float>& weights) {
   const Shape& shape = weights.shape();
-  require(shape.rank() >= 2 && static_cast<std::size_t>(shape[0]) == shape.rank() - 1,
-          "edge weights are [axis, image...], not " + shape.text());
+  require_for_regularizer(shape.rank() >= 2 && static_cast<std::size_t>(shape[0]) == shape.rank() - 1,
+                          "edge weights are [axis, image...], not " + shape.text());
   Shape image;
   for (std::size_t a = 1; a < shape.rank(); ++a) image.push_back(shape[a]);
   check_image(image);
@@ -168,8 +172,8 @@ std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<fl
     std::vector<float> edges;
     for (std::int64_t i = 0; i < image.size(); ++i)
       if (i / step % image[a] + 1 < image[a]) {
-        require(std::isfinite(w[i]),
-                fmt::format("the weight of the edge after voxel {} along axis {} is not finite", i, a));
+        require_for_regularizer(std::isfinite(w[i]),
+                                fmt::format("the weight of the edge after voxel {} along axis {} is not finite", i, a));
         edges.push_back(w[i]);
       }
     const auto count = static_cast<std::int64_t>(edges.size());

@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
+constexpr std::int64_t kStencilGrain = 16 * 1024;  // elements per piece
 
 /// y += scale x, of n floats.
 ECHOTRAIN_CLONES void add_multiple(float scale, const float* x, float* y, std::int64_t n) {
@@ -45,7 +45,7 @@ void for_edges(const Extents& n, std::int64_t row, int axis, const Use& use) {
 }  // namespace
 
 void add_identity(Context& context, float scale, const cfloat* x, cfloat* y, std::int64_t n) {
-  context.threads().parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  context.threads().parallel_for(n, kStencilGrain, [&](std::int64_t begin, std::int64_t end) {
     add_multiple(scale, reinterpret_cast<const float*>(x + begin), reinterpret_cast<float*>(y + begin),
                  2 * (end - begin));
   });
@@ -54,7 +54,7 @@ void add_identity(Context& context, float scale, const cfloat* x, cfloat* y, std
 void add_stencil(Context& context, const Stencil& s, float scale, const cfloat* x, cfloat* y, std::int64_t batch) {
   const std::int64_t rows = s.n[0] * s.n[1], image = volume(s.n);
   context.threads().parallel_for(
-      batch * rows, std::max<std::int64_t>(1, kGrain / s.n[2]), [&](std::int64_t begin, std::int64_t end) {
+      batch * rows, std::max<std::int64_t>(1, kStencilGrain / s.n[2]), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
           const auto* from = reinterpret_cast<const float*>(x + r / rows * image);
           auto* to = reinterpret_cast<float*>(y + r / rows * image);
@@ -72,7 +72,7 @@ void add_stencil(Context& context, const Stencil& s, float scale, const cfloat* 
 
 void stencil_diagonal(Context& context, const Stencil& s, float* diagonal) {
   context.threads().parallel_for(
-      s.n[0] * s.n[1], std::max<std::int64_t>(1, kGrain / s.n[2]), [&](std::int64_t begin, std::int64_t end) {
+      s.n[0] * s.n[1], std::max<std::int64_t>(1, kStencilGrain / s.n[2]), [&](std::int64_t begin, std::int64_t end) {
         std::fill(diagonal + begin * s.n[2], diagonal + end * s.n[2], 0.0f);
         for (std::int64_t r = begin; r < end; ++r)
           for (int axis = 0; axis < 3; ++axis) {

@@ -1,4 +1,4 @@
-#include "gadgets/numerics/core/tuning_store.h"
+#include "gadgets/numerics/nufft/tuning_store.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
