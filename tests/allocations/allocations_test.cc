@@ -56,7 +56,7 @@ namespace {
 constexpr int kSamples = 32, kCoils = 2, kMatrix = 16;
 
 std::string shipped(const std::string& name) {
-  std::ifstream file(std::string(ECHOTRAIN_SOURCE_DIR) + "/config/pipelines/" + name + ".yaml");
+  std::ifstream file(fmt::format("{}/config/pipelines/{}.yaml", ECHOTRAIN_SOURCE_DIR, name));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -211,7 +212,7 @@ TEST(LoaderTest, ParametersAreReadOnceForAllScans) {
   EXPECT_GT(reads, 0);
   for (int scan = 0; scan < 3; ++scan) {
     Counted::number = 0;
-    numerics::Context compute(Backend::cpu);
+    numerics::Context compute(Backend::cpu, test_resources());
     const Pipeline pipeline(plan, compute, {});
     EXPECT_EQ(Counted::number, 7);
   }

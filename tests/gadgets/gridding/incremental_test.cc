@@ -193,8 +193,8 @@ TEST_P(IncrementalTest, ASecondSessionFindsThePlan) {
   const auto scan = sample(radial(131, 90), {blob});
   const auto h = header({.encoded = {45, 44, 1}, .trajectory = "radial"});
   const std::string text = pipeline("method: ramp", kInParts);
-  const auto first = run(text, h, scan, split_by(GetParam(), 10)),
-             second = run(text, h, scan, split_by(GetParam(), 10));
+  const RunOptions options = split_by(GetParam(), 10);  // all with the same resources
+  const auto first = run(text, h, scan, options), second = run(text, h, scan, options);
   EXPECT_EQ(first.counts.work.plans_made, 1u);
   EXPECT_EQ(first.counts.work.frames_in_parts, 0u);
   EXPECT_EQ(second.counts.work.plans_made, 0u);
@@ -203,7 +203,7 @@ TEST_P(IncrementalTest, ASecondSessionFindsThePlan) {
   expect_same_images(second, first);
   // The same header with another trajectory.
   const auto other = sample(radial(131, 90, -std::numbers::pi / 131), {blob});
-  const auto third = run(text, h, other, split_by(GetParam(), 10));
+  const auto third = run(text, h, other, options);
   EXPECT_EQ(third.counts.work.plans_made, 1u);
   EXPECT_LT(largest_error(pixels<cfloat>(third.images[0]), 0, blob.image({45, 44, 1})), 3e-3);
 }
@@ -215,8 +215,9 @@ TEST_P(IncrementalTest, DroppedSamplesAreSaidInEverySession) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(path, {blob});
   const auto h = header({.encoded = {48, 44, 1}, .trajectory = "radial"});
+  const RunOptions options = split_by(GetParam(), 10);  // the second scan finds the first one's trajectory
   for (int session = 0; session < 2; ++session) {
-    const auto out = run(pipeline("method: ramp", kInParts), h, scan, split_by(GetParam(), 10));
+    const auto out = run(pipeline("method: ramp", kInParts), h, scan, options);
     EXPECT_EQ(out.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
     EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 0, blob.image({48, 44, 1})), 2e-3);
   }

@@ -101,7 +101,8 @@ TEST_P(SolverTest, TheOperatorIsMadeOnce) {
   std::vector<Acquisition> scan;
   for (int r = 0; r < 3; ++r) append(scan, sample(radial(53, 50), {blob}), r);
   const std::string text = pipeline("method: nufft", "iterations: 5");
-  const auto first = run(text, plane(24, 21), scan, here()), second = run(text, plane(24, 21), scan, here());
+  const RunOptions options = here();  // both with the same resources
+  const auto first = run(text, plane(24, 21), scan, options), second = run(text, plane(24, 21), scan, options);
   EXPECT_EQ(first.counts.work.operators_made, 1u);
   EXPECT_EQ(first.counts.work.operators_reused, 2u);
   EXPECT_EQ(second.counts.work.operators_made, 0u);

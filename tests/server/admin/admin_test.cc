@@ -293,7 +293,8 @@ TEST(Admin, DefaultPortMayBeTaken) {
   config::ServerOptions options;
   options.port = 0;
   options.admin.port = taker.admin_port();  // as if that were the default: nobody asked for it
-  Server server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}));
+  Server server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
+                test_resources());
   EXPECT_EQ(server.admin_address(), "");
   EXPECT_GT(server.port(), 0);
 }

@@ -1,5 +1,6 @@
 // Files of raw captures and the threads that write them, without a server.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -338,7 +339,7 @@ class Retention : public testing::Test {
     options.keep_gib = gib;
     return remove_old_captures(options, std::chrono::system_clock::from_time_t(kNow));
   }
-  static std::string name(int i) { return "20260131T120000Z-s" + std::to_string(i) + "-0123abcd.mrd"; }
+  static std::string name(int i) { return fmt::format("20260131T120000Z-s{}-0123abcd.mrd", i); }
 
   static constexpr std::time_t kNow = 1770000000;
   static constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;

@@ -355,7 +355,8 @@ TEST(Start, PortInUseSaysWhatToDo) {
   config::ServerOptions options;
   options.port = server.port();
   try {
-    Server second(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}));
+    Server second(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
+                  test_resources());
     FAIL() << "two servers on one port";
   } catch (const std::runtime_error& error) {
     EXPECT_THAT(error.what(), HasSubstr("--port"));
@@ -366,7 +367,8 @@ TEST(Start, UnknownDefaultPipelineIsRefused) {
   config::ServerOptions options;
   options.default_pipeline = "cartesian";
   options.port = 0;
-  EXPECT_THROW(Server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"})),
+  EXPECT_THROW(Server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
+                      test_resources()),
                std::invalid_argument);
 }
 

@@ -62,8 +62,8 @@ concept SumsThere = requires(Context& context, V view) {
   sum(context, view);
 };
 template <class V>
-concept SumsHere = requires(V view) {
-  on_host::sum(view);
+concept SumsHere = requires(ThreadPool& threads, V view) {
+  on_host::sum(threads, view);
 };
 template <class V>
 concept Transforms = requires(Context& context, V view) {

@@ -355,7 +355,8 @@ TEST(DirectTransformThreads, SameBitsForAnyNumberOfThreads) {
     for (const Shape& size : {Shape{45, 50}, Shape{12, 13, 14}}) {
       const Scan scan = make_scan(size.rank(), 3000, 3, 111);
       DirectAdjoint sum(context, size, 3);
-      sum.add(context, {scan.k.data(), {3000, static_cast<std::int64_t>(size.rank())}}, {scan.d.data(), {3000, 3}});
+      const auto samples = context.upload<cfloat>({scan.d.data(), {3000, 3}});
+      sum.add(context, {scan.k.data(), {3000, static_cast<std::int64_t>(size.rank())}}, samples.view());
       auto out = context.allocate<cfloat>(with_coils(3, size));
       sum.get(context, out.view());
       note(out.data(), out.size(), size.text());

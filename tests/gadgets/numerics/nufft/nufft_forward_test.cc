@@ -305,7 +305,8 @@ TEST(NufftForwardThreads, SameBitsForAnyNumberOfThreads) {
       const auto plan = NufftPlan::make(
           context, {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(size.rank())}}, size, p.options);
       auto samples = context.allocate<cfloat>({p.count(), 5});
-      plan->forward(context, {x.data(), with_coils(5, size)}, samples.view());
+      const auto image = context.upload<cfloat>({x.data(), with_coils(5, size)});
+      plan->forward(context, image.view(), samples.view());
       note(samples.data(), samples.size(), size.text());
     }
   });

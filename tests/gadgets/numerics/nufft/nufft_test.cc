@@ -328,7 +328,9 @@ TEST(NufftThreads, SameBitsForAnyNumberOfThreads) {
       Shape shape{5};
       for (auto e : size) shape.push_back(e);
       auto image = context.allocate<cfloat>(shape);
-      plan->adjoint(context, {p.samples.data(), {p.count(), 5}}, {p.weights.data(), {p.count()}}, image.view());
+      const auto samples = context.upload<cfloat>({p.samples.data(), {p.count(), 5}});
+      const auto weights = context.upload<float>({p.weights.data(), {p.count()}});
+      plan->adjoint(context, samples.view(), weights.view(), image.view());
       note(image.data(), image.size(), size.text());
     }
   });

@@ -281,14 +281,14 @@ TEST(ReductionsThreadsTest, TheSameBitsForAnyNumberOfThreads) {
   testing::expect_same_bits(1, [](Context& context, const testing::NoteBits& note) {
     Random random(14);
     const auto a = random.normals(200003), b = random.normals(200003);
-    const View<const cfloat> u(a.data(), {200003}), v(b.data(), {200003});
+    const DeviceView<const cfloat> u(a.data(), {200003}), v(b.data(), {200003});
     Array<double> numbers = context.allocate<double>({6});
-    inner_products(context, u, v, View<double>(numbers.data(), {2}));
+    inner_products(context, u, v, numbers.view().part(0, {2}));
     const Comparison found = compare(context, u, v);
     numbers.data()[2] = found.error_power;
     numbers.data()[3] = found.inner.real();
     numbers.data()[4] =
-        on_host::sum(context.threads(), View<const float>(reinterpret_cast<const float*>(a.data()), {400006}));
+        on_host::sum(context.threads(), HostView<const float>(reinterpret_cast<const float*>(a.data()), {400006}));
     numbers.data()[5] = found.inner.imag();
     note(reinterpret_cast<const cfloat*>(numbers.data()), 6, "reductions");
   });

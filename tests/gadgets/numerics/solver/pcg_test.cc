@@ -531,10 +531,11 @@ TEST(PcgThreads, DoNotShow) {
     auto q = context.allocate<cfloat>({100, 82});
     point_spread(context, {s.k.data(), {900, 2}}, {}, image, VoxelBasis::delta, q.view());
     const PlainToeplitz a(std::make_shared<const ToeplitzOperator>(context, q.cview()));
-    const auto b = Random(42).normals(2 * image.size());
+    const auto right = Random(42).normals(2 * image.size());
+    const auto b = context.upload<cfloat>({right.data(), with_batch(2, image)});
     for (const Preconditioner preconditioner : kPreconditioners) {
       auto x = context.zeros<cfloat>(with_batch(2, image));
-      pcg(context, a, smoothness(image).get(), {b.data(), x.shape()}, x.view(),
+      pcg(context, a, smoothness(image).get(), b.view(), x.view(),
           {.iterations = 10, .preconditioner = preconditioner, .lambda = 1e-2});
       note(x.data(), x.size(), "pcg");
     }

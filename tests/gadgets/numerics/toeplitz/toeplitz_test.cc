@@ -265,7 +265,9 @@ TEST(ToeplitzThreads, DoNotShow) {
       const ToeplitzOperator t(context, q.cview());
       const auto maps = Random(24).normals(5 * image.size()), x = Random(25).normals(image.size());
       auto y = context.allocate<cfloat>(image);
-      t.apply_sense(context, {maps.data(), with_batch(5, image)}, {x.data(), image}, y.view());
+      const auto maps_there = context.upload<cfloat>({maps.data(), with_batch(5, image)});
+      const auto x_there = context.upload<cfloat>({x.data(), image});
+      t.apply_sense(context, maps_there.view(), x_there.view(), y.view());
       note(y.data(), y.size(), "sense " + image.text());
     }
   });
