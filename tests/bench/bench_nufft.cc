@@ -23,6 +23,7 @@
 namespace {
 
 using namespace echotrain::numerics;
+using echotrain::bench_resources;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRepetitions = 20;

@@ -34,6 +34,7 @@ void sum_of_waves(const float* kx, const float* ky, const float* kz, const float
 namespace {
 
 using namespace echotrain::numerics;
+using echotrain::bench_resources;
 
 constexpr int kCheckedVoxels = 300;
 

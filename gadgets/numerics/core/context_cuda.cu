@@ -156,7 +156,6 @@ class PinnedMemory {
 
   static void free_now(const Block& block) noexcept {
     cudaEventDestroy(block.done);
-    Places::instance().remove(block.memory);
     cudaFreeHost(block.memory);
   }
 
