@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <optional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

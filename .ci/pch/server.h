@@ -1,8 +1,6 @@
 // Precompiled for the server and its tests: Asio takes more time than most sources that use it.
 #pragma once
 
-#include ".ci/pch/common.h"
-
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -16,3 +14,5 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <nlohmann/json.hpp>
+
+#include ".ci/pch/common.h"

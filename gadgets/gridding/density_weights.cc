@@ -81,7 +81,8 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
     return weights;
   }
   try {
-    if (options_.method == "voronoi") return numerics::voronoi_density(scan_->compute.threads(), coordinates.reshaped({total, dims}), k_max);
+    if (options_.method == "voronoi")
+      return numerics::voronoi_density(scan_->compute.threads(), coordinates.reshaped({total, dims}), k_max);
     // Pipe and Menon's weights do not know how much k-space there is; the disc or ball of the samples is taken.
     std::vector<double> usable(coordinates.data(), coordinates.data() + coordinates.size());
     for (std::int64_t s = 0; s < total; ++s)

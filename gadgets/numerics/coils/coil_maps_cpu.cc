@@ -169,33 +169,34 @@ std::vector<cfloat> virtual_coil(Context& context, const AdaptiveMaps& w, float 
   const std::int64_t voxels = volume(w.n), pairs = triangle_size(w.coils);
   const std::int64_t per_piece = (voxels + kPieces - 1) / kPieces;
   std::vector<cdouble> partial(static_cast<std::size_t>(kPieces * pairs));
-  context.threads().parallel_for(kPieces, std::max<std::int64_t>(1, kVoxelGrain / per_piece), [&](auto begin, auto end) {
-    std::vector<float> parts(static_cast<std::size_t>(2 * w.coils * kRun)), product(2 * kRun);
-    for (std::int64_t p = begin; p < end; ++p) {
-      cdouble* sums = partial.data() + p * pairs;
-      const std::int64_t last = std::min(voxels, (p + 1) * per_piece);
-      for (std::int64_t v = p * per_piece; v < last; v += kRun) {
-        const std::int64_t n = std::min(kRun, last - v);
-        for (std::int64_t c = 0; c < w.coils; ++c)
-          take_apart(reinterpret_cast<const float*>(w.images + c * voxels + v), scale, n, &parts[2 * c * kRun],
-                     &parts[(2 * c + 1) * kRun]);
-        for (std::int64_t a = 0; a < w.coils; ++a)
-          for (std::int64_t b = 0; b <= a; ++b) {
-            multiply(&parts[2 * a * kRun], &parts[(2 * a + 1) * kRun], &parts[2 * b * kRun], &parts[(2 * b + 1) * kRun],
-                     n, product.data(), &product[kRun]);
-            double re[kLanes] = {}, im[kLanes] = {};
-            std::fill(product.begin() + n, product.begin() + kRun, 0.0f);
-            std::fill(product.begin() + kRun + n, product.end(), 0.0f);
-            for (std::int64_t i = 0; i < n; i += kLanes)
-              for (std::int64_t l = 0; l < kLanes; ++l) {
-                re[l] += static_cast<double>(product[i + l]);
-                im[l] += static_cast<double>(product[kRun + i + l]);
+  context.threads().parallel_for(
+      kPieces, std::max<std::int64_t>(1, kVoxelGrain / per_piece), [&](auto begin, auto end) {
+        std::vector<float> parts(static_cast<std::size_t>(2 * w.coils * kRun)), product(2 * kRun);
+        for (std::int64_t p = begin; p < end; ++p) {
+          cdouble* sums = partial.data() + p * pairs;
+          const std::int64_t last = std::min(voxels, (p + 1) * per_piece);
+          for (std::int64_t v = p * per_piece; v < last; v += kRun) {
+            const std::int64_t n = std::min(kRun, last - v);
+            for (std::int64_t c = 0; c < w.coils; ++c)
+              take_apart(reinterpret_cast<const float*>(w.images + c * voxels + v), scale, n, &parts[2 * c * kRun],
+                         &parts[(2 * c + 1) * kRun]);
+            for (std::int64_t a = 0; a < w.coils; ++a)
+              for (std::int64_t b = 0; b <= a; ++b) {
+                multiply(&parts[2 * a * kRun], &parts[(2 * a + 1) * kRun], &parts[2 * b * kRun],
+                         &parts[(2 * b + 1) * kRun], n, product.data(), &product[kRun]);
+                double re[kLanes] = {}, im[kLanes] = {};
+                std::fill(product.begin() + n, product.begin() + kRun, 0.0f);
+                std::fill(product.begin() + kRun + n, product.end(), 0.0f);
+                for (std::int64_t i = 0; i < n; i += kLanes)
+                  for (std::int64_t l = 0; l < kLanes; ++l) {
+                    re[l] += static_cast<double>(product[i + l]);
+                    im[l] += static_cast<double>(product[kRun + i + l]);
+                  }
+                for (std::int64_t l = 0; l < kLanes; ++l) sums[triangle_index(a, b)] += cdouble(re[l], im[l]);
               }
-            for (std::int64_t l = 0; l < kLanes; ++l) sums[triangle_index(a, b)] += cdouble(re[l], im[l]);
           }
-      }
-    }
-  });
+        }
+      });
   std::vector<cdouble> covariance(static_cast<std::size_t>(pairs));
   for (std::int64_t p = 0; p < kPieces; ++p)
     for (std::int64_t i = 0; i < pairs; ++i) covariance[i] += partial[p * pairs + i];
@@ -363,7 +364,8 @@ void adaptive_maps(Context& context, const AdaptiveMaps& work) {
       column.run(t % across * kTileX, t / across * kTileY, masked ? power.data() : nullptr);
   });
   if (!masked) return;
-  const float least = work.threshold * work.threshold * on_host::extremes(context.threads(), readable(power.cview())).most;
+  const float least =
+      work.threshold * work.threshold * on_host::extremes(context.threads(), readable(power.cview())).most;
   context.threads().parallel_for(voxels, kVoxelGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t v = begin; v < end; ++v)
       if (power.data()[v] < least)

@@ -105,16 +105,17 @@ void inner_products(Context& context, DeviceView<const float> u, DeviceView<cons
 void add_weighted_power(Context& context, DeviceView<const cfloat> samples, DeviceView<const float> weights,
                         DeviceView<double> to) {
   const std::int64_t coils = samples.shape()[1];
-  const auto sums = reduce_blocks<Sums<1>>(context.threads(), samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
-    Sums<1> part;
-    for (std::int64_t s = begin; s < end; ++s) {
-      const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights.data()[s]);
-      if (weight == 0) continue;
-      const auto* values = reinterpret_cast<const float*>(samples.data() + s * coils);
-      part.of[0] += weight * block_dot(values, values, 2 * coils);
-    }
-    return part;
-  });
+  const auto sums =
+      reduce_blocks<Sums<1>>(context.threads(), samples.shape()[0], [&](std::int64_t begin, std::int64_t end) {
+        Sums<1> part;
+        for (std::int64_t s = begin; s < end; ++s) {
+          const double weight = weights.size() == 0 ? 1.0 : static_cast<double>(weights.data()[s]);
+          if (weight == 0) continue;
+          const auto* values = reinterpret_cast<const float*>(samples.data() + s * coils);
+          part.of[0] += weight * block_dot(values, values, 2 * coils);
+        }
+        return part;
+      });
   to.data()[0] += sums.of[0];
 }
 
