@@ -1,5 +1,8 @@
-// Precompiled for the server and its tests: Asio takes more time than most sources that use it.
+// Precompiled for the server: Asio takes more time than most sources that use it.
 #pragma once
+
+// clang-format off
+#include ".ci/pch/common.h"  // with <utility>, which Asio 1.74 needs and does not include
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -14,5 +17,4 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <nlohmann/json.hpp>
-
-#include ".ci/pch/common.h"
+// clang-format on
