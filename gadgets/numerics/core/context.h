@@ -65,7 +65,7 @@ class Context {
   /// What this scan shares with others.
   Resources& resources() const { return *resources_; }
   const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
-  /// What takes long asks it from time to time, and gives up where it says so.
+  /// Says when the scan is to stop, for operations that take long to look at.
   const std::stop_token& stop_token() const { return options_.stop_token; }
 
   /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the

@@ -56,7 +56,7 @@ std::filesystem::path user_cache_folder() {
 
 ResourceOptions resource_options_from_environment() {
   ResourceOptions options;
-  options.threads = static_cast<int>(number("ECHOTRAIN_THREADS", 1, ResourceOptions::kMostThreads, 0));
+  options.threads = static_cast<int>(number("ECHOTRAIN_THREADS", 0, ResourceOptions::kMostThreads, 0));
   options.autotune = is_on("ECHOTRAIN_AUTOTUNE", options.autotune);
   options.cache_folder = user_cache_folder();
   options.plan_cache_bytes = mebibytes("ECHOTRAIN_PLAN_CACHE_MIB", options.plan_cache_bytes);

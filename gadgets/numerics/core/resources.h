@@ -24,13 +24,13 @@ struct ResourceOptions {
   std::uint64_t disk_cache_bytes = std::uint64_t{4} << 30;        ///< of files in cache_folder; 0 keeps none
   bool hopper = true;               ///< false: no kernels of Hopper's own, which tests compare with the portable ones
   bool graphs = true;               ///< false: the solver's loop is no CUDA graph, which some tools cannot follow
-  std::uint64_t memory_budget = 0;  ///< bytes that this process may use; 0: not bounded
+  std::uint64_t memory_budget = 0;  ///< bytes that this process may use; 0: nobody said
 
-  static constexpr int kMostThreads = 1024;
+  static constexpr int kMostThreads = 4096;
 };
 
 /// The defaults, changed by these variables where they are set and not empty:
-/// - ECHOTRAIN_THREADS: 1 to 1024
+/// - ECHOTRAIN_THREADS: 0 (all) to 4096
 /// - ECHOTRAIN_AUTOTUNE, ECHOTRAIN_HOPPER, ECHOTRAIN_GRAPHS: on or off
 /// - ECHOTRAIN_PLAN_CACHE_MIB, ECHOTRAIN_OPERATOR_CACHE_MIB, ECHOTRAIN_TRAJECTORY_CACHE_MIB, ECHOTRAIN_DISK_CACHE_MIB:
 ///   0 to 2^30
@@ -56,7 +56,7 @@ class Resources {
 
   const ResourceOptions& options() const { return options_; }
   ThreadPool& threads() { return threads_; }
-  /// Bytes that this process may use; 0: not bounded.
+  /// Bytes that this process may use; 0: nobody said.
   std::uint64_t budget() const { return options_.memory_budget; }
 
   /// The one T of these resources, which lives as long as they do.
