@@ -22,12 +22,12 @@ struct OptionInfo {
   std::string name;  ///< "max_sessions"; in a group: "tls.port", which is `port` in the map `tls`
   std::string help;  ///< one line
   Kind kind = Kind::text;
-  std::string fallback;              ///< its default as text: "64"; empty when there is none
-  std::string low, high;             ///< of numbers
-  std::vector<std::string> choices;  ///< of a choice
-  std::string noun;                  ///< of paths and lists, what stands for a value: "FILE.pem", "network"
+  std::string fallback;              ///< the default as text: "64"; empty when there is none
+  std::string low, high;             ///< bounds of a number
+  std::vector<std::string> choices;  ///< values of a choice
+  std::string noun;                  ///< stands for a value of a path or list: "FILE.pem", "network"
   std::string unit;                  ///< "ms"; empty when there is none
-  std::string variable;              ///< the environment's variable that sets it too; empty when there is none
+  std::string variable;              ///< the environment variable that also sets it; empty when there is none
 
   std::string type() const;     ///< "integer", "number", "true or false", "one of", "text"
   std::string range() const;    ///< "2 .. 8", "rss, none", or empty
@@ -38,19 +38,19 @@ struct OptionInfo {
 /// An option that lives in a struct S.
 template <class S>
 struct Option : OptionInfo {
-  /// Sets the option from a value. A list is replaced by a sequence and extended by a scalar. ConfigError when the
-  /// value is none.
+  /// Sets the option from a value. A sequence replaces a list; a scalar extends it. Throws ConfigError when the value
+  /// does not fit the option.
   std::function<void(S&, const Node&)> set;
-  std::function<void(S&)> clear;  ///< of a list: no values
-  /// Of files and folders: takes relative names from `folder`.
+  std::function<void(S&)> clear;  ///< for a list: removes all values
+  /// For files and folders: resolves relative names against `folder`.
   std::function<void(S&, const std::filesystem::path& folder)> rebase;
 };
 
 namespace detail {
 std::string text_of(double value);
-/// The values of a scalar or a sequence, none of them empty. `noun` is one of them, for messages.
+/// The values of a scalar or a sequence, none of them empty. `noun` names one value, for messages.
 std::vector<std::string> list_of(const Node& node, const std::string& noun);
-/// `text` once more, in front of which stands the option's name and behind which what is allowed.
+/// `error` again, with the option's name before its message and what is allowed after it.
 ConfigError named(const OptionInfo& info, const ConfigError& error);
 
 template <class T>
@@ -80,8 +80,8 @@ struct ValueOf<std::optional<T>> {
 ///   OptionTable<Options>()
 ///       .integer("kernel_width", &Options::kernel_width, 2, 8, "width of the kernel").unit("grid cells")
 ///       .choice("method", &Options::method, {"rss", "none"}, "how coils are combined");
-/// Defaults are those of a default-constructed S. unit(), variable(), not_empty() and marking() say more of the option
-/// before them.
+/// Defaults are those of a default-constructed S. unit(), variable(), not_empty() and marking() apply to the option
+/// declared before them.
 template <class S>
 class OptionTable {
  public:
@@ -126,7 +126,7 @@ class OptionTable {
     return std::move(*this);
   }
 
-  /// The same for a bool or an enum, whose values have these names.
+  /// A choice stored as a bool or an enum; `values` pairs each name with its value.
   template <class E>
   OptionTable choice_of(std::string name, E S::*place, std::vector<std::pair<std::string, E>> values,
                         std::string help) && {
@@ -162,7 +162,7 @@ class OptionTable {
     return std::move(*this);
   }
 
-  /// One value or a sequence of values, none of them empty. `noun` is one of them: "network".
+  /// One value or a sequence of values, none of them empty. `noun` names one value: "network".
   OptionTable list(std::string name, std::vector<std::string> S::*place, std::string noun, std::string help) && {
     Option<S>& option =
         add(OptionInfo::Kind::list, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
@@ -184,7 +184,7 @@ class OptionTable {
     return table;
   }
 
-  /// The options of a struct in S, named "`name`.option"; with an empty name they stand beside those of S.
+  /// The options of a struct in S, named "`name`.option"; an empty `name` adds no prefix.
   template <class T>
   OptionTable group(const std::string& name, T S::*place, const OptionTable<T>& table) && {
     for (const Option<T>& inner : table.all()) {
@@ -217,7 +217,7 @@ class OptionTable {
     };
     return std::move(*this);
   }
-  /// Whoever gives the option a value sets `mark`.
+  /// Giving the option a value sets `mark`.
   OptionTable marking(bool S::*mark) && {
     options_.back().set = [mark, set = std::move(options_.back().set)](S& s, const Node& node) {
       set(s, node);
@@ -225,7 +225,7 @@ class OptionTable {
     };
     return std::move(*this);
   }
-  /// Errors of all options so far say the option's name and what is allowed.
+  /// Errors of all options declared so far say the option's name and what is allowed.
   OptionTable naming_errors() && {
     for (Option<S>& option : options_)
       option.set = [info = static_cast<const OptionInfo&>(option), set = std::move(option.set)](S& s,
@@ -243,21 +243,21 @@ class OptionTable {
 
   std::vector<OptionInfo> info() const { return {options_.begin(), options_.end()}; }
 
-  /// By its name or its flag; null when there is none.
+  /// Finds an option by its name or its flag; null when there is none.
   const Option<S>* find(std::string_view name) const {
     for (const Option<S>& option : options_)
       if (name == option.name || name == option.flag()) return &option;
     return nullptr;
   }
 
-  /// Options from a map (or null: all defaults). ConfigError on an unknown key, a wrong type or a value out of range.
+  /// Reads a map (or null: all defaults). Throws ConfigError on an unknown key, a wrong type or a value out of range.
   S read(const Node& map) const {
     S values{};
     read_into(values, map, {});
     return values;
   }
 
-  /// The same over `values`. Relative files and folders are taken from `folder`.
+  /// Same as read(), but changes `values`. Relative files and folders are resolved against `folder`.
   void read_into(S& values, const Node& map, const std::filesystem::path& folder,
                  const std::string& prefix = "") const {
     map.only(keys(prefix));
@@ -273,7 +273,7 @@ class OptionTable {
     }
   }
 
-  /// Sets those whose variable `get` (as std::getenv) knows and that is not empty. ConfigError that names the variable.
+  /// Sets the options whose variable is not empty; `get` is like std::getenv. ConfigError names the variable.
   void read_variables(S& values, const std::function<const char*(const char*)>& get) const {
     for (const Option<S>& option : options_) {
       const char* text = option.variable.empty() ? nullptr : get(option.variable.c_str());
@@ -292,7 +292,7 @@ class OptionTable {
     return option;
   }
 
-  /// What may stand in the map whose options' names begin with `prefix` ("" or "tls.").
+  /// Keys allowed in the map of the options whose names begin with `prefix` ("" or "tls.").
   std::vector<std::string> keys(const std::string& prefix) const {
     std::vector<std::string> known;
     for (const Option<S>& option : options_) {

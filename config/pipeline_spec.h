@@ -1,4 +1,4 @@
-// A pipeline file as data. What the gadgets and their parameters are is not known here: gadgets/registry checks that.
+// A pipeline file as data. Gadgets and their parameters are not checked here, but in gadgets/registry.
 #pragma once
 
 #include <filesystem>
@@ -42,7 +42,7 @@ struct GadgetSpec {
   Mark mark;
 };
 
-/// Gadgets of one pipeline: each calls the next, so their number is what a thread's stack must hold.
+/// The largest number of gadgets in one pipeline. Each calls the next, so a thread's stack must hold this many calls.
 inline constexpr std::size_t kMostGadgets = 64;
 
 struct PipelineSpec {
@@ -50,27 +50,27 @@ struct PipelineSpec {
   std::string description;
   std::vector<std::string> aliases;  ///< other names a client may ask for ("default.xml")
   BackendChoice backend = BackendChoice::automatic;
-  Mark backend_mark;  ///< line 0 when the file does not say
+  Mark backend_mark;  ///< line 0 when the file names no backend
   FrameRule frame;
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;
   Mark mark;
-  std::string text;  ///< what it was read from by read_pipeline(), for others to read
+  std::string text;  ///< the text that read_pipeline() read, for other ranks
 };
 
 /// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.
-/// Text that is XML (a Gadgetron configuration) is refused as such, saying what to send instead.
+/// For XML (a Gadgetron configuration), the error says that it is XML and what to send instead.
 PipelineSpec read_pipeline(std::string_view text, const std::string& name);
 PipelineSpec read_pipeline_file(const std::filesystem::path& file);
 
-/// What a client sends as its config: a pipeline, or the name of one the server has, and a token where one is wanted.
+/// What a client sends as its config: a pipeline, or the name of one the server has, and a token if one is required.
 struct ClientConfig {
   std::string token;                     ///< key `token`; empty when there is none
   std::string use;                       ///< key `use`: a pipeline's name; empty: `pipeline`, or the server's default
   std::optional<PipelineSpec> pipeline;  ///< all other keys
 };
-/// ConfigError as read_pipeline(), never with the token in it. `token`, when given, has the token also then, where it
-/// could be read.
+/// Throws ConfigError as read_pipeline() does, never with the token in it. `token`, if given, gets the token even then,
+/// if it could be read.
 ClientConfig read_client_config(std::string_view text, const std::string& name, std::string* token = nullptr);
 
 /// The pipelines that may be asked for by name: every *.yaml of some folders. Fixed once loaded; names and aliases are
@@ -82,7 +82,7 @@ class PipelineLibrary {
   explicit PipelineLibrary(const std::vector<std::filesystem::path>& folders);
   PipelineLibrary() = default;
 
-  /// By name or alias; a ".yaml" or ".xml" ending is tried without it too. nullptr when there is none.
+  /// Finds a pipeline by name or alias, also after cutting a ".yaml" or ".xml" ending. nullptr when there is none.
   const PipelineSpec* find(std::string_view name) const;
   const std::vector<PipelineSpec>& all() const { return specs_; }
   std::vector<std::string> names() const;  ///< for "unknown pipeline" messages, sorted

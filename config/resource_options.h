@@ -1,4 +1,4 @@
-// How much of the machine library code may use, and where it keeps results: options of every program that reconstructs.
+// How much of the machine the library may use, and where it keeps results: options of every program that reconstructs.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace echotrain::config {
 
 /// Sizes are in MiB (2^20 bytes).
 struct ResourceOptions {
-  std::int64_t threads = 0;  ///< of the CPU; 0: all
+  std::int64_t threads = 0;  ///< CPU threads; 0: all
   bool autotune = true;
-  std::string cache_folder;  ///< empty: the one of the user who runs the program
+  std::string cache_folder;  ///< empty: the cache folder of the user who runs the program
   std::int64_t plan_cache_mib = 2048;
   std::int64_t operator_cache_mib = 2048;
   std::int64_t trajectory_cache_mib = 1024;
@@ -21,7 +21,7 @@ struct ResourceOptions {
   bool graphs = true;
 };
 
-/// Each of them has a variable of the environment.
+/// Each option also has an environment variable.
 const OptionTable<ResourceOptions>& resource_option_table();
 
 }  // namespace echotrain::config

@@ -14,7 +14,7 @@
 
 namespace echotrain::config {
 
-/// A listener for TLS beside the plain one, or in its place. There is one when `certificate` is set.
+/// A listener for TLS beside the plain one, or in its place. It exists when `certificate` is set.
 struct TlsOptions {
   std::int64_t port = 9003;
   std::string certificate;  ///< PEM file: the server's certificate, then those between it and the root
@@ -25,8 +25,8 @@ struct TlsOptions {
 
 /// Each session's incoming bytes in a file of their own (docs/capture.md).
 struct CaptureOptions {
-  enum class Policy { always, on_error };   ///< which captures are kept; on_error: of scans that did not end well
-  enum class Sync { none, end, periodic };  ///< when what is written is forced to the disk
+  enum class Policy { always, on_error };   ///< which captures are kept; on_error: those of scans that did not end well
+  enum class Sync { none, end, periodic };  ///< when written bytes are forced to the disk
   enum class WhenFull { stop_capture, end_session };
   enum class WhenSlow { wait, stop_capture };
   std::string directory;  ///< empty: nothing is captured
@@ -46,16 +46,16 @@ struct AdminOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
   std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
-  bool asked_for = false;        ///< bind or port was given: then it must work
+  bool asked_for = false;        ///< bind or port was given: a failure to bind is then an error
 };
 
-/// What main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
+/// The options that main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).
 struct ServerOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9002;
   std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
-  bool insecure = false;           ///< a plain port that everybody can reach may be without `allow`
-  std::string token_file;          ///< clients without a certificate must send a token of this file
+  bool insecure = false;           ///< permits a plain port without `allow` that everybody can reach
+  std::string token_file;          ///< clients without a certificate must send a token from this file
   TlsOptions tls;
   CaptureOptions capture;
   AdminOptions admin;
@@ -92,15 +92,15 @@ struct ServerOptions {
 /// Every option, in the order in which --help shows them. Errors name the option and say what is allowed.
 const OptionTable<ServerOptions>& server_option_table();
 
-/// The defaults, overridden by variables of the environment. ConfigError that names the variable.
+/// The defaults, overridden by environment variables. Throws ConfigError that names the variable.
 ServerOptions read_server_variables();
 
-/// `options`, overridden by a YAML map of option names. Relative files and folders are taken from the file's folder.
-/// ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
+/// `options`, overridden by a YAML map of option names. Relative files and folders are resolved against the file's
+/// folder. Throws ConfigError with file:line:column for anything unknown, of a wrong type or out of range.
 ServerOptions read_server_options_file(const std::filesystem::path& file, ServerOptions options = {});
 
-/// An options file in which every option is commented out, with its help, range and default: the reference, and a
-/// beginning for one's own file.
+/// An options file in which every option is commented out, with its help, range and default: a reference, and a start
+/// for one's own file.
 std::string server_options_template();
 
 /// Sets one option from a command line's text; `name` is the table's name or the flag. ConfigError.

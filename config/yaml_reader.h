@@ -1,4 +1,4 @@
-// Strict reading of YAML: every value knows where it stands, and every error says file:line:column and what to do.
+// Strict reading of YAML: every value knows its place, and every error says file:line:column and what to do.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class Node {
   enum class Kind { null, scalar, sequence, map };
   struct Entry;
 
-  Node();  ///< null, nowhere
+  Node();  ///< null, without a place
   Kind kind() const;
   const Mark& mark() const;
 

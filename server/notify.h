@@ -9,8 +9,8 @@
 
 namespace echotrain::server {
 
-/// Sends "READY=1" and the like to where NOTIFY_SOCKET points; does nothing where there is none. Never blocks and never
-/// fails: a manager that does not listen is its own problem.
+/// Sends "READY=1" and the like to the socket that NOTIFY_SOCKET names; does nothing when that is not set. Never blocks
+/// and never fails: a manager that does not listen misses the message.
 class Notifier {
  public:
   /// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.

@@ -1,4 +1,4 @@
-// A session over standard input and output, for programs that speak the stream through pipes (docs/protocol.md,
+// A session over standard input and output, for programs that exchange the stream through pipes (docs/protocol.md,
 // "Exchange").
 #pragma once
 

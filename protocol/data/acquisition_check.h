@@ -15,7 +15,7 @@ namespace echotrain::protocol {
 enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
 ReadoutKind readout_kind(const AcquisitionHeader& head);
 
-/// A message that is consumed, counted and left out. `kind` is a short fixed text (one warning per kind is sent).
+/// Why a message was consumed and counted, but left out. `kind` is a short fixed text (one warning per kind is sent).
 struct SkipReason {
   std::string kind;
   std::string message;

@@ -1,4 +1,4 @@
-// The largest things a peer may ask for. Every length on the wire is checked against these before memory is taken.
+// The largest things a peer may ask for. Every length on the wire is checked against these before memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Limits {
   std::uint64_t matrix_voxels = 1ull << 30;       ///< product of an encoding space's axes
   std::uint32_t xml_depth = 64;                   ///< nesting of XML elements
   std::uint64_t xml_items = 1 << 17;              ///< tags and attributes of an XML text: each costs a parser far more
-                                                  ///< memory than it has bytes
+                                                  /// < memory than its bytes take
 };
 
 }  // namespace echotrain::protocol

@@ -70,7 +70,7 @@ struct Acquisition {
   AcquisitionHeader head{};
   Payload trajectory;
   Payload data;
-  std::chrono::steady_clock::time_point arrival{};  ///< when its last byte was at hand; zero when read from a file
+  std::chrono::steady_clock::time_point arrival{};  ///< when its last byte had arrived; zero when read from a file
   std::uint64_t number = 0;                         ///< counts a connection's readouts from 1; 0 when read from a file
 };
 

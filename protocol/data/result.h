@@ -34,7 +34,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-/// Success, or the reason of a failure.
+/// Success, or the reason for a failure.
 class [[nodiscard]] Status {
  public:
   Status() = default;

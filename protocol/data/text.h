@@ -1,4 +1,4 @@
-// Texts for and from a peer: what may be said, and checks on what was said.
+// Texts for and from a peer: makes them safe to send or log, and checks those received.
 #pragma once
 
 #include <cstddef>

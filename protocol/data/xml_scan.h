@@ -1,4 +1,4 @@
-// A look at XML text before a parser sees it.
+// Checks XML text before a parser sees it.
 #pragma once
 
 #include <optional>

@@ -12,11 +12,11 @@ namespace echotrain::protocol {
 /// ISMRMRD HDF5 files of one folder. Thread-safe: the HDF5 library is used by one thread at a time.
 class AssetFolder {
  public:
-  /// An empty path: no folder.
+  /// An empty `folder` means that there is none.
   explicit AssetFolder(std::filesystem::path folder = {}) : folder_(std::move(folder)) {}
 
   /// The images of the file's first image series, in order. `name` is the name of a file in the folder, never a path.
-  /// DatasetError says what is there instead.
+  /// Throws DatasetError that says what is there instead.
   std::vector<Image> images(const std::string& name) const;
 
  private:

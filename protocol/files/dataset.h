@@ -42,8 +42,8 @@ class DatasetReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Writes an ISMRMRD HDF5 file, replacing one that is there. The file is whole and readable after every flush() and
-/// after destruction, so that a later failure loses no image.
+/// Writes an ISMRMRD HDF5 file, replacing an existing one. The file is whole and readable after every flush() and after
+/// destruction, so that a later failure loses no image.
 class DatasetWriter {
  public:
   explicit DatasetWriter(const std::filesystem::path& file, std::string group = "dataset");

@@ -1,4 +1,4 @@
-// Reading the records of a one-dimensional HDF5 dataset. All of it needs hdf5::Lock.
+// Reading the records of a one-dimensional HDF5 dataset. All calls need hdf5::Lock.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,18 @@ std::vector<hsize_t> shape_of(const Handle& dataset);
 class Records {
  public:
   Records() = default;
-  /// An invalid `dataset` has no records. `type` is the record in memory.
+  /// An invalid `dataset` has no records. `type` is the type of a record in memory.
   Records(Handle dataset, Handle type);
 
   std::size_t count() const { return count_; }
   /// Reads `n` records from `index` on; false when HDF5 cannot. Lists and texts inside them live until release().
   bool read(std::size_t index, std::size_t n, void* to) const;
-  /// Gives back the memory of what was read, also of a read that failed half-way.
+  /// Frees the memory of what was read, also after a read that failed half-way.
   void release();
 
  private:
-  // Memory that HDF5 asks for while it reads. It forgets what it has when it fails, and it asks for whatever length a
-  // damaged file claims, so both are minded here.
+  // Memory that HDF5 asks for while it reads. HDF5 loses track of it when a read fails, and asks for any length that a
+  // damaged file claims. Lists handles both.
   class Lists;
   struct ListsDeleter {
     void operator()(Lists* lists) const;
@@ -79,7 +79,7 @@ class ReadAhead {
   static constexpr std::size_t kMostRecords = 64;
   static constexpr std::size_t kMostBytes = 4 << 20;
 
-  // How many records like those at hand may be read at once.
+  // How many records like those in block_ may be read at once.
   std::size_t affordable() const {
     std::size_t bytes = 1;
     for (const Record& record : block_) bytes += sizeof(Record) + list_bytes(record);

@@ -1,5 +1,5 @@
 // HDF5 handles, and the HDF5 types of the ISMRMRD records as they lie in memory. HDF5 converts by member name, so these
-// read files of libismrmrd and of the Python package alike.
+// types read files of libismrmrd and of the Python package alike.
 #pragma once
 
 #include <hdf5.h>
@@ -35,8 +35,8 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-/// Held around every use of HDF5 and libismrmrd's files, neither of which is thread-safe. Also keeps HDF5 from printing
-/// its errors.
+/// Hold one around every use of HDF5 and libismrmrd's files, neither of which is thread-safe. Also keeps HDF5 from
+/// printing its errors.
 class Lock {
  public:
   Lock();
@@ -61,7 +61,7 @@ Handle image_header_type();  ///< ImageHeader
 /// A number, or a complex number whose two members have these names; an invalid handle if `data_type` is not 1..8.
 Handle pixel_type(std::uint16_t data_type, const std::string& real, const std::string& imaginary);
 
-/// Whether `path` ("a/b") leads from `location` to something.
+/// Whether something exists at `path` ("a/b"), relative to `location`.
 bool exists(hid_t location, const std::string& path);
 
 }  // namespace echotrain::protocol::hdf5

@@ -11,20 +11,20 @@
 
 namespace echotrain::protocol {
 
-/// A file that is closed with its owner, or one that belongs to somebody else (stdin, stdout).
+/// Closes a file that its handle owns; leaves one that belongs to somebody else (stdin, stdout) open.
 struct FileCloser {
   bool owned = true;
   void operator()(std::FILE* file) const;
 };
 using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
 
-/// Reads messages from a file or a pipe, handing on what a pipe has as soon as it has it.
+/// Reads messages from a file or a pipe. A pipe's messages are returned as soon as they have arrived.
 class StreamReader {
  public:
   /// std::system_error when the file cannot be opened.
   explicit StreamReader(const std::filesystem::path& file, const Limits& limits = {});
   explicit StreamReader(std::FILE* file,
-                        const Limits& limits = {});  ///< not closed; nothing may be read from it before
+                        const Limits& limits = {});  ///< not closed; must not have been read from before
   /// The next message; nothing at the end of the file. An end inside a message is an error ("truncated"), and so is a
   /// read that fails ("io").
   Result<std::optional<Message>> next();
@@ -37,7 +37,7 @@ class StreamReader {
 /// Writes messages to a file or a pipe.
 class StreamWriter {
  public:
-  /// std::system_error when the file cannot be made. One that is there is replaced.
+  /// std::system_error when the file cannot be created. Replaces an existing file.
   explicit StreamWriter(const std::filesystem::path& file);
   explicit StreamWriter(std::FILE* file);  ///< not closed
   StreamWriter(StreamWriter&&) noexcept = default;

@@ -23,9 +23,9 @@ struct Extent {
 };
 
 /// Says how long the message at the start of `bytes` is, looking at no more than its fixed part and allocating nothing.
-/// Everything that docs/protocol.md calls fatal and that the fixed part can show is refused here: unknown or
-/// unsupported id (with what it probably is: HTTP, TLS, MRD v2), bad version, sizes over `limits` (64-bit arithmetic),
-/// compression kinds with no known layout. Version 0 is accepted (the session warns once).
+/// Refuses everything that docs/protocol.md calls fatal and that the fixed part can show: unknown or unsupported id
+/// (with what it probably is: HTTP, TLS, MRD v2), bad version, sizes over `limits` (64-bit arithmetic), compression
+/// kinds with no known layout. Version 0 is accepted (the session warns once).
 Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
 
 /// Decodes one whole message (exactly the bytes that measure() asked for). Payloads refer into `bytes`, kept alive by
@@ -46,7 +46,7 @@ void encode(const Acquisition& message, Buffer& out);
 void encode(const Waveform& message, Buffer& out);
 void encode(const Image& message, Buffer& out);
 
-/// All of an image message but its pixels, so that pixels can be sent from where they lie (vectored write).
+/// Appends an image message without its pixels, so that pixels can be sent from where they lie (vectored write).
 void encode_without_pixels(const Image& message, Buffer& out);
 
 /// "1008 (ACQUISITION)", or just the number for an id without a name.

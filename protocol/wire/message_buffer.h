@@ -16,26 +16,25 @@ namespace echotrain::protocol {
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
 /// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
 /// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket
-/// reader and by stream files alike. Messages may be let go on any thread; the buffer itself belongs to one.
+/// reader and by stream files alike. Messages may be released on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
   static constexpr std::size_t kSlabBytes = 1 << 20;
   explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = kSlabBytes);
 
-  /// Frees the kept slabs that no buffer has used since the call before. To be called at regular times, so that a slab
-  /// is freed when it has been unused for one to two of the periods between. Says whether anything was freed.
-  /// Thread-safe.
+  /// Frees the kept slabs that no buffer has used since the previous call. Call it at regular intervals: a slab is then
+  /// freed after being unused for one to two intervals. Returns whether anything was freed. Thread-safe.
   static bool free_unused_slabs();
 
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();
-  /// Says that `n` bytes of prepare()'s room were filled.
+  /// Tells the buffer that `n` bytes of prepare()'s room were filled.
   void commit(std::size_t n);
-  /// The last `n` bytes committed, where they lie. Ask before anything else is called.
+  /// The last `n` committed bytes, not copied. Call it before any other member.
   Payload received(std::size_t n) const;
-  /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (then again and again).
+  /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (also on later calls).
   Result<std::optional<Message>> next();
-  /// Id of the message that is partly here (0 when at a message boundary or when its id is not complete).
+  /// Id of the partly received message (0 at a message boundary or while its id is incomplete).
   std::uint16_t pending_id() const;
   /// Bytes of the partly received message (0 at a message boundary).
   std::size_t pending_bytes() const;
@@ -52,7 +51,7 @@ class MessageBuffer {
   std::shared_ptr<Slab> slab_;
   std::size_t begin_ = 0;     // first byte not yet handed out
   std::size_t end_ = 0;       // one past the last received byte
-  std::uint64_t needed_ = 0;  // bytes that next() needs to get on, as far as is known
+  std::uint64_t needed_ = 0;  // bytes that next() needs to continue, as far as known
 };
 
 }  // namespace echotrain::protocol

@@ -12,22 +12,22 @@
 
 namespace echotrain::server {
 
-/// How many scans may run at a time: the places of the backend that pipelines get which do not choose one, or
-/// max_sessions if that is less. At least 1.
+/// How many scans may run at a time: the places of the default backend (of pipelines that choose none), or max_sessions
+/// if that is less. At least 1.
 std::int64_t scan_capacity(const Environment& environment);
 
-/// The line, without its end: "ready up maxconn:8", "drain", "down #no GPU works". Words as in HAProxy's manual,
-/// agent-check. "ready" takes back the "drain" that a server said at this address before it was started again.
+/// The line, without its end: "ready up maxconn:8", "drain", "down #no GPU works". Source of the words: HAProxy's
+/// manual, agent-check. "ready" undoes the "drain" that a server sent from this address before its restart.
 std::string agent_line(const Environment& environment);
 
-/// Answers each connection with the line and closes it. What comes in is ignored.
+/// Answers each connection with the line and closes it. Incoming bytes are ignored.
 class Agent {
  public:
   /// Binds to admin.bind and admin.agent_port. Throws std::runtime_error that says what to do when that fails.
   Agent(asio::io_context& context, const Environment& environment);
 
   void start();
-  /// Accepts no more. From any thread, as is start().
+  /// Stops accepting connections. Any thread may call start() and stop().
   void stop();
 
   const asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }

@@ -12,14 +12,14 @@
 
 namespace echotrain::server {
 
-/// Turns what a client asks for (a name, a text) into a pipeline, or into the error that it is told.
+/// Turns what a client asks for (a name, a text) into a pipeline, or into the error that the client is told.
 class Catalogue {
  public:
   using Plan = std::shared_ptr<const PipelinePlan>;
 
   /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
   /// when `default_pipeline` is neither empty nor known.
-  /// `registry` has the gadgets that pipelines may name, and outlives this.
+  /// `registry` has the gadgets that pipelines may name, and must outlive this.
   explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
                      const Registry& registry = Registry::builtin());
 
@@ -28,7 +28,7 @@ class Catalogue {
   /// and suggests the nearest.
   protocol::Result<Plan> by_name(std::string_view name) const;
   /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
-  /// given, takes the token of the text.
+  /// given, receives the token in the text.
   protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
   /// Whether this is a pipeline of the server's own, not one that a client sent.
   bool offers(const Plan& plan) const;

@@ -25,11 +25,11 @@ struct Environment {
   config::ServerOptions options;
   protocol::Limits limits;
   Catalogue catalogue;
-  std::shared_ptr<numerics::Resources> resources;  ///< of all scans: CPU threads, caches, pools
+  std::shared_ptr<numerics::Resources> resources;  ///< shared by all scans: CPU threads, caches, pools
   std::shared_ptr<Memory> memory;
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
-  std::shared_ptr<Tokens> tokens;              ///< null: none is asked for
+  std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
@@ -41,7 +41,7 @@ struct Environment {
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
 /// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
 /// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
-/// `resources` are not null; `disk` is how captures are written.
+/// `resources` must not be null; `disk` writes the captures.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk = {});
 

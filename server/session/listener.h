@@ -24,12 +24,12 @@ using asio::ip::tcp;
 class Listener {
  public:
   /// Binds to the address and the ports of the options. Throws std::runtime_error when that fails and
-  /// std::invalid_argument for a plain port that everybody can reach without --insecure; both say what to do.
+  /// std::invalid_argument when everybody can reach the plain port and --insecure is not given; both say what to do.
   /// `emptied` is called, on any thread, when stop() has been called and no session is left.
   Listener(asio::io_context& context, const Environment& environment, std::function<void()> emptied);
 
   void start();
-  /// Accepts no more, ends the sessions that run no scan. From any thread, as are the others below.
+  /// Stops accepting and ends the sessions that run no scan. Any thread may call this and the members below.
   void stop();
   /// Ends all sessions, with fatal `shutdown`.
   void stop_sessions_now();
@@ -38,7 +38,7 @@ class Listener {
   std::optional<tcp::endpoint> tls_endpoint() const { return endpoint_of(true); }
 
  private:
-  /// A port that is listened on.
+  /// A listening port.
   struct Door {
     tcp::acceptor acceptor;
     tcp::endpoint endpoint;
@@ -63,7 +63,7 @@ class Listener {
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::uint64_t last_id_ = 0;
   std::int64_t served_ = 0;   // sessions that count against the limit
-  std::int64_t refused_ = 0;  // sessions that are only told so
+  std::int64_t refused_ = 0;  // sessions that only hear that they are refused
   bool stopping_ = false;
 };
 

@@ -16,8 +16,8 @@ std::vector<std::filesystem::path> shipped_pipelines();
 /// Whether `name` is a pipeline file on this machine: an existing file that ends in .yaml or .yml.
 bool is_pipeline_file(const std::string& name);
 
-/// The file's pipeline, or the one of that name in the shipped folders and then `folders`. UsageError when there is
-/// none, config::ConfigError when it is wrong.
+/// Reads the pipeline file `name`, or finds the pipeline of that name in the shipped folders and then in `folders`.
+/// UsageError when there is none, config::ConfigError when it is wrong.
 config::PipelineSpec find_pipeline(const std::string& name, const std::vector<std::string>& folders);
 
 /// The text of a pipeline file, or of NAME.yaml in the shipped folders. UsageError when there is none.

@@ -27,7 +27,7 @@ Pixels read_pixels(const protocol::Image& image);
 /// Magnitude [z, y, x]; several channels are combined by the root of the sum of their squares.
 std::vector<float> combined_magnitude(const Pixels& pixels);
 
-/// A real array of an HDF5 file, leading axes of length 1 left out.
+/// A real array of an HDF5 file, without leading axes of length 1.
 struct StoredArray {
   std::vector<std::size_t> shape;
   std::vector<float> values;
@@ -36,8 +36,8 @@ struct StoredArray {
 /// Reads GROUP/NAME. protocol::DatasetError when the file or the array is missing or not real numbers.
 StoredArray read_array(const std::filesystem::path& file, const std::string& group, const std::string& name);
 
-/// The arrays `truth`, `truth_1`, `truth_2`.. of a file: of each contrast as far as there are such. Errors as above
-/// when there is none.
+/// The arrays `truth`, `truth_1`, `truth_2`, ... of a file, one per contrast, up to the first that is missing. Throws
+/// as read_array() does when `truth` is missing.
 std::vector<StoredArray> read_truths(const std::filesystem::path& file, const std::string& group);
 
 /// Names and values of an image's meta attributes, in their order; none when they are not ismrmrdMeta XML.

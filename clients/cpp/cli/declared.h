@@ -9,12 +9,12 @@
 
 namespace echotrain::client {
 
-/// One option as a flag with its range, default and help. `set` gets its text; a ConfigError becomes one of the command
-/// line.
+/// One option as a flag with its range, default and help. `set` gets its text; a ConfigError becomes an error of the
+/// command line.
 CLI::Option* add_declared(CLI::App& app, const config::OptionInfo& option,
                           std::function<void(const config::Node&)> set);
 
-/// All options of `table`, in the group of that name in --help; `values`, which get what is given, must outlive `app`.
+/// Adds all options of `table`, in the group `group` of --help. `values` gets what is given and must outlive `app`.
 template <class O>
 void add_declared(CLI::App& app, const config::OptionTable<O>& table, O& values, const std::string& group = "Options") {
   for (const config::Option<O>& option : table.all())

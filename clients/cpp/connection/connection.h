@@ -20,7 +20,7 @@ class ConnectionError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How the server is to prove who it is, and we who we are. All files are PEM.
+/// How the server proves its identity to us, and how we prove ours. All files are PEM.
 struct TlsSettings {
   std::filesystem::path ca;           ///< certificates to trust; empty: those that the system trusts
   std::filesystem::path certificate;  ///< our own; empty: none
@@ -48,7 +48,7 @@ class Connection {
   /// Writes all bytes. Returns false, perhaps after some of them, once `stop` is set. ConnectionError when the peer is
   /// gone or takes nothing for the timeout.
   bool write(std::span<const std::byte> bytes, const std::atomic<bool>& stop);
-  /// Nothing more will be written; the peer sees the end of the stream and may go on sending.
+  /// Ends writing; the peer sees the end of the stream and may go on sending.
   void finish_writing();
   /// Bytes read; 0 when the peer has closed; nothing when none came within `wait`.
   std::optional<std::size_t> read(std::span<std::byte> room, std::chrono::milliseconds wait);

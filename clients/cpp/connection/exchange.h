@@ -19,18 +19,18 @@
 
 namespace echotrain::client {
 
-/// An image from the server, and how long after its last readout was given to the connection it came: the readout that
-/// the server names in the meta attribute echotrain_last_readout, else the last one sent so far with its counters.
+/// An image from the server, and the time since its last readout was given to the connection: the readout named in the
+/// meta attribute echotrain_last_readout, else the last one sent so far with the image's counters.
 struct ReceivedImage {
   protocol::Image image;
   std::optional<std::chrono::duration<double>> latency;
 };
 using Event = std::variant<ReceivedImage, protocol::Text>;
 
-/// How long nothing may happen.
+/// How long an exchange may go without progress.
 struct Patience {
   std::chrono::duration<double> sending = std::chrono::seconds(60);  ///< to connect, and until everything has been sent
-  std::optional<std::chrono::duration<double>> after_close;          ///< from then on; empty: no limit
+  std::optional<std::chrono::duration<double>> after_close;  ///< after everything has been sent; empty: no limit
 };
 
 class Exchange {
@@ -42,7 +42,7 @@ class Exchange {
 
   /// The next event; nothing when none came within `wait` or when the exchange is over.
   std::optional<Event> next(std::chrono::milliseconds wait);
-  /// Nothing more will come from next().
+  /// Whether next() will give nothing more.
   bool over();
 
   std::size_t readouts_sent() const { return readouts_sent_; }

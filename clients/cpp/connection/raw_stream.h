@@ -1,4 +1,4 @@
-// The messages of a stream file as they lie there, without decoding what they carry.
+// The messages of a stream file as undecoded bytes.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@ namespace echotrain::client {
 /// One whole message.
 struct RawMessage {
   std::uint16_t id = 0;
-  std::span<const std::byte> bytes;  ///< with the id
+  std::span<const std::byte> bytes;  ///< including the id
 };
 
-/// Walks over a file (mapped, so that its size does not matter) up to CLOSE, its end or what is no message.
+/// Walks over a file (mapped, so that its size does not matter) up to CLOSE, its end or bytes that are no message.
 class RawStream {
  public:
   /// std::system_error when the file cannot be read.
@@ -28,11 +28,11 @@ class RawStream {
 
   /// The next message before CLOSE; nothing when there is none. Its bytes live as long as this.
   std::optional<RawMessage> next();
-  /// Where next() goes on [bytes].
+  /// Where next() continues [bytes].
   std::size_t position() const { return position_; }
   void go_to(std::size_t position) { position_ = position; }
 
-  /// Once next() has given nothing: whether CLOSE was there, and what is wrong with the end; empty when nothing is.
+  /// Valid once next() has given nothing: whether CLOSE was there, and what is wrong with the end (empty: nothing).
   bool closed() const { return closed_; }
   const std::string& problem() const { return problem_; }
 

@@ -1,4 +1,4 @@
-// Where a server is and how to be let in: options that all commands have that speak to one.
+// Where a server is and how to be let in: options of all commands that talk to one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,7 +16,7 @@ struct RemoteOptions {
   int port = protocol::kDefaultPort;
   bool tls = false;
   TlsSettings tls_settings;
-  std::filesystem::path token_file;  ///< empty: no token, or that of the environment variable ECHOTRAIN_TOKEN
+  std::filesystem::path token_file;  ///< empty: the token in the environment variable ECHOTRAIN_TOKEN, or none
 
   /// UsageError for options that do not fit together.
   ServerAddress server_address() const;
@@ -27,8 +27,8 @@ struct RemoteOptions {
 
 void add_remote_options(CLI::App& app, RemoteOptions& options);
 
-/// The message that asks for a pipeline: `name`, or its `text` when that is not empty. A token makes it a text, in
-/// which a server looks for it.
+/// The message that asks for a pipeline: `name`, or its `text` when that is not empty. With a token it is always a
+/// text, where servers look for the token.
 void encode_config(const std::string& name, const std::string& text, const std::string& token, protocol::Buffer& out);
 
 }  // namespace echotrain::client

@@ -1,4 +1,4 @@
-// Scans as bytes for the wire, piece by piece, and the one that is read from an ISMRMRD file ahead of the sender.
+// Scans as bytes for the wire, piece by piece. DatasetSource reads one from an ISMRMRD file, ahead of the sender.
 #pragma once
 
 #include <array>
@@ -23,12 +23,12 @@ using CounterKey = std::array<std::uint16_t, 5>;
 CounterKey counter_key(const protocol::AcquisitionHeader& head);
 CounterKey counter_key(const protocol::ImageHeader& head);
 
-/// What FIRE clients send for the header of a file without one, which can only hold images.
+/// What FIRE clients send as the header of a file that has none; such a file can only hold images.
 inline constexpr const char* kNoHeader = "Dummy XML header";
 
 /// Some encoded messages.
 struct ScanChunk {
-  static constexpr std::size_t kBytes = 256 << 10;  ///< about as many make one
+  static constexpr std::size_t kBytes = 256 << 10;  ///< approximate size of a chunk
   struct Piece {
     std::size_t end = 0;  ///< where this message ends in `bytes`
     bool readout = false;
@@ -45,13 +45,13 @@ class ScanSource {
   virtual ~ScanSource() = default;
   virtual const std::string& header_xml() const = 0;
   virtual std::size_t readouts() const = 0;
-  /// The next messages; waits for them. Nothing at the end of the scan. Throws what reading threw.
+  /// The next messages; waits for them. Nothing at the end of the scan. Rethrows errors of reading.
   virtual std::optional<ScanChunk> next() = 0;
   /// Whether the scan has come to its end, so that CLOSE follows.
   virtual bool complete() const { return true; }
 };
 
-/// Acquisitions in file order, waveforms between them by time stamp; the images of a file that has no acquisitions.
+/// Acquisitions in file order, waveforms between them by time stamp; or the images of a file without acquisitions.
 class DatasetSource final : public ScanSource {
  public:
   DatasetSource(const std::filesystem::path& file, const std::string& group);
@@ -73,7 +73,7 @@ class DatasetSource final : public ScanSource {
   protocol::DatasetReader reader_;
   std::string header_xml_;
   std::size_t readouts_ = 0, waveforms_ = 0;
-  ScanChunk filling_;  // the reading thread's
+  ScanChunk filling_;  // belongs to the reading thread
 
   std::mutex mutex_;
   std::condition_variable changed_;

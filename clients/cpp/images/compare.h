@@ -22,7 +22,7 @@ struct CompareOptions {
   std::optional<double> max_nrmse;
 };
 
-/// `a` after the best scale s of the allowed kind, held against the reference `b`.
+/// `a`, times the best scale s of the allowed kind, compared with the reference `b`.
 struct Difference {
   double nrmse = 0;                ///< ||s a - b|| / ||b||
   double psnr = 0;                 ///< 20 log10(max |b| / rms(s a - b)) [dB]; infinite when equal
@@ -31,8 +31,8 @@ struct Difference {
 Difference difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b,
                       ScaleFit fit);
 
-/// Prints a line per pair and the whole. Returns 0, or 1 when a pair or the whole is above max_nrmse. Throws when the
-/// images cannot be paired or differ in shape.
+/// Prints a line per pair and one for the whole. Returns 0, or 1 when a pair or the whole is above max_nrmse. Throws
+/// when the images cannot be paired or differ in shape.
 int compare(const CompareOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

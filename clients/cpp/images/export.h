@@ -22,9 +22,9 @@ struct ExportOptions {
 /// slices, contrasts and sets, whatever order the images came in.
 /// Without a window, a series is shown from 0 to 99.5 percent of its magnitudes, phase images from -pi to pi; complex
 /// images are shown as magnitudes, real and imaginary ones symmetric about 0.
-/// nifti: one file per series and channel: SERIES[_cCC].nii, with values as they are. Slices make a volume by their
-/// positions, images that differ in another counter the fourth axis.
-/// UsageError without any folder; std::runtime_error where images of a series do not go together.
+/// nifti: one file per series and channel: SERIES[_cCC].nii, with values unchanged. Slices form a volume by their
+/// positions; images that differ in another counter form the fourth axis.
+/// UsageError without any folder; std::runtime_error when the images of a series do not fit together.
 void export_images(const ExportOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

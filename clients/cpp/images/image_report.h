@@ -11,14 +11,14 @@
 
 namespace echotrain::client {
 
-/// Root of the sum of squared differences over that of the reference's squares. Sizes must be equal.
+/// ||values - reference|| / ||reference||, with roots of sums of squares as norms. Sizes must be equal.
 double nrmse(const std::vector<float>& values, const std::vector<float>& reference);
 
 class ImageReport {
  public:
-  /// `truths`: of each contrast, or else of each cardiac phase, the magnitude [y, x] or [z, y, x] that its images are
-  /// held against without any scale fit; further ones are held against the first; empty: no comparison. `png_folder`:
-  /// where pictures go (made when missing); empty for none.
+  /// `truths`: the magnitude [y, x] or [z, y, x] of each contrast, or else of each cardiac phase. Images are compared
+  /// with their own without any scale fit, those without one with the first; empty: no comparison. `png_folder`: folder
+  /// for pictures (created when missing); empty for none.
   ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
   /// Compares the image's magnitude and writes image_NNN.png (the middle z of a volume), windowed by the truth's range

@@ -15,9 +15,9 @@ namespace echotrain::client {
 /// Row-major, 3 x 4.
 using Affine = std::array<std::array<double, 4>, 3>;
 
-/// Of an image whose voxel floor(n/2) lies at the header's position and whose axes are read_dir, phase_dir, slice_dir.
-/// ISMRMRD's coordinates are LPS: the first two change sign. Axes whose
-/// directions a sender left at zero are taken as L, P, S. `slice_mm`: distance of planes; 0: field of view / matrix.
+/// The affine of an image whose voxel floor(n/2) lies at the header's position and whose axes are read_dir, phase_dir,
+/// slice_dir. ISMRMRD's coordinates are LPS: the first two change sign. Axes whose directions a sender left at zero are
+/// taken as L, P, S. `slice_mm`: distance between planes; 0: field of view / matrix.
 Affine affine_of(const protocol::ImageHeader& head, double slice_mm = 0);
 
 struct NiftiVolume {

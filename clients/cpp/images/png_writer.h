@@ -15,7 +15,7 @@ void write_png(const std::filesystem::path& file, std::size_t width, std::size_t
 /// `low` becomes 0, `high` 255, linear in between, values outside and NaN clamped (NaN to 0).
 std::vector<std::uint8_t> to_grey(std::span<const float> values, float low, float high);
 
-/// The value below which `percent` (0..100) of the finite values lie; 0 for none.
+/// The value below which `percent` (0..100) of the finite values lie; 0 when there are none.
 float percentile(std::span<const float> values, double percent);
 
 }  // namespace echotrain::client

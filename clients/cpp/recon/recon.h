@@ -28,11 +28,11 @@ struct ReconOptions {
   std::filesystem::path png;                                    ///< empty: no pictures
   int batch = 64;                                               ///< readouts pushed at once
   Followers* followers = nullptr;                               ///< other ranks that share in the work
-  numerics::ResourceOptions resources;                          ///< what of the machine may be used
+  numerics::ResourceOptions resources;                          ///< how much of the machine it may use
 };
 
-/// Reconstructs the scan and writes its images. Lines of the pipeline go to `err`, the summary to `out`. Images that
-/// were finished before a failure are kept; then throws what failed.
+/// Reconstructs the scan and writes its images. The pipeline's lines go to `err`, the summary to `out`. On a failure,
+/// keeps the images finished before it and throws.
 void recon(const ReconOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

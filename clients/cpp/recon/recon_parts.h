@@ -19,7 +19,7 @@ config::BackendChoice backend_choice(const std::string& text);
 
 std::string_view level_name(protocol::Level level);  ///< "warning"
 
-/// "CPU, 2 threads (AVX-512)", and of how many ranks, for people.
+/// Where the work runs, for people: "CPU, 2 threads (AVX-512)", and the number of ranks.
 std::string place_name(const numerics::Context& context, const Followers* followers);
 
 /// Leaves out readouts that do not fit the header, with a warning for each kind of them.
@@ -27,7 +27,7 @@ class ReadoutFilter {
  public:
   ReadoutFilter(const protocol::Header& header, std::ostream& err) : check_(header), err_(err) {}
   bool keeps(const protocol::Acquisition& readout);
-  void report() const;  ///< how many were left out
+  void report() const;  ///< warns how many were left out
 
  private:
   protocol::AcquisitionCheck check_;

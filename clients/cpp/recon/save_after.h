@@ -1,4 +1,4 @@
-// `recon --save-after`: what a gadget gave, as arrays in a file.
+// `recon --save-after`: the output of a gadget, as arrays in a file.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@
 namespace echotrain::client {
 
 /// Arrays are named <gadget>_<frame number>. Readouts: _data [readout, channel, sample] and _trajectory [readout,
-/// sample, dimension], all batches of a frame together (with _kindK before that for readouts of another kind K than
-/// imaging). Samples: _data [sample, coil], _weights [sample], _coordinates [sample, dimension]. Of a stack's planes
-/// the same. KSpace, Grid, OversampledImages, CoilImages: one complex array [coil, z, y, x].
+/// sample, dimension], all batches of a frame together (readouts of a kind K other than imaging have _kindK before
+/// these). Samples: _data [sample, coil], _weights [sample], _coordinates [sample, dimension]. A stack's planes: the
+/// same. KSpace, Grid, OversampledImages, CoilImages: one complex array [coil, z, y, x].
 class ItemSaver {
  public:
   /// The writer and the context must outlive this.
@@ -23,7 +23,7 @@ class ItemSaver {
       : gadget_(std::move(gadget)), context_(context), file_(file) {}
 
   void save(const Item& item);
-  /// Writes frames of readouts that never ended. Call it once, after the pipeline has finished.
+  /// Writes the readouts of frames that never ended. Call it once, after the pipeline has finished.
   void finish();
   std::size_t saved() const { return saved_; }
 

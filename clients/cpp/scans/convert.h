@@ -9,14 +9,14 @@ namespace echotrain::client {
 
 struct ConvertOptions {
   std::filesystem::path input, output;  ///< the one that is a stream may be "-": stdin, stdout
-  std::string config;                   ///< to begin a stream with: a name, or a .yaml file; empty for none
-  std::string group = "dataset";        ///< of the HDF5 file
+  std::string config;             ///< configuration at the start of a stream: a name, or a .yaml file; empty for none
+  std::string group = "dataset";  ///< group in the HDF5 file
 };
 
 /// HDF5 to stream: configuration (if wanted), header, readouts with the waveforms between them by time stamp, images,
-/// CLOSE. Stream to HDF5: all of these but what HDF5 has no place for, which is counted. What was done goes to `out`,
-/// or to `err` when the stream goes to stdout. A stream that ends inside a message gives a file with all before, and a
-/// warning; so does one that goes on with what is no message, with exit code 1.
+/// CLOSE. Stream to HDF5: the same, but messages that HDF5 has no place for are only counted. A summary goes to `out`,
+/// or to `err` when the stream goes to stdout. A stream that ends inside a message gives a file with everything before
+/// it, and a warning. So do bytes that are no message, with exit code 1.
 int convert(const ConvertOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace echotrain::client

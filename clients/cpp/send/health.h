@@ -14,8 +14,8 @@ struct HealthOptions {
   double timeout_s = 3;
 };
 
-/// Asks the admin port and prints what it says. 0 when it answers with 200, 1 when with something else. ConnectionError
-/// when it does not answer.
+/// Asks the admin port and prints its answer. Returns 0 for status 200, 1 for any other. ConnectionError when it does
+/// not answer.
 int health(const HealthOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

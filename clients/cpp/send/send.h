@@ -19,8 +19,8 @@ struct SendOptions {
   RemoteOptions server;
   std::string group = "dataset";
   double rate = 0;  ///< readouts/s; 0: as fast as the server takes them
-  /// To connect, and without any progress. When not given: 60 s, and no limit once everything has been sent, as a
-  /// server may reconstruct for as long as it takes (docs/protocol.md, "Exchange").
+  /// The longest time to connect, and without any progress [s]. When not given: 60 s, and no limit once everything has
+  /// been sent, as a server may reconstruct for as long as it takes (docs/protocol.md, "Exchange").
   std::optional<double> timeout_s;
   std::filesystem::path png;         ///< empty: no pictures
   std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input

@@ -9,11 +9,11 @@
 namespace echotrain::client {
 
 /// Acquires Cartesian lines of a heart that moves (Phantom::beating), one line per heartbeat and slice, each readout of
-/// the heart as it is at that moment, and writes the ECG of the whole scan.
+/// the heart at its moment, and writes the ECG of the whole scan.
 ///
-/// prospective: after each beat's trigger `phases` readouts of one line, numbered by idx.phase, the middle of the p-th
-/// at (p + 1/2) TR; a beat that begins before the last of them is over is skipped. As the cine of GPU Gems 2, section
-/// 48.5.2: 192 cycles of 13 raster lines of different frames.
+/// prospective: each beat's trigger starts `phases` readouts of one line, numbered by idx.phase. The middle of the p-th
+/// is at (p + 1/2) TR. A beat that begins before the last of them is over is skipped. Source: the cine of GPU Gems 2,
+/// section 48.5.2: 192 cycles of 13 raster lines of different frames.
 /// retrospective: readouts run on every TR from before the first beat, idx.phase is 0, and each trigger moves on to the
 /// next line.
 class CineScanner {
@@ -24,8 +24,8 @@ class CineScanner {
   void scan();
   std::uint32_t written() const { return writer_.written(); }
 
-  /// The phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR of a beat of mean length, or,
-  /// of retrospective scans, (phase + 1/2) / phases.
+  /// The phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR in a beat of mean length, or,
+  /// for retrospective scans, (phase + 1/2) / phases.
   static double shown_phase(const SimulateOptions& options, int phase);
 
  private:

@@ -10,8 +10,8 @@ namespace echotrain::client {
 
 inline constexpr double kTickMs = 2.5;  ///< unit of time stamps
 
-/// When a heart beats. The first beat comes at 0.4 of the mean interval; intervals differ from it by a normal deviate
-/// of `jitter` times it, cut at 3 standard deviations. The same beats for the same seed.
+/// When a heart beats. The first beat comes at 0.4 of the mean interval. Intervals deviate normally from the mean, with
+/// a standard deviation of `jitter` times the mean, cut at 3 standard deviations. The same seed gives the same beats.
 class Heart {
  public:
   /// rate: beats per minute.
@@ -20,10 +20,10 @@ class Heart {
   double mean_interval_ms() const { return 60000 / rate_; }
   double beat_ms(std::size_t i);       ///< when beat i, from 0, begins
   std::size_t beats_until(double ms);  ///< how many beats have begun at that time
-  double phase(double ms);  ///< 0 .. 1 of the interval that lasts then; before the first beat, of one as long as
+  double phase(double ms);  ///< 0 .. 1 within the interval at that time; before the first beat, within one as long as
                             ///< the mean
-  /// Of all the beats up to `until_ms`: ISMRMRD waveforms with waveform_id 0, of 1 kHz, 50 samples each: four leads
-  /// with P, QRS and T waves and noise, and in channel 4 a 1 where each beat begins.
+  /// The ECG of all beats up to `until_ms`: ISMRMRD waveforms with waveform_id 0, 1 kHz, 50 samples each. Four leads
+  /// have P, QRS and T waves and noise; channel 4 is 1 where a beat begins.
   std::vector<protocol::Waveform> ecg(double until_ms);
   static constexpr int kTriggerChannel = 4;
 

@@ -17,16 +17,16 @@ class Phantom {
   /// The head of Shepp and Logan on an image of `matrix` pixels, largest value 1, front of the head at small y.
   /// 2D: the high-contrast table of Toft, "The Radon Transform", PhD thesis, DTU 1996, annex B (10 ellipses).
   /// 3D: Koay, Sarlls, Oezarslan, MRM 58:430-436, 2007, table 1 (10 ellipsoids), amplitudes halved.
-  /// On an image of `depth` pixels along z the head is as much flatter.
+  /// With `depth` pixels along z, the head's z axis is scaled by depth / matrix.
   static Phantom shepp_logan(int dims, double matrix) { return shepp_logan(dims, matrix, matrix); }
   static Phantom shepp_logan(int dims, double matrix, double depth);
-  /// The same object in the n-th echo of a multi-echo scan, n from 0: the signal of each part, which an additive
-  /// phantom has as its amplitude on top of the part around it, decays at a rate of its own. The outer shell and the
-  /// brain fade, the ventricles hardly do, so they go from darker to brighter than what is around them.
+  /// The same object in the n-th echo of a multi-echo scan, n from 0: the signal of each part (its amplitude plus those
+  /// of the parts around it) decays at its own rate. The outer shell and the brain fade, the ventricles hardly do, so
+  /// they go from darker to brighter than what is around them.
   Phantom echo(int n) const;
   /// A chest with a beating heart, 2D, at `phase` of the beat (0 .. 1, the trigger at 0): contraction to 0.35,
-  /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them, whose area stays the same
-  /// while the left one shrinks to 0.55 of its radius: so the outer wall moves too.
+  /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them. The left chamber shrinks to
+  /// 0.55 of its radius while the muscle's area stays the same, so the outer wall moves too.
   static Phantom beating(double matrix, double phase);
   /// How far the heart is contracted at `phase`: 0 at rest, 1 at the end of systole; smooth.
   static double contraction(double phase);

@@ -27,7 +27,7 @@ class ReadoutWriter {
   protocol::AcquisitionHeader header(int trajectory_dims, double milliseconds) const;
   /// data: [coil, sample], without noise.
   void write(const protocol::AcquisitionHeader& head, std::vector<float> trajectory, Samples data);
-  /// Readouts of noise alone.
+  /// Writes readouts that hold only noise.
   void noise_readouts();
   std::uint32_t written() const { return counter_; }
 
@@ -44,7 +44,7 @@ inline void raise_flag(protocol::AcquisitionHeader& head, bool when, ISMRMRD::IS
   if (when) head.flags |= 1ull << (flag - 1);
 }
 
-/// Of slice `slice`: the head's position.
+/// Sets the head's position to that of slice `slice`.
 void place_slice(protocol::AcquisitionHeader& head, const SimulateOptions& options, int slice);
 
 inline constexpr double kSliceMm = 5;

@@ -58,10 +58,10 @@ struct SimulateOptions {
 /// UsageError for options that do not go together, protocol::DatasetError for a file that cannot be written.
 void simulate(const SimulateOptions& options, std::ostream& out);
 
-/// Time between readouts: as given, else 5 ms, or of a heart so that `phases` of them take 0.9 of a mean beat.
+/// Time between readouts: tr_ms if given, else 5 ms, or for a heart such that `phases` of them take 0.9 of a mean beat.
 double repetition_time_ms(const SimulateOptions& options);
 
-/// The ISMRMRD header of such a scan.
+/// The ISMRMRD header of the simulated scan.
 std::string simulated_header(const SimulateOptions& options, const ScanPath& scan);
 
 }  // namespace echotrain::client

@@ -20,15 +20,15 @@ struct ReadoutPath {
   std::vector<double> weights;
 };
 
-/// What a scan is made of. Zeros for readouts, samples and partitions: enough of them for the Nyquist criterion, and a
-/// quarter of the matrix.
+/// The sizes of a scan. Zero readouts or samples mean enough for the Nyquist criterion; zero partitions mean a quarter
+/// of the matrix.
 struct ScanShape {
   int matrix = 128;
   int readouts = 0;                   ///< of one frame and partition: lines, spokes or interleaves
   int samples = 0;                    ///< of one readout
   int oversampling = 1;               ///< of Cartesian readouts
   int partitions = 0;                 ///< of stacks
-  bool partitions_outermost = false;  ///< all spokes of a partition before the next partition, not all of a spoke
+  bool partitions_outermost = false;  ///< all spokes of a partition first, not all partitions of a spoke
 };
 
 class ScanPath {
@@ -60,14 +60,14 @@ class ScanPath {
   Steps steps(int readout) const;
 
   /// Cartesian: lines -R/2.. of the matrix, the last S samples of matrix * oversampling (fewer: a partial echo).
-  /// radial: diameters at angles pi r / R; golden_radial: every 111.246117975 degrees, on through all frames.
+  /// radial: diameters at angles pi r / R; golden_radial: every 111.246117975 degrees, continued through all frames.
   /// spiral: R interleaves of 1.25 matrix / (2 R) turns, radius 0.5 t^(2/3); the weights of all sum to pi/4.
   /// kooshball: spokes from the centre, ends spread over the sphere by the golden angle.
   /// stack_of_stars, stack_of_spirals: golden_radial or spiral in the plane, each at kz = (p - floor(P/2)) / P of every
   /// partition p of P.
   ReadoutPath readout(int readout, int frame) const;
   /// The share of the cell of size `cell` (cycles/pixel) about k that lies in the disc or ball the scan samples, or,
-  /// for Cartesian scans, whether the point itself is sampled. Of a stack: the disc's, whatever kz.
+  /// for Cartesian scans, whether the point itself is sampled. For a stack: the disc's share, at any kz.
   double coverage(const Vec3& k, double cell) const;
 
  private:
