@@ -296,7 +296,7 @@ Image gpu_version(const Samples<float>& samples, std::int64_t matrix, Variant va
                   int devices, double* seconds) {
   struct Part {
     Part(const Samples<float>& samples, std::int64_t matrix, int device, std::int64_t begin, std::int64_t end)
-        : context(Backend::cuda, {.device = device, .memory_budget = kMemory}),
+        : context(Backend::cuda, bench_resources(), {.device = device, .memory_budget = kMemory}),
           fhd(context, samples, matrix, begin, end) {}
     Context context;
     GpuFhd fhd;
