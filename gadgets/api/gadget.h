@@ -55,9 +55,9 @@ class AnyGadget {
   virtual ItemType gives() const = 0;
   /// Called once before data. Throws ClientError when the measurement does not suit this gadget.
   virtual void start(const protocol::Header& header, Scan& scan) = 0;
-  /// Takes `item` if it is of its input type; any other item passes by to the next gadget.
+  /// Processes `item` if it has the input type; any other item goes on to the next gadget, unless it is kept.
   virtual void push(Item&& item, const EmitItem& next) = 0;
-  /// What had come is taken.
+  /// Called after each batch.
   virtual void pause(const EmitItem& next) = 0;
   virtual void end(End how, const EmitItem& next) = 0;
 };
@@ -67,20 +67,20 @@ class Gadget : public AnyGadget {
  public:
   using Input = In;
   using Output = Out;
-  /// How data may reach this gadget. A gadget that can take more than frames declares so, or, where that depends on its
-  /// options, has a static function `Delivery delivery(const Options&)`.
+  /// How data may reach this gadget. A gadget that can take more than whole frames redeclares this, or, if that depends
+  /// on its options, has a static function `Delivery delivery(const Options&)`.
   static constexpr Delivery kDelivery = Delivery::frames;
   ItemType takes() const final { return item_type<In>; }
   ItemType gives() const final { return item_type<Out>; }
 
   void start(const protocol::Header& /*header*/, Scan& /*scan*/) override {}
   virtual void process(In&& item, const Emit<Out>& emit) = 0;
-  /// All readouts that were at hand have been taken. Gives what was held only to be worked on with others.
+  /// Called after each batch of readouts. Gives items that were held back only to be processed with others.
   virtual void rest(const Emit<Out>& /*emit*/) {}
   /// Gives what is still held. Frames closed by the end of the scan arrive through process() before this.
   virtual void finish(End /*how*/, const Emit<Out>& /*emit*/) {}
-  /// Side items: what neither is the input nor comes from it (waveforms, images of the client). Kept (true) or passed
-  /// by.
+  /// Takes side items, which are neither the input nor made from it (waveforms, the client's images). True: the item is
+  /// kept. False: it goes on to the next gadget.
   virtual bool take_aside(Item& /*item*/, const Emit<Out>& /*emit*/) { return false; }
 
   void push(Item&& item, const EmitItem& next) final {

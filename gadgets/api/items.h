@@ -39,7 +39,7 @@ using Instant = std::chrono::steady_clock::time_point;
 /// When a frame's data came; zeros where the readouts come from a file.
 struct Arrival {
   Instant received{};         ///< the last byte of its last readout was read
-  Instant taken{};            ///< the pipeline took the batch that completed the frame, or heard of the scan's end
+  Instant taken{};            ///< the pipeline took the batch that completed the frame, or learned that the scan ended
   std::uint64_t readout = 0;  ///< number of its last readout in the connection, from 1
 };
 
@@ -52,8 +52,8 @@ struct Frame {
   protocol::AcquisitionHeader
       reference{};  ///< its first imaging readout: geometry, counters and time stamps of the image
   std::int64_t readouts = 0;
-  std::int64_t expected_readouts = 0;  ///< of the whole frame, where the frame rule says how many; 0: not known
-  std::uint64_t window = 0;            ///< number of the sliding window that this frame is a position of; 0: none
+  std::int64_t expected_readouts = 0;  ///< readouts of the whole frame, if the frame rule says how many; 0: unknown
+  std::uint64_t window = 0;            ///< number of the frame's sliding window; 0: none
   std::int64_t window_begin = 0;       ///< how many readouts have left that window
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
@@ -78,15 +78,15 @@ struct Readouts {
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
   std::vector<protocol::AcquisitionHeader> heads;
   Array<cfloat> data;           ///< [readout, channel, sample], where the pipeline computes
-  HostArray<cfloat> host_data;  ///< the same of readouts that are not imaging, whose `data` is empty
+  HostArray<cfloat> host_data;  ///< the same for readouts that are not imaging; their `data` is empty
   HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 
-/// Sample positions of one frame and the weights there, shared by all frames that repeat them.
+/// Sample positions of one frame and their weights, shared by all frames that repeat them.
 struct SamplePositions {
   int dims = 2;
   std::uint16_t encoding = 0;
-  /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; not a number: the sample is dropped.
+  /// [sample, dims], cycles/pixel of the encoded matrix; component 0 = x; NaN drops the sample.
   std::vector<double> coordinates;
   std::vector<float> weights;  ///< [sample], as in Samples
   std::uint64_t digest = 0;    ///< of the coordinates
@@ -97,10 +97,10 @@ struct SamplePositions {
 /// Weighted samples of a frame, anywhere in k-space: all at once, or in parts as they come.
 struct Samples {
   enum class Part {
-    whole,  ///< all samples of the frame. What came of it before is void.
-    next,   ///< some samples: `offset` is the number of the first of them in `positions`, which are the whole frame's
-    loose,  ///< some samples, of a frame whose other positions are not known: `positions` are these samples' only
-    moved   ///< some that entered the frame's sliding window since the frame before; positions are these samples'
+    whole,  ///< all samples of the frame; they replace any parts given before
+    next,   ///< some samples; the first is number `offset` of `positions`, which hold the whole frame's
+    loose,  ///< some samples; `positions` hold only theirs, as the frame's other positions are not known
+    moved   ///< samples that entered the sliding window since the previous frame; `positions` hold only theirs
   };
   std::shared_ptr<const Frame> frame;
   Array<cfloat> data;    ///< [sample, coil]
@@ -108,12 +108,12 @@ struct Samples {
   std::shared_ptr<const SamplePositions> positions;
   Part part = Part::whole;
   std::int64_t offset = 0;
-  std::int64_t readouts = 0;       ///< of moved: how many these samples are
-  bool first = true, last = true;  ///< the frame's first, its last part
+  std::int64_t readouts = 0;       ///< for `moved`: how many readouts these samples make up
+  bool first = true, last = true;  ///< whether this is the frame's first, its last part
 };
 
-/// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. What is in
-/// the plane is as in `Data`.
+/// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. Within a
+/// plane, data are as in `Data`.
 template <class Data>
 struct Planes : Data {
   std::int64_t planes = 1;
@@ -127,7 +127,7 @@ inline constexpr bool is_planes = false;
 template <class Data>
 inline constexpr bool is_planes<Planes<Data>> = true;
 
-/// Planes that travel in each coil's channels.
+/// Number of planes in each coil's channels.
 template <class Data>
 std::int64_t planes_of(const Data& data) {
   if constexpr (is_planes<Data>)
@@ -163,12 +163,12 @@ struct OversampledImages {
 /// A frame as the least-squares problem (F^H W F) x = F^H W d, where W holds the density weights.
 struct NormalEquations {
   std::shared_ptr<const Frame> frame;
-  Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); of one coil once `maps` are known
+  Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); only one coil once `maps` are known
   std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
   Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
   Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
   double weight = 0;       ///< sum of W over the samples
-  std::int64_t coils = 0;  ///< that the data came with
+  std::int64_t coils = 0;  ///< number of coils in the data
 };
 
 /// Complex images, one per coil (or one after combination).
@@ -200,20 +200,20 @@ struct Echoes {
   std::shared_ptr<const EchoGeometry> geometry;
 };
 
-/// Their 2D Fourier transforms over time and elements, of the analytic signals: one frequency band.
+/// One frequency band of the 2D Fourier transforms, over time and elements, of the echoes' analytic signals.
 struct EchoSpectra {
   std::shared_ptr<const Frame> frame;
   /// [wave, frequency, column]. Columns are spatial frequencies along the array in FFT order, element 0 is the origin;
-  /// each trace was moved in time so that the column is the image's spatial frequency, whatever the wave's angle.
+  /// each trace was shifted in time so that the column is the image's spatial frequency, whatever the wave's angle.
   Array<cfloat> data;
   std::shared_ptr<const EchoGeometry> geometry;
-  double first_hz = 0, step_hz = 0;  ///< of the frequencies
+  double first_hz = 0, step_hz = 0;  ///< the first frequency, and the step to the next
 };
 
 /// What an image's latency is made of; zeros for an image that came from the client.
 struct ImageTimes {
   Arrival arrival;
-  Instant computed{};  ///< all that is left is to convert its pixels and to copy them to the host
+  Instant computed{};  ///< only converting the pixels and copying them to the host remain
   Instant copied{};    ///< the pixels are complete
 };
 
@@ -221,10 +221,10 @@ struct ImageTimes {
 struct Image {
   std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client
   protocol::Image message;
-  std::shared_ptr<ImageTimes> times;  ///< filled in as the stream gets there; may be empty
+  std::shared_ptr<ImageTimes> times;  ///< filled in as the stream reaches each point; may be empty
 };
 
-/// A physiological waveform, passed by those who do not take it.
+/// A physiological waveform. Gadgets that do not take it hand it on.
 struct Waveform {
   protocol::Waveform message;
 };

@@ -1,10 +1,9 @@
 // Gadgets compiled outside this tree. A plugin is a shared object made with CMake's find_package(echotrain) and the
-// target echotrain::gadget_sdk (docs/plugin is one to begin with). It says once, outside of any namespace, what it
-// brings:
+// target echotrain::gadget_sdk (docs/plugin is an example). It registers its gadgets once, outside of any namespace:
 //
 //   ECHOTRAIN_PLUGIN(registry) { registry.add<Sharpen>(); }
 //
-// A server loads the plugins of the folders that its option `plugins` names when it starts, and nothing else.
+// When it starts, a server loads the plugins in the folders that its option `plugins` names, and no others.
 #pragma once
 
 #include "gadgets/api/gadget.h"

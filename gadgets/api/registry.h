@@ -1,4 +1,4 @@
-// Which gadgets there are: name -> factory and declared parameters.
+// The list of gadgets: name -> factory and declared parameters.
 #pragma once
 
 #include <any>
@@ -22,11 +22,12 @@ using GadgetOptions = std::any;
 struct GadgetForm {
   ItemType takes;
   ItemType gives;
-  /// Reads a pipeline's parameters: a map, or null for the defaults. ConfigError where they are not as declared.
+  /// Reads a pipeline's parameters: a map, or null for the defaults. ConfigError when they do not match the
+  /// declaration.
   std::function<GadgetOptions(const config::Node& parameters)> parse;
-  /// From what parse() gave. std::invalid_argument when options exclude each other.
+  /// Makes the gadget from the options that parse() returned. std::invalid_argument when options exclude each other.
   std::function<std::unique_ptr<AnyGadget>(const GadgetOptions& options)> make;
-  /// How data may reach it.
+  /// How data may reach the gadget.
   std::function<Delivery(const GadgetOptions& options)> delivery;
 };
 
@@ -39,13 +40,13 @@ struct GadgetEntry {
   std::vector<GadgetForm> forms;
 };
 
-/// Neighbours in a pipeline that one gadget can stand for.
+/// Neighbouring gadgets of a pipeline that one gadget can replace.
 struct Fusion {
   std::vector<std::string> names;
-  ItemType takes;  ///< the form of the first of them
-  /// From the neighbours' options; null when with these there is no such gadget.
+  ItemType takes;  ///< input type of the first one's form
+  /// Makes the one gadget from the neighbours' options; null when it cannot have these options.
   std::function<std::unique_ptr<AnyGadget>(std::span<const GadgetOptions> options)> make;
-  bool cpu_only = false;  ///< on a GPU the neighbours stay what they are
+  bool cpu_only = false;  ///< on a GPU the neighbours are not replaced
 };
 
 class Registry {
@@ -73,7 +74,7 @@ class Registry {
   void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
   const std::vector<Fusion>& fusions() const { return fusions_; }
 
-  /// Adds what `other` has; names that are here already keep what they mean here.
+  /// Adds the gadgets of `other`; names that exist here already keep their meaning.
   void take(Registry&& other);
 
   const GadgetEntry* find(std::string_view name) const;

@@ -22,7 +22,7 @@ class Team;  // gadgets/numerics/team/team.h
 
 /// What the gadgets of a scan counted, for the log.
 struct ScanNumbers {
-  std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that found theirs
+  std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that reused one
   std::uint64_t operators_made = 0, operators_reused = 0;  ///< the same for F^H F
   std::uint64_t frames_in_parts = 0;                       ///< frames gridded as their readouts came
   double plan_ms = 0;                                      ///< making plans, in all
@@ -31,10 +31,11 @@ struct ScanNumbers {
 /// How the data of a frame may reach a gadget, from least to most. Each gadget declares what it can take; the pipeline
 /// chooses once, before start(), what all gadgets of its chain can (gadgets/engine/delivery.h).
 enum class Delivery {
-  frames,  ///< Samples come as whole frames. Readouts come in batches; of a sliding window, all of each frame.
-  parts,   ///< Samples may come in parts as their readouts come, but for frames of a sliding window
-  windows  ///< the same, and of a sliding window's frame only what has entered since the frame before it comes, all but
-           ///< the last readout before that has come
+  frames,  ///< Samples come as whole frames. Readouts come in batches; each frame of a sliding window comes with all of
+           ///< its readouts.
+  parts,   ///< Samples may come in parts as their readouts come, except in frames of a sliding window
+  windows  ///< the same; a frame of a sliding window comes with only the readouts that entered since the frame before,
+           ///< and all but the last of these come before the last has arrived
 };
 
 /// What a gadget may ask of the scan it runs in. Confined to the pipeline's thread.
@@ -51,21 +52,21 @@ class Scan {
         notify_(std::move(notify)) {}
 
   numerics::Context& compute;
-  numerics::Team* const team;  ///< of several devices, `compute` being its first; null: there is one
+  numerics::Team* const team;  ///< several devices, the first of which is `compute`; null: only one device
   const config::TrajectoryUnit trajectory_unit;
   const Delivery delivery;  ///< of this scan's data
-  /// Coil maps and references. A gadget says at start() what it wants.
+  /// Coil maps and references. A gadget asks for them in start().
   SideImages side_images;
   ScanNumbers numbers;
 
-  /// Trajectories that this scan probably has, those of scans with such a header, most likely first. The gadget that
-  /// knows them adds them at its start(), for gadgets after it to prepare plans by at theirs.
+  /// Trajectories that this scan probably has: those of earlier scans with such a header, most likely first. The gadget
+  /// that knows them adds them in its start(); gadgets after it prepare plans for them in theirs.
   const std::vector<std::shared_ptr<const SamplePositions>>& likely_positions() const { return likely_positions_; }
   void add_likely_positions(std::shared_ptr<const SamplePositions> positions) {
     likely_positions_.push_back(std::move(positions));
   }
 
-  /// A line for the client and the log. Each text is sent at most once per scan.
+  /// Sends a line to the client and the log, each text at most once per scan.
   void info(const std::string& text) { notify_(protocol::Level::info, text); }
   void warn(const std::string& text) { notify_(protocol::Level::warning, text); }
 

@@ -1,5 +1,5 @@
-// Images that a gadget uses beside the data: coil maps, references. From a file that the pipeline names, or from the
-// client, which sends them as IMAGE messages whose meta attribute `role` says what for.
+// Images that a gadget uses beside the data: coil maps, references. They come from a file that the pipeline names, or
+// from the client as IMAGE messages whose meta attribute `role` says what they are for.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace echotrain {
 
-/// Images of the file `name`; throws what says why there are none.
+/// Images of the file `name`; throws an exception that says why there are none.
 using ReadAsset = std::function<std::vector<protocol::Image>(const std::string& name)>;
 
 /// Confined to the pipeline's thread.
@@ -25,13 +25,13 @@ class SideImages {
   using Voxels = numerics::Array<numerics::cfloat>;
   SideImages(numerics::Context& compute, ReadAsset read) : compute_(compute), read_(std::move(read)) {}
 
-  /// Asks for images: those of `file`, read here and now, or, when it is empty, those that the client will send as
-  /// `role`. ClientError when the file cannot be used.
+  /// Asks for images. Reads them from `file` at once; if `file` is empty, the client will send them as `role`.
+  /// ClientError when the file cannot be used.
   void want(const std::string& role, const std::string& file);
-  /// Takes an image of the client. False when no gadget wants its role. ClientError when its voxels cannot be used.
+  /// Takes an image from the client. False when no gadget wants its role. ClientError when its voxels cannot be used.
   bool take(const protocol::Image& image);
   /// Voxels [coil, z, y, x] for a slice: the image of this slice, or the only one there is. ClientError when there is
-  /// none: it says how to give one.
+  /// none; its text says how to give one.
   const Voxels& find(const std::string& role, std::uint16_t slice) const;
 
   /// Whether `name` can be the name of such a file: letters, digits, '.', '_' and '-', not beginning with '.'.

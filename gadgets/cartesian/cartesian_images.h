@@ -1,4 +1,4 @@
-// Cartesian lines to images in one, on the CPU.
+// Cartesian lines to images in one gadget, on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 namespace echotrain {
 
 /// Does what `cartesian_kspace`, `fft` and, with `rss`, `coil_combine` do one after another, but transforms each line
-/// along x and cuts it to the image as it arrives: oversampled samples are never kept, and the columns are all that is
-/// left to do after a frame's last readout. The loader puts it in their place on the CPU; it has no name of its own.
+/// along x and cuts it to the image as it arrives: oversampled samples are never kept, and only the columns are left to
+/// do after a frame's last readout. On the CPU the loader replaces those gadgets by this one; it has no name of its
+/// own.
 class CartesianImages final : public Gadget<Readouts, CoilImages> {
  public:
   CartesianImages(numerics::Direction direction, bool rss) : direction_(direction), rss_(rss) {}

@@ -10,9 +10,10 @@
 
 namespace echotrain {
 
-/// Places each line at its encoding step as it arrives; partial echoes go by center_sample; repeated lines (averages)
-/// are averaged. The image's voxels and field of view are those of the header's recon space: readout oversampling is
-/// cut away, missing resolution is zero-filled. Missing lines stay zero and are counted in the image's meta attributes.
+/// Places each line at its encoding step as it arrives; partial echoes are placed by center_sample; repeated lines
+/// (averages) are averaged. The image's voxels and field of view are those of the header's recon space: readout
+/// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero and are counted in the image's
+/// meta attributes.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   struct Options {};

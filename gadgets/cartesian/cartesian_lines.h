@@ -21,23 +21,23 @@ struct CartesianSpace {
   std::int64_t rows() const { return matrix[1] * matrix[2]; }
 };
 
-/// Of each encoding space. ClientError when the measurement is not Cartesian or its limits do not fit.
+/// The space of each encoding. ClientError when the measurement is not Cartesian or its limits do not fit.
 std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan);
 
-/// Readouts that are images need phase correction when some are reversed: ClientError.
+/// ClientError when imaging readouts are reversed, because these need phase correction.
 void refuse_reversed(const Readouts& readouts);
 
 /// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
                                   std::vector<std::int32_t>& hits, Scan& scan);
 
-/// Calls run(begin, end, placement) for each stretch of readouts that lie alike on their lines. ClientError when
-/// samples do not fit.
+/// Calls run(begin, end, placement) for each stretch of readouts with the same placement on their lines. ClientError
+/// when samples do not fit.
 void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
 
-/// What is known of a frame's rows once the last of them has come.
+/// Facts about a frame's rows once the last of them has come.
 struct ClosedLines {
   std::shared_ptr<const Frame> frame;  ///< notes how many announced rows have not come
   std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once

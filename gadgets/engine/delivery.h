@@ -8,14 +8,14 @@
 
 namespace echotrain {
 
-/// A gadget of a chain: what it takes, and how that may reach it.
+/// A gadget of a chain: its input type, and how its input may reach it.
 struct Reached {
   ItemType takes;
   Delivery delivery;
 };
 
-/// What all gadgets of a chain can take. Samples come as the gadgets that take them allow; frames, where none does.
-/// Readouts come in batches in any case, so a gadget that takes them says only whether windows may move.
+/// The most that all gadgets of a chain can take. Without a gadget that takes samples, this is `frames`. Readouts
+/// always come in batches, so a gadget that takes them decides only whether windows may move.
 Delivery resolve_delivery(const std::vector<Reached>& chain);
 
 }  // namespace echotrain

@@ -18,9 +18,9 @@
 
 namespace echotrain {
 
-/// Groups acquisitions into frames by a pipeline's `frame:` rule (docs/pipelines.md, "Frames"). Grouping goes by the
-/// readouts themselves, never by how they arrived: any split of the same scan into batches gives the same frames.
-/// What it holds between batches is memory of the session's budget: ResourceError when that is exhausted.
+/// Groups acquisitions into frames by a pipeline's `frame:` rule (docs/pipelines.md, "Frames"). Grouping depends on the
+/// readouts alone, never on how they arrived: any split of the same scan into batches gives the same frames. Data held
+/// between batches count towards the session's budget: ResourceError when that is exhausted.
 class Framer {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
@@ -44,8 +44,8 @@ class Framer {
   struct Open {
     explicit Open(numerics::Context& compute) : lines(compute) {}
     std::shared_ptr<Frame> frame;
-    std::vector<protocol::Acquisition> waiting;  // of the batch being pushed; not yet handed on
-    LineSet lines;                               // that have come
+    std::vector<protocol::Acquisition> waiting;  // readouts of the batch being pushed that are not yet handed on
+    LineSet lines;                               // that have arrived
     std::size_t announced = 0;                   // how many of them the header counts
     bool started = false;                        // a first batch has been handed on
     bool last_seen = false;                      // a last-in flag has come
@@ -76,9 +76,9 @@ class Framer {
     Line first;
   };
   std::deque<Closed> closed_incomplete_;           // most recent last, bounded
-  std::map<std::uint16_t, std::uint16_t> newest_;  // repetition met so far, by encoding
+  std::map<std::uint16_t, std::uint16_t> newest_;  // latest repetition so far, by encoding
   WindowFrames windows_;
-  Instant taken_{};  // the batch being pushed
+  Instant taken_{};  // when the batch being pushed was taken
   std::uint64_t next_id_ = 0;
   std::uint64_t late_ = 0;
 };

@@ -8,18 +8,18 @@
 
 namespace echotrain {
 
-/// A set of nonzero numbers, in memory of the session's budget: a table with open addressing. ResourceError when the
-/// budget is exhausted.
+/// A set of nonzero numbers: a table with open addressing, in memory that counts towards the session's budget.
+/// ResourceError when the budget is exhausted.
 class LineSet {
  public:
   explicit LineSet(numerics::Context& compute);
 
-  /// Whether it was not there yet.
+  /// Adds `line`; false if it was there already.
   bool insert(std::uint64_t line);
   bool contains(std::uint64_t line) const { return line == *slot(line); }
 
  private:
-  const std::uint64_t* slot(std::uint64_t line) const;  ///< where it is or belongs
+  const std::uint64_t* slot(std::uint64_t line) const;  ///< where `line` is or belongs
   void grow();
 
   numerics::Context* compute_;

@@ -49,10 +49,10 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 
 /// Where a pipeline's results go.
 struct PipelineSink {
-  /// An image whose pixels are complete. May be called on another thread than the pipeline's, and after finish() has
-  /// returned only if Pipeline::wait() has not. Must not block for long and must not throw.
+  /// Takes an image whose pixels are complete. May be called on a thread other than the pipeline's, and until
+  /// Pipeline::wait() has returned. Must not block for long and must not throw.
   std::function<void(protocol::Image&&, const ImageTimes&)> image;
-  /// A line for the client; called on the pipeline's thread.
+  /// Takes a line for the client; called on the pipeline's thread.
   std::function<void(protocol::Level, const std::string&)> text;
 };
 
@@ -62,7 +62,7 @@ struct PipelineCounts {
   ScanNumbers work;
 };
 
-/// One scan. Confined to one thread; throws ClientError, ResourceError, or what a bug throws.
+/// One scan. Confined to one thread; throws ClientError, ResourceError, or any exception of a bug.
 class Pipeline {
  public:
   /// `read_asset` gives the files that pipelines may name; without it there are none. `team`: devices that gadgets may
@@ -71,7 +71,7 @@ class Pipeline {
            ReadAsset read_asset = nullptr, numerics::Team* team = nullptr);
   ~Pipeline();
 
-  /// Checks the measurement against every gadget; before any data.
+  /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
   /// Batches in order of arrival. Acquisitions must have passed protocol::AcquisitionCheck.
   void push(std::vector<protocol::Acquisition>&& readouts);
@@ -84,9 +84,9 @@ class Pipeline {
 
   const PipelineCounts& counts() const;
 
-  /// Calls `tap` with every item that gadget `name` gives (all that pass it), before the next gadget gets it. Returns
-  /// false if the pipeline has no gadget of that name. For `echotrain recon --save-after`. To be called before start():
-  /// gadgets that are looked at do not run as one with others, and frames come whole.
+  /// Calls `tap` with every item that leaves gadget `name`, passed on or made there, before the next gadget gets it.
+  /// Returns false if the pipeline has no gadget of that name. For `echotrain recon --save-after`. Call it before
+  /// start(): tapped gadgets are not fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
 
  private:

@@ -1,5 +1,5 @@
 // A pipeline that runs on several ranks at once: rank 0 gives all of them the scan, each runs the same gadgets, and
-// those that can share out their work (fhd with method: exact, pcg) do.
+// gadgets that can divide their work (fhd with method: exact, pcg) do so.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@
 
 namespace echotrain {
 
-/// What rank 0 has of the other ranks, each of which is in follow().
+/// Rank 0's handle on the other ranks, each of which runs follow().
 class Followers {
  public:
   explicit Followers(numerics::Ranks& ranks) : ranks_(ranks) {}
-  /// Lets the others return from follow(). False when they are in the middle of a scan, and so cannot be told.
+  /// Lets the others return from follow(). False when they are in the middle of a scan and cannot be told.
   bool dismiss();
   int size() const { return ranks_.size(); }
 
@@ -29,8 +29,8 @@ class Followers {
   bool busy_ = false;
 };
 
-/// A scan, run by rank 0 and its followers. Functions as Pipeline's; where those wait for another rank, they throw
-/// ResourceError when it has failed. Without followers it is a Pipeline.
+/// A scan, run by rank 0 and its followers. Functions are as Pipeline's; those that wait for another rank throw
+/// ResourceError when it has failed. Without followers it behaves as a Pipeline.
 class RankedPipeline {
  public:
   /// `followers` may be null. Arguments as Pipeline's. ResourceError when the ranks cannot work together.
@@ -55,9 +55,9 @@ class RankedPipeline {
   bool finished_ = false;
 };
 
-/// What all ranks but the first do: takes part in scan after scan until it is dismissed. NUFFT plans must not be tuned
-/// to this machine (ResourceOptions::autotune), for all ranks have to work out the same bits. Throws what ends the
-/// scan, or keeps this rank from taking part in it: the other ranks then have to be told.
+/// Run by all ranks but the first: takes part in scan after scan until it is dismissed. NUFFT plans must not be tuned
+/// to this machine (ResourceOptions::autotune), because all ranks must compute the same bits. Throws any error that
+/// ends the scan or keeps this rank from taking part in it: the caller must then tell the other ranks.
 void follow(numerics::Ranks& ranks, const std::shared_ptr<numerics::Resources>& resources);
 
 }  // namespace echotrain

@@ -1,4 +1,4 @@
-// The readouts that a frame of a fixed number of readouts is made of, while they wait for each other.
+// Collects the readouts of a frame that has a fixed number of them.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,24 @@
 
 namespace echotrain {
 
-/// Readouts, oldest first, in memory of the session's budget. It grows with what has come, never with what is asked
-/// for, and holds nothing of the buffers in which readouts arrived. ResourceError when the budget is exhausted.
+/// Readouts, oldest first, in memory that counts towards the session's budget. It grows with the readouts that have
+/// come, never with the number asked for, and keeps none of the buffers in which they arrived. ResourceError when the
+/// budget is exhausted.
 class ReadoutWindow {
  public:
-  /// `most`: how many readouts there will ever be at once.
+  /// `most`: the largest number of readouts held at once.
   ReadoutWindow(numerics::Context& compute, std::int64_t most) : compute_(&compute), most_(most) {}
 
   void push(const protocol::Acquisition& readout);
   const protocol::AcquisitionHeader& front() const { return chunks_.front().heads.data()[chunks_.front().begin]; }
   const protocol::AcquisitionHeader& back() const { return chunks_.back().heads.data()[chunks_.back().end - 1]; }
 
-  /// Gives all readouts in order, in batches with first and last set, and drops the `leaving` oldest. What leaves is
-  /// handed over and what stays is copied, so batches are free to be written to.
+  /// Gives all readouts in order, in batches with first and last set, and drops the `leaving` oldest. Readouts that
+  /// leave are handed over and those that stay are copied, so the receiver may write to the batches.
   void give(std::int64_t leaving, const std::function<void(Readouts&&)>& emit);
-  /// Gives copies of the `count` newest in order, in batches; `first` and `last` hold for them together.
+  /// Gives copies of the `count` newest in order, in batches; `first` and `last` apply to them as a whole.
   void give_newest(std::int64_t count, bool first, bool last, const std::function<void(Readouts&&)>& emit) const;
-  /// Forgets the oldest.
+  /// Drops this many of the oldest.
   void drop(std::int64_t oldest);
 
  private:

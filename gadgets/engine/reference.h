@@ -1,4 +1,4 @@
-// What there is, as text: for a terminal, and docs/gadgets.md.
+// Lists of pipelines and gadgets as text, for a terminal and for docs/gadgets.md.
 #pragma once
 
 #include <span>

@@ -12,20 +12,21 @@
 
 namespace echotrain {
 
-/// Windows of so many readouts that move on by a stride; readouts that differ in a counter, but for the repetition,
-/// have windows of their own. ResourceError when the session's memory is exhausted.
+/// Windows of a fixed number of readouts that move on by a stride. Readouts that differ in a counter other than the
+/// repetition have separate windows. ResourceError when the session's memory is exhausted.
 class WindowFrames {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
 
   WindowFrames(std::int64_t readouts, std::int64_t stride) : readouts_(readouts), stride_(stride) {}
 
-  /// Gives the window's next frame when its last readout has come, and before that, where the scan's windows move, what
-  /// has entered. `taken`: when the pipeline took the readout; `next_id` counts the scan's frames.
+  /// Gives the window's next frame when its last readout has come; if the scan's windows move, gives the readouts that
+  /// entered before it once all but that last one have come. `taken`: when the pipeline took the readout; `next_id`
+  /// counts the scan's frames.
   void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
             const EmitReadouts& emit);
 
-  /// What has come since the last frames.
+  /// Readouts that came after their window's last frame, and the number of such windows.
   struct LeftOver {
     std::size_t windows = 0;
     std::int64_t readouts = 0;
@@ -41,7 +42,7 @@ class WindowFrames {
     std::int64_t pending = 0;      // readouts since the last frame
     std::int64_t left = 0;         // readouts that have left
     std::int64_t ungiven = 0;      // readouts not yet handed on, where a window moves
-    std::shared_ptr<Frame> frame;  // that is being handed on
+    std::shared_ptr<Frame> frame;  // the one being handed on
   };
 
   std::shared_ptr<Frame> next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const;

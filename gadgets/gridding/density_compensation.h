@@ -18,11 +18,12 @@
 namespace echotrain {
 
 /// Positions come from the data's trajectory, in the pipeline's `trajectory_unit`. Samples beyond 0.5005 cycles/pixel
-/// on an axis are dropped with a warning; a scan in which most are is refused, naming the unit it is likely in.
+/// on an axis are dropped with a warning; a scan in which most are dropped is refused, and the error names the likely
+/// unit.
 ///
 /// A frame that repeats a trajectory met before, in this scan or in one with the same header, is given in parts as its
-/// readouts come, each compared with what was expected; so is one whose weights do not depend on readouts still to
-/// come. Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density/.
+/// readouts come, each compared with the expected one; so is a frame whose weights do not depend on later readouts.
+/// Other frames are given whole, at their end. Source of the methods: see gadgets/numerics/density/.
 class DensityCompensation final : public Gadget<Readouts, Samples> {
  public:
   using Options = DensityOptions;

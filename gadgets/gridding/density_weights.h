@@ -19,7 +19,7 @@ double support_volume(const std::vector<double>& coordinates, int dims);
 struct WeightedSamples {
   std::shared_ptr<SamplePositions> positions;
   std::int64_t dropped = 0;  // samples
-  double largest = 0;        // component of a position, in the data's numbers
+  double largest = 0;        // largest component of a position, in the data's unit
 };
 
 /// Source of the methods: see gadgets/numerics/density/.

@@ -1,4 +1,4 @@
-// What a scan's client is told of samples that lie beyond the edge of k-space.
+// Tells a scan's client of samples that lie beyond the edge of k-space.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace echotrain {
 class DroppedSamples {
  public:
   void start(Scan& scan) { scan_ = &scan; }
-  /// Of a frame's samples. ClientError when most are dropped, else a warning. largest: component, in the data's
-  /// numbers.
+  /// Judges a frame's samples: ClientError when most are dropped, else warn(). largest: the largest component, in the
+  /// data's unit.
   void judge(std::int64_t dropped, std::int64_t total, double largest, const SampleSpace& space);
-  /// Once a scan, if any are dropped.
+  /// Warns once per scan, if any are dropped.
   void warn(std::int64_t dropped, std::int64_t total);
 
  private:

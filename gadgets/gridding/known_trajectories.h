@@ -1,4 +1,4 @@
-// Trajectories that a scan has had, or scans with the same header before it.
+// Trajectories of a scan, and of earlier scans with the same header.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,10 @@ class KnownTrajectories {
     Array<float> weights;  // uploaded when first used
   };
 
-  /// Takes over what the store has of such scans; the scan is told their positions.
+  /// Takes the trajectories of such scans from the store, and tells `scan` their positions.
   void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
-  /// The one that begins as `raw` does, or, if whole, is `raw`; nullptr if there is none. raw: [sample, component].
+  /// The trajectory that begins with `raw` or, if `whole`, equals it; nullptr if there is none. raw: [sample,
+  /// component].
   std::shared_ptr<const KnownTrajectory> find(std::uint16_t encoding, numerics::HostView<const float> raw,
                                               bool whole) const;
   /// Makes a trajectory this scan's most recent one.

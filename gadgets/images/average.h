@@ -12,9 +12,9 @@ namespace echotrain {
 
 /// Complex mean of the images that agree in all counters but `over`, each weighted by the number of readouts it was
 /// made of, so that the mean has the noise of all readouts together. (After coil_combine: {method: rss}, a mean of
-/// magnitudes.) It leaves when as many images as the header's limits of that counter announce have come, else at the
-/// end of the scan; with `running`, the mean of what has come so far leaves with every image. Its header is that of its
-/// first image, with `running` that of its last; the counter stays that image's. Meta attribute: averages.
+/// magnitudes.) The mean is given when all images that the header's limits of that counter announce have come, else at
+/// the end of the scan; with `running`, every image gives the mean so far. The mean's header, and with it the counter,
+/// is that of its first image, with `running` that of its last. Meta attribute: averages.
 ///
 /// Averages of lines (idx.average) need no such gadget where a frame holds all of them, as with `frame: auto`:
 /// cartesian_kspace averages them before the transform. With `frame: {until: last_in_average}` each average is an image

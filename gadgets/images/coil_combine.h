@@ -1,4 +1,4 @@
-// Makes one image of all coils' images.
+// Combines all coils' images into one.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace echotrain {
 
-/// rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps of the images
-/// themselves (Walsh et al., MRM 43, 2000; numerics/coils/coil_maps.h): the phase is the object's as one virtual coil
-/// sees it, and dark voxels hold less noise. For white noise, as noise_adjust leaves it. none: coil images stay as they
-/// are.
+/// rss: root sum of squares (Roemer et al., MRM 16, 1990), which loses the phase. adaptive: by maps estimated from the
+/// images (Walsh et al., MRM 43, 2000; numerics/coils/coil_maps.h): the phase is the object's as one virtual coil sees
+/// it, and dark voxels hold less noise. Meant for white noise, as noise_adjust leaves it. none: coil images stay as
+/// they are.
 class CoilCombine final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

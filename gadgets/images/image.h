@@ -14,8 +14,8 @@ namespace echotrain {
 
 /// Converts to the wanted component and type, copies to host memory (on CUDA asynchronously: nothing waits here), and
 /// fills in geometry, counters and time stamps from the frame's reference readout and the header's recon space.
-/// Images of an encoding are the series encoding + 1; with component magnitude_and_phase, its phase images are a series
-/// of their own, numbered after those of all encodings.
+/// Images of an encoding form the series encoding + 1; with component magnitude_and_phase, its phase images form
+/// another series, numbered after those of all encodings.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {

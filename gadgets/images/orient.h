@@ -9,8 +9,8 @@
 namespace echotrain {
 
 /// Flips and exchanges the axes of images so that they lie as DICOM viewers show them, and says so in their headers:
-/// every voxel keeps its place in the patient. Which of the three planes an image is nearest to is decided by its
-/// normal; its columns (x) and rows (y) then run as near as can be to
+/// every voxel keeps its place in the patient. An image's normal decides which of the three planes it is nearest to;
+/// its columns (x) and rows (y) then run as closely as possible along
 ///
 ///   | plane    | x, to the right of the screen | y, downwards     | z, slices of a volume |
 ///   | axial    | to the left side (L)          | to the back (P)  | to the head (S)       |
@@ -19,8 +19,8 @@ namespace echotrain {
 ///
 /// (patient coordinates L, P, S as in ISMRMRD's and DICOM's headers; z = x cross y, so that the axes are right-handed).
 /// read_dir, phase_dir and slice_dir of the image are the directions of its x, y and z, its field of view goes with its
-/// axes, and its position stays that of voxel floor(n/2): by a flip of an even number of voxels it moves by one voxel.
-/// Images whose directions are no unit vectors at right angles pass as they are, with a warning.
+/// axes, and its position stays that of voxel floor(n/2): flipping an even number of voxels moves it by one voxel.
+/// Images whose directions are not unit vectors at right angles pass unchanged, with a warning.
 class Orient final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {};

@@ -9,12 +9,12 @@
 
 namespace echotrain {
 
-/// First to `matrix_*` voxels over the same field of view: the image's discrete k-space, centre at floor(n/2), is
-/// padded with zeros about its centre, or cut to fewer voxels, as if the scan's own k-space had been. (What this adds
-/// to images whose k-space was never zero at its edge rings as any sinc interpolation does, and of real images leaves a
-/// small imaginary part for even matrices.) Amplitudes stay. Then cut about the centre to `crop_*` of those voxels; the
-/// field of view shrinks with it. 0 leaves an axis as it is. The voxel floor(n/2) stays where it was, so the header's
-/// position does.
+/// First interpolates to `matrix_*` voxels over the same field of view: the image's discrete k-space, centre at
+/// floor(n/2), is padded with zeros about its centre, or cut to fewer voxels, as if the scan's own k-space had been.
+/// (Images whose k-space is not zero at its edge then ring, as with any sinc interpolation, and real images get a small
+/// imaginary part for even matrices.) Amplitudes stay. Then crops about the centre to `crop_*` of those voxels; the
+/// field of view shrinks with it. 0 leaves an axis unchanged. The voxel floor(n/2) and the header's position stay where
+/// they were.
 class Resize final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

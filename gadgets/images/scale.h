@@ -8,12 +8,12 @@
 
 namespace echotrain {
 
-/// Multiplies all images of a series (of an encoding space) by one factor: the one that brings the `percentile` of the
-/// magnitudes of the series' first image that is not all zero to `to`. It is fixed by that image: later images keep it
-/// however bright they are, so that values of a series can be compared. What then lies above `to` stays what it is in
-/// floating point; `image: {type: uint16}` cuts it at 65535, so `to` leaves room: with `to: 1000`, for images 65 times
-/// as bright. The first image of a series is waited for, later ones are not. Meta attributes: scale_factor, and a
-/// window from 0 to `to` (WindowCenter, WindowWidth).
+/// Multiplies all images of a series (of an encoding space) by one factor. The series' first image that is not all zero
+/// fixes it: the factor brings the `percentile` of that image's magnitudes to `to`. Later images keep the factor,
+/// however bright they are, so that values of a series can be compared. Values above `to` are kept in floating point;
+/// `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images 65 times as bright.
+/// Waits for the first image of a series, not for later ones. Meta attributes: scale_factor, and a window from 0 to
+/// `to` (WindowCenter, WindowWidth).
 class Scale final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -20,16 +20,16 @@ namespace echotrain {
 ///   | to send   | phase: the angle in radians, (-pi, pi] | real                                                  |
 ///   | them      | magnitude_and_phase: two series        |                                                       |
 ///
-/// x, y, z are the image's own axes as they are here (orient before this one, not after), the angle runs from x towards
-/// y, and where |g| is 0, so is the direction. Channel c of a volume becomes channels 3c.. (direction) or 4c.. (both).
+/// x, y, z are the image's axes at this gadget (put orient before it, not after). The angle runs from x towards y. The
+/// direction is 0 where |g| is. Channel c of a volume becomes channels 3c.. (direction) or 4c.. (both).
 ///
 /// Units: those of the image per voxel, along each axis, whatever the voxel's shape: a ramp of 1 from voxel to voxel
 /// has |g| = 1. With `per: mm`, per millimetre: each component is divided by the voxel's size along its axis, so that
-/// of voxels that are longer along one axis both magnitude and direction are those in the patient.
+/// magnitude and direction are those in the patient even if voxels are longer along one axis.
 ///
-/// Planes are 2D and volumes 3D; `dimensions: 2` takes each plane of a volume by itself, `dimensions: 3` refuses
-/// planes. Borders are replicated: the gradient across a border is half the difference there. A voxel that is not
-/// finite makes those around it not finite. Meta attribute: gradient. A display window of `scale` before is taken away.
+/// Planes are 2D and volumes 3D; `dimensions: 2` treats each plane of a volume by itself, `dimensions: 3` refuses
+/// planes. Borders are replicated: the gradient across a border is half the difference there. Non-finite voxels
+/// propagate to neighbouring gradients. Meta attribute: gradient. Removes the display window of an earlier `scale`.
 class Sobel final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

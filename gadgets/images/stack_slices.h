@@ -11,15 +11,15 @@
 
 namespace echotrain {
 
-/// Collects the slices of one contrast, phase, repetition and set into an image [coil, z, y, x], as soon as all that
-/// the header's slice limits announce are in; what is incomplete leaves at the end of the scan. 3D images, and those of
-/// a header that announces one slice, pass as they are.
+/// Collects the slices of one contrast, phase, repetition and set into an image [coil, z, y, x], as soon as all slices
+/// that the header's limits announce have come; incomplete volumes are given at the end of the scan. 3D images, and
+/// images of a header that announces one slice, pass unchanged.
 ///
 /// z runs along slice_dir: slices are in the order of their positions along it, whatever idx.slice says (by idx.slice
-/// where all positions are the same). The volume's position is that of its slice floor(n/2), as of every image its
-/// voxel floor(n/2); its field of view in z is the number of slices times their mean distance (slice thickness and
-/// gap), its slice counter 0. The rest of its header is that of the slice that came first. Slices that are not parallel
-/// stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
+/// where all positions are the same). The volume's position is that of its slice floor(n/2), as every image's is that
+/// of its voxel floor(n/2); its field of view in z is the number of slices times their mean distance (slice thickness
+/// and gap), its slice counter 0. The rest of its header is that of the slice that came first. Slices that are not
+/// parallel stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
 class StackSlices final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {};

@@ -1,4 +1,4 @@
-// Coil sensitivities from the data of a frame themselves, or as given.
+// Coil sensitivities, estimated from a frame's data or given.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace echotrain {
 
-/// Takes the middle of k-space of each coil's F^H W d, which with density weights is the coil's image, makes
-/// sensitivities of it, and joins the coils' equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F
-/// between S_c and S_c^H. Source: see gadgets/numerics/coils/coil_maps.h.
+/// Estimates sensitivities from the middle of k-space of each coil's F^H W d, which with density weights is the coil's
+/// image, and joins the coils' equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and
+/// S_c^H. Source: see gadgets/numerics/coils/coil_maps.h.
 class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
  public:
   struct Options {

@@ -21,15 +21,15 @@ class EquationSolver {
   explicit EquationSolver(PcgSolverOptions options) : options_(std::move(options)) {}
   void start(Scan& scan) { scan_ = &scan; }
 
-  /// Solves from `image` on, in place, and notes in the frame how it went. prior: nullptr for none. ClientError when
-  /// the data cannot be solved for.
+  /// Solves in place, starting from `image`, and notes in the frame how it went. prior: nullptr for none. ClientError
+  /// when the data cannot be solved for.
   Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
-  /// The same for several frames, each on a device of its own. There are no more than devices.
+  /// The same for several frames, each on a device of its own. There are at most as many frames as devices.
   void solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                           std::vector<Array<cfloat>>& images);
 
  private:
-  /// An operator where another member of the team computes.
+  /// A copy of an operator where another member of the team computes.
   struct Copy {
     std::weak_ptr<const numerics::ToeplitzOperator> of;
     std::shared_ptr<const numerics::ToeplitzOperator> matrix;
@@ -40,7 +40,7 @@ class EquationSolver {
     std::shared_ptr<const numerics::ToeplitzOperator> matrix;
     Array<cfloat> maps;  // or none
     Array<cfloat> right, x;
-    double power;  // of the samples; 0 where nobody asks
+    double power;  // power of the samples; 0 where it is not needed
   };
 
   double power_of(const NormalEquations& equations);

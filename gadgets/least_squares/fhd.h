@@ -15,9 +15,9 @@
 
 namespace echotrain {
 
-/// Adds each part of a frame to F^H W d as it comes; F^H W F is found in a cache, or worked out: before the data when
-/// such a scan was met before. Source: Stone et al., JPDC 68, 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al.,
-/// IEEE TSP 53(9), 2005.
+/// Adds each part of a frame to F^H W d as it comes; F^H W F comes from a cache or is computed, before the data if such
+/// a scan was seen before. Source: Stone et al., JPDC 68, 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE
+/// TSP 53(9), 2005.
 class Fhd final : public Gadget<Samples, NormalEquations> {
  public:
   struct Options {

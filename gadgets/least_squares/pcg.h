@@ -41,8 +41,8 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   };
   /// Contrasts of one slice at one time.
   struct Group {
-    std::set<std::uint16_t> contrasts;          // that have come
-    std::vector<Draft> drafts;                  // that wait for the others
+    std::set<std::uint16_t> contrasts;          // seen so far
+    std::vector<Draft> drafts;                  // waiting for the other contrasts
     RegularizerPtr edges;                       // once the reference is known
     std::vector<Array<cfloat>> images() const;  // of the drafts
   };
@@ -61,7 +61,7 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   std::vector<std::size_t> contrasts_;  // per encoding; 0: the header does not say
   std::map<FrameKey, Group> groups_;
   std::map<FrameKey, Array<cfloat>> previous_;  // warm starts
-  std::vector<NormalEquations> waiting_;        // for as many others as there are devices, if they are at hand
+  std::vector<NormalEquations> waiting_;        // to be solved together, one per device
 };
 
 }  // namespace echotrain

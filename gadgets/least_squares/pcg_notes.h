@@ -1,4 +1,4 @@
-// What solving a frame's equations gave, as notes of the frame and warnings of the scan.
+// Reports how solving a frame's equations went, in notes of the frame and warnings of the scan.
 #pragma once
 
 #include <optional>
@@ -8,16 +8,16 @@
 
 namespace echotrain {
 
-/// What solving gave, beside the image. discrepancy: where it chose lambda.
+/// The results of solving, besides the image. discrepancy: set where it chose lambda.
 struct Solved {
   numerics::PcgResult result;
   std::optional<numerics::DiscrepancyResult> discrepancy;
 };
 
-/// Refuses data that are not finite, or nearly so, by a ClientError.
+/// Throws ClientError: the data, or sums of them, are not finite.
 [[noreturn]] void refuse_numbers();
 
-/// Of several images, the one that is worst off is noted.
+/// Of several images, notes the worst.
 void note(Scan& scan, NormalEquations& equations, const numerics::PcgResult& result);
 void note(Scan& scan, NormalEquations& equations, const Solved& solved);
 

@@ -19,12 +19,12 @@ class PcgPriors {
  public:
   using RegularizerPtr = std::shared_ptr<const numerics::Regularizer>;
   explicit PcgPriors(PcgSolverOptions options) : options_(std::move(options)) {}
-  /// Asks for the reference, where one is to be given.
+  /// Asks for the reference image, if one is to be given.
   void start(const protocol::Header& header, Scan& scan);
 
-  /// For a frame whose prior needs no other frame. nullptr: none.
+  /// The prior of a frame, if it needs no other frame. nullptr: none.
   RegularizerPtr prior_of(const NormalEquations& equations);
-  /// Without edges. nullptr: none.
+  /// The prior without edges. nullptr: none.
   RegularizerPtr plain(std::uint16_t encoding);
   /// The prior from the magnitude of all coils and contrasts together: drafts [coil, z, y, x] of one slice.
   RegularizerPtr edges_of(const std::vector<Array<cfloat>>& drafts);

@@ -10,11 +10,11 @@
 
 namespace echotrain {
 
-/// What the first process of a team knows.
+/// Returns the `value` of the team's first process to all.
 double known_to_all(numerics::Team& team, double value);
 
-/// Gives what each process of a team found to all. image: [image, z, y, x], where `compute` computes. voxels: of an
-/// image, where each process solved for some of them; else 0.
+/// Gives what each process of a team found to all. image: [image, z, y, x], where `compute` computes. voxels: number
+/// per image if each process solved some of the images; else 0.
 void share_results(numerics::Team& team, numerics::Context& compute, std::vector<numerics::PcgResult>& results,
                    std::int64_t voxels, Array<cfloat>& image);
 

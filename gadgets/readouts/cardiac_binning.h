@@ -17,21 +17,21 @@ namespace echotrain {
 
 /// Makes frames of cardiac phases out of a scan that ran on through heartbeats. Each interval between two triggers of
 /// the ECG is divided into `phases` equal parts, whatever its length; a readout belongs to the part that its time stamp
-/// falls into. All readouts of the frames that come in, whatever their idx.phase, that agree in encoding, slice,
-/// contrast, repetition and set become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
+/// falls into. All incoming readouts that agree in encoding, slice, contrast, repetition and set, whatever their
+/// idx.phase, become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
 ///
 /// In:  Readouts of frames that last through the beats (`frame: {until: last_in_repetition}`), and the waveforms that
 ///      pass by (gadgets/readouts/heartbeats.h says how triggers are found). Readouts of other kinds pass by.
 /// Out: Readouts of the phases' frames.
 ///
 /// A readout goes on as soon as the trigger that ends its interval is known. Readouts before the first trigger belong
-/// to no interval and are left out; after the last trigger, an interval of the median length is assumed and what comes
-/// later is left out. An interval whose length differs from the median of the eight before it and itself by more than
-/// the share `reject` of it is a missed trigger or an extrasystole: its readouts are left out. Several readouts of one
-/// line in one phase are all handed on: cartesian_kspace averages them. With `fill: nearest`, a line that a phase has
-/// not got and others have is taken from the readout that is nearest in phase, around the cycle (not for readouts with
-/// a trajectory: their numbers are no places). Meta attributes of the images: heartbeats, mean_rr_ms, borrowed_lines,
-/// and of the repetition ungated_readouts, those left out.
+/// to no interval and are left out; after the last trigger, an interval of the median length is assumed and later
+/// readouts are left out. An interval whose length differs from the median of itself and the eight before it by more
+/// than `reject` times that median is a missed trigger or an extrasystole: its readouts are left out. Several readouts
+/// of one line in one phase are all handed on: cartesian_kspace averages them. With `fill: nearest`, a line that a
+/// phase lacks and others have is taken from the readout that is nearest in phase, around the cycle (not for readouts
+/// with a trajectory: their line numbers are not positions). Meta attributes of the images: heartbeats, mean_rr_ms,
+/// borrowed_lines, and ungated_readouts, those left out of the repetition.
 ///
 /// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
 /// that there is one idx.phase, else with the next repetition or at the end of the scan.
@@ -82,11 +82,11 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   };
   struct Group {
     FrameKey key;
-    std::map<std::int64_t, Phase> phases;       // that have got readouts, or have borrowed some
+    std::map<std::int64_t, Phase> phases;       // phases that have readouts of their own or borrowed ones
     std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
     std::int64_t pending = 0;                   // readouts whose interval is not known yet
     std::int64_t left_out = 0;
-    bool whole = false;  // all its frames are
+    bool whole = false;  // all its frames are whole
   };
   enum class Place { known, unknown, nowhere };
 

@@ -11,15 +11,15 @@ namespace echotrain {
 
 /// Finds the triggers of an ECG (ISMRMRD waveform_id 0) as its messages come, in either of two ways:
 ///
-/// - From a trigger channel, where the sender has one: a trigger is each sample that is not zero after one that is.
+/// - From a trigger channel, where the sender has one: each nonzero sample after a zero one is a trigger.
 /// - From the R waves of a lead: a trigger is the farthest sample from the baseline of each run of samples that are
 ///   farther from it than 0.6 times the farthest of the last two seconds. The baseline is the median of these two
-///   seconds; both are worked out anew every quarter of a second. Either polarity does. Triggers of the first two
+///   seconds; both are worked out anew every quarter of a second. Either polarity works. Triggers of the first two
 ///   seconds are therefore known only when these are over.
 ///
-/// Either way, what comes sooner than `min_interval_ms` after a trigger belongs to the same beat.
-/// Times are milliseconds on the clock of the readouts: time_stamp times `tick_ms`, and within and between messages
-/// without a gap by the sample time, as a tick is coarser than that.
+/// Either way, a trigger less than `min_interval_ms` after another belongs to the same beat.
+/// Times are milliseconds on the clock of the readouts: time_stamp times `tick_ms`. Within messages, and between
+/// messages without a gap, the sample time counts instead, as a tick is coarser.
 class Heartbeats {
  public:
   struct Options {

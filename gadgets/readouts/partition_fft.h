@@ -13,19 +13,18 @@
 namespace echotrain {
 
 /// Turns the partitions (kspace_encode_step_2) of each spoke or interleave (kspace_encode_step_1) into planes, by a
-/// Fourier transform along z. What follows is 2D work that all planes share: a plane travels as a channel,
+/// Fourier transform along z. All planes share the 2D work that follows: a plane travels as a channel,
 /// channel = coil * planes + plane, and PlaneReadouts says how many planes there are.
 ///
 /// In:  imaging Readouts [readout, coil, sample], one per partition, in any order; trajectory x y, x y z or
 ///      x y weight, or none. Readouts of other kinds pass by. Noise has to be whitened before.
-/// Out: PlaneReadouts [spoke, coil * planes, sample], trajectory x, y and, if it came with the data, the density
-/// weight. The
-///      head of a spoke is that of its first partition.
+/// Out: PlaneReadouts [spoke, coil * planes, sample], trajectory x, y and, if the data had one, the density weight.
+///      The head of a spoke is that of its first partition.
 ///
 /// Planes are those of the recon space: the encoded extent is cut to it and missing resolution zero-filled. They are
 /// scaled by 1 / (encoded partitions), so that an object of amplitude 1 has value 1. A spoke goes on as soon as all
 /// partitions of the header's encoding limits have come (times its averages, if it announces them), the rest at the end
-/// of the frame. Repeated partitions are averaged; a spoke that comes again when it is whole is a spoke of its own.
+/// of the frame. Repeated partitions are averaged; a spoke that comes again after it was whole counts as another spoke.
 /// Missing partitions stay zero and are counted in the image's meta attribute missing_partitions.
 ///
 /// ClientError for a Cartesian trajectory, a matrix of one partition, and a rotated stack, that is one whose partitions

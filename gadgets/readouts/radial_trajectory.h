@@ -20,17 +20,17 @@ namespace echotrain {
 ///   golden_angle       n pi / tau = n 111.246 deg, tau = (1 + sqrt(5)) / 2
 ///   tiny_golden_angle  n pi / (tau + N - 1): Wundrak et al., IEEE TMI 34:1262-1269, 2015; N = 7 is 23.628 deg
 ///   linear             n span_deg / spokes
-/// where n counts from 0: kspace_encode_step_1 less its minimum, or `arrival`, the order within the scan, for each
-/// slice, contrast, phase and set on its own and on through repetitions. A readout that a sliding window gives again
-/// keeps its number, known by its scan_counter.
+/// where n counts from 0. It is kspace_encode_step_1 minus its minimum or, with `arrival`, the order within the scan,
+/// counted for each slice, contrast, phase and set by itself and on through repetitions. A readout that a sliding
+/// window gives again keeps its number, known by its scan_counter.
 ///
 /// A spoke reaches to the edge of encoded k-space: sample s lies at (s - center_sample) / extent cycles/pixel, where
 /// extent is the number of samples of an echo in the middle, and twice its longer side otherwise (partial echoes,
 /// centre-out spokes). So it does not matter whether the encoded matrix counts readout oversampling, as long as its
 /// field of view goes with it. The echo is what discard_pre and discard_post leave; the line goes on beyond it.
 ///
-/// In a stack it comes after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, before).
-/// ClientError for a header whose trajectory is none of spokes, and for a linear order without a number of spokes.
+/// In a stack, put it after partition_fft, where it has a form for planes (or, with kspace_encode_step_1, before).
+/// ClientError for a header whose trajectory has no spokes, and for a linear order without a number of spokes.
 class RadialTrajectory final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {

@@ -1,4 +1,4 @@
-// Things made once per trajectory that sessions share.
+// Objects made once per trajectory and shared by sessions.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 
 namespace echotrain {
 
-/// What a cache has done and has. A hit is a question whose answer was there or being made.
+/// What a cache has done and holds. A hit is a request whose object was there or being made.
 struct CacheCounts {
   std::uint64_t hits = 0, misses = 0;
   std::uint64_t bytes = 0, entries = 0;
 };
 
-/// What `Request`s ask for, on every device. A thing is made once, however many sessions ask for it at
-/// the same time; sessions that ask for other things do not wait. When the bytes of all things and their requests pass
-/// the bound, those that no session holds are dropped, the longest unused first. Thread-safe.
+/// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
+/// the same time; sessions that ask for other objects do not wait. When the bytes of all objects and their requests
+/// exceed the bound, objects that no session holds are dropped, those unused for longest first. Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
@@ -39,8 +39,8 @@ class DeviceCache {
     bool reused;     ///< it was there, or another session was making it
     double made_ms;  ///< how long making it took, if it was not
   };
-  /// For `session`'s device. What does not fit the cache is made in the session's own memory, and not kept.
-  /// ResourceError when that is exhausted too; what make() throws otherwise.
+  /// The object for `session`'s device. One that does not fit the cache is made in the session's own memory and not
+  /// kept. ResourceError when that is exhausted too; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
     const Place place{session.backend(), session.device()};
     {
@@ -90,7 +90,8 @@ class DeviceCache {
     std::shared_ptr<const Made> made;
   };
 
-  /// In memory of its own, which nobody's budget counts, if that is within the bound; else in the session's.
+  /// Makes the object in its own memory, which counts towards no budget, if it is within the bound; else in the
+  /// session's.
   std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
     if (request.bytes() < most_bytes_) {
       try {
@@ -105,7 +106,7 @@ class DeviceCache {
         }
         return made;
       } catch (const numerics::ResourceError&) {
-        // Too large for the bound; or the device is full, and what nobody uses makes room on it.
+        // Too large for the bound; or the device is full, and dropping unused objects makes room on it.
         const std::scoped_lock lock(mutex_);
         while (place.first == numerics::Backend::cuda && drop_one()) {
         }

@@ -1,4 +1,4 @@
-// What a pipeline may say of a Fourier transform, whatever it transforms.
+// Options of the gadget `fft`, whatever it transforms.
 #pragma once
 
 #include <string>

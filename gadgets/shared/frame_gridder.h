@@ -1,4 +1,5 @@
-// Frames of samples onto oversampled grids: at once, in parts as they come, or as positions of a sliding window.
+// Convolves frames of samples onto oversampled grids: at once, in parts as they come, or as positions of a sliding
+// window.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +40,15 @@ class FrameGridder {
   /// `planes`: samples are those of a stack's planes, 2D though the encoding is 3D.
   void start(const protocol::Header& header, Scan& scan, bool planes = false);
 
-  /// What a frame's samples became.
+  /// A frame's samples on the grid.
   struct Gridded {
     std::shared_ptr<const Frame> frame;
-    Array<cfloat> grid;  ///< [coil, grid...] in FFT order; the receiver's own
+    Array<cfloat> grid;  ///< [coil, grid...] in FFT order; owned by the receiver
     std::shared_ptr<const numerics::NufftPlan> plan;
   };
-  /// Takes samples; gives the grid with a frame's last ones.
+  /// Adds samples; returns the grid when they are a frame's last.
   std::optional<Gridded> add(Samples&& samples);
-  /// The plan of a frame that comes whole, for those who need no grid.
+  /// The plan of a frame that comes whole, for callers that need no grid.
   std::shared_ptr<const numerics::NufftPlan> plan(const Samples& samples);
 
  private:
@@ -68,7 +69,7 @@ class FrameGridder {
     Array<cfloat> grid;
     std::shared_ptr<const numerics::NufftPlan> plan;  // of some of its readouts
     std::int64_t begin = 0;                           // readouts that have left
-    std::int64_t moves = 0;                           // since the grid was made of the chunks alone
+    std::int64_t moves = 0;                           // moves since the grid was rebuilt from the chunks
   };
   struct Held {
     std::shared_ptr<const SamplePositions> positions;
@@ -91,7 +92,7 @@ class FrameGridder {
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   std::vector<numerics::NufftOptions> nufft_;                      // per encoding
-  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: one to make others by
+  std::vector<std::shared_ptr<const numerics::NufftPlan>> loose_;  // per encoding: the model for others
   std::vector<Held> plans_;                   // most recent first, bounded: so that the cache keeps them
   std::map<std::uint64_t, Partial> partial_;  // by frame
   std::map<std::uint64_t, Window> windows_;

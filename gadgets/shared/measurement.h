@@ -43,7 +43,7 @@ class FieldsOfView {
  public:
   FieldsOfView() = default;
   explicit FieldsOfView(const protocol::Header& header);
-  /// x, y, z [mm]: what a gadget has made of it, else the recon space of the frame's encoding.
+  /// x, y, z [mm]: the frame's own if a gadget changed it, else that of the recon space of its encoding.
   std::array<float, 3> of(const Frame& frame) const;
 
  private:
@@ -69,12 +69,12 @@ inline Vector cross(const Vector& a, const Vector& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
 }
 
-/// What to add to an encoding step to get its row among `n`: k-space centre belongs at floor(n/2). ClientError, naming
-/// the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
+/// The offset that turns an encoding step into its row among `n`, with the k-space centre at floor(n/2). ClientError,
+/// naming the counter `what`, when the header's limits do not fit; a warning when they leave the centre at 0.
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
                         Scan& scan);
 
-/// What to multiply a trajectory's components x, y, z by to get cycles/pixel of the encoded matrix.
+/// Factors that turn a trajectory's components x, y, z into cycles/pixel of the encoded matrix.
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);
 
 }  // namespace echotrain

@@ -43,7 +43,7 @@ class OperatorCache : public DeviceCache<OperatorRequest> {
       : DeviceCache(resources.options().operator_cache_bytes) {}
 };
 
-/// The Q of scans, in the resources' cache folder.
+/// Stores the Q of scans in the resources' cache folder.
 class PointSpreadStore : public numerics::ArrayStore {
  public:
   explicit PointSpreadStore(const numerics::Resources& resources)

@@ -1,4 +1,4 @@
-// Gadgets that do to a stack's planes what they do to 2D data.
+// Applies gadgets for 2D data to the planes of a stack.
 #pragma once
 
 #include <utility>
@@ -7,8 +7,8 @@
 
 namespace echotrain {
 
-/// `G` for data of a stack: all planes share what it does. G is made with its options and `true`, which tells it that
-/// its data are 2D though the header's encoding is 3D. G holds nothing back at rest() or finish().
+/// `G` for data of a stack; all planes share its work. G is made with its options and `true`, which tells it that its
+/// data are 2D though the header's encoding is 3D. G must hold nothing back for rest() or finish().
 template <class G>
 class OverPlanes final : public Gadget<Planes<typename G::Input>, Planes<typename G::Output>> {
  public:

@@ -12,7 +12,7 @@
 
 namespace echotrain {
 
-/// Whether positions are equal bit by bit: a digest alone could be met by another trajectory.
+/// Whether positions are equal bit by bit: another trajectory could have the same digest.
 bool same_positions(const SamplePositions& a, const SamplePositions& b);
 /// The coordinates of the samples first .. first + count - 1 in cycles per image pixel: each component times
 /// `voxel_ratio`, x first.
@@ -25,12 +25,12 @@ struct NufftPlanRequest {
   std::array<double, 3> voxel_ratio{1, 1, 1};  ///< coordinates are multiplied by it, x first
   numerics::Shape image;
   numerics::NufftOptions options;
-  std::int64_t coils = 8;  ///< that it will probably be used for; another number is no other plan
+  std::int64_t coils = 8;  ///< probable number of coils; it does not make another plan
 
   bool same(const NufftPlanRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
-  /// For accumulate() only, and only by `context`, which made `one` for these images and options.
+  /// A plan for accumulate() only, to be used only by `context`, which made `one` for the same image and options.
   std::shared_ptr<const Made> make_like(numerics::Context& context, const Made& one) const;
 };
 

@@ -1,4 +1,4 @@
-// Trajectories that scans had, and their density weights, for scans to come.
+// Trajectories of past scans and their density weights, for future scans.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct KnownTrajectory {
   }
 };
 
-/// What scans with the same header and the same density compensation had. Thread-safe.
+/// Trajectories by the scans' header and density compensation. Thread-safe.
 class TrajectoryStore {
  public:
   explicit TrajectoryStore(std::uint64_t bytes) : most_bytes_(bytes) {}

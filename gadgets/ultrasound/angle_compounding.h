@@ -1,4 +1,4 @@
-// One image of several plane waves'.
+// Joins the images of several plane waves into one.
 #pragma once
 
 #include <string>

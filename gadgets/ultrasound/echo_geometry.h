@@ -17,9 +17,9 @@ struct EchoFrequencies {
   std::int64_t first_bin = 0, count = 0;
   double first_hz = 0, step_hz = 0;
 };
-/// Those that sampling has kept apart and that lie within `bandwidth` times the centre frequency about it: of RF, in
-/// the Nyquist zone [z, z + 1) * sampling / 2 that holds the centre frequency; of IQ, within half of the sampling
-/// frequency about the demodulation frequency. `bins`: of the traces' transforms, even.
+/// Frequencies that sampling has kept apart and that lie within `bandwidth` times the centre frequency about it: for
+/// RF, in the Nyquist zone [z, z + 1) * sampling / 2 that holds the centre frequency; for IQ, within half of the
+/// sampling frequency about the demodulation frequency. `bins`: length of the traces' transforms, even.
 EchoFrequencies kept_frequencies(const EchoGeometry& geometry, std::int64_t bins, double bandwidth);
 
 }  // namespace echotrain

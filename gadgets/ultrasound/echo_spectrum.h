@@ -7,9 +7,9 @@
 
 namespace echotrain {
 
-/// 2D Fourier transform over time and elements. Of RF, the Nyquist zone that holds the centre frequency is kept, which
-/// makes the signal analytic and unfolds what was sampled below twice its frequency (band-pass sampling); of IQ, the
-/// band about the demodulation frequency.
+/// 2D Fourier transform over time and elements. For RF, keeps the Nyquist zone that holds the centre frequency, which
+/// makes the signal analytic and unfolds signals sampled below twice their frequency (band-pass sampling); for IQ,
+/// keeps the band about the demodulation frequency.
 class EchoSpectrum final : public Gadget<Echoes, EchoSpectra> {
  public:
   struct Options {

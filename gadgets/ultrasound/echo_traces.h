@@ -9,9 +9,9 @@
 
 namespace echotrain {
 
-/// Takes ultrasound readouts: one per wave sent, a channel per element, RF or IQ (docs/ultrasound.md says which field
-/// says what). Waves are told apart by kspace_encode_step_1; a repeated one is averaged, a missing one counts as
-/// silence and is counted in the image's meta attributes. ClientError when a readout does not say how it was sampled.
+/// Takes ultrasound readouts: one per wave sent, a channel per element, RF or IQ (docs/ultrasound.md explains the
+/// fields). Waves are told apart by kspace_encode_step_1; a repeated one is averaged, a missing one counts as silence
+/// and is counted in the image's meta attributes. ClientError when a readout does not say how it was sampled.
 class EchoTraces final : public Gadget<Readouts, Echoes> {
  public:
   struct Options {};

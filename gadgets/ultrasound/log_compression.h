@@ -10,7 +10,7 @@ namespace echotrain {
 
 /// Voxels become decibels above a floor that lies `range_db` below the largest magnitude of the series' first image
 /// that is not all zero: 0 at the floor and below it, range_db at that magnitude, which later images may exceed. On
-/// CUDA the first image is waited for, later ones are not.
+/// CUDA waits for the first image, not for later ones.
 class LogCompression final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -26,7 +26,7 @@ void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block,
 
 /// out[0, v] = sum_c conj(S_c) I_c / sum_c |S_c|^2, 0 where all S_c are 0. With adaptive maps the magnitude of
 /// noise-free images is that of the root sum of squares; the phase stays. maps, images: [coil, ...]; out: [1, ...].
-/// Without `divide` the sum is as it is: sum_c S_c^H I_c, the adjoint of x -> S_c x.
+/// Without `divide`, out is the plain sum: sum_c S_c^H I_c, the adjoint of x -> S_c x.
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990, for white noise.
 void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
              bool divide = true);

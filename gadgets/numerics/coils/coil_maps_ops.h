@@ -16,7 +16,7 @@ constexpr int kReferenceIterations = 100;
 constexpr int kAdaptiveIterations = 8;
 constexpr int kEspiritIterations = 40;
 
-/// Where iterations start that have nothing better: quadratic phase, which no array's pattern is orthogonal to. [turns]
+/// Default start of iterations [turns]: quadratic phase, to which no array's pattern is orthogonal.
 ECHOTRAIN_HOST_DEVICE inline double start_turns(std::int64_t coil) {
   return 0.1 * static_cast<double>(coil * coil % 1000) + 0.31 * static_cast<double>(coil % 1000);
 }

@@ -58,11 +58,11 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// Where memory is: on the device, or on the host, where pinned memory is copied to and from a device fast.
+/// Where memory is: on the device or on the host. Pinned host memory is copied to and from a device fast.
 enum class Place : std::uint8_t { device, pinned, pageable };
 
-/// Contiguous elements that belong to somebody else, for code that takes both kinds of memory: either a HostView or a
-/// DeviceView becomes one, and it remembers which. View<const T> is read-only, of all three.
+/// Contiguous elements owned elsewhere, for code that takes both kinds of memory: a HostView or a DeviceView converts
+/// to a View, which remembers the Place. All three are read-only for const T.
 template <class T>
 class View {
  public:
@@ -87,7 +87,7 @@ class View {
   Place place_ = Place::pageable;
 };
 
-/// What HostView and DeviceView can do alike. Self is one of them, of T.
+/// The common part of HostView and DeviceView. Self is one of them, of T.
 template <class Self, class T>
 class PlacedView : public View<T> {
  public:
@@ -102,7 +102,7 @@ class PlacedView : public View<T> {
       throw std::invalid_argument("reshape " + this->shape().text() + " to " + shape.text());
     return part(0, shape);
   }
-  /// The elements from number `first` on, as an array of that shape.
+  /// The elements from index `first` on, in that shape.
   Self part(std::int64_t first, Shape shape) const { return Self(this->data() + first, shape, this->place()); }
 
  protected:
@@ -117,7 +117,7 @@ class HostView : public PlacedView<HostView<T>, T> {
 
  public:
   HostView() = default;
-  /// Ordinary memory of the process. Pinned memory has its views from a HostArray.
+  /// Ordinary memory of the process. For pinned memory, use HostArray::view().
   HostView(T* data, Shape shape) : Base(data, shape, Place::pageable) {}
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
@@ -133,14 +133,15 @@ class HostView : public PlacedView<HostView<T>, T> {
   HostView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
 };
 
-/// Elements where a context computes: on the CPU backend, the host's memory, which its kernels read by data().
+/// Elements in the memory where a context computes. On the CPU backend that is host memory, which kernels read through
+/// data().
 template <class T>
 class DeviceView : public PlacedView<DeviceView<T>, T> {
   using Base = PlacedView<DeviceView<T>, T>;
 
  public:
   DeviceView() = default;
-  /// `data` is where the context computes: nothing checks that.
+  /// `data` must be memory where the context computes; this is not checked.
   explicit DeviceView(T* data, Shape shape) : Base(data, shape, Place::device) {}
   // NOLINTBEGIN(google-explicit-constructor)
   template <class U>
@@ -153,7 +154,7 @@ class DeviceView : public PlacedView<DeviceView<T>, T> {
   DeviceView(T* data, Shape shape, Place place) : Base(data, shape, place) {}
 };
 
-/// Memory and its shape, shared by all copies: what Array and HostArray have alike.
+/// Memory, shared by all copies, and its shape: the common part of Array and HostArray.
 template <class Self, class T>
 class OwnedMemory {
  public:
@@ -180,8 +181,8 @@ class OwnedMemory {
   Shape shape_;
 };
 
-/// An array where a context computes, that owns its memory together with all copies of itself: copying an Array shares,
-/// it never duplicates. Made by Context. Contents are uninitialised unless said otherwise.
+/// An array in the memory where a context computes. All copies of an Array own that memory together: copying never
+/// duplicates it. Made by Context. Contents are uninitialised unless said otherwise.
 template <class T>
 class Array : public OwnedMemory<Array<T>, T> {
  public:
@@ -212,7 +213,7 @@ class HostArray : public OwnedMemory<HostArray<T>, T> {
 };
 
 namespace cpu {
-/// What a kernel of the CPU backend computes on, as the host memory that it is. Wrong anywhere else.
+/// Views the data of a CPU kernel as the host memory that it is. Only for the CPU backend.
 template <class T>
 HostView<T> readable(DeviceView<T> view) {
   return HostView<T>(view.data(), view.shape());

@@ -11,12 +11,12 @@
 
 namespace echotrain::numerics {
 
-/// Arrays by a text that says all that they depend on. A file that is damaged, of another version or of another key
-/// does not exist; a folder that cannot be written keeps nothing. Nothing here throws but std::bad_alloc. Several
-/// processes may share the folder. When the files pass `most_bytes`, the longest unused are removed.
+/// Arrays, each under a key that names everything it depends on. A file that is damaged, of another version or of
+/// another key counts as missing; a folder that cannot be written keeps nothing. Throws only std::bad_alloc. Several
+/// processes may share the folder. When the files exceed `most_bytes`, those unused for longest are removed.
 class ArrayStore {
  public:
-  /// Empty folder or 0 bytes: nothing is kept.
+  /// With an empty folder or 0 bytes, nothing is kept.
   ArrayStore(std::filesystem::path folder, std::uint64_t most_bytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
@@ -32,7 +32,7 @@ class ArrayStore {
   std::uint64_t most_bytes_;
 };
 
-/// 64 bits of any bytes; another `seed` gives other, independent ones.
+/// A 64-bit digest of any bytes; another `seed` gives an independent digest.
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed);
 
 }  // namespace echotrain::numerics

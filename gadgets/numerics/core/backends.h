@@ -1,8 +1,9 @@
-// What both backends have is written once: declarations of their operations, and functions for the host's and the
+// Macros that write once what both backends have: declarations of operations, and functions for the host's and the
 // device's compiler.
 #pragma once
 
-// Declares functions that every backend defines, in namespaces cpu and cuda. What only one of them has follows apart.
+// Declares functions that every backend defines, in namespaces cpu and cuda. Functions of only one backend are declared
+// separately.
 #define ECHOTRAIN_BACKENDS(...) \
   namespace cpu {               \
   __VA_ARGS__                   \

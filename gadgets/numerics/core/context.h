@@ -23,7 +23,8 @@ const char* to_string(Backend backend);
 /// Whether `backend` can run here; if not, `reason` (when given) says why in one sentence: not built in, no driver, no
 /// device, device too old. Tried once per process.
 bool available(Backend backend, std::string* reason = nullptr);
-/// CUDA devices that this process may use: ContextOptions::device is below this. 0 when CUDA is not available().
+/// Number of CUDA devices that this process may use; ContextOptions::device is less than this. 0 when CUDA is not
+/// available().
 int device_count();
 /// "NVIDIA H200 (CUDA 13.0)" or "CPU, 2 threads (AVX-512)".
 std::string describe(Backend backend, Resources& resources);
@@ -34,7 +35,7 @@ struct ContextOptions {
   std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
 };
 
-/// What is copied from and to, and where it is.
+/// The source and the target of a copy, and where their memory is.
 struct Source {
   const void* memory;
   Place place;
@@ -51,7 +52,7 @@ class Context {
   struct State;
 
  public:
-  /// ResourceError with the reason when the backend is not available. `resources` are not null.
+  /// ResourceError with the reason when the backend is not available. `resources` must not be null.
   Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options = {});
   ~Context();
   Context(const Context&) = delete;
@@ -65,7 +66,7 @@ class Context {
   /// What this scan shares with others.
   Resources& resources() const { return *resources_; }
   const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
-  /// Says when the scan is to stop, for operations that take long to look at.
+  /// Says when the scan is to stop; long operations check it from time to time.
   const std::stop_token& stop_token() const { return options_.stop_token; }
 
   /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
@@ -91,7 +92,7 @@ class Context {
     return HostArray<T>(raw_host(bytes_of<T>(shape)), shape, cuda() ? Place::pinned : Place::pageable);
   }
   /// Copies between any two places (host, device), in stream order. Sizes must be equal. Host memory that is not from
-  /// allocate_host() is copied from before this returns.
+  /// allocate_host() has been read when this returns.
   template <class T>
   void copy(View<const std::type_identity_t<T>> from, View<T> to) {
     if (from.size() != to.size())
@@ -130,15 +131,14 @@ class Context {
 
   /// Waits for all work enqueued so far. ResourceError when the device reports an error.
   void synchronize();
-  /// Calls `done` once all work enqueued so far has finished, on some thread (on the CPU: here and now). `done` must be
-  /// short, must not throw and must not call CUDA or this context.
+  /// Calls `done` once all work enqueued so far has finished, on some thread (on the CPU: on this one, at once). `done`
+  /// must be short, must not throw and must not call CUDA or this context.
   void on_complete(std::function<void()> done);
   /// ResourceError when the device has reported an error (CUDA: sticky or of the last launch). Does not wait.
   void check();
 
-  /// While one lives, device memory that arrays give back is kept for arrays of the same size, so that what is done
-  /// again and again asks the device for no memory and can be recorded as a CUDA graph. Kept memory that no array has
-  /// counts nowhere.
+  /// While one exists, device memory that arrays release is kept for arrays of the same size, so that repeated work
+  /// asks the device for no memory and can be recorded as a CUDA graph. Kept memory that no array uses is not counted.
   class KeepMemory {
    public:
     explicit KeepMemory(Context& context);
@@ -150,7 +150,7 @@ class Context {
     std::shared_ptr<State> state_;
   };
 
-  /// Must live while the context's stream is recorded as a CUDA graph.
+  /// Must exist while the context's stream is recorded as a CUDA graph.
   class Recording {
    public:
     explicit Recording(Context& context);

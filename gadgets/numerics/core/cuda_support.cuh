@@ -45,7 +45,7 @@ inline cudaStream_t stream_of(Context& context) {
   return static_cast<cudaStream_t>(context.stream());
 }
 
-/// To be called after each launch.
+/// Call it after each launch.
 inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
 
 /// An event that orders work and is not timed.

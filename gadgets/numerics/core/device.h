@@ -24,17 +24,17 @@ class Device {
   /// none.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void* allocate_host(std::size_t bytes) = 0;
-  /// May be called from any thread, also after the Context is gone. `bytes` is what was asked for.
+  /// May be called from any thread, also after the Context is gone. `bytes` is the size asked for.
   virtual void release(void* memory, std::size_t bytes) noexcept = 0;
   virtual void release_host(void* memory, std::size_t bytes) noexcept = 0;
 
-  /// Begins and ends a time in which released memory is kept for reuse; such times may be nested.
+  /// Begins (true) or ends (false) a period in which released memory is kept for reuse; periods may be nested.
   virtual void keep_memory(bool) noexcept {}
-  /// Begins and ends a time in which the stream is recorded as a graph: memory that other threads release then must not
-  /// become part of it.
+  /// Begins (true) or ends (false) a period in which the stream is recorded as a graph: memory that other threads
+  /// release during it must not become part of the graph.
   virtual void recording(bool) noexcept {}
 
-  /// `data` is where the backend computes.
+  /// `data` is memory where the backend computes.
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
   virtual void copy(Source from, Target to, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
@@ -59,7 +59,7 @@ class Device {
   std::atomic<std::uint64_t> peak_{0};
 };
 
-/// Blocks are kept for reuse in classes of at most 1/8 more than was asked for, so that batches of varying size match.
+/// Rounds up to a size class, by at most 1/8, so that blocks kept for reuse fit batches of varying size.
 std::size_t block_size(std::size_t bytes);
 
 /// "12.5 MiB"

@@ -22,8 +22,8 @@ struct ResourceOptions {
   std::uint64_t operator_cache_bytes = std::uint64_t{2} << 30;    ///< of operators F^H W F; 0 keeps none
   std::uint64_t trajectory_cache_bytes = std::uint64_t{1} << 30;  ///< of trajectories and their weights; 0 keeps none
   std::uint64_t disk_cache_bytes = std::uint64_t{4} << 30;        ///< of files in cache_folder; 0 keeps none
-  bool hopper = true;               ///< false: no kernels of Hopper's own, which tests compare with the portable ones
-  bool graphs = true;               ///< false: the solver's loop is no CUDA graph, which some tools cannot follow
+  bool hopper = true;               ///< false: no Hopper kernels, so that tests can compare them with the portable ones
+  bool graphs = true;               ///< false: the solver's loop is not a CUDA graph, which some tools cannot follow
   std::uint64_t memory_budget = 0;  ///< bytes that this process may use; 0: nobody said
 
   static constexpr int kMostThreads = 4096;
@@ -35,18 +35,17 @@ struct ResourceOptions {
 /// - ECHOTRAIN_PLAN_CACHE_MIB, ECHOTRAIN_OPERATOR_CACHE_MIB, ECHOTRAIN_TRAJECTORY_CACHE_MIB, ECHOTRAIN_DISK_CACHE_MIB:
 ///   0 to 2^30
 /// - ECHOTRAIN_CACHE_DIR: a folder; by default $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else none
-/// For programs' main functions; nothing else reads them. std::invalid_argument, which names the variable, its value
-/// and what it may be.
+/// For programs' main functions; nothing else reads the variables. Throws std::invalid_argument, which names the
+/// variable, its value and the allowed values.
 ResourceOptions resource_options_from_environment();
 
 /// ECHOTRAIN_CACHE_DIR, else $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else nowhere.
 std::filesystem::path user_cache_folder();
 
-/// One for a server, one for a run of the command line, one of its own for a test. Contexts hold it, so that it
-/// outlives them. Thread-safe.
+/// A server has one, so have a run of the command line and a test. Contexts keep it alive. Thread-safe.
 ///
-/// Things that scans share are found by their type. A thing is made when it is first asked for: by T(Resources&) where
-/// T has this constructor, else by T(). A thing must not hold the Resources alive, nor a Context, which does.
+/// Objects that scans share are found by their type. An object is made when it is first asked for: by T(Resources&) if
+/// T has this constructor, else by T(). It must not keep the Resources alive, nor a Context, which keeps them alive.
 class Resources {
  public:
   explicit Resources(ResourceOptions options = {});
@@ -64,7 +63,7 @@ class Resources {
   T& get() {
     return *share<T>();
   }
-  /// The same, for who may outlive the resources.
+  /// The same, for callers that may outlive the resources.
   template <class T>
   std::shared_ptr<T> share() {
     const std::scoped_lock lock(mutex_);

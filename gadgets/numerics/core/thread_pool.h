@@ -7,7 +7,7 @@
 
 namespace echotrain::numerics {
 
-/// Thread-safe: several threads may ask for work at once, and the pool serves them by turns.
+/// Thread-safe: several threads may ask for work at once, and the pool serves them in turn.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);

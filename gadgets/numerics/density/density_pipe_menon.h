@@ -21,12 +21,12 @@ struct PipeMenonResult {
 /// The residual of an iterate is how far from flat that density d = C C^T w is: its standard deviation over its mean,
 /// sqrt(<(d - <d>)^2>) / <d>, where <> averages over samples with weights w, that is over the area of k-space. It does
 /// not depend on the scale of w. Of the start and `iterations` (0..1000) iterates, the one of the smallest residual is
-/// returned; three in a row that are no better than the best end the iteration, and are in `residuals` still.
+/// returned; three in a row that are no better than the best end the iteration, but stay in `residuals`.
 ///
 /// `start`: [sample], or empty for all 1; a good start (ramp) is worth many iterations. Samples that start with 0, or
-/// with anything that is not positive and finite, stay 0, as do those that the plan leaves out. `measure`: what the
-/// weights shall sum to, as the measure of the sampled k-space; 0 or less: as the iteration leaves them (d about 1).
-/// Samples at the rim have none beyond them and end up above their area, so with the sum fixed the others are below
+/// with anything that is not positive and finite, stay 0, as do those that the plan leaves out. `measure`: the sum that
+/// the weights get, as the measure of the sampled k-space; 0 or less: they stay as the iteration leaves them (d about
+/// 1). Samples at the rim have none beyond them and end up above their area, so with the sum fixed the others are below
 /// theirs: 3 % for an image of 64^2, 0.3 % for 384^2.
 /// The same bits in every run. On CUDA waits for the device only at the end. std::invalid_argument on shapes or
 /// numbers that do not fit.

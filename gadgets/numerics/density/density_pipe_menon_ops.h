@@ -8,7 +8,7 @@
 
 namespace echotrain::numerics {
 
-/// How the iteration stands. It lives where the context computes, so that CUDA need not be waited for.
+/// State of the iteration. It lives where the context computes, so that nothing waits for CUDA.
 struct PipeMenonState {
   static constexpr std::int32_t kPatience = 3;
 

@@ -20,9 +20,8 @@ namespace echotrain::numerics {
 enum class VoxelBasis { delta, box };
 double basis_transform(VoxelBasis basis, const double* k, int dims);
 
-/// How exactly numbers are multiplied; sums are in fp32, of groups of samples, whichever it is. Errors are relative,
-/// L2.
-///   exact: <= 5e-6. On CUDA each factor is two fp16 numbers, and their products three on the tensor cores.
+/// How exactly numbers are multiplied. Groups of samples are summed in fp32 in either case. Errors are relative, L2.
+///   exact: <= 5e-6. On CUDA each factor is two fp16 numbers, and each product takes three on the tensor cores.
 ///   fast: <= 4e-4 and, on CUDA, a third of the work: each factor is one fp16 number. On the CPU the same as exact.
 enum class Precision { exact, fast };
 
@@ -45,19 +44,19 @@ class DirectAdjoint {
   DirectAdjoint(DirectAdjoint&&) noexcept;
   DirectAdjoint& operator=(DirectAdjoint&&) noexcept;
 
-  /// coordinates: float64, [n, dims] in cycles/pixel, component 0 = x; a sample whose coordinates are not finite
-  /// counts nothing. samples: [n, coil], where the context computes. weights: [n], that multiply the samples, or
-  /// empty. Returns before the work is done on CUDA, but has read what is on the host.
+  /// coordinates: float64, [n, dims] in cycles/pixel, component 0 = x; samples whose coordinates are not finite are
+  /// ignored. samples: [n, coil], where the context computes. weights: [n], factors of the samples, or empty. On CUDA
+  /// returns before the work is done, but after reading the host's data.
   void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
            HostView<const float> weights = {});
-  /// image: [coil, image...], overwritten with the sum of all that was added, but for other parts. More may be added
+  /// image: [coil, image...], overwritten with the sum of all samples added, except in other parts. More may be added
   /// afterwards.
   void get(Context& context, DeviceView<cfloat> image);
-  /// Of the part, in each coil's image: voxels from the first one on, and their number.
+  /// The part's first voxel in each coil's image, and its number of voxels.
   std::int64_t first_voxel() const;
   std::int64_t voxels() const;
-  /// fast on CUDA only: the relative error of `image`, as get() gave it, at some voxels chosen at random, whose sums
-  /// are made in float64 too. Waits for the device. Empty where nothing is lost.
+  /// Only for `fast` on CUDA: the relative error of `image`, as get() gave it, against sums in float64 at some voxels
+  /// chosen at random. Waits for the device. Empty where nothing is lost.
   std::optional<double> sampled_error(Context& context, DeviceView<const cfloat> image) const;
   std::int64_t samples() const;  ///< added so far
 
@@ -68,7 +67,7 @@ class DirectAdjoint {
 };
 
 /// The same for voxels anywhere: out[c, v] = sum_s b(k_s) samples[s, c] exp(+2 pi i k_s . r_v). voxels: float64,
-/// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums; for sets that are no grid.
+/// [voxel, dims] in pixels; out: [coil, voxel]. Plain sums, for voxels that form no grid.
 void direct_adjoint_at(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
                        HostView<const double> voxels, VoxelBasis basis, DeviceView<cfloat> out);
 

@@ -1,4 +1,4 @@
-// The direct transform's parts for each backend; arguments were checked. All pointers are to where the context
+// The direct transform's parts for each backend; arguments were checked. All pointers are to memory where the context
 // computes.
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace echotrain::numerics {
 
-/// Samples are added in groups of so many, from the first one on, so that sums do not depend on the parts they come in.
+/// Samples are added in groups of this size, from the first one on, so that sums do not depend on the parts they come
+/// in.
 constexpr std::int64_t kDirectGroup = 256;
 
 /// The voxels: columns (z, y), of which `first_column` .. `last_column` - 1 (0: all to the end) are worked out, times

@@ -1,4 +1,4 @@
-// What the direct transform's matrix products share: how their factors lie in memory, and how a block comes by them.
+// What the direct transform's matrix products share: how their factors lie in memory, and how a block gets them.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -14,7 +14,7 @@ constexpr int kStepsOfGroup = kDirectGroup / kStep;
 constexpr int kBlockThreads = kWarps * 32;
 static_assert(kBlockThreads == kGroups * kStep && kBlockThreads == kDirectGroup);
 
-/// What a step needs of each sample but its data: exp(2 pi i ky j), j = 0 .. 7, and how phases go on along y and z.
+/// What a step needs of each sample besides its data: exp(2 pi i ky j), j = 0 .. 7, and how phases go on along y and z.
 struct alignas(16) StepPhases {
   float2 near[2][kGroupColumns][8];  // [half of the step, j, sample of the half]
   int4 far[kStep];                   // ky, kz in 2^-32 turns, each with the rest in 2^-48 turns
@@ -47,8 +47,8 @@ __device__ inline void split(float a, float b, std::uint32_t& high, std::uint32_
 __device__ inline std::uint32_t shared_address(const void* at) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
 }
-/// A lane's part of the left factor of a step: of each of a warp's m-tiles the real and the imaginary part of its
-/// column for two neighbouring samples of each half.
+/// A lane's part of the left factor of a step: for each of a warp's m-tiles, the real and the imaginary part of its
+/// column at two neighbouring samples of each half.
 template <bool kExact, int kTiles = 2>
 struct Left {
   std::uint32_t high[kTiles][4], low[kTiles][kExact ? 4 : 1];
@@ -111,7 +111,7 @@ __device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles&
 }
 
 /// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
-/// hopper() says whether this is one; ResourceOptions::hopper = false says that none is, for tests of the other.
+/// hopper() says whether this is one; never with ResourceOptions::hopper = false, for tests of the other product.
 #if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
 void multiply_on_hopper(Context& context, const DirectGrid& grid, const DirectTiles& tiles, const Work& work);

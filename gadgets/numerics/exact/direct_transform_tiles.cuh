@@ -2,8 +2,8 @@
 //
 // A block works on kGroups groups of 8 neighbouring voxels along y (the columns: their real and imaginary parts are
 // the rows of the matrix product's left factor) and on `rows` cosines and sines along x. Its sums lie as the tensor
-// cores' results do: of each warp 2 m-tiles (a group each), of each `rows` / 8 n-tiles, of each 32 lanes with 4
-// numbers: real part of column lane / 4 at rows 2 (lane % 4) and the next one, then the imaginary part.
+// cores' results do: each warp has 2 m-tiles (a group each), each of these `rows` / 8 n-tiles, each of those 32 lanes
+// with 4 numbers: real part of column lane / 4 at rows 2 (lane % 4) and the next one, then the imaginary part.
 #pragma once
 
 #include "gadgets/numerics/exact/direct_transform_ops.h"
@@ -23,7 +23,7 @@ struct DirectTiles {
 
 DirectTiles direct_tiles(Context& context, const DirectGrid& grid);
 
-/// Fractions of a turn in units of 2^-64: multiples of them are exact, and whole turns fall away by themselves.
+/// Fractions of a turn in units of 2^-64: multiples of them are exact, and whole turns drop out.
 __device__ inline std::int64_t turns(double k) { return __double2ll_rn((k - rint(k)) * 0x1p64); }
 
 /// The same in units of 2^-32.

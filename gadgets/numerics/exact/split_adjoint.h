@@ -11,13 +11,14 @@
 namespace echotrain::numerics {
 
 /// DirectAdjoint whose image is worked out in parts, one for each member of a team: nothing is added up between them,
-/// and the result has the same bits as one device's. Without a team, or with more members than parts, a DirectAdjoint.
+/// and the result has the same bits as one device's. Without a team, or with more members than parts, this is one
+/// DirectAdjoint.
 class SplitAdjoint {
  public:
   /// Arguments as DirectAdjoint's; `context` is the one that the team was made for. The team must outlive this.
   SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
                Precision precision);
-  /// As those of DirectAdjoint. samples and image are where `context` computes; with a team, it is waited for.
+  /// As in DirectAdjoint. samples and image are where `context` computes; with a team, this waits for it.
   void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
            HostView<const float> weights);
   void get(Context& context, DeviceView<cfloat> image);

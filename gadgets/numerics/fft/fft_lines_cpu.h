@@ -10,7 +10,7 @@ namespace echotrain::numerics::cpu {
 /// lines[c * distance + i] = corner[i * stride + c] for i < n, c < width.
 void columns_to_lines(const cfloat* corner, std::int64_t stride, std::int64_t n, std::int64_t width, cfloat* lines,
                       std::int64_t distance);
-/// And back.
+/// The reverse of columns_to_lines().
 void lines_to_columns(const cfloat* lines, std::int64_t distance, std::int64_t n, std::int64_t width, cfloat* corner,
                       std::int64_t stride);
 /// The same, times scale * along[i] * across[c].

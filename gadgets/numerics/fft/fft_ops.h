@@ -30,7 +30,7 @@ inline Centred centred(const Extents& n, const Extents& padded) {
 // clang-format off
 ECHOTRAIN_BACKENDS(
 void fft(Context& context, cfloat* data, std::int64_t batch, const Extents& extents, int dims, Direction direction);
-/// Zero-fills `padded` and places the centred item(s) there; takes them out again, times `scale`.
+/// Zero-fills `padded` and places the centred item(s) there; crop() takes them out again, times `scale`.
 void place(Context& context, const cfloat* from, cfloat* padded, std::int64_t batch, const Centred& c);
 void crop(Context& context, const cfloat* padded, cfloat* to, std::int64_t batch, const Centred& c, float scale);
 )

@@ -21,13 +21,13 @@ class FftwPlans {
   FftwPlans& operator=(const FftwPlans&) = delete;
   ~FftwPlans() { clear(); }
 
-  /// Forgets all plans when there are many. To be called while none is in use.
+  /// Forgets all plans when there are many. Call it while no plan is in use.
   void trim();
   /// For `lines` lines of n points. `from` and `to` are equal, or both aligned to 64 bytes. ResourceError when FFTW has
   /// no plan.
   Plan get(std::int64_t n, std::int64_t lines, std::int64_t distance, Direction direction, cfloat* from, cfloat* to);
 
-  /// On lines that are aligned as those of get() were. From any thread.
+  /// Runs a plan on lines that are aligned as those of get() were. May be called from any thread.
   static void execute(Plan plan, cfloat* from, cfloat* to);
   /// Whether FFTW can use its vectors on lines that begin here.
   static bool aligned(const cfloat* line);

@@ -1,5 +1,5 @@
 // Images from Cartesian lines, a line at a time: each is transformed along x and cut to the image's columns as soon as
-// it is there, so that little is left to do, and to keep, once the last one has come. On the CPU only.
+// it comes, so that little is kept, and little is left to do after the last one. On the CPU only.
 #pragma once
 
 #include "gadgets/numerics/fft/fft.h"
@@ -21,8 +21,8 @@ void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<
                      HostView<const std::int32_t> rows, HostView<const std::uint8_t> repeated,
                      const LinePlacement& placement, DeviceView<cfloat> half);
 
-/// The transform along y and z, times `scale`: with transform_lines() before it, what centered_fft() gives. With
-/// `combine` the root of the sum of the coils' squared magnitudes, as root_sum_of_squares() gives it from that.
+/// The transform along y and z, times `scale`: after transform_lines(), `to` is what centered_fft() gives. With
+/// `combine`, it is the coils' root_sum_of_squares() of that.
 /// to: [coil, z, y, x], with `combine` [1, z, y, x].
 void images_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half, float scale,
                        bool combine, DeviceView<cfloat> to);

@@ -1,4 +1,4 @@
-// Where an image has edges: Sobel's gradient, and weights for priors that shall not smooth across edges.
+// Where an image has edges: Sobel's gradient, and weights for priors that must not smooth across edges.
 // Axis 0 is x, 1 is y, 2 is z, as of trajectories. Images of one plane (z = 1) are 2D: two axes.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace echotrain::numerics {
 inline std::int64_t image_axes(const Shape& image) { return image[0] == 1 ? 2 : 3; }
 
 /// Sobel's gradient, in 2D and 3D: along an axis (f(r + 1) - f(r - 1)) / 2, along each other axis smoothed by
-/// [1 2 1] / 4, so that a ramp of 1 per voxel has gradient 1. Beyond the edges the border's values go on (replicated).
-/// What is not finite makes the gradients not finite that it is part of.
+/// [1 2 1] / 4, so that a ramp of 1 per voxel has gradient 1. Borders are replicated. Non-finite values propagate to
+/// the gradients that include them.
 /// image: [z, y, x], real, or complex of which the magnitude is taken. magnitude: [z, y, x], sqrt(sum of squares).
 /// components: [axis, z, y, x], or empty when they are not wanted. std::invalid_argument on shapes that do not fit.
 /// Source: Sobel & Feldman, "A 3x3 isotropic gradient operator for image processing", 1968.
@@ -26,7 +26,7 @@ void sobel(Context& context, DeviceView<const cfloat> image, DeviceView<float> m
 /// What an image of the gradient g shows.
 enum class GradientPart { magnitude, direction, both };
 
-/// How many channels that takes: 1, but for volumes 3 for the direction and 4 for both.
+/// Number of channels of such an image: 1; of volumes 3 for the direction and 4 for both.
 inline std::int64_t gradient_channels(std::int64_t axes, GradientPart part) {
   if (axes == 2 || part == GradientPart::magnitude) return 1;
   return part == GradientPart::direction ? 3 : 4;

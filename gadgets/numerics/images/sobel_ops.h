@@ -9,7 +9,7 @@
 
 namespace echotrain::numerics {
 
-/// An edge's weight is never less: 1 / (1 + kMostRatio^2).
+/// An edge's weight is never less than 1 / (1 + kMostRatio^2).
 constexpr float kMostRatio = 1e3f;
 
 struct GradientImage {
@@ -18,7 +18,7 @@ struct GradientImage {
   GradientPart part;
   std::int64_t voxels;
 
-  /// Makes voxel v of every channel. Complex: of two floats.
+  /// Makes voxel v of every channel. Complex: a type of two floats.
   template <class Complex>
   ECHOTRAIN_HOST_DEVICE void make(const float* components, std::int64_t v, Complex* to) const {
     float g[3] = {0, 0, 0};

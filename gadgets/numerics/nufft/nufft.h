@@ -17,7 +17,7 @@
 
 namespace echotrain::numerics {
 
-/// What a plan is made for. Each saves the time and the memory of what the ones before it can do more.
+/// What a plan is made for. Each use saves time and memory by supporting less than the ones before it.
 enum class NufftUse {
   all,        ///< everything
   adjoint,    ///< everything but interpolate() and forward()
@@ -42,16 +42,16 @@ class NufftPlan {
  public:
   /// `coordinates`: float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside
   /// [-0.5, 0.5) wrap. `image`: the image's extents, slowest first, 1 to 3 of them. std::invalid_argument on bad
-  /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number may be.
+  /// options. `coils`: how many will probably be transformed at once, for the tuner (tuning.h); any number works.
   static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
                                                const NufftOptions& options = {}, std::int64_t coils = 8);
   /// The same with the work cut in a given way, for tests and trials. std::invalid_argument when a tile, a piece or a
-  /// group is none, and on CUDA for any tile but the default.
+  /// group is not valid, and on CUDA for any tile but the default.
   static std::shared_ptr<const NufftPlan> make(Context& context, HostView<const double> coordinates, const Shape& image,
                                                const NufftOptions& options, const NufftTuning& tuning);
   /// A plan of the same kernel, grid and image for other samples, for accumulate(), to_images(), deapodize() and
-  /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either: nothing is
-  /// waited for.
+  /// apodize(). `context` must be the one that this plan was made with, and the only one that uses either plan. Waits
+  /// for nothing.
   std::shared_ptr<const NufftPlan> with_samples(Context& context, HostView<const double> coordinates) const;
   ~NufftPlan();
 

@@ -14,7 +14,7 @@ struct GatherWork {
   const float* density;        ///< or nullptr
   const float* data;           ///< the group's first coil's real part of sample 0
   std::int64_t data_stride;    ///< floats from sample to sample
-  std::int32_t group, coils;   ///< coils in the buffer, and how many of them there are samples of
+  std::int32_t group, coils;   ///< coils in the buffer, and how many of them have samples
   std::int32_t dims, width;
   std::int32_t origin[3], extent[3], grid[3];  ///< of the tile, slowest axis first
 };

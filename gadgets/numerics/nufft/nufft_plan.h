@@ -13,8 +13,8 @@
 
 namespace echotrain::numerics {
 
-/// Grid points of a tile on CUDA: 64, 8 x 8 or 4 x 4 x 4. Small tiles keep the part of it that a footprint touches
-/// large. Tiles of the CPU are larger (default_tuning), so that fewer samples are in several of them.
+/// Grid points of a tile on CUDA: 64, 8 x 8 or 4 x 4 x 4. In small tiles, a footprint touches a large part of the tile.
+/// Tiles of the CPU are larger (default_tuning), so that fewer samples are in several of them.
 constexpr int kTilePoints = 64;
 /// Floats behind the last sample's kernel weights, so that whole vectors can be read.
 constexpr int kWeightPadding = 12;
@@ -73,10 +73,10 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& tiling, const std::int32
 Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning);
 /// Factors 1 / Phi of the axes' image points, one axis after another.
 std::vector<float> deapodization_factors(const Tiling& tiling);
-/// Most samples that a piece of a tile gathers. `slot_points`: of a full tile.
+/// The most samples that a piece of a tile gathers. `slot_points`: grid points of a full tile.
 std::int64_t most_of_piece(const NufftTuning& tuning, std::int64_t slot_points);
 
-/// Samples of a bin that one piece of work takes at most; the dense centre makes several pieces.
+/// The most samples of a bin in one piece of work; the dense centre makes several pieces.
 constexpr std::int64_t kPieceOfBin = 512;
 
 /// Edge of the bins that interpolation works through, in grid points along `axis` (0..2, slowest first) of `dims`. What
@@ -106,7 +106,7 @@ struct NufftPlan::Impl {
   NufftTuning tuning;
   std::int64_t samples = 0;
   Backend backend = Backend::cpu;
-  void* stream = nullptr;  ///< that the arrays are freed on
+  void* stream = nullptr;  ///< the one that the arrays are freed on
   std::uint64_t bytes = 0;
 
   Tiling tiling{};
@@ -171,7 +171,7 @@ void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<co
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Fills in all that depends on the trajectory. The rest is there. CUDA: the lists are those that the host makes; when the
+/// Fills in all that depends on the trajectory; the rest is set already. CUDA: the lists equal the host's; when the
 /// device lacks the memory to sort, the host makes them.
 void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);

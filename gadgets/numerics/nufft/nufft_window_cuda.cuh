@@ -5,7 +5,7 @@
 
 namespace echotrain::numerics::cuda {
 
-/// Those of the grid's axes, passed to kernels by value.
+/// The windows of the grid's axes, passed to kernels by value.
 struct Windows {
   WindowPolynomial axis[3];
 };

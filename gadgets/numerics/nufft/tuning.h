@@ -1,6 +1,6 @@
-// How a NUFFT plan cuts its work for this machine. As the accompanying software of Sumanaweera and Liu, "Medical Image
-// Reconstruction with the FFT", GPU Gems 2, chapter 48, section 48.4.3, picks its transition point by trying them all
-// (docs/seeds.md), a few ways are tried once per device and class of problems, and the best is remembered on disk.
+// How a NUFFT plan cuts its work for this machine. A few ways are tried once per device and class of problems, and the
+// best is remembered on disk. The software of Sumanaweera and Liu, "Medical Image Reconstruction with the FFT", GPU
+// Gems 2, chapter 48, section 48.4.3, picks its transition point likewise, by trying them all (docs/seeds.md).
 //
 // Which way is chosen changes the order of sums and so the last bits of a result, never its accuracy.
 // Without ResourceOptions::autotune default_tuning() is taken: the same bits anywhere.
@@ -44,7 +44,8 @@ std::vector<NufftTuning> candidate_tunings(int dims, int kernel_width, Backend b
 /// Tries and remembers. Thread-safe: one trial at a time.
 class NufftTuner {
  public:
-  /// `file`: where choices are kept; empty: in this object only. `seconds`: for the trial of one class, about.
+  /// `file`: where choices are kept; empty: in this object only. `seconds`: about how long the trial of one class may
+  /// take.
   explicit NufftTuner(std::string file, double seconds = kSeconds);
   /// Keeps choices in tuning.json in the resources' cache folder, if they have one.
   explicit NufftTuner(const Resources& resources);
@@ -67,7 +68,7 @@ class NufftTuner {
   int trials_ = 0;
 };
 
-/// The choice of the tuner that the context's resources have, or the default where those turn tuning off.
+/// The choice of the tuner in the context's resources, or the default if they turn tuning off.
 NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,
                   std::int64_t coils);
 

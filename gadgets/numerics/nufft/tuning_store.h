@@ -11,11 +11,11 @@ namespace echotrain::numerics {
 /// An entry's numbers by their names.
 using TuningEntry = std::map<std::string, std::int64_t>;
 
-/// Never throws for what the file or its folder is like: what cannot be read does not exist, and what cannot be written
-/// is not kept.
+/// Never throws because of the file or its folder: a file that cannot be read counts as missing, and an entry that
+/// cannot be written is not kept.
 class TuningStore {
  public:
-  /// Empty: nothing is kept.
+  /// With an empty name, nothing is kept.
   explicit TuningStore(std::string file) : file_(std::move(file)) {}
 
   std::optional<TuningEntry> find(const std::string& key) const;

@@ -1,7 +1,7 @@
 // Many values to one: sums, norms, dot products, extremes, quantiles and how far one array is from another. Images and
-// samples are reduced here and nowhere else. Two kinds of code keep loops of their own and join values by what this
-// service joins them by (reductions_cpu.h, reductions_cuda.cuh): those that make the values they sum, which a pass of
-// its own would read once more (pcg_*, whose products are part of a CUDA graph; density_pipe_menon_*; toeplitz_*), and
+// samples are reduced here and nowhere else. Two kinds of code keep loops of their own and join values with this
+// service's functions (reductions_cpu.h, reductions_cuda.cuh): those that make the values they sum, which a pass of its
+// own would read once more (pcg_*, whose products are part of a CUDA graph; density_pipe_menon_*; toeplitz_*), and
 // those of many small sums (coil_maps_*, direct_transform_tensor_cuda.cu). Matrix products, interpolation, and loops
 // over geometry or a handful of numbers are no reductions.
 #pragma once

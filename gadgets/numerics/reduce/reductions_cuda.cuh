@@ -17,8 +17,8 @@ struct Join {
   }
 };
 
-/// Joins the values of all threads of a block, in a fixed order; right in thread 0. Blocks have `threads` threads, all
-/// of which call it. It may be called again and again.
+/// Joins the values of all threads of a block, in a fixed order; the result is valid in thread 0. Blocks have `threads`
+/// threads, all of which call it. It may be called again and again.
 template <int threads = kThreads, class Value>
 __device__ Value block_join(const Value& value) {
   using Block = cub::BlockReduce<Value, threads>;
@@ -33,7 +33,7 @@ struct Largest {
   __device__ void join(const Largest& other) { most = fmaxf(most, other.most); }
 };
 
-/// Blocks that reduce n values: as many for as many values, whatever the device, so that sums do not depend on it.
+/// Number of blocks that reduce n values. It depends on n alone, so that sums do not depend on the device.
 inline std::int64_t reduction_blocks(std::int64_t n) {
   constexpr std::int64_t kMostBlocks = 1024, kValuesOfThread = 16;
   return std::clamp<std::int64_t>(n / (kThreads * kValuesOfThread), 1, kMostBlocks);

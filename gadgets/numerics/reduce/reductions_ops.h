@@ -1,4 +1,4 @@
-// Reductions on each backend; arguments were checked, and there is at least a value.
+// Reductions on each backend; arguments were checked, and there is at least one value.
 #pragma once
 
 #include "gadgets/numerics/core/backends.h"
@@ -49,7 +49,7 @@ inline Comparison comparison(const ComparisonSums& sums, std::int64_t count) {
           .inner = {sums.inner_re, sums.inner_im}};
 }
 
-/// Of a quantile among `count` > 0 values.
+/// Rank of a quantile among `count` > 0 values.
 ECHOTRAIN_HOST_DEVICE inline std::int64_t quantile_rank(double q, std::int64_t count) {
   return static_cast<std::int64_t>(q * static_cast<double>(count - 1));
 }

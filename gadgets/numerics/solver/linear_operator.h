@@ -1,4 +1,4 @@
-// What the solver solves with: Hermitian operators without negative eigenvalues, on images.
+// Operators of the equations to solve: Hermitian, without negative eigenvalues, on images.
 #pragma once
 
 #include <memory>

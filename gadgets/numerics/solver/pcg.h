@@ -15,7 +15,7 @@ enum class Preconditioner {
 };
 enum class PcgStatus {
   converged,        ///< the residual is at most the tolerance
-  iterations_used,  ///< it is not, after so many iterations
+  iterations_used,  ///< it is not, after all iterations
   broke_down        ///< numbers that are not finite, or a direction in which A + lambda R is not positive
 };
 const char* to_string(PcgStatus status);
@@ -45,17 +45,17 @@ struct PcgResult {
 ///
 /// Vectors are fp32, sums of products fp64. Residuals are those that the recursion carries, as is usual; rounding adds
 /// about 1e-7 |A| |x| / |b| to what x really leaves. b = 0 gives x = 0. x is always finite: where b or the start is
-/// not, or numbers overflow on the way, it becomes 0; any other breakdown leaves the last good iterate. CUDA: nothing
-/// waits for the device but the end: the loop is a graph that ends itself (drivers before 12.4 and several members: a
-/// look every few iterations). The same bits for any number of CPU threads. std::invalid_argument on shapes or numbers
-/// that do not fit, or when A has no circulant neighbour. Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008,
-/// sec. 2.2 (docs/seeds.md).
+/// not, or numbers overflow on the way, it becomes 0; any other breakdown leaves the last good iterate. CUDA: waits for
+/// the device only at the end: the loop is a graph that ends itself (drivers before 12.4 and several members: a check
+/// every few iterations). The same bits for any number of CPU threads. std::invalid_argument on shapes or numbers that
+/// do not fit, or when A has no circulant neighbour. Source: Hestenes & Stiefel 1952; Stone et al., JPDC 68, 2008, sec.
+/// 2.2 (docs/seeds.md).
 PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regularizer, DeviceView<const cfloat> b,
               DeviceView<cfloat> x, const PcgOptions& options);
 
 /// A's largest eigenvalue by `steps` steps of the power iteration from a fixed start: a constant plus numbers that look
-/// random. Never above it but for rounding, and below it by some percent where large eigenvalues crowd: a scale, not a
-/// bound. 0 for A = 0. ResourceError when the result is not finite.
+/// random. The result is never above it except by rounding, and is below it by some percent where large eigenvalues
+/// crowd: a scale, not a bound. 0 for A = 0. ResourceError when the result is not finite.
 double largest_eigenvalue(Context& context, const LinearOperator& a, int steps = 15);
 
 struct DiscrepancyOptions {
@@ -67,26 +67,26 @@ struct DiscrepancyResult {
   enum class Status {
     matched,
     below_range,  ///< even the smallest lambda leaves more than the noise: something else is in the residual
-    above_range,  ///< even the largest leaves less: the data are but noise
-    not_matched   ///< out of solves; the last one
+    above_range,  ///< even the largest leaves less: the data are only noise
+    not_matched   ///< out of solves; results are of the last one
   };
   Status status = Status::not_matched;
   double lambda = 0;    ///< relative
   double residual = 0;  ///< |F x - d|^2
   double target = 0;    ///< 2 sigma^2 samples
   int solves = 0;
-  PcgResult last;  ///< of the solve that x is of
+  PcgResult last;  ///< result of the solve that gave x
 };
 
 /// Morozov's discrepancy principle: the lambda for which |F x - d|^2 is what noise alone would leave, 2 sigma^2 times
 /// the number of samples, where sigma is the noise's standard deviation in the real and in the imaginary part. One
-/// image: b = F^H d, x: [1, image...], x as in pcg(). `data_power`: |d|^2. `samples`: of all coils. Where A and b have
-/// weights in them (F^H W F, F^H W d), |d|^2 is sum w |d|^2 and `samples` the sum of the weights.
+/// image: b = F^H d, x: [1, image...], x as in pcg(). `data_power`: |d|^2. `samples`: of all coils. If A and b contain
+/// weights (F^H W F, F^H W d), |d|^2 is sum w |d|^2 and `samples` the sum of the weights.
 ///
 /// |F x - d|^2 = x^H A x - 2 Re x^H b + |d|^2 rises with lambda. The system is solved for decades of lambda from the
 /// largest down, each from the last solution, until the residual is below the target; then regula falsi between the
 /// last two (Illinois, in logarithms) until `accuracy` is reached. The three terms cancel: noise below about 1e-3 of
-/// |d| is lost in rounding. options.lambda is not looked at. Source: Morozov 1966; Hansen, "Rank-deficient and discrete
+/// |d| is lost in rounding. options.lambda is ignored. Source: Morozov 1966; Hansen, "Rank-deficient and discrete
 /// ill-posed problems", SIAM 1998, sec. 7.2.
 DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& a, const Regularizer* regularizer,
                                         DeviceView<const cfloat> b, DeviceView<cfloat> x, double data_power,

@@ -11,7 +11,7 @@
 
 namespace echotrain::numerics {
 
-/// How an item's iteration stands. It lives where the context computes, so that CUDA need not be waited for.
+/// State of an item's iteration. It lives where the context computes, so that nothing waits for CUDA.
 struct PcgState {
   enum Status : std::int32_t { running, converged, broke_down };
 
@@ -107,8 +107,8 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 ECHOTRAIN_BACKENDS(
 /// Partial sums of n values, whatever the number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
-/// Does `step` `times` times, or until no item runs. CUDA: if it may be recorded, and that is possible, as a graph that
-/// loops by itself; what is returned must live until the work is done.
+/// Calls `step` `times` times, or until no item runs. CUDA: as a graph that loops by itself, if it may be recorded and
+/// that is possible; the returned object must live until the work is done.
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
@@ -123,7 +123,7 @@ void pcg_direction(Context& context, const PcgArrays& a, float shift);
 void pcg_advance(Context& context, const PcgArrays& a);
 /// PcgState::finish(), then p = z + beta p for the items that go on.
 void pcg_finish(Context& context, const PcgArrays& a);
-/// x = 0 for items that say so.
+/// x = 0 for items whose state says `clear`.
 void pcg_clear(Context& context, const PcgArrays& a);
 /// to = factor from, a factor per voxel. [batch, voxels]
 void multiply_real(Context& context, const cfloat* from, const float* factor, cfloat* to, std::int64_t batch,

@@ -39,7 +39,7 @@ std::shared_ptr<const Regularizer> smoothness(const Shape& image, const std::vec
 
 /// W x = w_a(r) (x(r + e_a) - x(r)) over all axes a and voxels r that have a neighbour r + e_a: W^H W = sum_a D_a^H
 /// w_a^2 D_a. weights: w (not its square), real, finite, any sign, where the context computes: [axis, image...], axis 0
-/// the slowest; values of voxels without a neighbour are not looked at. Shared, not copied.
+/// the slowest; values of voxels without a neighbour are ignored. Shared, not copied.
 std::shared_ptr<const Regularizer> edge_stencil(Context& context, const Array<float>& weights);
 
 }  // namespace echotrain::numerics

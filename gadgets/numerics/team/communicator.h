@@ -1,4 +1,4 @@
-// How the members of a team, each with a part of the work, come to the whole.
+// How the members of a team, each with a part of the work, combine their parts.
 #pragma once
 
 #include <memory>

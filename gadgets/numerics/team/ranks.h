@@ -1,5 +1,5 @@
 // Processes, of one machine or several, that work on one scan together: each runs all of the program in step with the
-// others, and their numerics share out the work. What connects them is for others to say (MPI: ranks_mpi.h).
+// others, and their numerics share out the work. Derived classes connect them (MPI: ranks_mpi.h).
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,9 @@
 
 namespace echotrain::numerics {
 
-/// One process's end. All call the same functions, in the same order and with the same sizes, each from one thread, and
-/// return when they have what they need of the others. ResourceError when another one has failed: which, and why.
+/// One process's end. All processes call the same functions, in the same order and with the same sizes, each from one
+/// thread, and return when they have what they need of the others. ResourceError when another one has failed: which,
+/// and why.
 class Ranks {
  public:
   virtual ~Ranks() = default;
@@ -25,10 +26,11 @@ class Ranks {
   virtual void sum(std::span<float> values) = 0;
 };
 
-/// The same for bytes of a number that only rank `from` knows.
+/// The same when only rank `from` knows the number of bytes.
 void broadcast(Ranks& ranks, std::vector<std::byte>& bytes, int from);
 
-/// ResourceError where `own` are other bits than rank 0's: numbers that all must go on from are worked out by each.
+/// ResourceError when the bits of `own` differ from rank 0's. For numbers that each rank computes and all continue
+/// from.
 void compare_with_first(Ranks& ranks, std::span<const std::byte> own);
 
 /// A member's end where each member is a process of its own.

@@ -9,7 +9,7 @@
 
 namespace echotrain::numerics {
 
-/// Where the share of a member in n things begins; that of the next one where it ends.
+/// Where a member's share of n things begins; it ends where the next member's begins.
 inline std::int64_t share_begin(std::int64_t n, int rank, int size) { return n * rank / size; }
 
 /// What one member works with.
@@ -27,7 +27,7 @@ struct Member {
 /// threads and contexts of their own. Used by one thread at a time.
 class Team {
  public:
-  /// `others`: CUDA devices beside the one of `first`; on the CPU their number counts, and they share its threads.
+  /// `others`: CUDA devices beside the one of `first`; on the CPU only their number counts, and they share its threads.
   /// `memory_budget`: of each other member. Nothing is asked of the devices before the first run().
   Team(Context& first, const std::vector<int>& others, std::uint64_t memory_budget);
   /// A team of processes, connected by `ranks`: each is the member of its rank and does its own part. Connects at once;
@@ -41,13 +41,14 @@ class Team {
   /// Whether all members are in this process, and so can write what they made to where it is wanted. Otherwise all
   /// processes call run() and share(), with work of the same kind, each on memory of its own.
   bool in_one_process() const;
-  /// Whether members use `others`. On CUDA one team of the process does at a time, as NCCL demands.
+  /// Whether members use `others`. On CUDA only one team of the process does so at a time, as NCCL demands.
   enum class Sums { none, some };
-  /// Does work(member) for all members of this process at once; the first here. ResourceError when devices cannot be
-  /// connected. Work that was enqueued on the first context before is done when it begins; all that members enqueued is
-  /// done when it ends. Throws what the first member to fail threw; after that, run() always throws ResourceError.
+  /// Calls work(member) for all members of this process at once, for the first on this thread. ResourceError when
+  /// devices cannot be connected. Work that was enqueued on the first context before is done when it begins; all that
+  /// members enqueued is done when it ends. Throws what the first member to fail threw; after that, run() always throws
+  /// ResourceError.
   void run(Sums sums, const std::function<void(Member&)>& work);
-  /// Gives what the process of rank `from` has to all; nothing to do where there is but one. In stream order.
+  /// Gives the values of the process of rank `from` to all; does nothing if there is only one. In stream order.
   void share(Context& context, DeviceView<cfloat> values, int from);
   /// On the host.
   void share(std::vector<std::byte>& bytes, int from);

@@ -16,8 +16,8 @@ namespace echotrain::numerics {
 /// sessions of the same backend can share it.
 class ToeplitzOperator {
  public:
-  /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are not looked at.
-  /// Waits for the device. std::invalid_argument when the shape is none, or q is not finite or not Hermitian (its
+  /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are ignored. Waits
+  /// for the device. std::invalid_argument when the shape is not valid, or q is not finite or not Hermitian (its
   /// spectrum then has an imaginary part of more than 1e-3 of its largest value); rounding is dropped.
   ToeplitzOperator(Context& context, DeviceView<const cfloat> q);
   ~ToeplitzOperator();
@@ -31,8 +31,8 @@ class ToeplitzOperator {
   const Shape& grid() const;   ///< of the transforms: even, >= 2n
   Backend backend() const;
   std::uint64_t bytes() const;  ///< memory it holds
-  /// Of the spectrum on the grid. No eigenvalue of T is beyond them; the smallest may be somewhat negative though T has
-  /// no negative eigenvalue.
+  /// Extremes of the spectrum on the grid. No eigenvalue of T lies beyond them; the smallest may be somewhat negative
+  /// even if T has no negative eigenvalue.
   double smallest() const;
   double largest() const;
   double diagonal() const;  ///< q[0], which is T's diagonal
@@ -55,7 +55,7 @@ class ToeplitzOperator {
 };
 
 /// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, doubled image), and
-/// Hermitian but for rounding. Arguments as there.
+/// Hermitian but for rounding. Arguments are as there.
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q);
 

@@ -12,7 +12,7 @@ namespace echotrain::numerics::cuda {
 #define ECHOTRAIN_TOEPLITZ_LINES(call) \
   call(16) call(32) call(48) call(64) call(80) call(96) call(128) call(160) call(192) call(256)
 
-/// One pass over lines of an axis. Which members count is said with each kernel.
+/// One pass over lines of an axis. Each kernel says which members it uses.
 struct LinePass {
   const float2* from = nullptr;
   float2* to = nullptr;
@@ -32,7 +32,7 @@ using LineLaunch = void (*)(const LinePass&, cudaStream_t);
 struct LineKernels {
   LineLaunch rows_forward, rows_inverse, columns_forward, columns_inverse, columns_around;
 };
-/// Those for M, which is one of ECHOTRAIN_TOEPLITZ_LINES.
+/// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_LINES.
 template <int M>
 LineKernels line_kernels();
 

@@ -9,8 +9,8 @@
 
 namespace echotrain::numerics {
 
-/// Of a spectrum: the real parts' extremes, and the largest magnitude of the imaginary parts, which is infinite when
-/// anything is not finite.
+/// A spectrum's range: the real parts' extremes, and the largest magnitude of the imaginary parts, which is infinite
+/// when anything is not finite.
 struct SpectrumRange {
   float smallest = std::numeric_limits<float>::infinity(), largest = -std::numeric_limits<float>::infinity();
   float imaginary = 0;

@@ -7,8 +7,8 @@
 
 namespace echotrain::numerics {
 
-/// Frequencies of a band: that of its number k is first_hz + k * step_hz and lies in bin (first_bin + k) mod bins of
-/// the traces' spectra. first_bin is in [0, bins).
+/// Frequencies of a band: frequency k is first_hz + k * step_hz and lies in bin (first_bin + k) mod bins of the traces'
+/// spectra. first_bin is in [0, bins).
 struct EchoBand {
   std::int64_t first_bin = 0;
   double first_hz = 0, step_hz = 0;
