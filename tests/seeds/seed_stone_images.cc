@@ -144,7 +144,7 @@ Fidelity PhantomScan::gridded(bool noisy) const {
 struct PhantomScan::Product::Impl {
   explicit Impl(const PhantomScan& of, numerics::Backend backend)
       : scan(of),
-        context(backend, {.memory_budget = kMemory}),
+        context(backend, bench_resources(), {.memory_budget = kMemory}),
         pipeline(PipelinePlan::check(config::read_pipeline(kPipeline, "bench.yaml")), context,
                  {[this](protocol::Image&& image, const ImageTimes&) { last = std::move(image); },
                   [](protocol::Level, const std::string&) {}}) {
