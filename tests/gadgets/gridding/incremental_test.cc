@@ -4,8 +4,8 @@
 namespace echotrain::testing {
 namespace {
 
-std::string pipeline(const std::string& density, const std::string& gridding, const std::string& keys = "",
-                     int dims = 2) {
+std::string gridded(const std::string& density, const std::string& gridding, const std::string& keys = "",
+                    int dims = 2) {
   return yaml(fmt::format("  - density_compensation: {{{}}}\n  - gridding: {{dimensions: {}, {}}}\n  - fft\n"
                           "  - deapodization\n  - coil_combine: {{method: none}}\n  - image: {{component: complex}}\n",
                           density, dims, gridding),
@@ -13,7 +13,7 @@ std::string pipeline(const std::string& density, const std::string& gridding, co
 }
 const std::string kAtOnce = "incremental: false", kInParts = "incremental: true";
 
-void append(std::vector<Acquisition>& scan, std::vector<Acquisition> frame, int repetition) {
+void append_repetition(std::vector<Acquisition>& scan, std::vector<Acquisition> frame, int repetition) {
   for (auto& a : frame) {
     a.head.idx.repetition = static_cast<std::uint16_t>(repetition);
     scan.push_back(std::move(a));
@@ -37,12 +37,12 @@ RunOptions split_by(Backend backend, std::size_t readouts) {
 TEST_P(IncrementalTest, ARepeatedTrajectoryIsGriddedOnArrival) {
   std::vector<Acquisition> scan;
   const Blob first{2, {3, -2, 0}}, second{2, {-2, 4, 0}};
-  append(scan, sample(radial(151, 96), {first, second}), 0);
-  append(scan, sample(radial(151, 96), {second, first}), 1);
-  append(scan, sample(radial(151, 96), {first, first}), 2);
+  append_repetition(scan, sample(radial(151, 96), {first, second}), 0);
+  append_repetition(scan, sample(radial(151, 96), {second, first}), 1);
+  append_repetition(scan, sample(radial(151, 96), {first, first}), 2);
   const auto h = header({.encoded = {48, 47, 1}, .trajectory = "radial"});
-  const auto out = run(pipeline("method: ramp", kInParts), h, scan, split_by(GetParam(), 10));
-  const auto at_once = run(pipeline("method: ramp", kAtOnce), h, scan, split_by(GetParam(), 10));
+  const auto out = run(gridded("method: ramp", kInParts), h, scan, split_by(GetParam(), 10));
+  const auto at_once = run(gridded("method: ramp", kAtOnce), h, scan, split_by(GetParam(), 10));
   EXPECT_EQ(at_once.counts.work.frames_in_parts, 0u);
   // The first frame too, if this process has seen such a scan before.
   EXPECT_GE(out.counts.work.frames_in_parts, 2u);
@@ -64,13 +64,13 @@ TEST_P(IncrementalTest, WhatIsNotAsExpectedIsGriddedAnew) {
   longer.k.push_back(radial(302, 96).k[151]);
   for (const Path& path : {turned, shorter, longer}) {
     std::vector<Acquisition> scan;
-    append(scan, sample(usual, {blob}), 0);
-    append(scan, sample(path, {other}), 1);
-    append(scan, sample(usual, {blob}), 2);  // expected to be like the one before it, and is not
-    append(scan, sample(usual, {other}), 3);
+    append_repetition(scan, sample(usual, {blob}), 0);
+    append_repetition(scan, sample(path, {other}), 1);
+    append_repetition(scan, sample(usual, {blob}), 2);  // expected to be like the one before it, and is not
+    append_repetition(scan, sample(usual, {other}), 3);
     const auto h = header({.encoded = {48, 46, 1}, .trajectory = "radial"});
-    const auto out = run(pipeline("method: ramp", kInParts), h, scan, split_by(GetParam(), 7));
-    const auto at_once = run(pipeline("method: ramp", kAtOnce), h, scan, split_by(GetParam(), 7));
+    const auto out = run(gridded("method: ramp", kInParts), h, scan, split_by(GetParam(), 7));
+    const auto at_once = run(gridded("method: ramp", kAtOnce), h, scan, split_by(GetParam(), 7));
     EXPECT_GE(out.counts.work.frames_in_parts, 1u);
     expect_same_images(out, at_once);
     EXPECT_LT(largest_error(pixels<cfloat>(out.images[3]), 0, other.image({48, 46, 1})), 2e-3);
@@ -81,23 +81,23 @@ TEST_P(IncrementalTest, WeightsThatComeWithTheDataNeedNoWaiting) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(spiral(31, 300, 4), {blob, blob, blob});
   const auto h = header({.encoded = {40, 41, 1}, .trajectory = "spiral"});
-  const auto out = run(pipeline("method: from_data", kInParts), h, scan, split_by(GetParam(), 4));
+  const auto out = run(gridded("method: from_data", kInParts), h, scan, split_by(GetParam(), 4));
   EXPECT_EQ(out.counts.work.frames_in_parts, 1u);
   ASSERT_EQ(out.images.size(), 1u);
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 2, blob.image({40, 41, 1})), 3e-3);
-  expect_same_images(out, run(pipeline("method: from_data", kAtOnce), h, scan, {.backend = GetParam()}));
+  expect_same_images(out, run(gridded("method: from_data", kAtOnce), h, scan, {.backend = GetParam()}));
 }
 
 TEST_P(IncrementalTest, ThreeDimensions) {
   const Blob blob{3, {2, -1, 1}};
   const Path path = kooshball(700, 48);
   std::vector<Acquisition> scan;
-  append(scan, sample(path, {blob}), 0);
-  append(scan, sample(path, {blob}), 1);
+  append_repetition(scan, sample(path, {blob}), 0);
+  append_repetition(scan, sample(path, {blob}), 1);
   const auto h = header({.encoded = {20, 18, 17}, .trajectory = "other"});
-  const auto out = run(pipeline("method: ramp", kInParts, "", 3), h, scan, split_by(GetParam(), 130));
+  const auto out = run(gridded("method: ramp", kInParts, "", 3), h, scan, split_by(GetParam(), 130));
   EXPECT_GE(out.counts.work.frames_in_parts, 1u);
-  expect_same_images(out, run(pipeline("method: ramp", kAtOnce, "", 3), h, scan, {.backend = GetParam()}));
+  expect_same_images(out, run(gridded("method: ramp", kAtOnce, "", 3), h, scan, {.backend = GetParam()}));
 }
 
 /// Golden-angle spokes of a blob that moves by `step` pixels along x from spoke to spoke.
@@ -133,12 +133,12 @@ TEST_P(IncrementalTest, ASlidingWindowFollowsAMovingPhantom) {
   const auto h = header({.encoded = {kMatrix, kMatrix, 1}, .trajectory = "goldenangle"});
   const std::string frame = fmt::format("frame: {{readouts: {}, stride: {}}}\n", kWindow, kStride),
                     density = "method: ramp, share: equal";
-  const auto expected = run(pipeline(density, kAtOnce, frame), h, scan, split_by(GetParam(), 9));
+  const auto expected = run(gridded(density, kAtOnce, frame), h, scan, split_by(GetParam(), 9));
   ASSERT_EQ(expected.images.size(), (kSpokes - kWindow) / kStride + 1u);
   EXPECT_EQ(expected.counts.work.frames_in_parts, 0u);
   // Made anew now and then, in every move, and never: what is added and taken away leaves its rounding behind.
   for (const int every : {7, 1, 1000000}) {
-    const auto out = run(pipeline(density, fmt::format("{}, rebuild_every: {}", kInParts, every), frame), h, scan,
+    const auto out = run(gridded(density, fmt::format("{}, rebuild_every: {}", kInParts, every), frame), h, scan,
                          split_by(GetParam(), 9));
     EXPECT_EQ(out.counts.work.frames_in_parts, expected.images.size());
     expect_same_images(out, expected);
@@ -157,9 +157,9 @@ TEST_P(IncrementalTest, WindowsOfAnyStride) {
   for (const auto& [window, stride] : {std::pair{34, 8}, {21, 1}, {13, 12}, {10, 10}}) {
     const std::string frame = fmt::format("frame: {{readouts: {}, stride: {}}}\n", window, stride),
                       density = "method: ramp, share: equal";
-    const auto out = run(pipeline(density, kInParts, frame), h, scan, split_by(GetParam(), 3));
+    const auto out = run(gridded(density, kInParts, frame), h, scan, split_by(GetParam(), 3));
     EXPECT_GE(out.counts.work.frames_in_parts, out.images.size());
-    expect_same_images(out, run(pipeline(density, kAtOnce, frame), h, scan, {.backend = GetParam()}));
+    expect_same_images(out, run(gridded(density, kAtOnce, frame), h, scan, {.backend = GetParam()}));
   }
 }
 
@@ -168,9 +168,9 @@ TEST_P(IncrementalTest, WindowsWhoseWeightsDependOnAllReadouts) {
   const auto scan = moving_scan(80, 48, 0.1);
   const auto h = header({.encoded = {24, 24, 1}, .trajectory = "goldenangle"});
   const std::string frame = "frame: {readouts: 34, stride: 8}\n";
-  const auto out = run(pipeline("method: ramp", kInParts, frame), h, scan, split_by(GetParam(), 3));
+  const auto out = run(gridded("method: ramp", kInParts, frame), h, scan, split_by(GetParam(), 3));
   EXPECT_EQ(out.counts.work.frames_in_parts, 0u);
-  expect_same_images(out, run(pipeline("method: ramp", kAtOnce, frame), h, scan, {.backend = GetParam()}), 1e-9);
+  expect_same_images(out, run(gridded("method: ramp", kAtOnce, frame), h, scan, {.backend = GetParam()}), 1e-9);
 }
 
 TEST_P(IncrementalTest, EqualSharesAreThoseOfTheWholeFrame) {
@@ -179,11 +179,11 @@ TEST_P(IncrementalTest, EqualSharesAreThoseOfTheWholeFrame) {
   const auto scan = sample(radial(151, 96), {blob});
   const auto h = header({.encoded = {48, 45, 1}, .trajectory = "radial"});
   const std::string frame = "frame: {readouts: 151}\n";
-  const auto gaps = run(pipeline("method: ramp", kAtOnce, frame), h, scan, {.backend = GetParam()});
+  const auto gaps = run(gridded("method: ramp", kAtOnce, frame), h, scan, {.backend = GetParam()});
   for (const std::string& keys : {frame, std::string("frame: auto\n")})
-    expect_same_images(run(pipeline("method: ramp, share: equal", kAtOnce, keys), h, scan, {.backend = GetParam()}),
+    expect_same_images(run(gridded("method: ramp, share: equal", kAtOnce, keys), h, scan, {.backend = GetParam()}),
                        gaps, 1e-6);
-  const auto out = run(pipeline("method: ramp, share: equal", kInParts, frame), h, scan, split_by(GetParam(), 20));
+  const auto out = run(gridded("method: ramp, share: equal", kInParts, frame), h, scan, split_by(GetParam(), 20));
   EXPECT_EQ(out.counts.work.frames_in_parts, 1u);
   expect_same_images(out, gaps);
 }
@@ -192,7 +192,7 @@ TEST_P(IncrementalTest, ASecondSessionFindsThePlan) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(radial(131, 90), {blob});
   const auto h = header({.encoded = {45, 44, 1}, .trajectory = "radial"});
-  const std::string text = pipeline("method: ramp", kInParts);
+  const std::string text = gridded("method: ramp", kInParts);
   const RunOptions options = split_by(GetParam(), 10);  // all with the same resources
   const auto first = run(text, h, scan, options), second = run(text, h, scan, options);
   EXPECT_EQ(first.counts.work.plans_made, 1u);
@@ -217,7 +217,7 @@ TEST_P(IncrementalTest, DroppedSamplesAreSaidInEverySession) {
   const auto h = header({.encoded = {48, 44, 1}, .trajectory = "radial"});
   const RunOptions options = split_by(GetParam(), 10);  // the second scan finds the first one's trajectory
   for (int session = 0; session < 2; ++session) {
-    const auto out = run(pipeline("method: ramp", kInParts), h, scan, options);
+    const auto out = run(gridded("method: ramp", kInParts), h, scan, options);
     EXPECT_EQ(out.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
     EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 0, blob.image({48, 44, 1})), 2e-3);
   }
@@ -229,7 +229,7 @@ TEST_P(IncrementalTest, AReadoutBeyondTheEdgeIsNotTheFrame) {
   for (double& k : path.k[7]) k += 0.6;  // one arm astray
   const auto scan = sample(path, {{2, {3, -2, 0}}});
   const auto h = header({.encoded = {40, 39, 1}, .trajectory = "spiral"});
-  const std::string text = pipeline("method: from_data", kInParts);
+  const std::string text = gridded("method: from_data", kInParts);
   const auto whole = run(text, h, scan, {.backend = GetParam()}), parts = run(text, h, scan, split_by(GetParam(), 1));
   EXPECT_EQ(whole.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
   EXPECT_EQ(parts.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
@@ -256,7 +256,7 @@ TEST_P(IncrementalTest, NoImageIsMadeOfNothing) {
     EXPECT_NE(
         client_error([&] {
           images += static_cast<int>(
-              run(pipeline("method: from_data", kInParts), h, sample(path, {{2, {3, -2, 0}}}), options).images.size());
+              run(gridded("method: from_data", kInParts), h, sample(path, {{2, {3, -2, 0}}}), options).images.size());
         }).find("sum to nothing"),
         std::string::npos);
     EXPECT_EQ(images, 0);
@@ -279,11 +279,11 @@ TEST_P(IncrementalTest, FusedIsUnfused) {
   const auto plane = sample(radial(151, 96), {blob, other, blob});
   const auto h =
       header({.encoded = {48, 43, 1}, .recon = {40, 43, 1}, .recon_fov = {40, 43, 1}, .trajectory = "radial"});
-  check(pipeline("method: ramp", kAtOnce), h, plane);
+  check(gridded("method: ramp", kAtOnce), h, plane);
   check(yaml("  - density_compensation\n  - gridding\n  - fft\n  - deapodization\n  - coil_combine\n"
              "  - image: {component: complex}\n"),
         h, plane);
-  check(pipeline("method: ramp", kAtOnce, "", 3), header({.encoded = {20, 18, 17}, .trajectory = "other"}),
+  check(gridded("method: ramp", kAtOnce, "", 3), header({.encoded = {20, 18, 17}, .trajectory = "other"}),
         sample(kooshball(700, 48), {{3, {2, -1, 1}}, {3, {0, 0, 0}}}));
   // The other sign of the exponent is not fused, and turns the image about its centre.
   const std::string forward = yaml(
@@ -300,7 +300,7 @@ ECHOTRAIN_ON_BACKENDS(IncrementalTest);
 TEST(GriddingOptionsTest, AccuracyExcludesWhatItChooses) {
   const auto problem = [](const std::string& gridding) {
     try {
-      PipelinePlan::check(config::read_pipeline(pipeline("method: ramp", gridding), "test.yaml"));
+      PipelinePlan::check(config::read_pipeline(gridded("method: ramp", gridding), "test.yaml"));
       return std::string();
     } catch (const config::ConfigError& error) {
       return std::string(error.what());
@@ -315,16 +315,16 @@ TEST(GriddingOptionsTest, AccuracyIsReachedOrRefused) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(radial(151, 96), {blob});
   const auto h = header({.encoded = {48, 48, 1}, .trajectory = "radial"});
-  const auto exact = run(pipeline("method: ramp", "kernel_width: 8, oversampling: 2.0"), h, scan);
+  const auto exact = run(gridded("method: ramp", "kernel_width: 8, oversampling: 2.0"), h, scan);
   double last = 1;
   for (const char* accuracy : {"1e-2", "1e-3", "1e-5"}) {
-    const auto out = run(pipeline("method: ramp", std::string("accuracy: ") + accuracy), h, scan);
+    const auto out = run(gridded("method: ramp", std::string("accuracy: ") + accuracy), h, scan);
     const double error = nrmse(pixels<cfloat>(out.images.at(0)), pixels<cfloat>(exact.images.at(0)));
     EXPECT_LT(error, 1.3 * std::stod(accuracy));
     EXPECT_LT(error, last);
     last = error;
   }
-  EXPECT_NE(client_error([&] { run(pipeline("method: ramp", "accuracy: 1e-9"), h, scan); }).find("cannot be reached"),
+  EXPECT_NE(client_error([&] { run(gridded("method: ramp", "accuracy: 1e-9"), h, scan); }).find("cannot be reached"),
             std::string::npos);
 }
 

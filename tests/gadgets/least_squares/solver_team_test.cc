@@ -13,13 +13,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string pipeline(const std::string& fhd, const std::string& pcg, const std::string& maps = "") {
+std::string team_pipeline(const std::string& fhd, const std::string& pcg, const std::string& maps = "") {
   return yaml(
       fmt::format("  - density_compensation: {{method: none}}\n  - fhd: {{{}}}\n{}  - pcg: {{{}}}\n"
                   "  - coil_combine: {{method: none}}\n  - image: {{component: complex}}\n",
                   fhd, maps.empty() ? "" : "  - coil_maps: {" + maps + "}\n", pcg));
 }
-protocol::Header plane(int x, int y, const std::string& limits = "") {
+protocol::Header team_plane(int x, int y, const std::string& limits = "") {
   return header({.encoded = {x, y, 1}, .trajectory = "radial", .limits = limits});
 }
 
@@ -35,8 +35,9 @@ TEST_P(SolverTeamTest, ATeamGivesWhatOneDeviceGives) {
   for (const std::string maps : {"", "method: adaptive"})
     for (const std::string fhd : {"method: exact", "method: nufft"})
       for (const std::string prior : {"prior: tikhonov", "prior: anatomical"}) {
-        const std::string text = pipeline(fhd, "iterations: 15, lambda: 1e-2, " + prior, maps);
-        const auto alone = run(text, plane(31, 28), scan, here()), out = run(text, plane(31, 28), scan, together);
+        const std::string text = team_pipeline(fhd, "iterations: 15, lambda: 1e-2, " + prior, maps);
+        const auto alone = run(text, team_plane(31, 28), scan, here()),
+                   out = run(text, team_plane(31, 28), scan, together);
         ASSERT_EQ(out.images.size(), 1u) << text;
         const auto truth = pixels<cfloat>(alone.images[0]), image = pixels<cfloat>(out.images[0]);
         EXPECT_LT(relative_error(image, truth, truth.size()), 1e-4) << text;
@@ -72,10 +73,11 @@ std::vector<Acquisition> interleaved(int slices, int repetitions) {
 TEST_P(SolverTeamTest, SlicesAtHandGoToDifferentDevices) {
   if (const std::string reason = no_team(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   const auto scan = interleaved(3, 2);
-  const auto h = plane(31, 28, limit("slice", 0, 2, 0) + limit("repetition", 0, 1, 0));
+  const auto h = team_plane(31, 28, limit("slice", 0, 2, 0) + limit("repetition", 0, 1, 0));
   for (const std::string what : {"prior: tikhonov", "prior: smoothness, preconditioner: jacobi, warm_start: true",
                                  "prior: tikhonov, noise_level: 0.01"}) {
-    const std::string text = pipeline("method: nufft", "iterations: 12, lambda: 1e-2, " + what, "method: adaptive");
+    const std::string text =
+        team_pipeline("method: nufft", "iterations: 12, lambda: 1e-2, " + what, "method: adaptive");
     const auto alone = run(text, h, scan, here());
     ASSERT_EQ(alone.images.size(), 6u);
     for (const std::vector<int>& others : {std::vector<int>{1}, std::vector<int>{1, 2}}) {
@@ -104,11 +106,11 @@ TEST_P(SolverTeamTest, ASliceWaitsForNoneThatIsNotThere) {
   numerics::Context compute(GetParam(), test_resources());
   numerics::Team team(compute, {1}, std::uint64_t{1} << 30);
   std::size_t images = 0;
-  const std::string text = pipeline("method: nufft", "iterations: 3");
+  const std::string text = team_pipeline("method: nufft", "iterations: 3");
   Pipeline running(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
                    {[&](protocol::Image&&, const ImageTimes&) { ++images; }, [](protocol::Level, const auto&) {}},
                    nullptr, &team);
-  running.start(plane(24, 24, limit("slice", 0, 1, 0)));
+  running.start(team_plane(24, 24, limit("slice", 0, 1, 0)));
   for (std::uint16_t slice = 0; slice < 2; ++slice) {
     auto scan = sample(radial(41, 50), {Blob{2, {3, -2, 0}}});
     for (Acquisition& a : scan) a.head.idx.slice = slice;

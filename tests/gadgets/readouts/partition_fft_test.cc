@@ -9,15 +9,13 @@
 namespace echotrain::testing {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 std::string gridding(const std::string& partition_fft, const std::string& method = "ramp") {
   return yaml("  - partition_fft: {" + partition_fft + "}\n  - density_compensation: {method: " + method +
               "}\n  - gridding\n  - fft\n  - deapodization\n  - coil_combine: {method: none}\n"
               "  - image: {component: complex}\n");
 }
 
-std::string meta(const protocol::Image& image, const std::string& name) {
+std::string meta_of(const protocol::Image& image, const std::string& name) {
   const auto at = image.attributes.find("<name>" + name + "</name>");
   if (at == std::string::npos) return "(none)";
   const auto begin = image.attributes.find("<value>", at) + 7;
@@ -78,7 +76,7 @@ protocol::Header measurement(const Z& z, int spokes, const std::string& trajecto
 }
 
 /// The largest error of any coil, with the encoded voxel as the unit of length.
-double largest_error(const protocol::Image& image, const std::vector<Blob>& coils, const Z& z, int n = 32) {
+double largest_volume_error(const protocol::Image& image, const std::vector<Blob>& coils, const Z& z, int n = 32) {
   const double voxel = (z.recon_fov / z.recon) / (z.encoded_fov / z.encoded);
   const auto values = pixels<cfloat>(image);
   EXPECT_EQ(values.size(), coils.size() * static_cast<std::size_t>(z.recon * n * n));
@@ -152,7 +150,7 @@ std::vector<cdouble> planes(const std::vector<std::vector<cdouble>>& d, int coun
       cdouble sum = 0;
       for (int z = 0; z < n; ++z)
         sum += d[static_cast<std::size_t>(z)][s] *
-               std::polar(1.0 / n, sign * 2 * kPi * (z - n / 2) * (p - count / 2) / padded);
+               std::polar(1.0 / n, sign * 2 * std::numbers::pi * (z - n / 2) * (p - count / 2) / padded);
       out.push_back(sum);
     }
   return out;
@@ -202,8 +200,8 @@ TEST_P(PartitionFftTest, ImagesAreTheObjectInEveryGeometryOfZ) {
     ASSERT_EQ(out.images.size(), 1u);
     EXPECT_EQ(+out.images[0].head.matrix_size[2], z.recon);
     EXPECT_EQ(+out.images[0].head.channels, 3);
-    EXPECT_LT(largest_error(out.images[0], blobs(), z), kTolerance);
-    EXPECT_EQ(meta(out.images[0], "missing_partitions"), "0");
+    EXPECT_LT(largest_volume_error(out.images[0], blobs(), z), kTolerance);
+    EXPECT_EQ(meta_of(out.images[0], "missing_partitions"), "0");
     EXPECT_EQ(out.warned(""), 0);
   }
 }
@@ -213,7 +211,7 @@ TEST_P(PartitionFftTest, StackOfSpiralsWithWeightsFromTheData) {
   const auto out = run(gridding("third_component: weight", "from_data"), measurement(kPlain, 12, "spiral"),
                        stack(plane, blobs(), 20, Send::xy_weight), here());
   ASSERT_EQ(out.images.size(), 1u);
-  EXPECT_LT(largest_error(out.images[0], blobs(), kPlain), kTolerance);
+  EXPECT_LT(largest_volume_error(out.images[0], blobs(), kPlain), kTolerance);
 }
 
 TEST_P(PartitionFftTest, PlanesAreTheDirectSum) {
@@ -263,7 +261,7 @@ TEST_P(PartitionFftTest, AShuffledScanGivesTheObject) {
   options.split = [](std::size_t) { return 50u; };
   const auto out = run(gridding(""), measurement(kPlain, kSpokes), scan, options);
   ASSERT_EQ(out.images.size(), 1u);
-  EXPECT_LT(largest_error(out.images[0], blobs(), kPlain), kTolerance);
+  EXPECT_LT(largest_volume_error(out.images[0], blobs(), kPlain), kTolerance);
 }
 
 TEST_P(PartitionFftTest, SpokesGoOnAsSoonAsTheyAreWhole) {
@@ -304,7 +302,7 @@ TEST_P(PartitionFftTest, MissingPartitionsAreZerosAndCounted) {
   }
   EXPECT_LT(nrmse(all.data, truth), kExact);
   ASSERT_EQ(outcome.images.size(), 1u);
-  EXPECT_EQ(meta(outcome.images[0], "missing_partitions"), "3");
+  EXPECT_EQ(meta_of(outcome.images[0], "missing_partitions"), "3");
 }
 
 TEST_P(PartitionFftTest, LimitsSayWhereTheCentreIs) {
@@ -331,7 +329,7 @@ TEST_P(PartitionFftTest, LimitsSayWhereTheCentreIs) {
   EXPECT_EQ(batches.size(), 4u);  // each spoke as its four partitions are in, and the end
   EXPECT_LT(nrmse(together(batches).data, truth), kExact);
   ASSERT_EQ(outcome.images.size(), 1u);
-  EXPECT_EQ(meta(outcome.images[0], "missing_partitions"), "0");
+  EXPECT_EQ(meta_of(outcome.images[0], "missing_partitions"), "0");
 }
 
 TEST_P(PartitionFftTest, AnnouncedAveragesAreAveraged) {

@@ -4,7 +4,6 @@
 namespace echotrain::testing {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
 constexpr double kGoldenDegrees = 111.246117975;  // 180 / 1.6180339887
 
 /// Readouts of `samples` samples without a trajectory, numbered in their order.
@@ -53,7 +52,7 @@ double angle_of(const Spoke& spoke) {
   const auto& end = spoke.back();
   const double angle = std::atan2(end[1], end[0]);
   for (const auto& k : spoke) EXPECT_NEAR(k[0] * std::sin(angle) - k[1] * std::cos(angle), 0, 1e-7);
-  return angle * 180 / kPi;
+  return angle * 180 / std::numbers::pi;
 }
 void expect_angle(const Spoke& spoke, double degrees) {
   EXPECT_NEAR(std::remainder(angle_of(spoke) - degrees, 360), 0, 2e-5);  // float32 of numbers up to 0.5
@@ -162,13 +161,14 @@ TEST(RadialTrajectoryTest, UnitsAreThePipelines) {
   // 40 x 50 pixels of 5 x 4 mm; spoke 1 lies at 111.246 degrees.
   const auto h = header({.encoded = {40, 50, 1}, .encoded_fov = {200, 200, 5}, .trajectory = "radial"});
   const auto scan = bare(2, 16);
-  const double x = -0.5 * std::cos(kGoldenDegrees * kPi / 180), y = -0.5 * std::sin(kGoldenDegrees * kPi / 180);
+  const double x = -0.5 * std::cos(kGoldenDegrees * std::numbers::pi / 180),
+               y = -0.5 * std::sin(kGoldenDegrees * std::numbers::pi / 180);
   const struct {
     const char* unit;
     double x, y;
   } cases[] = {{"cycles_per_pixel", 1, 1},
                {"cycles_per_fov", 40, 50},
-               {"radians_per_pixel", 2 * kPi, 2 * kPi},
+               {"radians_per_pixel", 2 * std::numbers::pi, 2 * std::numbers::pi},
                {"cycles_per_m", 200, 250}};
   for (const auto& c : cases) {
     const auto made = spokes(h, scan, "", fmt::format("trajectory_unit: {}\n", c.unit));
@@ -187,7 +187,7 @@ TEST_P(RadialImageTest, TheImageIsTheObject) {
   const struct {
     Path path;
     const char* parameters;
-  } cases[] = {{radial(377, 96, kGoldenDegrees * kPi / 180), ""}, {radial(151, 96), "order: linear"}};
+  } cases[] = {{radial(377, 96, kGoldenDegrees * std::numbers::pi / 180), ""}, {radial(151, 96), "order: linear"}};
   for (const auto& c : cases) {
     auto scan = sample(c.path, blobs);
     for (auto& a : scan) {
@@ -233,7 +233,7 @@ TEST(RadialTrajectoryTest, ATrajectoryOfItsOwnIsKept) {
   const auto scan = sample(radial(5, 16, 0.1), {{2, {0, 0, 0}}});
   const auto made = spokes(measurement(16), scan, "");
   ASSERT_EQ(made.size(), 5u);
-  for (std::size_t i = 0; i < 5; ++i) expect_angle(made[i], static_cast<double>(i) * 0.1 * 180 / kPi);
+  for (std::size_t i = 0; i < 5; ++i) expect_angle(made[i], static_cast<double>(i) * 0.1 * 180 / std::numbers::pi);
   const auto out = run(yaml(gadgets("")), measurement(16), scan);
   EXPECT_EQ(out.said(protocol::Level::info, "which is kept"), 1);
 }

@@ -45,7 +45,7 @@ class Hoarder final : public Gadget<RawBatch, Image> {
   numerics::Array<char> kept_;
 };
 
-const Registry& registry() {
+const Registry& failing_registry() {
   static const Registry registry = [] {
     Registry all = Registry::builtin();
     all.add<Broken>();
@@ -61,7 +61,7 @@ std::string scan_with(const std::string& gadget) {
 }
 
 TEST(Failures, FailureOfAGadgetIsToldAndOnlyEndsItsSession) {
-  TestServer server({}, registry());
+  TestServer server({}, failing_registry());
   const Conversation all = server.exchange(scan_with("broken"));
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    recon-failed: the matrix is singular"));
@@ -71,7 +71,7 @@ TEST(Failures, FailureOfAGadgetIsToldAndOnlyEndsItsSession) {
 TEST(Failures, ScanLargerThanTheSessionsMemoryIsToldSo) {
   config::ServerOptions options;
   options.session_memory_mib = 1;
-  TestServer server(options, registry());
+  TestServer server(options, failing_registry());
   for (const std::string& scan : {scan_with("hoarder"), [] {
                                     // 512 x 512 samples of two channels are 4 MiB; the eight lines that are sent are 64
                                     // KiB.
@@ -98,7 +98,7 @@ TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
   config::ServerOptions options;
   options.queue_mib = 1;
   options.memory_mib = 16;
-  TestServer server(options, registry());
+  TestServer server(options, failing_registry());
   const std::string start = wire::config("passthrough") + wire::header(wire::xml());
   const std::string image = wire::image(wire::image_head(1448));  // 8 MiB
   EXPECT_TRUE(server.exchange(scan_with("hoarder")).texts().empty());

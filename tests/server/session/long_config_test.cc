@@ -57,7 +57,7 @@ class Laborious final : public Gadget<Readouts, Readouts> {
   explicit Laborious(Options /*options*/) {}
   void process(Readouts&& readouts, const Emit<Readouts>& emit) override { emit(std::move(readouts)); }
 };
-const Registry& registry() {
+const Registry& laborious_registry() {
   static const Registry registry = [] {
     Registry all = Registry::builtin();
     all.add<Laborious>();
@@ -83,7 +83,7 @@ class LongConfig : public testing::Test {
 };
 
 TEST_F(LongConfig, OthersAreServedWhileItIsRead) {
-  TestServer server({}, registry());
+  TestServer server({}, laborious_registry());
   gate().set(false);
   std::vector<std::unique_ptr<RawClient>> clients;  // more than there are threads for sockets
   for (int i = 0; i < 8; ++i) {
@@ -101,7 +101,7 @@ TEST_F(LongConfig, OthersAreServedWhileItIsRead) {
 }
 
 TEST_F(LongConfig, IsRefusedLikeAShortOne) {
-  TestServer server({}, registry());
+  TestServer server({}, laborious_registry());
   const Conversation all = server.exchange(text("nonsense") + rest());
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    bad-config: config:1009:5: no gadget is called 'nonsense'"));
@@ -111,7 +111,7 @@ TEST_F(LongConfig, IsRefusedLikeAShortOne) {
 TEST_F(LongConfig, ClientsAndTheServerMayGoMeanwhile) {
   config::ServerOptions options;
   options.drain_timeout_s = 0.1;
-  TestServer server(options, registry());
+  TestServer server(options, laborious_registry());
   gate().set(false);
   RawClient goes(server.port()), stays(server.port());
   ASSERT_TRUE(goes.send(text() + rest()));

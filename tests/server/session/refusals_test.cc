@@ -37,8 +37,8 @@ TestServer* RowTest::server_ = nullptr;
 
 const std::string kConfig = wire::config("cartesian_2d");
 const std::string kPass = wire::config("passthrough");
-const std::string kStart = kConfig + wire::header(wire::xml());
-const std::string kPassStart = kPass + wire::header(wire::xml());
+const std::string kReadoutsStart = kConfig + wire::header(wire::xml());
+const std::string kImagesStart = kPass + wire::header(wire::xml());
 
 std::string xml_with(wire::Xml xml) { return kConfig + wire::header(xml.text()); }
 
@@ -71,7 +71,7 @@ std::string bare_waveform(Change change) {
 std::string packed(std::uint8_t bits, float scale, std::uint32_t length) {
   std::string block = raw(std::uint64_t{32}) + raw(scale) + raw(bits);
   block.resize(length, '\0');
-  return kStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(length) + block;
+  return kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(length) + block;
 }
 std::string without_encoding() {
   std::string xml = wire::xml();
@@ -85,16 +85,16 @@ std::vector<Row> fatal_rows() {
   const std::string yaml_bad_order =
       "echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - fft: {direction: inverse}\n";
   return {
-      {"id_unknown", kStart + wire::id(2000), "unknown-message"},
+      {"id_unknown", kReadoutsStart + wire::id(2000), "unknown-message"},
       {"id_zero", wire::id(0), "unknown-message"},
-      {"id_unsupported_in_data", kStart + wire::id(1023), "unknown-message: unsupported message 1023"},
-      {"id_deprecated", kStart + wire::id(1001), "unknown-message: unsupported message 1001"},
-      {"id_dicom", kStart + wire::id(1018), "unknown-message: unsupported message 1018"},
+      {"id_unsupported_in_data", kReadoutsStart + wire::id(1023), "unknown-message: unsupported message 1023"},
+      {"id_deprecated", kReadoutsStart + wire::id(1001), "unknown-message: unsupported message 1001"},
+      {"id_dicom", kReadoutsStart + wire::id(1018), "unknown-message: unsupported message 1018"},
       {"http", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "unknown-message"},
       {"tls", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), "unknown-message"},
       {"mrd2", std::string("yardl\x01\x00\x00\x00", 9), "unknown-message"},
       {"response_unasked", wire::id(7) + raw(std::uint64_t{1}) + raw(std::uint64_t{1}) + "x", "unknown-message"},
-      {"error_of_gadgetron", kStart + wire::id(8) + raw(std::uint64_t{4}) + "oops", "unknown-message"},
+      {"error_of_gadgetron", kReadoutsStart + wire::id(8) + raw(std::uint64_t{4}) + "oops", "unknown-message"},
       {"header_before_config", wire::header(wire::xml()), "out-of-order"},
       {"data_before_config", wire::acquisition(0), "out-of-order"},
       {"data_before_header", kConfig + wire::acquisition(0), "out-of-order"},
@@ -118,12 +118,12 @@ std::vector<Row> fatal_rows() {
        "bad-config"},
       {"config_twice", kConfig + kConfig, "duplicate-config"},
       {"config_name_and_text", kConfig + wire::config_text("echotrain: 1"), "duplicate-config"},
-      {"config_after_header", kStart + kConfig, "duplicate-config"},
+      {"config_after_header", kReadoutsStart + kConfig, "duplicate-config"},
 
       {"header_empty", kConfig + wire::header(""), "bad-header"},
       {"header_too_long", kConfig + wire::id(3) + raw(std::uint32_t{(16 << 20) + 1}), "bad-header"},
       {"header_longest_claim", kConfig + wire::id(3) + raw(std::uint32_t{0xffffffff}), "bad-header"},
-      {"header_twice", kStart + wire::header(wire::xml()), "duplicate-header"},
+      {"header_twice", kReadoutsStart + wire::header(wire::xml()), "duplicate-header"},
       {"header_not_utf8", kConfig + wire::header("<ismrmrdHeader>\xff\xfe</ismrmrdHeader>"), "bad-header"},
       {"header_not_xml", kConfig + wire::header("hello"), "bad-header"},
       {"header_other_xml", kConfig + wire::header("<?xml version=\"1.0\"?><html/>"), "bad-header"},
@@ -150,26 +150,28 @@ std::vector<Row> fatal_rows() {
       {"header_recon_fov_larger", xml_with({.recon_fov = "300"}), "bad-header"},
       {"header_voxels", xml_with({.encoded_x = "4096", .encoded_y = "4096", .encoded_z = "4096"}), "bad-header"},
 
-      {"text_too_long", kStart + wire::id(5) + raw(std::uint32_t{(1 << 20) + 1}), "too-large"},
+      {"text_too_long", kReadoutsStart + wire::id(5) + raw(std::uint32_t{(1 << 20) + 1}), "too-large"},
       {"query_reserved", wire::query("ismrmrd::version", 1, /*reserved=*/1), "bad-query"},
       {"query_too_long", wire::id(6) + raw(std::uint64_t{0}) + raw(std::uint64_t{1}) + raw(std::uint64_t{4097}),
        "bad-query"},
       {"query_longest_claim", wire::id(6) + raw(std::uint64_t{0}) + raw(std::uint64_t{1}) + raw(~std::uint64_t{0}),
        "bad-query"},
 
-      {"readout_version", kStart + bare_readout([](auto& h) { h.version = 2; }), "bad-version"},
-      {"readout_channels", kStart + bare_readout([](auto& h) { h.active_channels = 1025; }), "too-large"},
-      {"readout_bytes", kStart + bare_readout([](auto& h) { h.number_of_samples = 65535, h.active_channels = 1024; }),
+      {"readout_version", kReadoutsStart + bare_readout([](auto& h) { h.version = 2; }), "bad-version"},
+      {"readout_channels", kReadoutsStart + bare_readout([](auto& h) { h.active_channels = 1025; }), "too-large"},
+      {"readout_bytes",
+       kReadoutsStart + bare_readout([](auto& h) { h.number_of_samples = 65535, h.active_channels = 1024; }),
        "too-large"},
-      {"readout_trajectory", kStart + bare_readout([](auto& h) { h.trajectory_dimensions = 4; }), "bad-trajectory"},
-      {"readout_compression_3", kStart + bare_readout([](auto& h) { h.flags = 1ull << 54; }), "compression"},
-      {"readout_compression_both", kStart + bare_readout([](auto& h) { h.flags = 3ull << 52; }), "compression"},
+      {"readout_trajectory", kReadoutsStart + bare_readout([](auto& h) { h.trajectory_dimensions = 4; }),
+       "bad-trajectory"},
+      {"readout_compression_3", kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 54; }), "compression"},
+      {"readout_compression_both", kReadoutsStart + bare_readout([](auto& h) { h.flags = 3ull << 52; }), "compression"},
       {"readout_compression_length",
-       kStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(std::uint32_t{16 * 8 * 2 + 65}),
+       kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(std::uint32_t{16 * 8 * 2 + 65}),
        "compression"},
       {"readout_compression_count",
-       kStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(std::uint32_t{13}) + raw(std::uint64_t{31}) +
-           raw(1.0f) + "\x08",
+       kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 53; }) + raw(std::uint32_t{13}) +
+           raw(std::uint64_t{31}) + raw(1.0f) + "\x08",
        "compression"},
 
       {"readout_packed_no_bits", packed(0, 1.0f, 13), "compression"},
@@ -180,29 +182,30 @@ std::vector<Row> fatal_rows() {
       {"readout_packed_long", packed(8, 1.0f, 13 + 33), "compression"},
       {"readout_packed_no_head", packed(8, 1.0f, 12), "compression"},
       {"readout_zfp_garbage",
-       kStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{64}) + std::string(64, 'x'),
+       kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{64}) +
+           std::string(64, 'x'),
        "compression"},
-      {"readout_zfp_empty", kStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{0}),
-       "compression"},
+      {"readout_zfp_empty",
+       kReadoutsStart + bare_readout([](auto& h) { h.flags = 1ull << 52; }) + raw(std::uint32_t{0}), "compression"},
 
-      {"waveform_version", kStart + bare_waveform([](auto& h) { h.version = 2; }), "bad-version"},
-      {"waveform_bytes", kStart + bare_waveform([](auto& h) { h.channels = h.number_of_samples = 65535; }),
+      {"waveform_version", kReadoutsStart + bare_waveform([](auto& h) { h.version = 2; }), "bad-version"},
+      {"waveform_bytes", kReadoutsStart + bare_waveform([](auto& h) { h.channels = h.number_of_samples = 65535; }),
        "too-large"},
 
-      {"image_version", kPassStart + bare_image([](auto& h) { h.version = 3; }), "bad-version"},
-      {"image_type_0", kPassStart + bare_image([](auto& h) { h.data_type = 0; }), "bad-image"},
-      {"image_type_9", kPassStart + bare_image([](auto& h) { h.data_type = 9; }), "bad-image"},
-      {"image_size_0", kPassStart + bare_image([](auto& h) { h.matrix_size[1] = 0; }), "bad-image"},
-      {"image_channels_0", kPassStart + bare_image([](auto& h) { h.channels = 0; }), "bad-image"},
-      {"image_wraps", kPassStart + bare_image([](auto& h) {
+      {"image_version", kImagesStart + bare_image([](auto& h) { h.version = 3; }), "bad-version"},
+      {"image_type_0", kImagesStart + bare_image([](auto& h) { h.data_type = 0; }), "bad-image"},
+      {"image_type_9", kImagesStart + bare_image([](auto& h) { h.data_type = 9; }), "bad-image"},
+      {"image_size_0", kImagesStart + bare_image([](auto& h) { h.matrix_size[1] = 0; }), "bad-image"},
+      {"image_channels_0", kImagesStart + bare_image([](auto& h) { h.channels = 0; }), "bad-image"},
+      {"image_wraps", kImagesStart + bare_image([](auto& h) {
                         h.matrix_size[0] = h.matrix_size[1] = h.matrix_size[2] = h.channels = 65535;
                       }),
        "too-large"},
       {"image_2_to_32",
-       kPassStart + bare_image([](auto& h) { h.matrix_size[0] = h.matrix_size[1] = 32768, h.matrix_size[2] = 4; }),
+       kImagesStart + bare_image([](auto& h) { h.matrix_size[0] = h.matrix_size[1] = 32768, h.matrix_size[2] = 4; }),
        "too-large"},
-      {"image_attributes", kPassStart + bare_image([](auto&) {}, (16 << 20) + 1), "too-large"},
-      {"image_attributes_wrap", kPassStart + bare_image([](auto&) {}, ~std::uint64_t{0} - 100), "too-large"},
+      {"image_attributes", kImagesStart + bare_image([](auto&) {}, (16 << 20) + 1), "too-large"},
+      {"image_attributes_wrap", kImagesStart + bare_image([](auto&) {}, ~std::uint64_t{0} - 100), "too-large"},
   };
 }
 
@@ -248,7 +251,7 @@ using SkipRow = RowTest;
 TEST_P(SkipRow, CostsOneWarningAndNotTheScan) {
   // Twice: one warning per kind.
   const Conversation all =
-      server_->exchange(kStart + GetParam().bytes + GetParam().bytes + wire::frame() + wire::close());
+      server_->exchange(kReadoutsStart + GetParam().bytes + GetParam().bytes + wire::frame() + wire::close());
   EXPECT_TRUE(all.ended_well());
   const std::string texts = all.texts();
   EXPECT_THAT(texts, HasSubstr(GetParam().code));
@@ -263,7 +266,7 @@ TEST(Refusals, ImageWithBrokenAttributesIsKeptWithoutThem) {
   TestServer server;
   const std::string good =
       "<?xml version=\"1.0\"?><ismrmrdMeta><meta><name>a</name><value>b</value></meta></ismrmrdMeta>";
-  const Conversation all = server.exchange(kPassStart + wire::image(wire::image_head(4), "<ismrmrdMeta><meta>") +
+  const Conversation all = server.exchange(kImagesStart + wire::image(wire::image_head(4), "<ismrmrdMeta><meta>") +
                                            wire::image(wire::image_head(4, 2), good) + wire::close());
   EXPECT_TRUE(all.ended_well());
   ASSERT_EQ(all.count(1022), 2U) << all.texts();
@@ -278,7 +281,7 @@ TEST(Refusals, TextsThatAreNoJsonNeverEndASession) {
        {std::string(), std::string("\0\0", 2), std::string("\xff\xfe\x1b[31m"), std::string("{\"parameters\": 5}"),
         std::string("[1,"), std::string("{\"parameters\": {\"config\": 7}}"), std::string(100000, '['),
         std::string("{\"parameters\": {\"config\": \"../x\"}}")}) {
-    const Conversation all = server.exchange(kStart + wire::text(text) + wire::frame() + wire::close());
+    const Conversation all = server.exchange(kReadoutsStart + wire::text(text) + wire::frame() + wire::close());
     EXPECT_TRUE(all.ended_well());
     EXPECT_EQ(all.count(1022), 1U) << text << all.texts();
     EXPECT_THAT(all.texts(), Not(HasSubstr("ERROR")));
@@ -289,7 +292,7 @@ TEST(Refusals, MessageOverTheSessionsMemoryIsRefusedBeforeItIsThere) {
   config::ServerOptions options;
   options.session_memory_mib = 1;
   TestServer server(options);
-  const Conversation all = server.exchange(kPassStart + wire::image(wire::image_head(1024)) + wire::close());
+  const Conversation all = server.exchange(kImagesStart + wire::image(wire::image_head(1024)) + wire::close());
   EXPECT_TRUE(all.ended_well());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    budget"));
 }
@@ -305,7 +308,7 @@ TEST(Refusals, FatalErrorIsReadByAClientThatStillSends) {
   // Without draining, the kernel would answer the unread megabytes with RST and the text would be lost.
   TestServer server;
   RawClient client(server.port());
-  client.send(kStart + wire::id(2000));
+  client.send(kReadoutsStart + wire::id(2000));
   const std::string rubbish(1 << 20, 'x');
   for (int i = 0; i < 32; ++i) EXPECT_TRUE(client.send(rubbish));
   client.half_close();

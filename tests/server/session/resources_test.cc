@@ -12,8 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
-const std::string kPassStart = wire::config("passthrough") + wire::header(wire::xml());
+const std::string kCartesian = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kPassthrough = wire::config("passthrough") + wire::header(wire::xml());
 
 std::size_t entries(const char* folder) {
   return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
@@ -50,7 +50,7 @@ TEST(Timeouts, SilenceBetweenMessages) {
   config::ServerOptions options;
   options.idle_timeout_s = 0.1;
   TestServer server(options);
-  for (const std::string& start : {wire::config("cartesian_2d"), kStart, kStart + wire::frame()}) {
+  for (const std::string& start : {wire::config("cartesian_2d"), kCartesian, kCartesian + wire::frame()}) {
     const Conversation all = server.exchange(start);
     EXPECT_TRUE(all.ended_well());
     EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout"));
@@ -62,10 +62,10 @@ TEST(Timeouts, SilenceAndDripsInsideAMessage) {
   config::ServerOptions options;
   options.message_timeout_s = 0.2;
   TestServer server(options);
-  EXPECT_THAT(server.exchange(kStart + wire::acquisition(0).substr(0, 200)).texts(), HasSubstr("ERROR    timeout"));
+  EXPECT_THAT(server.exchange(kCartesian + wire::acquisition(0).substr(0, 200)).texts(), HasSubstr("ERROR    timeout"));
   // A byte now and then is no reason to wait for ever.
   RawClient client(server.port());
-  client.send(kStart);
+  client.send(kCartesian);
   const std::string readout = wire::acquisition(0);
   const auto began = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < readout.size() && std::chrono::steady_clock::now() - began < 5s; ++i) {
@@ -83,7 +83,7 @@ TEST(Timeouts, APauseBeforeAMessageIsNotPartOfIt) {
   options.message_timeout_s = 1;
   TestServer server(options);
   RawClient client(server.port());
-  client.send(kStart);
+  client.send(kCartesian);
   std::this_thread::sleep_for(1300ms);
   const std::string frame = wire::frame();
   client.send(frame.substr(0, 200));
@@ -113,7 +113,7 @@ TEST(Timeouts, ClientThatDoesNotReadIsGivenUp) {
   RawClient client(server.port(), /*receive_buffer=*/4096);
   std::string images;
   for (std::uint16_t i = 1; i <= 64; ++i) images += wire::image(wire::image_head(512, i));  // 64 MiB
-  client.send(kPassStart);
+  client.send(kPassthrough);
   const std::size_t sent = client.send_for(images, 2000ms);
   EXPECT_LT(sent, images.size());            // the queues are bounded, so the socket stopped taking bytes
   EXPECT_FALSE(client.send(wire::close()));  // the connection was reset
@@ -131,7 +131,7 @@ TEST(BackPressure, ClientThatWritesAllBeforeItReadsGetsEverything) {
     images += image;
   }
   RawClient client(server.port());
-  ASSERT_TRUE(client.send(kPassStart + images + wire::close()));
+  ASSERT_TRUE(client.send(kPassthrough + images + wire::close()));
   const Conversation all = client.receive_all();
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.images(), sent);
@@ -142,7 +142,7 @@ TEST(BackPressure, ClientAtScannerRateMayReadOnlyAfterItsClose) {
   options.send_timeout_s = 0.2;
   TestServer server(options);
   RawClient client(server.port(), /*receive_buffer=*/4096);
-  client.send(kPassStart);
+  client.send(kPassthrough);
   std::vector<std::string> sent;
   // 20 MiB, more than the kernel keeps for a socket, and less than the outbox may hold. The last second is five
   // timeouts in which no byte can be sent.
@@ -165,7 +165,7 @@ TEST(Timeouts, ClientThatDoesNotReadAfterItsCloseIsGivenUp) {
   TestServer server(options);
   const std::size_t before = descriptors();
   RawClient client(server.port(), /*receive_buffer=*/4096);
-  client.send(kPassStart);
+  client.send(kPassthrough);
   for (std::uint16_t i = 1; i <= 20; ++i) client.send(wire::image(wire::image_head(512, i)));
   client.send(wire::close());
   EXPECT_TRUE(comes_true([&] { return descriptors() == before + 1; }));  // ours is still open
@@ -179,7 +179,7 @@ TEST(BackPressure, SlowReaderGetsEverythingThroughSmallQueues) {
   TestServer server(options);
   RawClient client(server.port(), /*receive_buffer=*/65536);
   std::thread sender([&] {
-    std::string scan = kPassStart;
+    std::string scan = kPassthrough;
     for (std::uint16_t i = 1; i <= 24; ++i) scan += wire::image(wire::image_head(512, i));
     client.send(scan + wire::close());
   });
@@ -195,7 +195,7 @@ TEST(BackPressure, MessageLargerThanTheQueuePasses) {
   options.queue_mib = 1;
   TestServer server(options);
   const std::string image = wire::image(wire::image_head(1024));  // 4 MiB
-  const Conversation all = server.exchange(kPassStart + image + image + wire::close());
+  const Conversation all = server.exchange(kPassthrough + image + image + wire::close());
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 2U);
 }
@@ -205,11 +205,11 @@ TEST(Limits, OneSessionTooManyIsToldSo) {
   options.max_sessions = 2;
   TestServer server(options);
   RawClient first(server.port()), second(server.port());
-  first.send(kStart + wire::frame());
-  second.send(kStart + wire::frame());
+  first.send(kCartesian + wire::frame());
+  second.send(kCartesian + wire::frame());
   ASSERT_TRUE(first.receive());
   ASSERT_TRUE(second.receive());
-  const Conversation third = server.exchange(kStart + wire::frame() + wire::close());
+  const Conversation third = server.exchange(kCartesian + wire::frame() + wire::close());
   EXPECT_TRUE(third.ended_well());
   EXPECT_THAT(third.texts(), HasSubstr("ERROR    busy"));
   first.send(wire::close());
@@ -220,7 +220,7 @@ TEST(Limits, OneSessionTooManyIsToldSo) {
 
 TEST(Limits, SkippedReadoutsOfOneKindCostOneText) {
   TestServer server;
-  std::string scan = kStart;
+  std::string scan = kCartesian;
   for (int i = 0; i < 500; ++i) {
     auto head = wire::readout_head(0);
     head.idx.repetition = static_cast<std::uint16_t>(100 + i);
@@ -278,8 +278,8 @@ TEST(Leaks, GiantClaimsCostNoMemory) {
   readout.number_of_samples = 32768;
   readout.active_channels = 256;  // 64 MiB
   const std::string claims[] = {
-      kPassStart + wire::id(1022) + wire::raw(image) + wire::raw(std::uint64_t{16 << 20}) + "<",
-      kPassStart + wire::id(1008) + wire::raw(readout) + std::string(1000, '\0'),
+      kPassthrough + wire::id(1022) + wire::raw(image) + wire::raw(std::uint64_t{16 << 20}) + "<",
+      kPassthrough + wire::id(1008) + wire::raw(readout) + std::string(1000, '\0'),
       wire::config("passthrough") + wire::id(3) + wire::raw(std::uint32_t{16 << 20}) + "<",
       wire::id(2) + wire::raw(std::uint32_t{1 << 20}) + "a",
   };
@@ -302,7 +302,7 @@ TEST(Leaks, GiantClaimsCostNoMemory) {
 TEST(Stop, RunningScanFinishesAndNewOnesAreRefused) {
   TestServer server;
   RawClient client(server.port());
-  client.send(kStart + wire::frame(0));
+  client.send(kCartesian + wire::frame(0));
   ASSERT_TRUE(client.receive());
   server.ask_to_stop();
   EXPECT_TRUE(comes_true([&] {
@@ -342,7 +342,7 @@ TEST(Stop, ScanThatDoesNotEndIsEnded) {
   options.drain_timeout_s = 0.2;
   TestServer server(options);
   RawClient client(server.port());
-  client.send(kStart + wire::frame(0));
+  client.send(kCartesian + wire::frame(0));
   ASSERT_TRUE(client.receive());
   server.stop();  // returns although the client stays
   const Conversation all = client.receive_all();

@@ -72,7 +72,7 @@ class Slow final : public Gadget<Readouts, Readouts> {
     emit(std::move(readouts));
   }
 };
-const Registry& registry() {
+const Registry& slow_registry() {
   static const Registry registry = [] {
     Registry all = Registry::builtin();
     all.add<Slow>();
@@ -129,7 +129,7 @@ class Spill : public testing::Test {
   static const std::vector<std::string>& truth() {
     static const std::vector<std::string> truth = [] {
       tap().reset();
-      TestServer server({}, registry());
+      TestServer server({}, slow_registry());
       return pixels(server.exchange(start() + frames() + wire::close()));
     }();
     return truth;
@@ -144,7 +144,7 @@ TEST_F(Spill, ScannerIsNotStoppedAndImagesAreTheSame) {
   ASSERT_EQ(truth().size(), static_cast<std::size_t>(kFrames));
   const std::string scan = start() + frames() + wire::close();
   {
-    TestServer server(options_, registry());
+    TestServer server(options_, slow_registry());
     tap().close();
     RawClient client(server.port());
     ASSERT_TRUE(client.send(scan));  // 20 MiB past a pipeline that takes none
@@ -158,7 +158,7 @@ TEST_F(Spill, ScannerIsNotStoppedAndImagesAreTheSame) {
 
 TEST_F(Spill, WithoutCaptureTheScannerWaits) {
   options_.capture = {};
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + wire::close();
@@ -168,7 +168,7 @@ TEST_F(Spill, WithoutCaptureTheScannerWaits) {
 
 TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
   options_.cpu_scans = 1;
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   OnlyPlace other(server);
   for (const bool whole : {true, false}) {
     RawClient client(server.port());
@@ -193,7 +193,7 @@ TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
 TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
   options_.capture = {};
   options_.cpu_scans = 1;
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   OnlyPlace other(server);
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + wire::close();
@@ -208,7 +208,7 @@ TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
 // What came with the header, in the same read, waits in the buffer and not on the disk.
 TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
   options_.cpu_scans = 1;
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   OnlyPlace other(server);
   RawClient client(server.port());
   ASSERT_TRUE(client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close()));
@@ -223,7 +223,7 @@ TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
 TEST_F(Spill, NoTimingShowsInTheImages) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     std::mt19937 random(seed);
-    TestServer server(options_, registry());
+    TestServer server(options_, slow_registry());
     tap().dawdle(seed);
     RawClient client(server.port());
     const std::string scan = start() + frames() + wire::close();
@@ -242,7 +242,7 @@ TEST_F(Spill, NoTimingShowsInTheImages) {
 }
 
 TEST_F(Spill, ClientMayWriteAllBeforeItReads) {
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   std::string scan = wire::config("passthrough") + wire::header(wire::xml());
   std::vector<std::string> sent;
   for (std::uint16_t i = 1; i <= 48; ++i) {
@@ -260,7 +260,7 @@ TEST_F(Spill, ClientMayWriteAllBeforeItReads) {
 
 TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
   const std::string scan = start() + frames() + frame(0).substr(0, 100000);
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   tap().close();
   RawClient client(server.port());
   ASSERT_TRUE(client.send(scan));
@@ -274,7 +274,7 @@ TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
 }
 
 TEST_F(Spill, FullDiskBringsBackPressureBackAndLosesNothing) {
-  TestServer server(options_, registry(), disk_of(4 << 20));
+  TestServer server(options_, slow_registry(), disk_of(4 << 20));
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + frames() + wire::close();
@@ -292,7 +292,7 @@ TEST_F(Spill, FullDiskBringsBackPressureBackAndLosesNothing) {
 
 TEST_F(Spill, ClientIsNotBlamedForAPipelineThatIsBehind) {
   options_.idle_timeout_s = options_.message_timeout_s = options_.send_timeout_s = 0.2;
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   tap().close();
   RawClient client(server.port());
   const std::string begun = frame(0).substr(0, 100000);
@@ -308,7 +308,7 @@ TEST_F(Spill, ClientIsNotBlamedForAPipelineThatIsBehind) {
 TEST_F(Spill, FailureIsToldAndTheCaptureHasItAll) {
   const std::string scan = start() + frames() + wire::close();
   {
-    TestServer server(options_, registry());
+    TestServer server(options_, slow_registry());
     tap().close();
     RawClient client(server.port());
     ASSERT_TRUE(client.send(scan));
@@ -326,7 +326,7 @@ TEST_F(Spill, FailureIsToldAndTheCaptureHasItAll) {
 }
 
 TEST_F(Spill, PeerThatVanishesEndsTheSession) {
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   tap().close();
   {
     RawClient client(server.port());
@@ -340,7 +340,7 @@ TEST_F(Spill, PeerThatVanishesEndsTheSession) {
 }
 
 TEST_F(Spill, CaptureThatCannotBeReadBackIsFatal) {
-  TestServer server(options_, registry());
+  TestServer server(options_, slow_registry());
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames();

@@ -11,8 +11,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 // Midpoint sum of value(r) exp(-2 pi i k.r) over a square or cube of half width `half`, `n` cells per axis.
 template <class Value>
 cdouble integral(int dims, double half, int n, const Vec3& k, const Value& value) {
@@ -22,7 +20,7 @@ cdouble integral(int dims, double half, int n, const Vec3& k, const Value& value
     for (int y = 0; y < n; ++y) {
       for (int x = 0; x < n; ++x) {
         const Vec3 r = {-half + (x + 0.5) * step, -half + (y + 0.5) * step, dims == 3 ? -half + (z + 0.5) * step : 0.0};
-        sum += value(r) * std::polar(1.0, -2 * kPi * (k[0] * r[0] + k[1] * r[1] + k[2] * r[2]));
+        sum += value(r) * std::polar(1.0, -2 * std::numbers::pi * (k[0] * r[0] + k[1] * r[1] + k[2] * r[2]));
       }
     }
   }
@@ -124,11 +122,11 @@ TEST(Phantom, DcIsTheAreaOfTheEllipses) {
                               {0.1, 0.21, 0.25},   {0.1, 0.046, 0.046},   {0.1, 0.046, 0.046}, {0.1, 0.046, 0.023},
                               {0.1, 0.023, 0.023}, {0.1, 0.023, 0.046}};
   double area = 0;
-  for (const auto& row : rows) area += row[0] * kPi * row[1] * row[2];
+  for (const auto& row : rows) area += row[0] * std::numbers::pi * row[1] * row[2];
   const cdouble dc = Phantom::shepp_logan(2, 64).kspace({});
   EXPECT_NEAR(dc.real(), area * 32 * 32, 1e-9 * dc.real());
   EXPECT_EQ(dc.imag(), 0);
-  EXPECT_NEAR(Phantom::blob(2, 3).kspace({}).real(), 2 * kPi * 9, 1e-9);
+  EXPECT_NEAR(Phantom::blob(2, 3).kspace({}).real(), 2 * std::numbers::pi * 9, 1e-9);
 }
 
 TEST(Phantom, SmallAndLargeRadiusFormulasMeet) {
@@ -226,8 +224,8 @@ TEST(NoiseSource, GeneratorIsTheStandardsOwn) {
   NoiseSource noise(42, 1, 1, false);
   std::mt19937_64 same(42);
   const double u = (static_cast<double>(same() >> 11) + 1) * 0x1p-53, v = static_cast<double>(same() >> 11) * 0x1p-53;
-  EXPECT_DOUBLE_EQ(noise.normal(), std::sqrt(-2 * std::log(u)) * std::cos(2 * kPi * v));
-  EXPECT_DOUBLE_EQ(noise.normal(), std::sqrt(-2 * std::log(u)) * std::sin(2 * kPi * v));
+  EXPECT_DOUBLE_EQ(noise.normal(), std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
+  EXPECT_DOUBLE_EQ(noise.normal(), std::sqrt(-2 * std::log(u)) * std::sin(2 * std::numbers::pi * v));
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace echotrain::client {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 double radius(const Vec3& k) { return std::sqrt(k[0] * k[0] + k[1] * k[1] + k[2] * k[2]); }
 
 TEST(ScanPath, RadialSpokesAreDiametersAtEqualAngles) {
@@ -21,7 +19,7 @@ TEST(ScanPath, RadialSpokesAreDiametersAtEqualAngles) {
     const ReadoutPath path = scan.readout(r, 3);
     ASSERT_EQ(path.positions.size(), 64u);
     EXPECT_TRUE(path.weights.empty());
-    const double angle = kPi * r / 10;
+    const double angle = std::numbers::pi * r / 10;
     for (int s = 0; s < 64; ++s) {
       const double k = -0.5 + s / 64.0;
       EXPECT_NEAR(path.positions[s][0], k * std::cos(angle), 1e-15);
@@ -34,7 +32,7 @@ TEST(ScanPath, RadialSpokesAreDiametersAtEqualAngles) {
 TEST(ScanPath, GoldenAngleGoesOnThroughFrames) {
   const ScanPath scan(TrajectoryKind::golden_radial, 32, 7, 64, 1);
   const auto end = scan.readout(2, 3).positions[0];  // spoke 23
-  const double angle = 23 * 111.246117975 * kPi / 180;
+  const double angle = 23 * 111.246117975 * std::numbers::pi / 180;
   EXPECT_NEAR(end[0], -0.5 * std::cos(angle), 1e-12);
   EXPECT_NEAR(end[1], -0.5 * std::sin(angle), 1e-12);
 }
@@ -54,13 +52,15 @@ TEST(ScanPath, SpiralWeightsSumToTheDiscAndSamplesAreDenseEnough) {
       EXPECT_LE(std::hypot(a[0] - b[0], a[1] - b[1]), 1.0 / 80);  // Nyquist along the arm
     }
   }
-  EXPECT_NEAR(sum, kPi / 4, 1e-12);
+  EXPECT_NEAR(sum, std::numbers::pi / 4, 1e-12);
   // The weights integrate |k| over the disc: 2 pi 0.5^3 / 3.
-  EXPECT_NEAR(first_moment, 2 * kPi * 0.125 / 3, 1e-4);
+  EXPECT_NEAR(first_moment, 2 * std::numbers::pi * 0.125 / 3, 1e-4);
   // Nyquist across arms: one step in radius is 0.5 / (turns x interleaves) = 1 / (1.25 matrix).
   const auto last = scan.readout(0, 0).positions.back();
   const double turns = 1.25 * 64 / (2 * scan.readouts());
-  EXPECT_NEAR(std::remainder(std::atan2(last[1], last[0]) - 2 * kPi * turns * radius(last) / 0.5, 2 * kPi), 0, 1e-9);
+  EXPECT_NEAR(std::remainder(std::atan2(last[1], last[0]) - 2 * std::numbers::pi * turns * radius(last) / 0.5,
+                             2 * std::numbers::pi),
+              0, 1e-9);
 }
 
 TEST(ScanPath, KooshballSpokesStartAtTheCentreAndCoverTheSphereEvenly) {
@@ -145,7 +145,7 @@ cdouble direct(const Phantom& phantom, const CoilSet& coils, const ScanPath& sca
       coils.kspace(phantom, k, signal);
       double share = 1;
       if (!scan.cartesian()) share = std::min(1.0, std::max(0.0, (0.5 - radius(k)) * mx + 0.5));
-      sum += share * signal[coil] * std::polar(1.0, 2 * kPi * (k[0] * x + k[1] * y));
+      sum += share * signal[coil] * std::polar(1.0, 2 * std::numbers::pi * (k[0] * x + k[1] * y));
     }
   }
   return sum / static_cast<double>(mx * my);
@@ -192,7 +192,7 @@ TEST(Truth, AStackIsItsOwnPartitionsAndTheDiscInThePlane) {
           coils.kspace(phantom, k, signal);
           const double share = std::clamp((0.5 - std::hypot(k[0], k[1])) * kFine + 0.5, 0.0, 1.0);
           sum += share * signal[1] *
-                 std::polar(1.0, 2 * kPi * (k[0] * (x - 6) + k[1] * (y - 6) + k[2] * (z - kDepth / 2)));
+                 std::polar(1.0, 2 * std::numbers::pi * (k[0] * (x - 6) + k[1] * (y - 6) + k[2] * (z - kDepth / 2)));
         }
     sum /= kFine * kFine * kDepth;
     const std::size_t voxel = static_cast<std::size_t>((z * kMatrix + y) * kMatrix + x);

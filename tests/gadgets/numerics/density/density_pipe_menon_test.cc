@@ -17,8 +17,6 @@ namespace {
 using testing::Backends;
 using testing::Random;
 
-constexpr double kPi = std::numbers::pi;
-
 struct Reference {
   std::vector<std::vector<double>> iterates;
   std::vector<double> residuals;
@@ -75,7 +73,7 @@ std::vector<double> radial(int readouts, int samples, double angle) {
   return k;
 }
 
-double sum(const std::vector<float>& w) { return std::accumulate(w.begin(), w.end(), 0.0); }
+double sum_of(const std::vector<float>& w) { return std::accumulate(w.begin(), w.end(), 0.0); }
 
 template <class B>
 class PipeMenonTest : public testing::OnBackend<B> {
@@ -150,19 +148,19 @@ TYPED_TEST(PipeMenonTest, OneIterationAndNone) {
 }
 
 TYPED_TEST(PipeMenonTest, ResidualsFallAndTheBestIsReturned) {
-  const auto k = radial(51, 64, kPi / 51);
-  const auto result = this->run(*this->plan(k, {32, 32}), {}, 15, kPi / 4);
+  const auto k = radial(51, 64, std::numbers::pi / 51);
+  const auto result = this->run(*this->plan(k, {32, 32}), {}, 15, std::numbers::pi / 4);
   ASSERT_EQ(result.residuals.size(), 16u);
   for (std::size_t i = 1; i < 16; ++i) EXPECT_LT(result.residuals[i], result.residuals[i - 1]) << i;
   EXPECT_GT(result.residuals[0], 0.5);
   EXPECT_LT(result.residuals[15], 0.03);
   EXPECT_EQ(result.best, 15u);
-  EXPECT_NEAR(sum(result.weights), kPi / 4, 1e-5);
+  EXPECT_NEAR(sum_of(result.weights), std::numbers::pi / 4, 1e-5);
 }
 
 // The scale of the start does not matter, a good start saves iterations.
 TYPED_TEST(PipeMenonTest, Starts) {
-  const auto k = radial(51, 64, kPi / 51);
+  const auto k = radial(51, 64, std::numbers::pi / 51);
   const auto made = this->plan(k, {32, 32});
   auto ramp = ramp_density({k.data(), {51, 64, 2}}, 0.6);
   const auto from_ramp = this->run(*made, ramp, 4, 1), from_ones = this->run(*made, {}, 4, 1);
@@ -199,7 +197,7 @@ TYPED_TEST(PipeMenonTest, LatticeHasEqualWeights) {
 // Where samples are dense, C C^T w is w per area times the integral of the kernel by itself: the weights that make it 1
 // are areas over that factor.
 TYPED_TEST(PipeMenonTest, RadialWeightsAreRampAwayFromCentreAndRim) {
-  const auto k = radial(201, 128, kPi / 201);  // twice as many samples as the image is wide
+  const auto k = radial(201, 128, std::numbers::pi / 201);  // twice as many samples as the image is wide
   const auto ramp = ramp_density({k.data(), {201, 128, 2}}, 0.6);
   const auto made = this->plan(k, {64, 64});
   const double grid = static_cast<double>(made->grid_shape()[0]);
@@ -218,20 +216,22 @@ TYPED_TEST(PipeMenonTest, RadialWeightsAreRampAwayFromCentreAndRim) {
 // The Gaussian exp(-|r|^2 / (2 sigma^2)) from its transform: within the density that the kernel cannot see as uneven.
 TYPED_TEST(PipeMenonTest, ReconstructsAGaussian) {
   constexpr double kSigma = 2.5;
-  const auto k = radial(89, 64, kPi * 0.6180339887498949);
-  const auto result = this->run(*this->plan(k, {32, 32}), {}, 20, kPi / 4);
+  const auto k = radial(89, 64, std::numbers::pi * 0.6180339887498949);
+  const auto result = this->run(*this->plan(k, {32, 32}), {}, 20, std::numbers::pi / 4);
   const auto at = [&](const std::vector<float>& w, double x, double y) {
     double value = 0;
     for (std::size_t s = 0; s < w.size(); ++s) {
       const double kx = k[2 * s], ky = k[2 * s + 1];
-      const double g = 2 * kPi * kSigma * kSigma * std::exp(-2 * std::pow(kPi * kSigma, 2) * (kx * kx + ky * ky));
-      value += static_cast<double>(w[s]) * g * std::cos(2 * kPi * (kx * x + ky * y));
+      const double g = 2 * std::numbers::pi * kSigma * kSigma *
+                       std::exp(-2 * std::pow(std::numbers::pi * kSigma, 2) * (kx * kx + ky * ky));
+      value += static_cast<double>(w[s]) * g * std::cos(2 * std::numbers::pi * (kx * x + ky * y));
     }
     return value;
   };
   const double scale = at(result.weights, 0, 0);
   EXPECT_NEAR(scale, 1, 0.1);  // the rim's weights are larger than its part of the disc, so the rest has less
-  const std::vector<float> flat(result.weights.size(), static_cast<float>(kPi / 4) / static_cast<float>(k.size() / 2));
+  const std::vector<float> flat(result.weights.size(),
+                                static_cast<float>(std::numbers::pi / 4) / static_cast<float>(k.size() / 2));
   double worst = 0, worst_flat = 0;
   for (int y = -12; y <= 12; y += 3)
     for (int x = -12; x <= 12; x += 3) {
@@ -244,7 +244,7 @@ TYPED_TEST(PipeMenonTest, ReconstructsAGaussian) {
 }
 
 TYPED_TEST(PipeMenonTest, ZeroStaysZero) {
-  auto k = radial(21, 32, kPi / 21);
+  auto k = radial(21, 32, std::numbers::pi / 21);
   k[2 * 100] = std::numeric_limits<double>::quiet_NaN();
   std::vector<float> start(k.size() / 2, 1.0f);
   start[5] = 0;
@@ -258,7 +258,7 @@ TYPED_TEST(PipeMenonTest, ZeroStaysZero) {
     EXPECT_EQ(w[s] > 0, !out) << s;
     EXPECT_TRUE(std::isfinite(w[s]));
   }
-  EXPECT_NEAR(sum(w), 1, 1e-5);
+  EXPECT_NEAR(sum_of(w), 1, 1e-5);
   for (float v : this->run(*made, std::vector<float>(start.size(), 0.0f), 8, 1).weights) EXPECT_EQ(v, 0.0f);
 }
 
@@ -272,7 +272,7 @@ TYPED_TEST(PipeMenonTest, StopsWhenNothingGetsBetter) {
 }
 
 TYPED_TEST(PipeMenonTest, SameBitsInEveryRun) {
-  const auto k = radial(51, 64, kPi * 0.6180339887498949);
+  const auto k = radial(51, 64, std::numbers::pi * 0.6180339887498949);
   const auto made = this->plan(k, {32, 32});
   const auto first = this->run(*made, {}, 5, 1), second = this->run(*made, {}, 5, 1);
   EXPECT_EQ(first.weights, second.weights);

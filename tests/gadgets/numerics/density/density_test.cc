@@ -12,8 +12,6 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 struct Trajectory {
   std::int64_t readouts, samples, dims;
   std::vector<double> k;
@@ -38,11 +36,11 @@ double sum(const std::vector<float>& w) { return std::accumulate(w.begin(), w.en
 Trajectory rays(std::int64_t readouts, std::int64_t samples, std::int64_t dims, double turn,
                 const std::function<double(std::int64_t, std::int64_t)>& radius) {
   Trajectory t{readouts, samples, dims, {}};
-  const double golden = kPi * (3 - std::sqrt(5.0));
+  const double golden = std::numbers::pi * (3 - std::sqrt(5.0));
   for (std::int64_t r = 0; r < readouts; ++r) {
     double direction[3] = {0, 0, 0};
     if (dims == 2) {
-      const double angle = 2 * kPi * turn * static_cast<double>(r) / static_cast<double>(readouts);
+      const double angle = 2 * std::numbers::pi * turn * static_cast<double>(r) / static_cast<double>(readouts);
       direction[0] = std::cos(angle);
       direction[1] = std::sin(angle);
     } else {
@@ -62,36 +60,36 @@ Trajectory rays(std::int64_t readouts, std::int64_t samples, std::int64_t dims, 
 double blob_peak(const Trajectory& t, const std::vector<float>& w, double sigma) {
   double total = 0;
   for (std::size_t s = 0; s < w.size(); ++s)
-    total += static_cast<double>(w[s]) * std::exp(-2 * std::pow(kPi * sigma * t.radius(s), 2));
-  return total * std::pow(2 * kPi * sigma * sigma, static_cast<double>(t.dims) / 2);
+    total += static_cast<double>(w[s]) * std::exp(-2 * std::pow(std::numbers::pi * sigma * t.radius(s), 2));
+  return total * std::pow(2 * std::numbers::pi * sigma * sigma, static_cast<double>(t.dims) / 2);
 }
 
 TEST(RampDensity, DiameterSpokesCoverTheDisc) {
   const double n = 128;
   const auto t = rays(200, 128, 2, 0.5, [&](auto, auto s) { return (static_cast<double>(s) - n / 2) / n; });
   const auto w = t.weights();
-  EXPECT_NEAR(sum(w), kPi / 4, kPi / 4 * 1.5 / (n * n));  // the two ends differ by one sample
+  EXPECT_NEAR(sum(w), std::numbers::pi / 4, std::numbers::pi / 4 * 1.5 / (n * n));  // the two ends differ by one sample
   EXPECT_NEAR(blob_peak(t, w, 2), 1, 1e-3);
   // Away from the ends: the ring's area 2 pi r dr, shared by 400 arms; the centre: the small disc, shared by 200
   // samples.
-  EXPECT_NEAR(w[74], 2 * kPi * (10 / n) / n / 400, 1e-9);
-  EXPECT_NEAR(w[64], kPi / (4 * n * n) / 200, 1e-11);
+  EXPECT_NEAR(w[74], 2 * std::numbers::pi * (10 / n) / n / 400, 1e-9);
+  EXPECT_NEAR(w[64], std::numbers::pi / (4 * n * n) / 200, 1e-11);
 }
 
 TEST(RampDensity, DiameterSpokesCoverTheBall) {
   const double n = 64;
   const auto t = rays(900, 64, 3, 0.5, [&](auto, auto s) { return (static_cast<double>(s) - n / 2) / n; });
   const auto w = t.weights();
-  EXPECT_NEAR(sum(w), kPi / 6, kPi / 6 * 5 / (n * n));
+  EXPECT_NEAR(sum(w), std::numbers::pi / 6, std::numbers::pi / 6 * 5 / (n * n));
   // A shell's volume exceeds 4 pi r^2 h by 4 pi h^3 / 12, which adds (2 pi sigma h)^2 / 12 to the integral.
-  EXPECT_NEAR(blob_peak(t, w, 2), 1 + std::pow(4 * kPi / n, 2) / 12, 1e-4);
+  EXPECT_NEAR(blob_peak(t, w, 2), 1 + std::pow(4 * std::numbers::pi / n, 2) / 12, 1e-4);
 }
 
 // An odd number of samples: symmetric, both ends at n/2 - 1/2.
 TEST(RampDensity, OddSpokes) {
   const double n = 127;
   const auto t = rays(100, 127, 2, 0.5, [&](auto, auto s) { return (static_cast<double>(s) - 63) / n; });
-  EXPECT_NEAR(sum(t.weights()), kPi / 4, 1e-6);
+  EXPECT_NEAR(sum(t.weights()), std::numbers::pi / 4, 1e-6);
 }
 
 // No sample at the centre; with the rounding of measured coordinates too.
@@ -102,7 +100,7 @@ TEST(RampDensity, SamplesAtHalfIntegers) {
       return (static_cast<double>(s) - n / 2 + 0.5) / n + jitter * std::sin(static_cast<double>(37 * r + s));
     });
     const auto w = t.weights();
-    EXPECT_NEAR(sum(w), kPi / 4, 1e-5) << jitter;
+    EXPECT_NEAR(sum(w), std::numbers::pi / 4, 1e-5) << jitter;
     EXPECT_NEAR(blob_peak(t, w, 2), 1, 1e-3) << jitter;
   }
 }
@@ -114,7 +112,7 @@ TEST(RampDensity, DelayedSpokes) {
     return (static_cast<double>(s) - n / 2 + 0.9 * std::sin(static_cast<double>(r))) / n;
   });
   const auto w = t.weights(0.6);
-  EXPECT_NEAR(sum(w), kPi / 4, 0.01);
+  EXPECT_NEAR(sum(w), std::numbers::pi / 4, 0.01);
   EXPECT_NEAR(blob_peak(t, w, 2), 1, 2e-3);
 }
 
@@ -123,7 +121,7 @@ TEST(RampDensity, CentreOut) {
   const auto t = rays(150, 100, 2, 1, [&](auto, auto s) { return 0.5 * static_cast<double>(s) / n; });
   const auto w = t.weights();
   const double edge = 0.5 * 99.5 / n;
-  EXPECT_NEAR(sum(w), kPi * edge * edge, 1e-6);
+  EXPECT_NEAR(sum(w), std::numbers::pi * edge * edge, 1e-6);
   EXPECT_NEAR(blob_peak(t, w, 2), 1, 1e-3);
 }
 
@@ -137,10 +135,10 @@ TEST(RampDensity, KooshBallThatRepeatsItsCentre) {
     const auto t = rays(800, 120, 3, 1, radius);
     const double last = radius(0, 119), edge = last + 12e-4;
     const auto w = t.weights();
-    EXPECT_NEAR(sum(w), 4.0 / 3 * kPi * std::pow(edge, 3), 1e-6) << repeats;
+    EXPECT_NEAR(sum(w), 4.0 / 3 * std::numbers::pi * std::pow(edge, 3), 1e-6) << repeats;
     EXPECT_NEAR(blob_peak(t, w, 5), 1, 2e-3) << repeats;
     // The centre counts once, however often it is repeated.
-    EXPECT_NEAR(w[0] * 800 * repeats, 4.0 / 3 * kPi * std::pow(0.5e-4, 3), 1e-16) << repeats;
+    EXPECT_NEAR(w[0] * 800 * repeats, 4.0 / 3 * std::numbers::pi * std::pow(0.5e-4, 3), 1e-16) << repeats;
   }
 }
 
@@ -150,7 +148,7 @@ TEST(RampDensity, NoisyCentre) {
     return s < 5 ? 1e-5 * std::abs(std::sin(static_cast<double>(17 * r + s))) : 2e-3 * static_cast<double>(s - 4);
   });
   const auto w = t.weights();
-  EXPECT_NEAR(sum(w), 4.0 / 3 * kPi * std::pow(2e-3 * 95.5, 3), 2e-5);
+  EXPECT_NEAR(sum(w), 4.0 / 3 * std::numbers::pi * std::pow(2e-3 * 95.5, 3), 2e-5);
   EXPECT_NEAR(blob_peak(t, w, 8), 1, 5e-3);
 }
 
@@ -165,8 +163,8 @@ Trajectory spiral(std::int64_t readouts, std::int64_t samples, double turns, dou
         p = std::abs(2 * p - 1);
       }
       const double radius = 0.49 * std::pow(p, power) * sign;
-      const double angle =
-          2 * kPi * (turns * p + static_cast<double>(r) / static_cast<double>(readouts) * (in_out ? 0.5 : 1));
+      const double angle = 2 * std::numbers::pi *
+                           (turns * p + static_cast<double>(r) / static_cast<double>(readouts) * (in_out ? 0.5 : 1));
       t.k.push_back(radius * std::cos(angle));
       t.k.push_back(radius * std::sin(angle));
     }
@@ -178,7 +176,7 @@ TEST(RampDensity, Spirals) {
     for (const double power : {1.0, 0.5, 1.7}) {
       const auto t = spiral(16, 2001, 8, power, in_out);
       const auto w = t.weights();
-      EXPECT_NEAR(sum(w), kPi * 0.49 * 0.49, 2e-3) << power << in_out;
+      EXPECT_NEAR(sum(w), std::numbers::pi * 0.49 * 0.49, 2e-3) << power << in_out;
       EXPECT_NEAR(blob_peak(t, w, 2), 1, 2e-3) << power << in_out;
     }
 }
@@ -188,9 +186,9 @@ TEST(RampDensity, PartialEcho) {
   const double n = 128;
   const auto t = rays(200, 80, 2, 1, [&](auto, auto s) { return (static_cast<double>(s) - 16) / n; });
   const auto w = t.weights();
-  EXPECT_NEAR(sum(w), kPi * std::pow(63.5 / n, 2), 0.01 * kPi / 4);
-  EXPECT_NEAR(w[66], 2 * kPi * (50 / n) / n / 200, 1e-8);
-  EXPECT_NEAR(w[22], 2 * kPi * (6 / n) / n / 400, 1e-8);
+  EXPECT_NEAR(sum(w), std::numbers::pi * std::pow(63.5 / n, 2), 0.01 * std::numbers::pi / 4);
+  EXPECT_NEAR(w[66], 2 * std::numbers::pi * (50 / n) / n / 200, 1e-8);
+  EXPECT_NEAR(w[22], 2 * std::numbers::pi * (6 / n) / n / 400, 1e-8);
 }
 
 // Spokes at uneven angles stand for uneven parts of the turn. The integral of exp(-2 pi^2 sigma^2 k^2) cos^2(angle)
@@ -200,23 +198,25 @@ TEST(RampDensity, UnevenAnglesShareTheTurnByTheirGaps) {
   constexpr double kSigma = 2;
   Trajectory t{kSpokes, kSamples, 2, {}};
   for (std::int64_t r = 0; r < kSpokes; ++r) {
-    const double even = 2 * kPi * static_cast<double>(r) / kSpokes, angle = even + 0.4 * std::sin(2 * even);
+    const double even = 2 * std::numbers::pi * static_cast<double>(r) / kSpokes,
+                 angle = even + 0.4 * std::sin(2 * even);
     for (std::int64_t s = 0; s < kSamples; ++s) {
       const double k = 0.5 * static_cast<double>(s) / kSamples;
       t.k.insert(t.k.end(), {k * std::cos(angle), k * std::sin(angle)});
     }
   }
   const auto w = t.weights();
-  EXPECT_NEAR(sum(w), kPi / 4, 1e-2);
+  EXPECT_NEAR(sum(w), std::numbers::pi / 4, 1e-2);
   double integral = 0;
   for (std::size_t s = 0; s < w.size(); ++s) {
     const double x = t.k[2 * s], r2 = std::pow(t.radius(s), 2);
     const double cos2 = r2 > 0 ? x * x / r2 : 0.5;
-    integral += static_cast<double>(w[s]) * std::exp(-2 * kPi * kPi * kSigma * kSigma * r2) * cos2;
+    integral +=
+        static_cast<double>(w[s]) * std::exp(-2 * std::numbers::pi * std::numbers::pi * kSigma * kSigma * r2) * cos2;
   }
   // Trapezoids over angle: gap^2 / 12 times the second derivative, below (2 pi / 200 * 1.8)^2 / 6 = 6e-4 of the value;
   // over radius as for even spokes.
-  EXPECT_NEAR(integral / (0.5 / (2 * kPi * kSigma * kSigma)), 1, 2e-3);
+  EXPECT_NEAR(integral / (0.5 / (2 * std::numbers::pi * kSigma * kSigma)), 1, 2e-3);
 }
 
 // Two spokes of one angle share what one would stand for.
@@ -239,7 +239,7 @@ TEST(RampDensity, SamplesOutsideTakeNoPart) {
   const auto t = rays(50, 140, 2, 1, [&](auto, auto s) { return 0.5 * static_cast<double>(s) / n; });
   const auto w = t.weights(0.5001);
   for (std::size_t s = 0; s < w.size(); ++s) EXPECT_EQ(w[s] > 0, t.radius(s) <= 0.5001);
-  EXPECT_NEAR(sum(w), kPi * std::pow(0.5 * 100.5 / n, 2), 1e-5);
+  EXPECT_NEAR(sum(w), std::numbers::pi * std::pow(0.5 * 100.5 / n, 2), 1e-5);
 }
 
 TEST(RampDensity, BadCoordinates) {
@@ -252,7 +252,7 @@ TEST(RampDensity, BadCoordinates) {
     t.k[20] = bad;
     const auto w = t.weights();
     EXPECT_EQ(w[10], 0.0f);
-    EXPECT_NEAR(sum(w), kPi / 4, 2e-3);
+    EXPECT_NEAR(sum(w), std::numbers::pi / 4, 2e-3);
   }
   Trajectory one{5, 1, 2, std::vector<double>(10, 0.1)};
   one.weights();

@@ -17,8 +17,7 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-constexpr double kGolden = kPi * 0.6180339887498949;
+constexpr double kGolden = std::numbers::pi * 0.6180339887498949;
 
 ThreadPool pool(2);
 using Points = std::vector<double>;  // x, y of each
@@ -30,7 +29,7 @@ std::vector<float> weights_of(const Points& k, double k_max = 1) {
   return w;
 }
 
-double sum(const std::vector<float>& w) { return std::accumulate(w.begin(), w.end(), 0.0); }
+double sum_of_weights(const std::vector<float>& w) { return std::accumulate(w.begin(), w.end(), 0.0); }
 
 /// Sample s of spoke r at radius(s) and angle(r).
 Points spokes(int readouts, int samples, const std::function<double(int)>& angle,
@@ -87,9 +86,10 @@ TEST(VoronoiDensity, HexagonalLattice) {
 // On spokes at even angles cells are trapezoids between lines across the spoke, halfway to the neighbours.
 TEST(VoronoiDensity, RadialTrapezoids) {
   constexpr int kSpokes = 50, kSamples = 65, kMiddle = 32;
-  const double h = 1.0 / 64, slope = std::tan(kPi / (2 * kSpokes));
+  const double h = 1.0 / 64, slope = std::tan(std::numbers::pi / (2 * kSpokes));
   const auto k = spokes(
-      kSpokes, kSamples, [](int r) { return kPi * r / kSpokes; }, [&](int s) { return h * (s - kMiddle); });
+      kSpokes, kSamples, [](int r) { return std::numbers::pi * r / kSpokes; },
+      [&](int s) { return h * (s - kMiddle); });
   const auto w = weights_of(k);
   for (std::size_t i = 0; i < w.size(); ++i) {
     const int ring = std::abs(static_cast<int>(i % kSamples) - kMiddle);
@@ -100,7 +100,7 @@ TEST(VoronoiDensity, RadialTrapezoids) {
     EXPECT_NEAR(w[i], area, 2e-6 * area) << i;
   }
   // The polygon about the disc of radius 0.5 + h / 2, less what the rim's cells lack.
-  EXPECT_NEAR(sum(w), kPi * std::pow(0.5 + h / 2, 2), 1e-3);
+  EXPECT_NEAR(sum_of_weights(w), std::numbers::pi * std::pow(0.5 + h / 2, 2), 1e-3);
 }
 
 // No sample at the centre: all of the innermost circle meet there in one point.
@@ -108,24 +108,27 @@ TEST(VoronoiDensity, SamplesAtHalfIntegers) {
   constexpr int kSpokes = 300, kSamples = 32;
   const double h = 1.0 / kSamples;
   const auto k = spokes(
-      kSpokes, kSamples, [](int r) { return kPi * r / kSpokes; }, [&](int s) { return h * (s - kSamples / 2 + 0.5); });
+      kSpokes, kSamples, [](int r) { return std::numbers::pi * r / kSpokes; },
+      [&](int s) { return h * (s - kSamples / 2 + 0.5); });
   const auto w = weights_of(k);
-  const double slope = std::tan(kPi / (2 * kSpokes));
+  const double slope = std::tan(std::numbers::pi / (2 * kSpokes));
   for (std::size_t i = 0; i < w.size(); ++i) {
     const double r = std::hypot(k[2 * i], k[2 * i + 1]);
     if (r < h) {
       EXPECT_NEAR(w[i], h * h * slope, 1e-5 * h * h * slope);
     }
   }
-  EXPECT_NEAR(sum(w), kPi / 4 - kPi * h * h / 2, 1e-4);  // what twice the inner half lacks at the rim
+  EXPECT_NEAR(sum_of_weights(w), std::numbers::pi / 4 - std::numbers::pi * h * h / 2,
+              1e-4);  // what twice the inner half lacks at the rim
 }
 
 // Diameters with an even number of samples: one end at 0.5, the other a step inside.
 TEST(VoronoiDensity, DiameterSpokesSumToTheDisc) {
   for (const int n : {64, 128}) {
     const auto k = spokes(
-        100, n, [](int r) { return kPi * r / 100; }, [&](int s) { return (s - n / 2) / static_cast<double>(n); });
-    EXPECT_NEAR(sum(weights_of(k)), kPi / 4, kPi / 4 * 2.5 / (n * n) + 2e-4) << n;
+        100, n, [](int r) { return std::numbers::pi * r / 100; },
+        [&](int s) { return (s - n / 2) / static_cast<double>(n); });
+    EXPECT_NEAR(sum_of_weights(weights_of(k)), std::numbers::pi / 4, std::numbers::pi / 4 * 2.5 / (n * n) + 2e-4) << n;
   }
 }
 
@@ -135,7 +138,7 @@ TEST(VoronoiDensity, GoldenAngleAgreesWithRamp) {
   const auto k = spokes(
       kSpokes, kSamples, [](int r) { return kGolden * r; }, [](int s) { return (s - 32) / 64.0; });
   const auto w = weights_of(k), ramp = ramp_density({k.data(), {kSpokes, kSamples, 2}}, 0.6);
-  EXPECT_NEAR(sum(w), sum(ramp), 2e-3 * sum(ramp));
+  EXPECT_NEAR(sum_of_weights(w), sum_of_weights(ramp), 2e-3 * sum_of_weights(ramp));
   for (std::size_t i = 0; i < w.size(); ++i) {
     const int ring = std::abs(static_cast<int>(i % kSamples) - 32);
     // An angle of 2 pi / 178 exceeds its tangent's by 1e-4, the largest gap by 4e-4; the rim is extrapolated.
@@ -145,9 +148,9 @@ TEST(VoronoiDensity, GoldenAngleAgreesWithRamp) {
   // either of them.
   const auto even = spokes(
       610, 64, [](int r) { return kGolden * r; }, [](int s) { return (s - 32) / 64.0; });
-  const double whole = sum(weights_of(even));
-  EXPECT_GT(whole, kPi * std::pow(0.5 - 0.5 / 64, 2));
-  EXPECT_LT(whole, kPi * std::pow(0.5 + 0.5 / 64, 2) * 1.001);
+  const double whole = sum_of_weights(weights_of(even));
+  EXPECT_GT(whole, std::numbers::pi * std::pow(0.5 - 0.5 / 64, 2));
+  EXPECT_LT(whole, std::numbers::pi * std::pow(0.5 + 0.5 / 64, 2) * 1.001);
 }
 
 /// The Gaussian exp(-|r - c|^2 / (2 sigma^2)) is the transform of 2 pi sigma^2 exp(-2 pi^2 sigma^2 k^2 - 2 pi i k.c).
@@ -159,8 +162,9 @@ double gaussian_error(const Points& k, const std::vector<float>& w) {
       std::complex<double> value = 0;
       for (std::size_t i = 0; i < w.size(); ++i) {
         const double kx = k[2 * i], ky = k[2 * i + 1];
-        const double size = 2 * kPi * sigma * sigma * std::exp(-2 * std::pow(kPi * sigma, 2) * (kx * kx + ky * ky));
-        value += static_cast<double>(w[i]) * std::polar(size, 2 * kPi * (kx * (x - cx) + ky * (y - cy)));
+        const double size = 2 * std::numbers::pi * sigma * sigma *
+                            std::exp(-2 * std::pow(std::numbers::pi * sigma, 2) * (kx * kx + ky * ky));
+        value += static_cast<double>(w[i]) * std::polar(size, 2 * std::numbers::pi * (kx * (x - cx) + ky * (y - cy)));
       }
       const double truth = std::exp(-(std::pow(x - cx, 2) + std::pow(y - cy, 2)) / (2 * sigma * sigma));
       worst = std::max(worst, std::abs(value - truth));
@@ -172,7 +176,8 @@ Points spiral(int arms, int samples, double turns) {
   Points k;
   for (int r = 0; r < arms; ++r)
     for (int s = 0; s < samples; ++s) {
-      const double p = static_cast<double>(s) / (samples - 1), angle = 2 * kPi * (turns * p + 1.0 * r / arms);
+      const double p = static_cast<double>(s) / (samples - 1),
+                   angle = 2 * std::numbers::pi * (turns * p + 1.0 * r / arms);
       k.push_back(0.49 * p * std::cos(angle));
       k.push_back(0.49 * p * std::sin(angle));
     }
@@ -192,14 +197,15 @@ TEST(VoronoiDensity, ReconstructsAGaussian) {
 }
 
 TEST(VoronoiDensity, SpiralSumsToItsDisc) {
-  EXPECT_NEAR(sum(weights_of(spiral(16, 2001, 8))), kPi * 0.49 * 0.49, 0.01 * kPi * 0.49 * 0.49);
+  EXPECT_NEAR(sum_of_weights(weights_of(spiral(16, 2001, 8))), std::numbers::pi * 0.49 * 0.49,
+              0.01 * std::numbers::pi * 0.49 * 0.49);
 }
 
 // A sector of spokes from the centre outwards: no part of k-space outside it is given away.
 TEST(VoronoiDensity, SectorOfSpokes) {
   const auto k = spokes(
-      101, 65, [](int r) { return kPi * r / 200; }, [](int s) { return s / 128.0; });
-  EXPECT_NEAR(sum(weights_of(k)), kPi / 4 * 0.25, 0.03 * kPi / 16);
+      101, 65, [](int r) { return std::numbers::pi * r / 200; }, [](int s) { return s / 128.0; });
+  EXPECT_NEAR(sum_of_weights(weights_of(k)), std::numbers::pi / 4 * 0.25, 0.03 * std::numbers::pi / 16);
 }
 
 // Each pixel of a fine raster belongs to the nearest point.
@@ -247,13 +253,13 @@ TEST(VoronoiDensity, DuplicatesShareTheirCell) {
   }
   for (std::size_t i = 81; i < 85; ++i) EXPECT_NEAR(w[i], 0.0005, 1e-5 * 0.0025);
   EXPECT_NEAR(w[85], 0.00125, 1e-5 * 0.0025);
-  EXPECT_NEAR(sum(w), 81 * 0.0025, 1e-6);
+  EXPECT_NEAR(sum_of_weights(w), 81 * 0.0025, 1e-6);
 }
 
 // Coordinates that went through float32, where every sample was measured twice.
 TEST(VoronoiDensity, RoundedCoordinates) {
   const auto exact = spokes(
-      100, 65, [](int r) { return kPi * r / 100; }, [](int s) { return (s - 32) / 64.0; });
+      100, 65, [](int r) { return std::numbers::pi * r / 100; }, [](int s) { return (s - 32) / 64.0; });
   Points twice;
   for (double v : exact) twice.push_back(static_cast<double>(static_cast<float>(v)));
   for (double v : exact) twice.push_back(v);
@@ -301,7 +307,7 @@ TEST(VoronoiDensity, DegenerateInputIsRefused) {
   EXPECT_TRUE(contains(refusal(lattice(3, 3, 0.1, 0.1, 0, 0), 0.01), "has 1 within |k| <= 0.01"));
   EXPECT_TRUE(contains(refusal(lattice(3, 3, 0.1, 0.1, 0, 0), -1), "has 0"));
   const auto line = spokes(
-      4, 65, [](int r) { return 0.7 + kPi * r; }, [](int s) { return (s - 32) / 64.0; });
+      4, 65, [](int r) { return 0.7 + std::numbers::pi * r; }, [](int s) { return (s - 32) / 64.0; });
   EXPECT_TRUE(contains(refusal(line), "on one line"));
   EXPECT_TRUE(contains(refusal(lattice(20, 1, 0.02, 0, -0.2, 0.3)), "on one line"));
   const Points k(12);
@@ -314,12 +320,12 @@ TEST(VoronoiDensity, DifficultPoints) {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   const auto circle = spokes(
-      2000, 1, [](int r) { return kPi * r / 1000; }, [](int) { return 0.4; });
+      2000, 1, [](int r) { return std::numbers::pi * r / 1000; }, [](int) { return 0.4; });
   const auto w = weights_of(circle);  // equal triangles, and as much outside
   for (float v : w) EXPECT_NEAR(v, w[0], 1e-4 * static_cast<double>(w[0]));
   const auto cross = spokes(
-      2, 101, [](int r) { return kPi / 2 * r; }, [](int s) { return (s - 50) / 100.0; });
-  EXPECT_GT(sum(weights_of(cross)), 0.5);  // the square that the cross spans, and more
+      2, 101, [](int r) { return std::numbers::pi / 2 * r; }, [](int s) { return (s - 50) / 100.0; });
+  EXPECT_GT(sum_of_weights(weights_of(cross)), 0.5);  // the square that the cross spans, and more
   for (float v : weights_of(lattice(200, 2, 1e-3, 1e-4, -0.1, 0))) EXPECT_NEAR(v, 1e-7, 1e-10);
   std::mt19937 engine(3);
   std::uniform_real_distribution<double> uniform(-1, 1);
@@ -329,7 +335,7 @@ TEST(VoronoiDensity, DifficultPoints) {
       k.push_back(0.1 * (i % 7 - 3) + spread * uniform(engine));
       k.push_back(0.1 * (i / 7 % 7 - 3) + spread * uniform(engine));
     }
-    const double whole = sum(weights_of(k));
+    const double whole = sum_of_weights(weights_of(k));
     EXPECT_GT(whole, 0.36) << spread;  // their hull
     EXPECT_LT(whole, 0.49) << spread;  // and half a step
   }

@@ -8,6 +8,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/dense.h"
 #include "tests/support/direct_sum.h"
+#include "tests/support/solver_problem.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -16,6 +17,7 @@ using testing::Backends;
 using testing::difference_matrix;
 using testing::Random;
 using testing::square;
+using testing::with_batch;
 
 /// A few float operations per voxel.
 constexpr double kTolerance = 1e-6;
@@ -29,11 +31,6 @@ std::vector<float> random_weights(const Shape& image, unsigned seed) {
 }
 Shape with_axes(const Shape& image) {
   Shape shape{static_cast<std::int64_t>(image.rank())};
-  for (const auto e : image) shape.push_back(e);
-  return shape;
-}
-Shape with_batch(std::int64_t batch, const Shape& image) {
-  Shape shape{batch};
   for (const auto e : image) shape.push_back(e);
   return shape;
 }
