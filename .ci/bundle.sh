@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gathers programs and the shared libraries they need into one relocatable folder:
 #   .ci/bundle.sh BUILD_DIR BUNDLE_DIR
-# What every Linux host has (libc, libstdc++) and what a CUDA host has (driver, cuFFT) stays out. Run the programs with
+# Libraries of every Linux host (libc, libstdc++) and of every CUDA host (driver, cuFFT) stay out. Run the programs with
 #   LD_LIBRARY_PATH=BUNDLE_DIR/lib[:CUDA's lib folder] BUNDLE_DIR/bin/...
 set -euo pipefail
 build=$1 bundle=$2

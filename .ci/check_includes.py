@@ -52,23 +52,23 @@ def folder_of(path):
 
 
 def within(room, folder, target_folder, uses):
-    """A folder of a parted room includes another."""
+    """The rule that one folder of a parted room breaks by including another; None if it breaks none."""
     if folder in ("", target_folder):
         return None
     if target_folder == "":
-        return f"{room}/{folder} does not include the sources at the top of {room}, which may include it"
+        return f"{room}/{folder} must not include the sources at the top of {room}, which may include it"
     if target_folder in uses.get(f"{room}/{folder}", ()):
         return None
-    return f'{room}/{folder} does not use {target_folder}; if it shall, name it in the line "Uses:" of {room}/{folder}/README.md'
+    return f'{room}/{folder} does not use {target_folder}; to change that, name it in the line "Uses:" of {room}/{folder}/README.md'
 
 
 def gadgets_may_include(folder, target_room, target_folder):
-    """A folder of gadgets/ other than numerics includes something of ours."""
+    """The rule that a folder of gadgets/ other than numerics breaks by an include; None if it breaks none."""
     if target_room.split("/")[0] in ("server", "clients"):
         return f"a gadget never includes {target_room}"
     if target_room == "gadgets/numerics":
         if folder == "api" and target_folder != "core":
-            return "gadgets/api, all that a gadget's author reads, includes numerics/core only"
+            return "gadgets/api is all that a gadget's author reads, so it includes numerics/core only"
         return None
     if target_room == "config":
         return None if folder in ("api", "engine", "shared", "") else "a gadget reads no config: its parameters are declared"
@@ -84,7 +84,7 @@ def gadgets_may_include(folder, target_room, target_folder):
     if target_folder == "":
         return "only programs see the list of all gadgets"
     if folder in ("api", "shared", "engine"):
-        return f"gadgets/{folder} includes of gadgets/ only: {', '.join((*allowed, 'numerics'))}"
+        return f"of gadgets/, gadgets/{folder} includes only: {', '.join((*allowed, 'numerics'))}"
     return "a family of gadgets includes api, shared and numerics, never the engine or another family"
 
 
@@ -137,7 +137,7 @@ def check_file(path, text, uses):
 
 
 def read_uses(root):
-    """What each folder of a parted room uses, by its README.md."""
+    """The folders that each folder of a parted room uses, as its README.md says."""
     uses = {}
     for room in PARTED:
         for readme in sorted((root / room).glob("*/README.md")):
@@ -156,7 +156,7 @@ def circles(uses):
         while stack:
             folder = stack.pop()
             if folder == start:
-                found.append(f"{start}/README.md: it uses what uses it ({', '.join(sorted(seen)) or start})")
+                found.append(f"{start}/README.md: its folder uses folders that use it ({', '.join(sorted(seen)) or start})")
                 break
             if folder not in seen:
                 seen.add(folder)
@@ -176,7 +176,7 @@ def check_folders(files, readme_of):
             continue
         text = readme_of(folder)
         if text is None:
-            found.append(f"{folder}: no README.md, which says what lives there, what flows in and out, and where to start")
+            found.append(f"{folder}: no README.md; write what lives there, what flows in and out, and where to start")
         elif not README_LINES[0] <= text.count("\n") <= README_LINES[1]:
             found.append(f"{folder}/README.md: {text.count(chr(10))} lines; {README_LINES[0]} to {README_LINES[1]} are asked")
     return found
@@ -215,7 +215,7 @@ def check_tree(root):
 
 
 def self_test():
-    """Each rule refuses what breaks it and lets pass what does not."""
+    """Each rule refuses files that break it and accepts others."""
     uses = {"gadgets/numerics/fft": ["core"], "gadgets/numerics/nufft": ["core", "fft"], "gadgets/numerics/core": [],
             "protocol/data": [], "protocol/wire": ["data"], "server/net": ["base"], "server/session": ["net", "base"],
             "clients/cpp/send": ["base"]}

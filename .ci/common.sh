@@ -11,14 +11,14 @@ die() {
   exit 1
 }
 
-# quietly LOG WHAT COMMAND...: runs a command with its output in a file, of which the end is shown if it fails.
+# quietly LOG WHAT COMMAND...: runs a command with its output in a file. Shows the end of the file if it fails.
 quietly() {
   local log=$1 what=$2
   shift 2
   mkdir -p "$(dirname "$log")"
   if ! "$@" >"$log" 2>&1; then
     tail -n 60 "$log" >&2
-    die "$what failed; the lines above end its output, all of which is in $log"
+    die "$what failed; its last lines are above, all of them in $log"
   fi
 }
 

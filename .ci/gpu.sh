@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, both sanitizers and the GPU benchmarks; logs and
-# JSON go to OUT_DIR, a few lines to the terminal. Stops for nothing, so that one short loan of a GPU tells all.
+# JSON go to OUT_DIR, a few lines to the terminal. Stops at no failure, so that one run on a GPU gives all results.
 #   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench]       (default: all three)
 set -uo pipefail
 bundle=$1 out=$2
@@ -25,15 +25,15 @@ for part in $parts; do
         ECHOTRAIN_AUTOTUNE=off "$bundle/bin/$program" --gtest_filter='*Cuda*:*cuda*' >"$out/$program.log" 2>&1 || status=1
         report "$program" "$out/$program.log"
       done
-      # What other devices do in place of this one's own matrix instructions.
+      # The code of other devices, without this one's matrix instructions.
       ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_HOPPER=off "$bundle/bin/test_numerics" --gtest_filter='DirectTransformTest/Cuda*' \
         >"$out/direct_transform_portable.log" 2>&1 || status=1
       report "direct transform without ECHOTRAIN_HOPPER" "$out/direct_transform_portable.log"
       ;;
     sanitizers)
       for tool in memcheck racecheck; do
-        # racecheck does not end in a graph that loops, and takes minutes for Hopper's direct transform: a part of that
-        # follows.
+        # racecheck never ends in a graph that loops, and takes minutes for Hopper's direct transform: a part of its
+        # tests follows below.
         able=$([ "$tool" = racecheck ] && echo off || echo on)
         ECHOTRAIN_AUTOTUNE=off ECHOTRAIN_HOPPER=$able ECHOTRAIN_GRAPHS=$able timeout 280 \
           "$sanitizer" --tool "$tool" --error-exitcode 9 "$bundle/bin/test_numerics" \

@@ -2,13 +2,13 @@
 #   programs     the server, the client, the pipelines and the documents
 #   development  headers, static libraries and find_package(echotrain)
 #   service      systemd's unit and /etc/echotrain: for the Debian package only
-#   ranks        echotrain-ranks, where it was built: in no package, as it needs the site's MPI
+#   ranks        echotrain-ranks, where it was built: in no package, because it needs the site's MPI
 #   libraries    the shared libraries the programs need, in lib/echotrain: for the relocatable archive only
 # `cmake --install build` installs the first two and ranks; `cpack` in build/ makes the Debian package and the archive.
 include(GNUInstallDirs)
 
 # The archive keeps its libraries in a folder of their own, beside the programs wherever it is unpacked. The older kind
-# of run path (RPATH) also holds for what those libraries need themselves.
+# of run path (RPATH) also finds the libraries that those need.
 foreach(program echotrain echotrain-server)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/echotrain")
   target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
@@ -25,13 +25,13 @@ install(FILES README.md ${documents} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/ec
 install(DIRECTORY docs/operations docs/plugin docs/client DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain RENAME copyright COMPONENT programs)
 
-# What every Linux host has, and what a CUDA host has, stays out of the archive.
+# Libraries of every Linux host, and of every CUDA host, stay out of the archive.
 install(RUNTIME_DEPENDENCY_SET echotrain_dependencies
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|stdc\\+\\+|gcc_s|cuda|cudart|cufft|cublas|cublasLt|nvrtc|nvJitLink)\\.so"
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/echotrain COMPONENT libraries EXCLUDE_FROM_ALL)
 
-# For programs and gadgets of others: find_package(echotrain). Headers lie in a folder of their own, so that "config/node.h"
-# of somebody else is never in the way.
+# For other projects' programs and gadgets: find_package(echotrain). Headers lie in a folder of their own, so that they
+# never hide another project's "config/node.h".
 foreach(room config gadgets protocol clients/cpp)
   install(DIRECTORY ${room}/ DESTINATION include/echotrain/${room} COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 endforeach()
@@ -52,7 +52,7 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/echotrain-config-ve
 install(FILES ${CMAKE_BINARY_DIR}/package/echotrain-config.cmake ${CMAKE_BINARY_DIR}/package/echotrain-config-version.cmake
         DESTINATION ${cmake_folder} COMPONENT development)
 
-# Packages put the programs into /usr/bin; who installs from source by docs/operations.md has them in /usr/local/bin.
+# Packages put the programs into /usr/bin; installing from source (docs/operations.md) puts them into /usr/local/bin.
 set(unit ${CMAKE_SOURCE_DIR}/docs/operations/echotrain-server.service)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${unit})
 file(READ ${unit} unit_text)
@@ -95,7 +95,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Echotrain's client and gadget API for 
  gadgets that a server loads from its folder of plugins.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "echotrain (= ${PROJECT_VERSION}), libismrmrd-dev, libhdf5-dev, libfftw3-dev, libzfp-dev, libyaml-cpp-dev, libfmt-dev, libcli11-dev, libpng-dev, libpugixml-dev, libqhull-dev, libssl-dev, libeigen3-dev, nlohmann-json3-dev, pkg-config")
 if(ECHOTRAIN_HAS_CUDA)
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CUDAToolkit_LIBRARY_DIR})  # no package may be known to have them
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CUDAToolkit_LIBRARY_DIR})  # for libraries that belong to no package
 endif()
 include(CPack)
 cpack_add_component_group(runtime)

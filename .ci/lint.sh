@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
-# Benchmarks are left to the compiler: to clang-tidy, Google Benchmark's loops and macros look like faults.
+# Leaves out benchmarks: clang-tidy takes Google Benchmark's loops and macros for faults.
 not_tidied='^tests/(bench|seeds)/'
 rooms=(protocol config gadgets server clients tests)
 most_files=20      # tidy-changed stops here
@@ -31,7 +31,7 @@ prepare_tidy() {
     -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_PCH=OFF -DECHOTRAIN_CUDA=OFF ${python:+-DECHOTRAIN_TEST_PYTHON="$python"}
 }
 
-# Of the names on stdin, those that are compiled with the C++ compiler.
+# Prints those names from stdin that the C++ compiler compiles.
 compiled() {
   python3 -c '
 import json, os, sys
@@ -42,8 +42,8 @@ for line in sys.stdin:
         print(name)' "$database/compile_commands.json" | { grep -vE "$not_tidied" || true; }
 }
 
-# Sources that differ from the merge base (or, on its tip, from the commit before), with a changed header standing for
-# the source of the same name.
+# Sources that differ from the merge base (or, on its tip, from the commit before). A changed header counts as the
+# source of the same name.
 changed() {
   local base=""
   if ! git rev-parse -q --is-inside-work-tree >/dev/null 2>&1; then

@@ -4,7 +4,7 @@
     .ci/sdk_digest.py OUTPUT VERSION HEADER...     names of headers relative to the folder it runs in
 
 Two sets of headers have one digest where they differ in comments and white space only. OUTPUT is written only if its text
-changes, so that nothing is compiled again for a comment.
+changes, so that a changed comment does not recompile anything.
 """
 
 import hashlib

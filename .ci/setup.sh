@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks]. Debian 12 and Ubuntu 24.04,
-# by apt; the Python packages of the tests go to build/venv. A machine that has everything sees no apt call.
+# by apt; the Python packages of the tests go to build/venv. Where nothing is missing, it does not call apt.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -21,7 +21,7 @@ python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 install_packages() {
   local missing=() package
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    warn "this system has no apt; Echotrain needs what Debian calls: $*"
+    warn "this system has no apt; Echotrain needs these packages, by their names in Debian: $*"
     return
   fi
   for package in "$@"; do

@@ -1,4 +1,4 @@
-// Reading a value as a type, and what to say when it is of another one.
+// Reads values as types, and makes the messages for values of another type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ const Mark& Node::mark() const { return data_->mark; }
 
 namespace {
 
-/// What stands there instead, for messages.
+/// What a message calls the value that is there.
 std::string describe(Node::Kind kind, const std::string& text, bool is_quoted) {
   switch (kind) {
     case Node::Kind::null:
@@ -146,7 +146,7 @@ double Node::as_double(double lowest, double highest) const {
   }
   if (error != std::errc{} || value < lowest || value > highest) {
     std::string allowed = allowed_range(lowest, highest);
-    if (allowed.empty()) allowed = "what a double can hold";
+    if (allowed.empty()) allowed = "any number that a double can hold";
     throw ConfigError(mark(), fmt::format("{} is out of range; allowed is {}", in_quotes(data_->text), allowed));
   }
   return value;
@@ -195,7 +195,7 @@ void Node::only(std::span<const std::string> known) const {
     if (known.empty()) {
       message += "; no keys are allowed here";
     } else if (nearest(entry.key, known).empty()) {
-      message += fmt::format("; known are {}", fmt::join(known.begin(), known.end(), ", "));
+      message += fmt::format("; known keys: {}", fmt::join(known.begin(), known.end(), ", "));
     }
     throw ConfigError(entry.mark, with_suggestion(message, entry.key, known));
   }

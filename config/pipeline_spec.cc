@@ -40,7 +40,7 @@ std::string_view name_in(const Table& table, Value value) {
   return "?";
 }
 
-/// Whether the file has this key, even with nothing behind it: what is left empty by mistake is then refused by type.
+/// Whether the file has this key, even without a value: a value left empty by mistake is then refused by its type.
 bool is_given(const Node& node) { return node.mark().line > 0; }
 
 const Node::Entry* entry_of(const Node& map, std::string_view key) {
@@ -117,7 +117,7 @@ GadgetSpec read_gadget(const Node& node) {
     const std::vector<Node::Entry>& entries = node.as_map();
     if (entries.size() > 1) {
       throw ConfigError(entries[1].mark,
-                        fmt::format("{} stands beside the gadget {}; indent its parameters further, or "
+                        fmt::format("{} is at the same level as the gadget {}; indent its parameters further, or "
                                     "start a new '- ' for another gadget",
                                     in_quotes(entries[1].key), in_quotes(entries[0].key)));
     }
@@ -139,7 +139,7 @@ void refuse_xml(std::string_view text, const std::string& name) {
   if (start == std::string_view::npos || text[start] != '<') return;
   const Mark mark{name, 1 + static_cast<int>(std::count(text.begin(), text.begin() + start, '\n')),
                   static_cast<int>(start - (text.substr(0, start).rfind('\n') + 1)) + 1};
-  // The first "<letter" opens the root element, but for one that a comment holds.
+  // The first "<letter" opens the root element, unless it is inside a comment.
   std::string root;
   for (std::size_t at = start; at != std::string_view::npos && at + 1 < text.size(); at = text.find('<', at + 1)) {
     if (text.substr(at).starts_with("<!--")) {
@@ -312,7 +312,7 @@ const PipelineSpec* PipelineLibrary::find(std::string_view name) const {
     return nullptr;
   };
   if (const PipelineSpec* spec = exactly(name)) return spec;
-  // One ending and no more: names come from the network and may be as long as a text.
+  // Removes one ending only: names come from the network and may be as long as a text.
   for (const std::string_view ending : {".yaml", ".xml"}) {
     if (name.ends_with(ending)) return exactly(name.substr(0, name.size() - ending.size()));
   }

@@ -13,12 +13,13 @@ const OptionTable<ResourceOptions>& resource_option_table() {
       OptionTable<R>()
           .integer("threads", &R::threads, 0, 4096, "CPU threads for reconstruction; 0 uses all")
           .variable("ECHOTRAIN_THREADS")
-          .choice_of("autotune", &R::autotune, on_or_off,
-                     "try out on the first scan of a kind what is fastest; off takes fixed ways, with the same bits on "
-                     "every machine")
+          .choice_of(
+              "autotune", &R::autotune, on_or_off,
+              "find out on the first scan of a kind which methods are fastest; off uses fixed ones, with the same "
+              "bits on every machine")
           .variable("ECHOTRAIN_AUTOTUNE")
           .path("cache_folder", &R::cache_folder, "FOLDER",
-                "folder for what is worth keeping between runs; empty: $XDG_CACHE_HOME/echotrain or ~/.cache/echotrain")
+                "folder for data worth keeping between runs; empty: $XDG_CACHE_HOME/echotrain or ~/.cache/echotrain")
           .variable("ECHOTRAIN_CACHE_DIR")
           .integer("plan_cache_mib", &R::plan_cache_mib, 0, kMostMib, "bound of gridding plans kept for later scans")
           .variable("ECHOTRAIN_PLAN_CACHE_MIB")
@@ -30,8 +31,7 @@ const OptionTable<ResourceOptions>& resource_option_table() {
           .variable("ECHOTRAIN_TRAJECTORY_CACHE_MIB")
           .integer("disk_cache_mib", &R::disk_cache_mib, 0, kMostMib, "bound of operators kept in the cache folder")
           .variable("ECHOTRAIN_DISK_CACHE_MIB")
-          .choice_of("hopper", &R::hopper, on_or_off,
-                     "off: on Hopper GPUs too, the code that runs on other ones (for tests)")
+          .choice_of("hopper", &R::hopper, on_or_off, "off: Hopper GPUs run the code of other GPUs (for tests)")
           .variable("ECHOTRAIN_HOPPER")
           .choice_of("graphs", &R::graphs, on_or_off,
                      "off: the solver records no CUDA graphs, for tools that cannot follow them")

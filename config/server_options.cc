@@ -27,7 +27,7 @@ OptionTable<CaptureOptions> capture_options() {
       .path("directory", &O::directory, "FOLDER",
             "folder for each session's incoming bytes, which hold patients' data; empty: none are kept")
       .choice_of<O::Policy>("policy", &O::policy, {{"always", O::Policy::always}, {"on_error", O::Policy::on_error}},
-                            "captures to keep; on_error removes that of a scan that ended well")
+                            "captures to keep; on_error removes those of scans that ended well")
       .choice_of<O::Sync>(
           "sync", &O::sync, {{"none", O::Sync::none}, {"end", O::Sync::end}, {"periodic", O::Sync::periodic}},
           "when to force captures to the disk: never, at a session's end, or also every sync_s before it")
@@ -36,25 +36,26 @@ OptionTable<CaptureOptions> capture_options() {
       .choice_of<O::WhenFull>(
           "when_full", &O::when_full,
           {{"stop_capture", O::WhenFull::stop_capture}, {"end_session", O::WhenFull::end_session}},
-          "on a full disk or a failed write: go on without, and warn the client, or end the session")
+          "on a full disk or a failed write: go on without a capture and warn the client, or end the session")
       .choice_of<O::WhenSlow>("when_slow", &O::when_slow,
                               {{"wait", O::WhenSlow::wait}, {"stop_capture", O::WhenSlow::stop_capture}},
-                              "on a disk slower than the data: hold the client back, or go on without")
+                              "on a disk slower than the data: hold the client back, or go on without a capture")
       .integer("queue_mib", &O::queue_mib, 1, 1 << 20, "bound of a session's bytes that wait for the disk")
       .integer("keep_days", &O::keep_days, 0, 36500, "days after which captures are removed; 0 keeps them")
       .integer("keep_gib", &O::keep_gib, 0, 1 << 20,
-               "size of all captures from which on the oldest are removed; 0 keeps them");
+               "size of all captures above which the oldest are removed; 0 keeps them");
 }
 
 OptionTable<AdminOptions> admin_options() {
   using O = AdminOptions;
   return OptionTable<O>()
       .flag("enabled", &O::enabled, "serve health, metrics and sessions over HTTP")
-      .text("bind", &O::bind, "address for them; everybody who reaches it may read them")
+      .text("bind", &O::bind, "address of the admin port; whoever reaches it may read all that it serves")
       .not_empty()
       .marking(&O::asked_for)
-      .integer("port", &O::port, 0, 65535,
-               "TCP port for them; 0 takes any free one; if the default is taken, the server starts without")
+      .integer(
+          "port", &O::port, 0, 65535,
+          "TCP port of the admin pages; 0 takes any free one; if the default is taken, the server starts without them")
       .marking(&O::asked_for)
       .integer("agent_port", &O::agent_port, -1, 65535,
                "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none");
@@ -70,15 +71,14 @@ const OptionTable<ServerOptions>& server_option_table() {
           .not_empty()
           .integer("port", &S::port, 0, 65535, "TCP port; 0 takes any free one")
           .list("allow", &S::allow, "network",
-                "network that may use the plain port, as 10.1.0.0/16 or fd00::/8; none: all may")
+                "network that may use the plain port, as 10.1.0.0/16 or fd00::/8; without any, all may")
           .flag("insecure", &S::insecure, "open the plain port to everybody who can reach this machine")
           .path("token_file", &S::token_file, "FILE",
                 "file of tokens, one per line; clients without a certificate must send one in their config text")
           .group("tls", &S::tls, tls_options())
           .group("capture", &S::capture, capture_options())
           .group("admin", &S::admin, admin_options())
-          .folders("pipelines", &S::pipelines,
-                   "folder of pipeline files (*.yaml); a later one wins over an earlier one")
+          .folders("pipelines", &S::pipelines, "folder of pipeline files (*.yaml); later folders win over earlier ones")
           .folders("plugins", &S::plugins,
                    "folder of gadgets compiled elsewhere (*.so), which the server loads when it starts")
           .text("default_pipeline", &S::default_pipeline, "pipeline for clients that ask for none")
@@ -87,17 +87,17 @@ const OptionTable<ServerOptions>& server_option_table() {
           .choice_of<BackendChoice>(
               "backend", &S::backend,
               {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},
-              "where pipelines run that do not say so themselves")
+              "where pipelines run that name no backend")
           .choice("log_level", &S::log_level, {"trace", "debug", "info", "warning", "error", "critical", "off"},
                   "least severe message to log")
           .choice("log_format", &S::log_format, {"text", "json"},
                   "lines of the log: for people, or JSON objects for programs")
-          .list("devices", &S::devices, "device", "GPU to use, by its number from 0; none: all that are there")
+          .list("devices", &S::devices, "device", "GPU to use, by its number from 0; without any, all are used")
           .integer("devices_per_scan", &S::devices_per_scan, 1, 64,
                    "GPUs that work on one scan together, where a gadget can use several (fhd with method: exact, pcg); "
                    "needs NCCL, and `devices` must be a multiple of it")
           .integer("device_scans", &S::device_scans, 1, 10000,
-                   "scans at a time on one GPU, or on those of one scan; further ones wait")
+                   "scans at a time on one GPU (or on the GPUs that work together); further ones wait")
           .integer("device_memory_mib", &S::device_memory_mib, 0, 1 << 24,
                    "memory that one scan may use on its GPU; 0 takes session_memory_mib")
           .integer("cpu_scans", &S::cpu_scans, 0, 10000,
@@ -110,8 +110,9 @@ const OptionTable<ServerOptions>& server_option_table() {
                    "memory that all sessions together may use, without the GPU's; 0 takes 3/4 of the machine's")
           .integer("session_memory_mib", &S::session_memory_mib, 1, 1 << 24, "memory that one session may use")
           .integer("queue_mib", &S::queue_mib, 1, 1 << 16, "bound of each of a session's two queues, input and output")
-          .seconds("spare_memory_s", &S::spare_memory_s,
-                   "how long memory of ended sessions stays for others; unused for so long it goes back to the machine")
+          .seconds(
+              "spare_memory_s", &S::spare_memory_s,
+              "how long memory of ended sessions is kept for new ones; then unused memory goes back to the machine")
           .seconds("connect_timeout_s", &S::connect_timeout_s, "longest wait for a client's config message")
           .seconds("idle_timeout_s", &S::idle_timeout_s, "longest pause between two messages")
           .seconds("message_timeout_s", &S::message_timeout_s, "longest pause inside a message")
@@ -121,7 +122,7 @@ const OptionTable<ServerOptions>& server_option_table() {
                    "after an error, how long to go on reading what a client sends")
           .integer("drain_mib", &S::drain_mib, 0, 1 << 16, "after an error, how much to go on reading")
           .seconds("shutdown_delay_s", &S::shutdown_delay_s,
-                   "on SIGTERM, how long still to take scans, while those who send them learn that the server goes", 0)
+                   "on SIGTERM, how long still to take scans, while senders learn that the server is going", 0)
           .seconds("shutdown_timeout_s", &S::shutdown_timeout_s,
                    "on SIGTERM, how long running scans may take to finish")
           .group("", &S::resources, resource_option_table())

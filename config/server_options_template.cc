@@ -7,12 +7,12 @@ namespace echotrain::config {
 namespace {
 
 constexpr const char* kBeginning =
-    "# Options of echotrain-server. Every option is shown with what it is for, what it may be and its default; remove\n"
+    "# Options of echotrain-server. Every option is shown with its purpose, its range and its default; remove\n"
     "# the # before an option (and before the name of its group) to set it. Start the server with --options FILE. "
     "Each\n"
-    "# option is also a flag, --max-sessions for max_sessions and --tls-port for port in tls, which beats the file; a\n"
-    "# variable of the environment, where one is named, is beaten by both.\n"
-    "# Relative files and folders are taken from the folder that this file is in.\n";
+    "# option is also a flag, --max-sessions for max_sessions and --tls-port for port in tls, which overrides the\n"
+    "# file; both override an option's environment variable, where one is named.\n"
+    "# Relative names of files and folders start at the folder of this file.\n";
 
 }  // namespace
 

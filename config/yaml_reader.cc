@@ -1,4 +1,4 @@
-// YAML text to Nodes. yaml-cpp parses; its events build the tree, so what is refused is refused before it is stored.
+// YAML text to Nodes. yaml-cpp parses; its events build the tree, so bad input is refused before it is stored.
 #include "config/yaml_reader.h"
 
 #include <fmt/format.h>
@@ -85,7 +85,8 @@ class TreeBuilder final : public YAML::EventHandler {
     Mark place = mark_of(mark, file_);
     if (anchor != 0) throw ConfigError(place, kNoAnchors);
     if (++nodes_ > limits_.nodes) {
-      throw ConfigError(place, fmt::format("more than {} values; this is no sensible configuration", limits_.nodes));
+      throw ConfigError(place,
+                        fmt::format("more than {} values; no sensible configuration has as many", limits_.nodes));
     }
     return place;
   }
@@ -96,7 +97,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
   }
 
-  /// yaml-cpp takes a quoted text that the end of the file cuts off, and a lone '!' for a quote: refuse both.
+  /// Refuses what yaml-cpp takes: a quoted text that the end of the file cuts off, and a lone '!' in place of a quote.
   void check_quoted(const YAML::Mark& mark) const {
     const auto start = static_cast<std::size_t>(mark.pos);
     if (start >= text_.size()) return;
@@ -118,7 +119,7 @@ class TreeBuilder final : public YAML::EventHandler {
     check_tag(place, tag);
     if (at_key()) throw ConfigError(place, kTextKeys);
     if (levels_.size() >= static_cast<std::size_t>(limits_.depth)) {
-      throw ConfigError(place, fmt::format("lists and maps stand more than {} deep in one another", limits_.depth));
+      throw ConfigError(place, fmt::format("lists and maps are nested more than {} deep", limits_.depth));
     }
     Level level;
     level.is_map = is_map;
@@ -149,7 +150,7 @@ class TreeBuilder final : public YAML::EventHandler {
       }
       level.pending = Node::Entry{std::move(key), node.mark(), {}};
     } else {
-      // A value left empty has the place of whatever follows; its key is where the mistake is.
+      // yaml-cpp gives an empty value the place of what follows; the mistake is at its key.
       const bool is_elsewhere = node.kind() == Node::Kind::null && node.mark().line != level.pending->mark.line;
       level.pending->value = is_elsewhere ? Node::null(level.pending->mark) : std::move(node);
       level.entries.push_back(std::move(*level.pending));
@@ -188,8 +189,8 @@ std::size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-/// Refuses what is not text, and what would make the scanner queue up far more tokens than the tree may have nodes: it
-/// reads a bracketed list to its end before it reports the list's start.
+/// Refuses bytes that are not text, and texts that make the scanner queue far more tokens than the tree may have nodes:
+/// it reads a bracketed list to its end before it reports the list's start.
 void check_text(std::string_view text, const std::string& name, const YamlLimits& limits) {
   constexpr std::string_view kTokenStarts = "[]{},:?!&*\"'";
   const std::size_t most_token_starts = limits.nodes * 4;
@@ -205,7 +206,7 @@ void check_text(std::string_view text, const std::string& name, const YamlLimits
       throw ConfigError(mark, fmt::format("the control character 0x{:02x} is not allowed", byte));
     }
     if (kTokenStarts.find(text[at]) != std::string_view::npos && ++token_starts > most_token_starts) {
-      throw ConfigError(mark, fmt::format("more than {} values; this is no sensible configuration", limits.nodes));
+      throw ConfigError(mark, fmt::format("more than {} values; no sensible configuration has as many", limits.nodes));
     }
     if (byte == '\n') {
       ++mark.line;

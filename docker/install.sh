@@ -2,7 +2,7 @@
 # In an image's last stage: installs /packages/echotrain_*.deb and what runs it, and leaves nothing else behind.
 set -eu
 here=$(dirname "$0")
-# Without manuals, but with everybody's licence.
+# Leaves out manuals, but keeps all licences.
 printf '%s\n' 'path-exclude=/usr/share/doc/*' 'path-include=/usr/share/doc/*/copyright' 'path-exclude=/usr/share/man/*' \
   'path-exclude=/usr/share/locale/*' 'path-exclude=/usr/share/info/*' >/etc/dpkg/dpkg.cfg.d/small-image
 export DEBIAN_FRONTEND=noninteractive
@@ -13,13 +13,13 @@ rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old /var/log/a
   /var/log/bootstrap.log /var/cache/ldconfig /usr/lib/systemd/system/echotrain-server.service
 cp "$here/container.yaml" /etc/echotrain/echotrain.yaml
 
-# The user has no name in /etc/passwd to log in with, and no file that it may write outside these two.
+# The user has no entry in /etc/passwd to log in with, and may write to these two folders only.
 mkdir -p /var/lib/echotrain /var/cache/echotrain
 chown 10001:10001 /var/lib/echotrain /var/cache/echotrain
-# Nobody becomes somebody else in here.
+# No program may change its user in the container.
 find / -xdev -perm /6000 -type f -exec chmod a-s {} +
 
-# What is inside, as CycloneDX 1.5 (cyclonedx.org), from the list of packages.
+# The list of contents (SBOM), as CycloneDX 1.5 (cyclonedx.org), from the list of packages.
 . /etc/os-release
 mkdir -p /usr/share/echotrain
 {

@@ -10,7 +10,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../.ci/common.sh"
 cd "$root"
 if [ "${ECHOTRAIN_OWN_MOUNTS:-}" != yes ]; then
-  [ "$(id -u)" -eq 0 ] || die "this must run as root: it makes systems in folders"
+  [ "$(id -u)" -eq 0 ] || die "this must run as root: it sets up systems in folders"
   ECHOTRAIN_OWN_MOUNTS=yes exec unshare --mount --propagation private -- "${BASH_SOURCE[0]}" "$@"
 fi
 packages=compiled target=cpu
@@ -42,7 +42,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# make_base NAME [FILE OF THE TOOLKIT...]: an image of a bare Debian, and of these where CUDA is looked for.
+# make_base NAME [FILE OF THE TOOLKIT...]: an image of a bare Debian, with these files where builds look for CUDA.
 make_base() {
   local made name=$1 file
   shift
@@ -96,7 +96,7 @@ for program in gcc cc g++ c++ clang ld as make cmake ninja ccache curl wget; do
   if chroot "$lower" sh -c "command -v $program" >/dev/null; then die "$program is in the image"; fi
 done
 privileged=$(find "$lower" -xdev -perm /6000 -type f)
-[ -z "$privileged" ] || die "files that make their user somebody else: $privileged"
+[ -z "$privileged" ] || die "files that change the user who runs them: $privileged"
 writable=$(find "$lower" -xdev \( -user 10001 -o -group 10001 \) -printf '/%P ')
 expect "what the user owns" "$(tr ' ' '\n' <<<"$writable" | sort | xargs)" "/var/cache/echotrain /var/lib/echotrain"
 python3 - "$lower" <<'END'
@@ -111,7 +111,7 @@ print(f"== SBOM: {len(parts)} packages")
 END
 say "size: $(($(du -sxk "$lower" | cut -f1) / 1024)) MB unpacked, $(($(tar -C "$lower" -c . | gzip -6 | wc -c) >> 20)) MB compressed; the base: $(($(tar -xOf "$build/base.tar" 2>/dev/null | wc -c) >> 20)) MB unpacked"
 
-# A network of its own, and a read-only root with what an engine mounts, and with the tmpfs of compose.yaml.
+# A network of its own, and a read-only root with the mounts of an engine and the tmpfs of compose.yaml.
 touch "$work/network"
 unshare --net="$work/network" ip link set lo up
 mkdir "$work/root"
@@ -121,7 +121,7 @@ mount -t tmpfs -o mode=1777,size=256m tmpfs "$work/root/tmp"
 mount -t tmpfs -o uid=10001,gid=10001,mode=0700,size=64m tmpfs "$work/root/var/cache/echotrain"
 mount -o remount,bind,ro "$work/root"
 
-# enter COMMAND...: in the image as an engine runs it, in place of this shell; inside: beside it.
+# enter COMMAND...: replaces this shell by a command in the image, as an engine runs it; inside: runs one beside it.
 enter() {
   exec nsenter --net="$work/network" chroot "$work/root" \
     env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/ ECHOTRAIN_CACHE_DIR=/var/cache/echotrain \
@@ -152,7 +152,7 @@ inside env ECHOTRAIN_AUTOTUNE=off echotrain recon /tmp/scan.h5 -c radial_2d -o /
 inside echotrain compare /tmp/images.h5 /tmp/expected.h5 --scale none --max-nrmse 1e-5
 kill -TERM "$server"
 sleep 1
-if inside "${check[@]}"; then die "a server that was asked to stop says that it is ready"; fi
+if inside "${check[@]}"; then die "a server that was asked to stop still says that it is ready"; fi
 status=0
 wait "$server" || status=$?
 server=

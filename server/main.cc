@@ -108,7 +108,7 @@ int list_all(const config::PipelineLibrary& library, const Registry& registry) {
   return EXIT_SUCCESS;
 }
 
-/// What the options say of what all scans share.
+/// What all scans share, made from the options.
 std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
   const config::ResourceOptions& from = options.resources;
   numerics::ResourceOptions to;
@@ -152,7 +152,7 @@ int run(int argc, char** argv) {
   app.footer(kExamples);
   app.set_version_flag("--version", fmt::format("echotrain-server {}", server::version()));
   Request request;
-  app.add_option("--options", request.options_file, "YAML file of the options below; the command line beats it")
+  app.add_option("--options", request.options_file, "YAML file of the options below; the command line overrides it")
       ->type_name("FILE.yaml");
   app.add_option("--check", request.check_file, "check a pipeline file, print its chain and exit")
       ->type_name("FILE.yaml");

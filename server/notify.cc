@@ -27,7 +27,7 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
-/// The socket's address as sendto() takes it; empty if it is none of Unix's. "@name" has no place in the file system.
+/// The socket's address for sendto(); empty if `path` is no Unix socket's. "@name" is a name outside the file system.
 std::string address_of(std::string_view path) {
   sockaddr_un address{};
   if (path.empty() || (path[0] != '/' && path[0] != '@') || path.size() >= sizeof(address.sun_path)) return "";
@@ -44,7 +44,8 @@ Notifier::Notifier() {
   if (path.empty()) return;
   address_ = address_of(path);
   if (address_.empty()) {
-    write_log(LogLevel::warning, "NOTIFY_SOCKET is no address of a Unix socket; the service manager is told nothing");
+    write_log(LogLevel::warning,
+              "NOTIFY_SOCKET is not the address of a Unix socket; the service manager gets no messages");
     return;
   }
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -36,9 +36,8 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
       listener_(context_, environment_, [this] { emptied(); }) {
   open_admin_port();
   environment_.readiness->on_broken([this] {
-    write_log(LogLevel::error,
-              environment_.readiness->reason() +
-                  "; not ready any more: running scans may finish, then this process ends with an error");
+    write_log(LogLevel::error, environment_.readiness->reason() +
+                                   "; no longer ready: running scans may finish, then this process ends with an error");
     stop();
   });
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of send(), not the end of the process
@@ -117,8 +116,8 @@ Server::End Server::run() {
   environment_.readiness->set_ready();
   supervision_.ready();
   tidy_later();
-  // What a session throws ends there. What is thrown outside of them (no memory left for a handler, say) costs that
-  // handler, and not the process.
+  // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
+  // handler only, not the process.
   const auto serve = [this] {
     for (;;) {
       try {
@@ -164,7 +163,7 @@ void Server::stop() {
   });
 }
 
-// On control_.
+// Runs on control_.
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
   patience_.expires_after(seconds(environment_.options.shutdown_timeout_s));
@@ -174,7 +173,7 @@ void Server::close_down() {
   listener_.stop();
 }
 
-// What is left in the context ends with this, and run() returns.
+// Ends all that is left in the context, so that run() returns.
 void Server::emptied() {
   asio::post(control_, [this] {
     patience_.cancel();

@@ -35,7 +35,7 @@ bool write_all(int descriptor, const std::byte* bytes, std::size_t n) {
   return true;
 }
 
-// Until the end of `in`, or until the session has closed its side: nobody waits then for an input that may never end.
+// Copies until `in` ends or the session has closed its side, so that an input without end keeps nobody waiting.
 void pump_in(int in, int socket) {
   std::array<std::byte, kPiece> buffer;
   for (;;) {
@@ -50,7 +50,7 @@ void pump_in(int in, int socket) {
   ::shutdown(socket, SHUT_WR);
 }
 
-// Until the session's last byte. False when somebody stopped reading the output.
+// Copies until the session's last byte. False when the output's reader has gone.
 bool pump_out(int socket, int out) {
   std::array<std::byte, kPiece> buffer;
   for (;;) {
@@ -66,7 +66,7 @@ bool pump_out(int socket, int out) {
 // Descriptors may be files, for which the kernel gives no events, so the session has a socket pair and two threads move
 // the bytes.
 bool serve_descriptors(const Environment& environment, int in, int out) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of write()
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error of write()
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
     throw std::system_error(errno, std::generic_category(), "cannot make a socket pair");
@@ -83,7 +83,7 @@ bool serve_descriptors(const Environment& environment, int in, int out) {
   std::thread reader([in, ours] { pump_in(in, ours); });
   std::thread writer([&read_to_the_end, out, ours] {
     read_to_the_end = pump_out(ours, out);
-    // The session waits for the end of its input, to hear all that is said before it closes. Here nobody says more.
+    // Before it closes, the session waits for the end of its input. Nothing more comes here.
     ::shutdown(ours, SHUT_RDWR);
   });
   context.run();

@@ -68,7 +68,7 @@ assert options["bind"] == "0.0.0.0" and options["admin"]["port"] == 9004
 assert pod(plain)["terminationGracePeriodSeconds"] > 5 + options["shutdown_timeout_s"]
 (work / "options.yaml").write_text(plain["ConfigMap/echotrain-options"]["data"]["echotrain.yaml"])
 
-# The chart's own schema takes its values and refuses what is misspelt.
+# The chart's own schema accepts its values and refuses misspelt ones.
 schema = json.loads(pathlib.Path("helm/echotrain/values.schema.json").read_text())
 values = yaml.safe_load(pathlib.Path("helm/echotrain/values.yaml").read_text())
 jsonschema.Draft7Validator(schema).validate(values)

@@ -74,7 +74,7 @@ def documentation(label):
         *(f"    {value['name']['en']}: {value['id']}" for value in choice["values"]),
         "",
         "Raw data go to the container as ISMRMRD over TCP port 9002; images come back the same way.",
-        "What was refused, and why, is in the container's log and in the messages that it sends.",
+        "The container's log, and the messages that it sends, say what was refused and why.",
     ]
 
 

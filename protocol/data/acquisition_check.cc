@@ -24,7 +24,7 @@ constexpr std::uint64_t kSpecial = acquisition_flag(26) | acquisition_flag(27) |
                                    acquisition_flag(29) | acquisition_flag(30) | acquisition_flag(31);
 
 // A float is finite unless all bits of its exponent are set. Whole numbers let the compiler test many at a time. Blocks
-// of a fixed size are loaded to registers; they need no alignment, which the wire does not give.
+// of a fixed size are loaded to registers; the bytes of the wire need no alignment for that.
 bool all_finite(std::span<const std::byte> bytes) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   constexpr std::size_t kFloats = 32;
@@ -67,7 +67,7 @@ std::optional<SkipReason> check_counters(const AcquisitionHeader& head, const En
   const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
   const Counter step_1{"kspace_encode_step_1", idx.kspace_encode_step_1, encoding.kspace_encoding_step_1};
   const Counter step_2{"kspace_encode_step_2", idx.kspace_encode_step_2, encoding.kspace_encoding_step_2};
-  // Where a trajectory says where the samples lie, the steps only number the readouts.
+  // Where a trajectory places the samples, the steps only number the readouts.
   if (encoding.trajectory == Trajectory::cartesian || encoding.trajectory == Trajectory::epi) {
     if (auto reason = outside_matrix(step_1, encoding.encoded.matrix[1])) return reason;
     if (auto reason = outside_matrix(step_2, encoding.encoded.matrix[2])) return reason;

@@ -157,11 +157,11 @@ class Reader {
     encoding.encoded = space(node, "encodedSpace", path);
     encoding.recon = space(node, "reconSpace", path);
     for (std::size_t i = 0; i < 3; ++i) {
-      // Cropping to a part of the encoded field of view, and interpolating to a finer matrix, can be made; what lies
-      // outside the encoded field of view cannot.
+      // An image may be cropped to a part of the encoded field of view, or interpolated to a finer matrix; nothing is
+      // known outside the encoded field of view.
       if (encoding.recon.fov_mm[i] > kFovTolerance * encoding.encoded.fov_mm[i]) {
-        refuse(fmt::format("{}/reconSpace/fieldOfView_mm/{} is {} mm, more than the {} mm that are encoded", path,
-                           "xyz"[i], encoding.recon.fov_mm[i], encoding.encoded.fov_mm[i]));
+        refuse(fmt::format("{}/reconSpace/fieldOfView_mm/{} is {} mm, more than the {} mm encoded", path, "xyz"[i],
+                           encoding.recon.fov_mm[i], encoding.encoded.fov_mm[i]));
       }
     }
     const auto name = required(node, "trajectory", path);
@@ -189,7 +189,7 @@ class Reader {
       for (std::size_t i = 0; i < kSteps.size(); ++i) {
         const auto text = required(factor, kSteps[i], factor_path);
         const auto value = integer(text, 0, kMaxCounter, fmt::format("{}/{}", factor_path, kSteps[i]));
-        encoding.acceleration[i] = static_cast<std::uint16_t>(std::max<std::uint64_t>(value, 1));  // 0 says none
+        encoding.acceleration[i] = static_cast<std::uint16_t>(std::max<std::uint64_t>(value, 1));  // 0 means none
       }
       encoding.calibration_mode = trim(parallel.child_value("calibrationMode"));
     }
@@ -200,7 +200,7 @@ class Reader {
     if (const auto channels = node.child("receiverChannels")) {
       const auto value =
           integer(trim(channels.child_value()), 0, limits_.channels, "acquisitionSystemInformation/receiverChannels");
-      if (value > 0) header.receiver_channels = static_cast<std::uint32_t>(value);  // 0 says as much as nothing
+      if (value > 0) header.receiver_channels = static_cast<std::uint32_t>(value);  // 0 means unknown
     }
     if (const auto bandwidth = node.child("relativeReceiverNoiseBandwidth")) {
       header.relative_receiver_noise_bandwidth =
@@ -212,14 +212,15 @@ class Reader {
   std::optional<Error> error_;
 };
 
-// What libismrmrd thinks of it, so that whoever reads the same header with the library succeeds too. It must be XML.
+// Reads the header with libismrmrd, too, so that programs with that library can read it. `xml` must be XML.
 std::optional<Error> check_with_library(const std::string& xml) {
   try {
     ISMRMRD::IsmrmrdHeader ignored;
     ISMRMRD::deserialize(xml.c_str(), ignored);
     return std::nullopt;
   } catch (const std::exception& e) {
-    // The library does not tell apart what is no XML to it, which guesses encodings, from what it has no memory for.
+    // The library, which guesses encodings, has one error for lack of memory and for text that it does not take for
+    // XML.
     if (std::string_view(e.what()).starts_with("Unable to load")) {
       pugi::xml_document document;
       const pugi::xml_parse_result result = document.load_string(xml.c_str());

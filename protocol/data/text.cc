@@ -89,7 +89,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
 std::string format_log_text(Level level, std::string_view text) {
   static constexpr std::array<std::string_view, 5> kNames = {"DEBUG   ", "INFO    ", "WARNING ", "ERROR   ",
                                                              "CRITICAL"};
-  // A text of many lines stays one line: peers show it as one log entry.
+  // Makes one line of a text of many: peers show it as one log entry.
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == '\0')) text.remove_suffix(1);
   std::string result(kNames.at(static_cast<std::size_t>(level)));
   result += ' ';

@@ -24,7 +24,7 @@ std::size_t end_of_tag(std::string_view text, std::uint64_t& items) {
   return std::string_view::npos;
 }
 
-// Markup that is skipped as a whole, whatever it holds.
+// Markup that is skipped with all that it holds.
 struct Section {
   std::string_view open;
   std::string_view close;

@@ -20,7 +20,7 @@ std::vector<Image> AssetFolder::images(const std::string& name) const {
   if (folder_.empty())
     throw DatasetError(
         fmt::format("the file '{}' is asked for, but no folder of files was given (option assets)", name));
-  // Found by comparing names, so that no text can lead out of the folder.
+  // Compares names, so that no text can lead out of the folder.
   const std::vector<std::string> known = names();
   if (std::find(known.begin(), known.end(), name) == known.end())
     throw DatasetError(fmt::format("there is no file '{}' among the assets; there are: {}", name,
@@ -33,7 +33,7 @@ std::vector<Image> AssetFolder::images(const std::string& name) const {
     for (std::size_t i = 0; i < reader.images(series.front()); ++i) images.push_back(reader.image(series.front(), i));
     return images;
   } catch (const DatasetError& error) {
-    // Whoever asked is not told where the folder is.
+    // The client must not learn where the folder is.
     std::string text = error.what();
     const std::string path = (folder_ / name).string();
     if (const auto at = text.find(path); at != std::string::npos) text.replace(at, path.size(), name);

@@ -80,13 +80,13 @@ Payload copy_list(const hvl_t& list, std::uint64_t announced, const std::string&
   return Payload::take(std::vector<T>(first, first + list.len));
 }
 
-// The string of a dataset at `index`, whether strings have a fixed or a variable length there; empty if there is none.
+// The string of a dataset at `index`, of fixed or variable length; empty if there is none.
 std::string read_string(Handle dataset, std::size_t index, const std::string& what) {
   Handle type(H5Dget_type(dataset.get()), H5Tclose);
   if (H5Tget_class(type.get()) != H5T_STRING) return {};
   const bool variable = H5Tis_variable_str(type.get()) > 0;
   const std::size_t width = variable ? 0 : H5Tget_size(type.get());
-  if (width > Limits{}.header_bytes)  // a file may claim any width
+  if (width > Limits{}.header_bytes)  // the file may claim any width
     throw DatasetError(
         fmt::format("{} is a text of {} bytes; at most {} are read", what, width, Limits{}.header_bytes));
   std::string text(width, '\0');
@@ -233,7 +233,7 @@ Payload DatasetReader::Impl::pixels(const Handle& images, std::size_t index, con
   }
   const Handle type = hdf5::pixel_type(head.data_type, parts[0], parts[1]);
   if (!type || complex != (head.data_type >= ISMRMRD::ISMRMRD_CXFLOAT)) {
-    throw DatasetError(fmt::format("{} has data_type {}, which the data are not", what, +head.data_type));
+    throw DatasetError(fmt::format("{} has data_type {}, but its data are of another type", what, +head.data_type));
   }
   std::vector<hsize_t> start(shape.size(), 0);
   std::vector<hsize_t> size = shape;

@@ -35,7 +35,7 @@ struct DatasetWriter::Impl {
   std::string group;
   ISMRMRD::ISMRMRD_Dataset dataset{};
   bool open = false;
-  // What the first image of each series was like; HDF5 would convert another type silently.
+  // Type and sizes of the first image of each series; HDF5 would convert another type silently.
   std::map<std::string, std::array<std::uint16_t, 5>> series;
 
   void check(int result, std::string_view what) const {
@@ -81,7 +81,7 @@ DatasetWriter::DatasetWriter(const std::filesystem::path& file, std::string grou
   if (group.empty()) throw DatasetError(fmt::format("{}: the group needs a name", file.string()));
   impl_->path = file.string();
   impl_->group = std::move(group);
-  // An empty file with the group inside, in place of whatever was there.
+  // Makes an empty file with the group inside, replacing any file that is there.
   const Handle created(H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   if (!created) {
     throw DatasetError(
@@ -99,7 +99,7 @@ DatasetWriter::~DatasetWriter() {
   try {
     impl_->close();
   } catch (const DatasetError&) {
-    // Whoever needs to know calls flush() first.
+    // Callers that need the error call flush() first.
   }
   impl_.reset();
 }

@@ -90,7 +90,7 @@ Result<Message> decode_image(Bytes body, const Owner& owner) {
   std::string_view attributes = as_text(body.subspan(kImageHeadBytes + kAttributeLengthBytes, length));
   while (attributes.ends_with('\0')) attributes.remove_suffix(1);
   image.attributes = attributes;
-  // The length inside the struct only informs, and peers let it disagree.
+  // The length inside the struct is informative only, and some peers' lengths disagree.
   image.head.attribute_string_len = static_cast<std::uint32_t>(attributes.size());
   image.pixels = payload(body.subspan(kImageHeadBytes + kAttributeLengthBytes + length), owner);
   return Message{std::move(image)};

@@ -1,4 +1,4 @@
-// How long is the message that starts here, and may it be that long?
+// Measures the message that starts here, and checks its length against the limits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -140,7 +140,7 @@ Result<Extent> measure_response(const Body& body, const Limits& limits) {
   return exact(MessageId::response, 16 + n);
 }
 
-// ERROR always ends the stream, but its text says why the peer gave up, so a short one is waited for.
+// ERROR always ends the stream, but its text says why the peer gave up, so a reader waits for a short text.
 Result<Extent> measure_error(const Body& body) {
   if (!body.has<std::uint64_t>(0)) return at_least(MessageId::error, 8);
   const auto n = body.get<std::uint64_t>(0);
@@ -227,7 +227,7 @@ Result<Extent> measure_image(const Body& body, const Limits& limits) {
   const auto type = body.get<std::uint16_t>(2);
   std::uint64_t pixels = bytes_per_pixel(type);
   if (pixels == 0) return Error{"bad-image", fmt::format("image has data_type {}; 1 to 8 are defined", type)};
-  // Each factor is checked as soon as it is here, and before it is multiplied: four of them can exceed 64 bits.
+  // Checks each factor as soon as it is here, before multiplying: four of them can exceed 64 bits.
   for (const std::size_t offset : {16u, 18u, 20u, 34u}) {
     if (!body.has<std::uint16_t>(offset)) return at_least(kId, kImageHeadBytes + kAttributeLengthBytes);
     const std::uint64_t size = body.get<std::uint16_t>(offset);

@@ -25,8 +25,8 @@ std::uint64_t rounding_slack(std::uint64_t total_bits) {
   return width <= kFloatBits ? 0 : (std::uint64_t{1} << (width - kFloatBits)) / 8 + 1;
 }
 
-// What libzfp reads of 16 numbers before it minds their bits: whether there is anything, the way back, exponent and
-// precision. Of fewer it subtracts, and then reads on without a bound.
+// Bits that libzfp reads of 16 numbers before it checks their limit: whether there is anything, the way back, exponent
+// and precision. With a lower limit its subtraction wraps around, and it reads on without a bound.
 constexpr unsigned kZfpHeadBits = 1 + 1 + 8 + 5;
 
 struct ZfpDeleter {
@@ -85,8 +85,8 @@ Result<std::vector<float>> expand_packed(std::span<const std::byte> block, std::
 }
 
 Result<std::vector<float>> expand_zfp(std::span<const std::byte> block, std::uint64_t samples, std::uint64_t channels) {
-  // libzfp reads whole words and does not know where its input ends, so the header is first read from a small copy, and
-  // the block from a copy with zeros behind it, as long as the longest stream for this size.
+  // libzfp reads whole words and does not know where its input ends. So it first reads the header from a small copy,
+  // then the block from a copy padded with zeros to the longest stream for this size.
   constexpr std::size_t kHeadWords = (ZFP_HEADER_MAX_BITS + 63) / 64 + 1;
   std::vector<std::uint64_t> input(std::max(kHeadWords, (block.size() + 7) / 8));
   std::copy(block.begin(), block.end(), reinterpret_cast<std::byte*>(input.data()));

@@ -14,11 +14,11 @@ struct MessageBuffer::Slab {
   explicit Slab(std::size_t n) : bytes(std::make_unique_for_overwrite<std::byte[]>(n)), size(n) {}
   std::unique_ptr<std::byte[]> bytes;
   std::size_t size;
-  std::uint64_t period = 0;  // of the pool's, in which it was last given back
+  std::uint64_t period = 0;  // the pool's period in which it was last given back
 };
 
-// Slabs that are free to be used again. Those in use hold the pool alive, and the last message that lets a slab go, on
-// whatever thread, gives it back.
+// Slabs that are free to be used again. Slabs in use keep the pool alive. The last message of a slab gives it back, on
+// any thread.
 namespace {
 
 constexpr std::size_t kSmallestSlab = 64;
@@ -41,7 +41,7 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
     return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
   }
 
-  // Frees what came before the period that ends now.
+  // Frees the slabs that were given back before the period that ends now.
   bool age() {
     const std::lock_guard lock(mutex_);
     const std::size_t freed = std::erase_if(free_, [this](const std::unique_ptr<Slab>& slab) {
@@ -54,7 +54,7 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
   }
 
  private:
-  // The smallest free slab that is large enough; of those the one that came last, so that others grow old.
+  // The smallest free slab that is large enough; of several the one given back last, so that others grow old.
   std::unique_ptr<Slab> take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto best = free_.end();
@@ -88,7 +88,7 @@ bool MessageBuffer::free_unused_slabs() { return Pool::shared()->age(); }
 MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
     : limits_(limits),
       slab_bytes_(std::max(slab_bytes, kSmallestSlab)),
-      // Buffers of the usual size share theirs: a connection finds warm what one before it has left.
+      // Buffers of the usual size share a pool: a connection finds warm slabs that earlier ones have left.
       pool_(slab_bytes_ == kSlabBytes ? Pool::shared() : std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
 
 std::span<const std::byte> MessageBuffer::pending() const {
@@ -120,11 +120,11 @@ std::span<std::byte> MessageBuffer::prepare() {
     if (needed_ <= slab_bytes_) {
       change_slab(slab_bytes_);  // the whole message fits into a fresh slab
     } else if (end_ == slab_->size) {
-      // A large message: double what has really arrived, up to what was measured.
+      // A large message: room for twice what has arrived, up to the measured size.
       change_slab(std::max<std::size_t>(slab_bytes_, std::min<std::uint64_t>(needed_, 2 * partial)));
     }
   }
-  if (end_ == slab_->size) change_slab(std::max(slab_bytes_, 2 * partial));  // next() was not asked yet
+  if (end_ == slab_->size) change_slab(std::max(slab_bytes_, 2 * partial));  // next() was not called yet
   return {slab_->bytes.get() + end_, slab_->size - end_};
 }
 

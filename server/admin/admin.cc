@@ -39,11 +39,11 @@ Response respond(const AdminPage& page) {
   return response;
 }
 
-/// What a request that is none is told.
+/// The answer to bytes that are not a valid HTTP request.
 Response refuse(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return respond({431, "text/plain", "the request is too long\n"});
-  return respond({400, "text/plain", "this is no HTTP request that is understood here\n"});
+  return respond({400, "text/plain", "this is not an HTTP request that this port understands\n"});
 }
 
 Response answer(const Request& parser, const Environment& environment) {
@@ -64,7 +64,7 @@ tcp::endpoint admin_endpoint(const config::AdminOptions& options, std::int64_t p
   const std::string name = options.bind == "localhost" ? "127.0.0.1" : options.bind;
   const asio::ip::address address = asio::ip::make_address(name, error);
   if (error)
-    throw std::runtime_error(fmt::format("admin.bind: '{}' is no address; write 127.0.0.1, 0.0.0.0 or ::1, say", name));
+    throw std::runtime_error(fmt::format("admin.bind: '{}' is not an address; write 127.0.0.1, 0.0.0.0 or ::1", name));
   return {address, static_cast<std::uint16_t>(port)};
 }
 
@@ -93,7 +93,7 @@ Admin::Admin(asio::io_context& context, const Environment& environment, const Ad
         text_of(endpoint_), error.code().message()));
   }
   if (!endpoint_.address().is_loopback())
-    write_log(LogLevel::warning, fmt::format("the admin port {} has no authentication: who reaches it may see the "
+    write_log(LogLevel::warning, fmt::format("the admin port {} has no authentication: whoever reaches it sees the "
                                              "addresses of clients and how much they send",
                                              text_of(endpoint_)));
 }
@@ -125,7 +125,7 @@ asio::awaitable<void> Admin::accept() {
   }
 }
 
-// Somebody who holds all connections does not keep the others out.
+// A client that holds all connections does not keep others out: the oldest connection makes room.
 void Admin::admit(tcp::socket socket) {
   if (connections_.size() >= limits_.connections) {
     const std::shared_ptr<Connection> oldest = connections_.front();
@@ -161,7 +161,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
         error == asio::error::operation_aborted || error == asio::error::connection_reset)
       co_return;
     Response response = error ? refuse(error) : answer(parser, environment_);
-    // A body is not read, and after one nobody knows where the next request begins.
+    // Bodies are not read, so after a request with a body the next one's beginning is unknown.
     keep = !error && parser.is_done() && parser.get().keep_alive();
     response.keep_alive(keep);
     response.version(error ? 11 : parser.get().version());
@@ -177,7 +177,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (connection->place == connections_.end()) co_return;
     connections_.splice(connections_.end(), connections_, connection->place);
   }
-  // Without reading what is left, the kernel would send a reset, which may cost the other side the answer.
+  // Reads the rest: otherwise the kernel would send a reset, and the other side might lose the answer.
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
   buffer.clear();
   for (std::size_t drained = 0; !error && drained < kMostDrained;)

@@ -14,9 +14,9 @@ constexpr unsigned kUnavailable = 503;
 
 constexpr std::string_view kPlaces =
     "/livez      200 while the server's loop turns\n"
-    "/readyz     200 while it takes scans; else 503 and why not\n"
+    "/readyz     200 while it takes scans; else 503 and the reason\n"
     "/metrics    for Prometheus\n"
-    "/sessions   the sessions that there are, as JSON\n";
+    "/sessions   the current sessions, as JSON\n";
 
 AdminPage ready_page(const Readiness& readiness) {
   const Readiness::State state = readiness.state();
@@ -48,7 +48,7 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
     page.body = fmt::format("echotrain-server {}\n\n{}", version(), kPlaces);
   } else {
     page.status = kNotFound;
-    page.body = fmt::format("there is nothing here; there are\n\n{}", kPlaces);
+    page.body = fmt::format("this page does not exist; these do:\n\n{}", kPlaces);
   }
   return page;
 }

@@ -64,8 +64,8 @@ void add_sessions(Families& families, const SessionBoard& board) {
     queued += static_cast<double>(session->queues->used());
   }
   for (const SessionState state : kStates)
-    families.gauge("echotrain_sessions", "Sessions that there are, by state.",
-                   {{"state", std::string(to_string(state))}}, counts[state]);
+    families.gauge("echotrain_sessions", "Current sessions, by state.", {{"state", std::string(to_string(state))}},
+                   counts[state]);
   families.gauge("echotrain_queue_bytes", "Bytes in the sessions' queues, received and to be sent.", {}, queued);
 }
 
@@ -75,15 +75,15 @@ void add_places(Families& families, const ComputePool& compute) {
     families.gauge("echotrain_place_scans", "Scans that hold a place on a GPU or the CPU.", labels,
                    static_cast<double>(place.scans));
     const bool bounded = place.capacity < std::numeric_limits<std::int64_t>::max();
-    families.gauge("echotrain_place_capacity_scans", "Scans that may hold a place there at a time.", labels,
-                   bounded ? static_cast<double>(place.capacity) : std::numeric_limits<double>::infinity());
+    families.gauge("echotrain_place_capacity_scans", "Scans that may hold a place on a GPU or the CPU at a time.",
+                   labels, bounded ? static_cast<double>(place.capacity) : std::numeric_limits<double>::infinity());
   }
 }
 
 void add_cache(Families& families, const char* cache, const CacheCounts& counts) {
   const Labels labels{{"cache", cache}};
-  families.counter("echotrain_cache_hits_total", "Plans and operators that were there when a frame needed them.",
-                   labels, static_cast<double>(counts.hits));
+  families.counter("echotrain_cache_hits_total", "Plans and operators that were kept when a frame needed them.", labels,
+                   static_cast<double>(counts.hits));
   families.counter("echotrain_cache_misses_total", "Plans and operators that had to be made.", labels,
                    static_cast<double>(counts.misses));
   families.gauge("echotrain_cache_bytes", "Memory that the kept plans and operators take.", labels,
@@ -97,11 +97,11 @@ void add_devices(Families& families) {
     const Labels labels{{"device", std::to_string(memory.device)}};
     families.gauge("echotrain_gpu_memory_total_bytes", "Memory of a GPU that this server uses.", labels,
                    static_cast<double>(memory.total));
-    families.gauge("echotrain_gpu_memory_used_bytes", "Memory in use on it, by all programs.", labels,
+    families.gauge("echotrain_gpu_memory_used_bytes", "Memory of a GPU in use by all programs.", labels,
                    static_cast<double>(memory.used));
-    families.gauge("echotrain_gpu_pool_reserved_bytes", "Memory on it that this server holds for arrays.", labels,
+    families.gauge("echotrain_gpu_pool_reserved_bytes", "Memory of a GPU that this server holds for arrays.", labels,
                    static_cast<double>(memory.pool_reserved));
-    families.gauge("echotrain_gpu_pool_used_bytes", "Memory on it that this server's arrays take.", labels,
+    families.gauge("echotrain_gpu_pool_used_bytes", "Memory of a GPU that this server's arrays take.", labels,
                    static_cast<double>(memory.pool_used));
   }
 }

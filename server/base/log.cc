@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<LogFormat> log_format = LogFormat::text;
 
-/// What follows time and level in a line of JSON.
+/// The part of a JSON line that follows time and level.
 std::string rest_of_object(std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {
   nlohmann::ordered_json object;
   if (session) object["session"] = *session;

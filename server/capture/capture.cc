@@ -108,7 +108,7 @@ std::optional<protocol::Result<std::size_t>> Capture::fetched() {
 }
 
 void Capture::finish(bool keep) {
-  std::function<void()> wake;  // let go outside the lock
+  std::function<void()> wake;  // destroyed outside the lock
   const std::scoped_lock lock(store_.mutex_);
   if (std::exchange(finished_, true)) return;
   keep_ = keep;
@@ -208,7 +208,7 @@ void CaptureStore::fetch(Capture& capture, Lock& lock) {
                                  got < 0 ? system_text(errno) : std::string("it is shorter than what was written"))};
     lock.lock();
   } else {
-    // Not written yet. Nobody else takes from the queue, so its parts stay while the lock is open.
+    // Not written yet. Nobody else takes from the queue, so its parts stay while the lock is released.
     std::vector<std::span<const std::byte>> parts;
     std::uint64_t at = capture.written_;
     std::size_t room = wanted.room.size();
@@ -236,7 +236,7 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
   std::size_t bytes = 0;
   for (const protocol::Payload& part : capture.waiting_) {
     if (parts.size() == kMostParts || bytes >= kMostBytes) break;
-    // writev takes pointers to what it does not change.
+    // iovec has no const pointer; writev() changes nothing.
     parts.push_back({const_cast<std::byte*>(part.bytes.data()), part.bytes.size()});  // NOLINT
     bytes += part.bytes.size();
   }
@@ -250,7 +250,7 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
     if (n > 0)
       done = static_cast<std::size_t>(n);
     else if (n == 0 || errno != EINTR)
-      failure = "writing failed: " + (n == 0 ? "no byte was taken" : system_text(errno));
+      failure = "writing failed: " + (n == 0 ? "no byte was written" : system_text(errno));
     if (done > 0) file->unsynced = true;
   } catch (const std::system_error& error) {
     failure = error.what();

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kSuffix = ".mrd";
 
-/// Removes from `text` as many characters as `is_one` accepts; their number.
+/// Removes the first characters of `text` that `is_one` accepts; returns how many.
 template <class IsOne>
 std::size_t skip(std::string_view& text, IsOne is_one) {
   const auto end = std::find_if_not(text.begin(), text.end(), is_one);
@@ -64,7 +64,7 @@ std::vector<Found> find_captures(const fs::path& directory) {
   return found;
 }
 
-/// False when somebody writes it.
+/// False when the file is still being written.
 bool remove_unused(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return false;
@@ -102,7 +102,7 @@ void prepare_capture_directory(const fs::path& directory) {
   fs::create_directories(parent, error);
   if (error) refuse(error.message());
   if (::mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) refuse(system_text(errno));
-  if (!fs::is_directory(directory, error)) refuse("it is no folder");
+  if (!fs::is_directory(directory, error)) refuse("it is not a folder");
   if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) refuse(system_text(errno));
 }
 

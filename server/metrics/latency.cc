@@ -23,7 +23,7 @@ struct Spread {
   float median = 0, p99 = 0, max = 0;
 };
 
-/// Of each part by its name, when there is any image.
+/// Each part's name and spread; empty without images.
 std::vector<std::pair<const char*, Spread>> spreads(const std::vector<ImageLatency>& latencies) {
   std::vector<std::pair<const char*, Spread>> all;
   if (latencies.empty()) return all;

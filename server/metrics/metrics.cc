@@ -11,7 +11,7 @@ namespace echotrain::server {
 
 namespace {
 
-// From a tenth of a millisecond, below which nothing on a network matters, to what nobody waits for any more [s].
+// From a tenth of a millisecond, below which nothing on a network matters, to longer than anybody waits [s].
 const prometheus::Histogram::BucketBoundaries kSeconds{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02,
                                                        0.05,   0.1,    0.2,    0.5,   1,     2,     5,    10};
 
@@ -23,7 +23,7 @@ Histograms& histogram(prometheus::Registry& registry, const char* name, const ch
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
 }
 
-/// Codes are told apart by echotrain_errors_total.
+/// All error codes are one outcome; echotrain_errors_total tells them apart.
 std::string outcome_of(const SessionStatus& status, const ScanSummary& summary, std::string_view error_code) {
   if (!error_code.empty()) return "error";
   if (summary.outcome == "peer gone") return "peer_gone";
@@ -58,7 +58,7 @@ Metrics::Counts::Counts()
                      "The last part of the latency: until the image's last byte is given to the network.")),
       bytes_in(counter(registry, "echotrain_received_bytes_total", "Bytes received from clients.").Add({})),
       bytes_out(counter(registry, "echotrain_sent_bytes_total", "Bytes sent to clients.").Add({})) {
-  // Rates need a beginning at 0.
+  // Every series begins at 0, so that rates see its first increase.
   for (const char* outcome : {"complete", "incomplete", "peer_gone", "error", "no_scan"})
     sessions.Add({{"outcome", outcome}});
 }

@@ -48,8 +48,8 @@ std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string p
     const std::scoped_lock lock(mutex_);
     place = ++last_;
   }
-  // Takes itself off the board. The board's lock is free whenever the last owner lets go: list() hands out what it
-  // finds.
+  // Takes itself off the board. The last owner never holds the board's lock when it lets go: list() hands out all
+  // that it finds.
   std::shared_ptr<SessionStatus> status(owned.release(), [board = shared_from_this(), place](SessionStatus* gone) {
     {
       const std::scoped_lock lock(board->mutex_);

@@ -53,7 +53,7 @@ class TlsTransport : public Transport {
     co_await retry([this] { return SSL_do_handshake(ssl_.get()); }, error);
     why = std::move(why_);
     if (!why.empty()) co_await drain();
-    authenticated_ = !error && SSL_get0_peer_certificate(ssl_.get()) != nullptr;  // checked, or there were no handshake
+    authenticated_ = !error && SSL_get0_peer_certificate(ssl_.get()) != nullptr;  // OpenSSL has verified it
   }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
@@ -66,7 +66,7 @@ class TlsTransport : public Transport {
           return result;
         },
         error);
-    // A record holds at most 16 KiB; take what has come, so that the caller has few and large pieces.
+    // A record holds at most 16 KiB; takes all that has arrived, so that the caller gets few and large pieces.
     while (!error && n < room.size()) {
       std::size_t got = 0;
       ERR_clear_error();
@@ -93,7 +93,7 @@ class TlsTransport : public Transport {
   asio::awaitable<void> finish_writing() override {
     if (!SSL_is_init_finished(ssl_.get())) co_return;
     error_code ignored;
-    // 0 says that ours is sent and the peer's has not come, which is all that is asked for.
+    // 0: our close_notify is sent and the peer's has not come. That is enough here.
     co_await retry(
         [this] {
           const int result = SSL_shutdown(ssl_.get());
@@ -165,7 +165,7 @@ class TlsTransport : public Transport {
 void require_readable(const std::string& what, const std::string& option, const std::string& file) {
   if (file.empty())
     throw std::runtime_error(fmt::format("TLS needs both {} and its other half; {} is missing", what, option));
-  if (!std::ifstream(file)) refuse(what, file, "there is no such file, or it may not be read");
+  if (!std::ifstream(file)) refuse(what, file, "there is no such file, or the server may not read it");
 }
 
 }  // namespace

@@ -25,15 +25,14 @@ Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeli
 
 Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
   if (name.empty() && !has_default())
-    return Error{"unknown-config",
-                 fmt::format("no pipeline was named and this server has no default one; known are: {}",
-                             fmt::join(library_.names(), ", "))};
+    return Error{"unknown-config", fmt::format("no pipeline was named and this server has no default; it knows: {}",
+                                               fmt::join(library_.names(), ", "))};
   if (name.empty()) name = default_;
   if (const config::PipelineSpec* spec = library_.find(name)) return plans_.find(spec->name)->second;
   const std::vector<std::string> names = library_.names();
   const std::string near = config::nearest(name, names);
   return Error{"unknown-config",
-               fmt::format("no pipeline is called '{}'{} Known are: {}", protocol::printable(name, 255),
+               fmt::format("no pipeline is called '{}'{} This server knows: {}", protocol::printable(name, 255),
                            near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", "))};
 }
 

@@ -21,7 +21,7 @@ std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend,
   bool refused = false;
   {
     const std::scoped_lock lock(mutex_);
-    // Nobody overtakes: those who wait for this backend wait because it has no free place.
+    // This overtakes nobody: while scans wait for a backend, it has no free place.
     Place* place = free_place(backend);
     if (place != nullptr) {
       grant(*ticket, *place);
@@ -67,7 +67,7 @@ void ComputePool::give_back(Ticket& ticket) {
         std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->backend_ == ticket.backend_; });
     if (next == line_.end()) return;
     grant(**next, *place);
-    wake = (*next)->wake_;  // the ticket may be gone once the lock is
+    wake = (*next)->wake_;  // the ticket may be gone once the lock is released
     line_.erase(next);
   }
   wake();
@@ -109,7 +109,7 @@ std::set<int> chosen_devices(const std::vector<std::string>& names, int count) {
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), device);
     if (error != std::errc() || end != name.data() + name.size() || device < 0 || device >= count)
       throw std::invalid_argument(fmt::format(
-          "devices: '{}' is no GPU that can be used here; {}", name,
+          "devices: '{}' is not a GPU that can be used here; {}", name,
           count > 0 ? fmt::format("there are {}, numbered from 0", count) : "this machine or program has none"));
     devices.insert(device);
   }
@@ -122,8 +122,8 @@ void check_together(std::int64_t devices_per_scan, std::int64_t devices) {
   if (devices_per_scan == 1 || devices == 0) return;
   if (devices % devices_per_scan != 0)
     throw std::invalid_argument(
-        fmt::format("devices_per_scan: {} GPUs cannot be shared out {} at a time; name as many "
-                    "as fit in 'devices'",
+        fmt::format("devices_per_scan: {} GPUs cannot be divided into groups of {}; name a "
+                    "multiple of that in 'devices'",
                     devices, devices_per_scan));
   std::string reason;
   if (!numerics::can_connect_devices(&reason))

@@ -48,7 +48,7 @@ Registry load(const fs::path& file) {
   if (library == nullptr) refuse(file, fmt::format("it cannot be loaded: {}; {}", ::dlerror(), kAdvice));
   const auto* abi = static_cast<const char*>(::dlsym(library, "echotrain_plugin_abi"));
   auto* fill = reinterpret_cast<void (*)(Registry&)>(::dlsym(library, "echotrain_plugin_register"));
-  if (abi == nullptr || fill == nullptr) refuse(file, "it is no plugin: it says nowhere ECHOTRAIN_PLUGIN");
+  if (abi == nullptr || fill == nullptr) refuse(file, "it is no plugin: its code has no ECHOTRAIN_PLUGIN");
   if (std::string_view(abi) != ECHOTRAIN_PLUGIN_ABI)
     refuse(file, fmt::format("it was compiled for {}, and this server has {}; {}", abi, ECHOTRAIN_PLUGIN_ABI, kAdvice));
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)

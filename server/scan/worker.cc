@@ -60,7 +60,7 @@ void Worker::run() {
   } catch (const OverBudget& error) {
     failure_ = {"budget", error.what()};
   } catch (const numerics::DeviceLost& error) {
-    failure_ = {"resources", fmt::format("{}; this server can use its GPU no more and ends", error.what())};
+    failure_ = {"resources", fmt::format("{}; this server can no longer use its GPU and ends", error.what())};
     readiness_->break_down(fmt::format("a GPU is lost: {}", error.what()));
   } catch (const numerics::ResourceError& error) {
     failure_ = {"resources", error.what()};
@@ -119,7 +119,7 @@ void Worker::work() {
     counts_.work = pipeline.counts().work;
     try {
       pipeline.wait();
-    } catch (const numerics::DeviceLost&) {  // whatever came first came from this
+    } catch (const numerics::DeviceLost&) {  // the first error came from this one
       throw;
     } catch (const std::exception&) {  // the first error is the one to tell
     }
@@ -200,7 +200,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
   try {
     outbox_->image(std::move(image), times);
-  } catch (const std::exception&) {  // an image that cannot be encoded; this may be a thread that cannot be told
+  } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread
     const std::scoped_lock lock(mutex_);
     if (!send_error_) send_error_ = std::current_exception();
   }

@@ -45,7 +45,7 @@ void Connection::fail(const std::exception_ptr& thrown) {
   } catch (const std::bad_alloc&) {
     fail({"resources", "the server is out of memory"});
   } catch (const std::system_error& error) {
-    // Of what can throw this here, one thing depends on the machine: starting the worker's thread.
+    // Only the start of the worker's thread can throw this for a reason that lies with the machine.
     if (error.code() != std::errc::resource_unavailable_try_again) return fail_internally(error);
     fail({"resources", "the server cannot start another thread"});
   } catch (const std::exception& error) {

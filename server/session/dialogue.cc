@@ -29,10 +29,10 @@ Step fatal(std::string code, std::string message) {
   return step;
 }
 
-// Also for those whose token is wrong: it is not said which it was.
+// The same for a missing and a wrong token, so that the client does not learn which it was.
 Error unauthorized() {
   return {"unauthorized",
-          "this server serves only clients that know a token; send as the config a text of two lines, 'token: ...' and "
+          "this server serves only clients that know a token; send a config text of two lines, 'token: ...' and "
           "'use: PIPELINE' (echotrain send --token-file)"};
 }
 
@@ -139,7 +139,7 @@ Step Dialogue::on_header(const std::string& xml) {
 Step Dialogue::start(Catalogue::Plan plan) {
   if (header_->images_only && plan->types().front() != ItemType::raw_batch)
     return fatal("bad-header",
-                 fmt::format("the header says nothing of a measurement ('Dummy XML header'), but pipeline '{}' "
+                 fmt::format("the header describes no measurement ('Dummy XML header'), but pipeline '{}' "
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              plan->spec().name));
   plan_ = plan;

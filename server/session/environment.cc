@@ -29,7 +29,7 @@ std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
   const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
   if (options.memory_mib < queues)
     throw std::invalid_argument(fmt::format(
-        "memory_mib: {} MiB do not hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
+        "memory_mib: {} MiB cannot hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
         "raise memory_mib or lower queue_mib{}",
         options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
   return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
@@ -46,7 +46,7 @@ std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& option
 std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options,
                                             const std::shared_ptr<Memory>& memory, Disk disk) {
   if (options.directory.empty()) return nullptr;
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at the process's bound is an error of write(), not the end of the process
+  std::signal(SIGXFSZ, SIG_IGN);  // the file size limit is an error of write(), not the end of the process
   return std::make_shared<CaptureStore>(options, memory, std::move(disk));
 }
 

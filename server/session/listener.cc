@@ -30,7 +30,7 @@ asio::ip::address resolve(asio::io_context& context, const std::string& bind) {
   const auto found = resolver.resolve(tcp::v4(), bind, "", error);
   if (error || found.empty())
     throw std::runtime_error(
-        fmt::format("cannot listen on '{}': it is no address of this machine ({}); try --bind 127.0.0.1, "
+        fmt::format("cannot listen on '{}': it is not an address of this machine ({}); try --bind 127.0.0.1, "
                     "or --bind 0.0.0.0 for every interface",
                     bind, error.message()));
   return found.begin()->endpoint().address();
@@ -119,7 +119,7 @@ void Listener::add(tcp::socket socket, bool tls) {
   const std::int64_t limit = environment_.options.max_sessions;
   error_code unknown;
   const tcp::endpoint peer = socket.remote_endpoint(unknown);
-  // The kernel's buffers are left to grow by themselves: a size asked for would be capped below what they can reach.
+  // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   std::uint64_t id = 0;

@@ -117,7 +117,7 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
   }
 }
 
-// Says what the step says, to the log and to the client.
+// Passes on what the step has for the log and for the client.
 void MessageHandler::tell(const Step& step) {
   if (!step.remark.empty()) connection_.log.info("{}", protocol::printable(step.remark));
   if (step.response) connection_.outbox->response(*step.response);
@@ -129,7 +129,7 @@ void MessageHandler::tell(const Step& step) {
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;
-  // While it waits, what the client sends goes to the capture, or waits on its side.
+  // While the scan waits, the client's data go to the capture, or wait on the client's side.
   if (!scan_.has_place() && capture_.can_spill()) {
     waiting_scan_ = std::move(request);
     co_return;

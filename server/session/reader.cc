@@ -32,8 +32,8 @@ asio::awaitable<void> Reader::read() {
     thrown = std::current_exception();
   }
   if (thrown) connection_.fail(thrown);
-  while (spill_.active()) co_await connection_.wait();  // it works on the handler's buffer
-  if (connection_.opened) co_await drain();             // or the client would not hear why
+  while (spill_.active()) co_await connection_.wait();  // the spill works on the handler's buffer
+  if (connection_.opened) co_await drain();             // otherwise the client would not hear why
 }
 
 asio::awaitable<void> Reader::open() {
@@ -44,7 +44,7 @@ asio::awaitable<void> Reader::open() {
   connection_.opened = !error;
   if (connection_.environment.tokens && !transport.authenticated()) dialogue_.require(*connection_.environment.tokens);
   if (error && !connection_.end.gone) {
-    transport.close();  // in order, so that what TLS had to say arrives
+    transport.close();  // an orderly end, so that TLS's alert arrives
     connection_.lose(fmt::format("the {} handshake with {} failed: {}", transport.name(), connection_.status->peer,
                                  why.empty() ? error.message() : why));
   }
@@ -66,7 +66,7 @@ asio::awaitable<void> Reader::receive() {
     const std::size_t n = co_await connection_.transport->read_some(asio::buffer(room.data(), room.size()), error);
     watchdog_.set_reading(false);
     if (error) {
-      // What is spilled came before the end.
+      // The spilled data came before the end.
       while (error == asio::error::eof && spill_.active() && !connection_.ending()) co_await connection_.wait();
       read_failed(error);
       break;
@@ -94,7 +94,7 @@ void Reader::count(std::size_t n) {
   connection_.status->last_activity = Clock::now();
 }
 
-// Whether the socket is held back. Begins to spill where that avoids it.
+// Whether the socket must be held back. Begins to spill where that avoids it.
 bool Reader::must_wait() {
   if (capture_.full()) return true;
   if (spill_.active()) return capture_.stopped();
@@ -108,7 +108,7 @@ void Reader::begin_spill_for_waiting_scan() {
   if (handler_.scan_waits() && !spill_.active()) spill_.begin();
 }
 
-// Bytes that were read for a spill that has ended meanwhile.
+// Takes bytes that were read for a spill that has ended meanwhile.
 asio::awaitable<void> Reader::consume_copy(std::span<const std::byte> bytes) {
   while (!bytes.empty() && !connection_.ending()) {
     const std::span<std::byte> room = handler_.room();

@@ -28,12 +28,12 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
 }
 
 void ScanRunner::ask_for_place(numerics::Backend backend) {
-  if (place_ && place_->backend() == backend) return;  // of the scan that this one replaces
+  if (place_ && place_->backend() == backend) return;  // the place of the scan that this one replaces
   place_.reset();
   place_ = connection_.environment.compute->ask(backend, connection_.waker());
   if (!place_) {
-    connection_.fail({"busy", fmt::format("no place for a scan on the {} is free, and as many scans as may "
-                                          "(max_waiting = {}) wait for one; try again later",
+    connection_.fail({"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
+                                          "full (max_waiting = {}); try again later",
                                           numerics::to_string(backend), connection_.options.max_waiting)});
     return;
   }

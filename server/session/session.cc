@@ -75,7 +75,7 @@ asio::awaitable<void> Session::live() {
   summarize();
 }
 
-// Also after an exception in live(): no part of the session must go on without it.
+// Called after an exception in live(), too: no part of the session must go on without it.
 void Session::live_ended() {
   connection_.end.gone = true;
   connection_.outbox->discard();
@@ -89,7 +89,7 @@ void Session::stop_transfers() {
   watchdog_.stop();
 }
 
-// The last messages, half-close, drain.
+// Sends the last messages, closes the sending side, drains the other.
 asio::awaitable<void> Session::say_goodbye() {
   const bool& gone = connection_.end.gone;
   while (!connection_.opened && !gone) co_await connection_.wait();
@@ -113,10 +113,10 @@ void Session::queue_last_messages() {
     connection_.log.warn("fatal {}: {}", end.error->code, protocol::printable(end.error->message));
     connection_.outbox->fatal(*end.error);
   } else if (end.broken_off && (state != Dialogue::State::config || handler_.inside_message())) {
-    const std::string text = "incomplete: the connection ended before CLOSE; images that were not whole are left out" +
+    const std::string text = "incomplete: the connection ended before CLOSE; incomplete images are left out" +
                              capture_.note(scan_.started());
     connection_.log.warn("{}", text);
-    // Before the header a client may be told only what is fatal.
+    // Before the header a client may get fatal errors only.
     connection_.outbox->text(state == Dialogue::State::data ? protocol::Level::warning : protocol::Level::error, text);
   }
   connection_.outbox->close();

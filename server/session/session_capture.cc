@@ -23,8 +23,8 @@ void SessionCapture::append(protocol::Payload bytes) {
 
 void SessionCapture::check() {
   if (!stopped()) return;
-  if (!spilling_) capture_->abandon();  // until then it has what the pipeline has not got
-  // Before the header a client may be told only what is fatal.
+  if (!spilling_) capture_->abandon();  // a spill still reads from it
+  // Before the header a client may get fatal errors only.
   const bool early = dialogue_.state() == Dialogue::State::config || dialogue_.state() == Dialogue::State::header;
   if ((early && !connection_.ending()) || std::exchange(told_, true)) return;
   const std::string why = capture_->failure();
@@ -36,11 +36,11 @@ void SessionCapture::check() {
          fmt::format("the raw data cannot be kept: {}; this server ends such scans (capture.when_full)", why)});
   else if (!early)
     connection_.outbox->text(protocol::Level::warning,
-                             fmt::format("the raw data are no longer kept: {}; the scan goes on without", why));
+                             fmt::format("the raw data are no longer kept: {}; the scan goes on", why));
 }
 
-// Before the last messages, so that they are true and tell of a failure. A disk that hangs must not keep the client
-// from its CLOSE for ever.
+// Called before the last messages, so that they are true and report a failure. A disk that hangs must not keep CLOSE
+// from the client for ever.
 asio::awaitable<void> SessionCapture::wait_until_written() {
   if (!capture_) co_return;
   const std::uint64_t size = capture_->size();

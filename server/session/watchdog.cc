@@ -89,7 +89,7 @@ void Watchdog::check_input(Clock::time_point now) {
                                                                           configured_ ? "message" : "config", idle_s)});
 }
 
-// The client was not to blame for the time that has passed.
+// Restarts the clocks: the client was not to blame for the time that has passed.
 void Watchdog::forgive() { idle_since_ = message_.began = Clock::now(); }
 
 void Watchdog::release() {

@@ -147,7 +147,8 @@ void Receiver::run(Connection& connection, const OnImage& on_image) {
     const auto now = Clock::now();
     for (;;) {
       auto message = buffer.next();
-      if (!message) throw std::runtime_error("the server sent what is no message: " + message.error().message);
+      if (!message)
+        throw std::runtime_error("the server sent bytes that are not a message: " + message.error().message);
       if (!message->has_value()) break;
       if (const auto* image = std::get_if<protocol::Image>(&**message)) {
         ++images;

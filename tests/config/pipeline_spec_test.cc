@@ -136,8 +136,9 @@ TEST(PipelineSpec, GadgetsAreNamesOrMapsOfOneKey) {
   EXPECT_THAT(error_of(kHead + "pipeline: []\n"), AllOf(StartsWith("p.yaml:4:11: "), HasSubstr("at least one gadget")));
   EXPECT_THAT(error_of(kHead + "pipeline: noise_adjust\n"), HasSubstr("a list is expected"));
   EXPECT_THAT(error_of(kHead + "pipeline:\n"), HasSubstr("a list is expected, not nothing"));
-  EXPECT_THAT(error_of(kHead + "pipeline:\n  - fft:\n    direction: inverse\n"),
-              AllOf(StartsWith("p.yaml:6:5: "), HasSubstr("'direction' stands beside the gadget 'fft'; indent")));
+  EXPECT_THAT(
+      error_of(kHead + "pipeline:\n  - fft:\n    direction: inverse\n"),
+      AllOf(StartsWith("p.yaml:6:5: "), HasSubstr("'direction' is at the same level as the gadget 'fft'; indent")));
   EXPECT_THAT(error_of(kHead + "pipeline:\n  - fft: inverse\n"), AllOf(StartsWith("p.yaml:5:10: "), HasSubstr("map")));
   EXPECT_THAT(error_of(kHead + "pipeline:\n  - [fft]\n"), HasSubstr("a gadget is expected"));
   EXPECT_THAT(error_of(kHead + "pipeline:\n  -\n"), HasSubstr("a gadget is expected"));

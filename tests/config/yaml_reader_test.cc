@@ -208,7 +208,7 @@ TEST(YamlValue, ChoicesAndKeysSuggestTheNearest) {
   const Node map = value("ramp: 1\nfrom_dat: 2\n");
   EXPECT_EQ(error_of([&] { map.only(choices); }), "v:2:1: unknown key 'from_dat'; did you mean 'from_data'?");
   EXPECT_EQ(error_of([&] { value("zzz: 2").only(choices); }),
-            "v:1:1: unknown key 'zzz'; known are ramp, from_data, none");
+            "v:1:1: unknown key 'zzz'; known keys: ramp, from_data, none");
   EXPECT_THAT(error_of([&] { value("[1]").only(choices); }), HasSubstr("a map of 'key: value' is expected"));
   EXPECT_THAT(error_of([&] { value("5").get("a"); }), HasSubstr("not '5'"));
   EXPECT_NO_THROW(value("~").only(choices));

@@ -17,7 +17,8 @@ using echotrain::numerics::MpiRanks;
 using echotrain::numerics::ResourceOptions;
 using echotrain::numerics::Resources;
 
-/// Rank 0 tells why a scan failed, if it can: it may wait for what does not come, and then this rank does.
+/// Lets rank 0 report why a scan failed. Where rank 0 cannot, as it waits for data that never come, this rank reports
+/// it.
 [[noreturn]] void give_up(MpiRanks& ranks, const char* why) {
   constexpr std::chrono::seconds kUntilRankZeroHasEnded(5);
   ranks.fail(why);
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
     ResourceOptions resources = echotrain::numerics::resource_options_from_environment();
     if (ranks.size() == 1)
       return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, resources, nullptr, std::cout, std::cerr);
-    resources.autotune = false;  // all must work out the same bits
+    resources.autotune = false;  // all ranks must compute the same bits
     try {
       if (ranks.rank() == 0) return lead(ranks, resources, argc, argv);
       echotrain::follow(ranks, std::make_shared<Resources>(resources));

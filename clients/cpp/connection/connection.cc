@@ -27,7 +27,7 @@ bool ready(int socket, short events, std::chrono::milliseconds wait) {
   return n > 0;
 }
 
-// 0 when connected, else the errno.
+// Returns 0 when connected, else the errno.
 int try_connect(int socket, const addrinfo& address, std::chrono::duration<double> timeout) {
   if (::connect(socket, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -116,7 +116,7 @@ bool Connection::write(std::span<const std::byte> bytes, const std::atomic<bool>
       last_progress = std::chrono::steady_clock::now();
       continue;
     }
-    // While TLS waits to read before it can write, the reading thread may take what comes: look again soon.
+    // While TLS waits to read before it can write, the reading thread may take its bytes: look again soon.
     ready(socket_, wait_for, std::chrono::milliseconds(wait_for == POLLIN ? 10 : 100));
     if (std::chrono::steady_clock::now() - last_progress > timeout_)
       throw ConnectionError(fmt::format("the server took no data for {:g} s (--timeout)", timeout_.count()));

@@ -31,7 +31,7 @@ Exchange::Exchange(const ServerAddress& server, Patience patience, protocol::Buf
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex_);
       send_failure_ = error.what();
-      // A file that cannot be read on ends the scan here; a broken connection ends the receiver by itself.
+      // A file that cannot be read further ends the scan here; a broken connection ends the receiver by itself.
       if (dynamic_cast<const ConnectionError*>(&error) == nullptr) stop_ = true;
     }
     send_end_ = Clock::now();
@@ -80,7 +80,7 @@ bool Exchange::over() {
 std::chrono::duration<double> Exchange::sending_time() const { return send_end_ - send_begin_; }
 
 std::string Exchange::failure() const {
-  // What broke the sending is the cause; the receiver then only sees the consequence.
+  // An error of the sender is the cause; the receiver then sees only its consequence.
   return !send_failure_.empty() ? send_failure_ : receive_failure_;
 }
 
@@ -118,7 +118,7 @@ bool Exchange::send_chunk(const ScanChunk& chunk, double rate, Clock::time_point
     // Without a rate the whole chunk goes in one write.
     const bool whole = rate <= 0;
     const std::size_t to = whole ? bytes.size() : piece.end;
-    // Before the write: its answer may come before this thread runs again.
+    // Called before the write, whose answer may come before this thread runs again.
     if (whole)
       for (const auto& each : chunk.pieces) note_sending(each);
     else
@@ -178,7 +178,7 @@ void Exchange::receive_all() {
     buffer.commit(*n);
     while (true) {
       auto message = buffer.next();
-      if (!message) throw ConnectionError("the server sent what is no message: " + message.error().message);
+      if (!message) throw ConnectionError("the server sent bytes that are not a message: " + message.error().message);
       if (!message->has_value()) break;
       if (!handle(std::move(**message))) return;
     }

@@ -39,7 +39,7 @@ std::optional<RawMessage> RawStream::next() {
   if (rest.empty()) return std::nullopt;
   const auto extent = protocol::measure(rest, limits_);
   if (!extent) {
-    problem_ = fmt::format("byte {} begins no message: {}", position_, extent.error().message);
+    problem_ = fmt::format("no message begins at byte {}: {}", position_, extent.error().message);
     return std::nullopt;
   }
   if (!extent->exact || extent->size > rest.size()) {

@@ -53,14 +53,14 @@ void encode_config(const std::string& name, const std::string& text, const std::
     protocol::encode(protocol::ConfigFile{name}, out);
     return;
   }
-  // YAML's single quotes need only themselves doubled.
+  // In YAML's single quotes, only a single quote must be doubled.
   const auto quoted = [](const std::string& plain) {
     std::string result = "'";
     for (const char c : plain) result += c == '\'' ? "''" : std::string(1, c);
     return result + "'";
   };
   std::string config = text.empty() ? fmt::format("use: {}\n", quoted(name)) : text;
-  // A line "---" begins a document; the token stands in it.
+  // A line "---" begins a document; the token goes below it.
   const std::size_t at = config.starts_with("---") ? config.find('\n') + 1 : 0;
   if (!token.empty()) config.insert(at, fmt::format("token: {}\n", quoted(token)));
   protocol::encode(protocol::ConfigText{config}, out);

@@ -49,7 +49,7 @@ struct TlsLayer::Impl {
 TlsLayer::TlsLayer(int socket, const std::string& host, const TlsSettings& settings,
                    const std::function<void(short)>& wait)
     : impl_(std::make_unique<Impl>()) {
-  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to the socket plainly; a peer that is gone is an error
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes with plain write(); a peer that has gone is an error
   ERR_clear_error();
   impl_->context.reset(SSL_CTX_new(TLS_client_method()));
   SSL_CTX* context = impl_->context.get();
@@ -128,7 +128,7 @@ TlsLayer::Moved TlsLayer::move(Call call, const char* doing) {
       throw ConnectionError(fmt::format("the connection broke while {}: {}", doing,
                                         !reason.empty() ? reason
                                         : system != 0   ? std::generic_category().message(system)
-                                                        : "it ended without a word"));
+                                                        : "it ended without a reason"));
   }
 }
 

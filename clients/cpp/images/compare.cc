@@ -22,7 +22,7 @@ ScaleFit parse_fit(const std::string& text) {
   throw UsageError("--scale " + text + ": use none, real or complex");
 }
 
-// Images of one file that take part.
+// The images of one file that are compared.
 struct Selection {
   std::string series;
   std::vector<std::size_t> indices;
@@ -105,7 +105,7 @@ int compare(const CompareOptions& o, std::ostream& out) {
     const Selection &a = selections_a[s], &b = selections_b[s];
     if (selections_a.size() > 1 && a.series != b.series) {
       throw std::runtime_error(
-          fmt::format("image series '{}' has no partner; choose with --series-a and --series-b", a.series));
+          fmt::format("image series '{}' is in one file only; choose with --series-a and --series-b", a.series));
     }
     if (a.indices.size() != b.indices.size()) {
       throw std::runtime_error(

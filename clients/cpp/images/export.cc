@@ -35,13 +35,13 @@ class Series {
   const std::vector<protocol::ImageHeader>& heads() const { return heads_; }
   Pixels pixels(std::size_t image) const { return read_pixels(reader_.image(name_, image)); }
 
-  /// Images that belong into one file have one size.
+  /// Requires that all images have one size, as a file needs it.
   void require_one_size(const std::string& format) const {
     for (const auto& head : heads_)
       if (!std::equal(std::begin(head.matrix_size), std::end(head.matrix_size), std::begin(heads_[0].matrix_size)) ||
           +head.channels != +heads_[0].channels)
         throw std::runtime_error(
-            fmt::format("series '{}' has images of several sizes, which no one {} can hold", name_, format));
+            fmt::format("series '{}' has images of several sizes; one {} cannot hold them", name_, format));
   }
 
  private:
@@ -132,7 +132,7 @@ std::vector<std::vector<std::size_t>> volumes_of(const Series& series) {
     if (!fresh)
       throw std::runtime_error(
           fmt::format("series '{}' has several images of the same counters (slice, contrast, phase, repetition, set), "
-                      "which make no "
+                      "so they make no "
                       "NIfTI volume",
                       series.name()));
   }
@@ -155,7 +155,7 @@ std::size_t export_nifti(const Series& series, const std::filesystem::path& fold
   const std::size_t slices = volumes[0].size(), channels = heads[0].channels;
   if (slices > 1 && heads[0].matrix_size[2] > 1)
     throw std::runtime_error(
-        fmt::format("series '{}' has several slabs, which make no one NIfTI volume", series.name()));
+        fmt::format("series '{}' has several slabs; one NIfTI volume cannot hold them", series.name()));
   const protocol::ImageHeader& first = heads[volumes[0][0]];
   const double extent = along_normal(heads[volumes[0].back()]) - along_normal(first);
   NiftiVolume volume;

@@ -13,7 +13,7 @@ constexpr int kColourBits = 8;
 constexpr int kClear = 1 << kColourBits, kEnd = kClear + 1;
 constexpr int kMostCodes = 4096;
 
-/// Codes of varying width, lowest bit first, in blocks of at most 255 bytes that are each headed by their length.
+/// Codes of varying width, lowest bit first, in blocks of at most 255 bytes, each after a byte with its length.
 class CodeStream {
  public:
   void put(int code, int width) {
@@ -43,10 +43,10 @@ class CodeStream {
   std::vector<char> block_, bytes_;
 };
 
-/// The longest known sequence at each place is written as its code; it and the pixel after it become a new code.
+/// LZW: writes the code of the longest known sequence at each place; that sequence and the next pixel get a new code.
 std::vector<char> compress(std::span<const std::uint8_t> pixels) {
   CodeStream stream;
-  // children[code * 256 + pixel]: the code of that sequence with this pixel after it; 0: none yet.
+  // children[code * 256 + pixel]: the code of the sequence `code` followed by `pixel`; 0: none yet.
   std::vector<std::uint16_t> children(static_cast<std::size_t>(kMostCodes) << kColourBits);
   int next = kEnd + 1, width = kColourBits + 1;
   stream.put(kClear, width);

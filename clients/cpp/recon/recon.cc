@@ -86,10 +86,10 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   }
 }
 
-// The savers of --save-after, whose names were checked; a file may be named for several gadgets.
+// The savers of --save-after, whose names are checked already; several gadgets may share a file.
 class Savers {
  public:
-  /// Files are opened by open(), before the first item.
+  /// open() opens the files, before the first item.
   Savers(const ReconOptions& o, RankedPipeline& pipeline) : options_(o) {
     for (std::size_t i = 0; i < o.save_after.size(); ++i)
       pipeline.tap(o.save_after[i].first, [this, i](const Item& item) { savers_.at(i)->save(item); });
@@ -165,7 +165,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
 
   const protocol::DatasetReader reader(o.input, o.group);
   const std::string xml = reader.header_xml();
-  // A file of images may lack a header; FIRE clients send this text for one.
+  // A file of images may lack a header; FIRE clients then send this text.
   const auto header = protocol::parse_header(xml.empty() && reader.acquisitions() == 0 ? "Dummy XML header" : xml, {});
   if (!header)
     throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
@@ -182,7 +182,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
                           [&](const std::string& name) { return assets.images(name); });
   Savers savers(o, pipeline);
   pipeline.start(*header);
-  // Only now that the scan was not refused: the output of an earlier run is not lost to a mistake.
+  // Opened only after all checks, so that a mistake does not cost the output of an earlier run.
   Output output(o, xml);
   savers.open(context);
   try {

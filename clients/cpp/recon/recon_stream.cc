@@ -33,8 +33,8 @@ using namespace protocol;
 
 constexpr std::size_t kQueuedBytes = 256 << 20;
 
-/// The reply, written by a thread of its own, so that an image is out as soon as it is finished and whoever finishes it
-/// does not wait for the reader.
+/// The reply. A thread of its own writes it, so that an image leaves as soon as it is finished, and the thread that
+/// finishes it does not wait for the reader.
 class Reply {
  public:
   explicit Reply(std::FILE* out) : writer_(out), thread_([this] { run(); }) {}
@@ -48,13 +48,13 @@ class Reply {
     queue_.push_back(std::move(message));
     changed_.notify_all();
   }
-  /// Until the reader has taken enough. Throws what writing threw.
+  /// Waits until the reader has taken enough. Throws what writing threw.
   void wait_for_room() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queued_bytes_ < kQueuedBytes || failure_; });
     if (failure_) std::rethrow_exception(failure_);
   }
-  /// Writes all and CLOSE. Throws what writing threw.
+  /// Writes all that waits, and CLOSE. Throws what writing threw.
   void close() {
     add(Close{});
     end();
@@ -109,7 +109,7 @@ config::PipelineSpec named_pipeline(const std::string& name, const std::vector<s
   const config::PipelineLibrary library(all);
   if (const config::PipelineSpec* spec = library.find(name)) return *spec;
   throw std::runtime_error(
-      fmt::format("the stream asks for the pipeline '{}', which is not known here; choose one with "
+      fmt::format("the stream asks for the pipeline '{}', which is unknown here; choose one with "
                   "-c: {}",
                   printable(name, 255), fmt::join(library.names(), ", ")));
 }
@@ -128,7 +128,7 @@ class StreamRecon {
     std::visit([this](auto& content) { take(content); }, message);
     return true;
   }
-  /// Gives the pipeline what has come.
+  /// Gives the pipeline the readouts that have arrived.
   void push() {
     reply_.wait_for_room();
     if (!batch_.empty()) pipeline_->push(std::exchange(batch_, {}));
@@ -143,7 +143,7 @@ class StreamRecon {
     err_ << fmt::format("{}: {} readouts, {} frames, {} images on {}\n", plan_->spec().name, counts.readouts,
                         counts.frames, counts.images_out, place_name(*context_, options_.followers));
   }
-  /// Lets what was finished before a failure out.
+  /// Lets images out that were finished before a failure.
   void give_up() {
     try {
       if (pipeline_) pipeline_->wait();
@@ -154,7 +154,7 @@ class StreamRecon {
 
  private:
   void take(ConfigFile& config) {
-    if (plan_) return;  // -c goes first
+    if (plan_) return;  // -c overrides it
     plan_ = PipelinePlan::check(named_pipeline(config.name, options_.pipelines));
   }
   void take(ConfigText& config) {
@@ -214,7 +214,7 @@ class StreamRecon {
   std::vector<Acquisition> batch_;
 };
 
-/// Takes messages until CLOSE (true) or the end of the stream. All that has come at a time goes on at once.
+/// Takes messages until CLOSE (true) or the end of the stream. All messages that arrive together go on together.
 bool read_stream(int in, MessageBuffer& buffer, StreamRecon& recon) {
   for (;;) {
     const auto room = buffer.prepare();
@@ -251,7 +251,7 @@ int recon_stream(const ReconOptions& o, int in, std::FILE* out, std::ostream& er
       throw;
     }
     err << fmt::format(
-        "error: the stream ended before its CLOSE{}; images that were not whole are left out\n",
+        "error: the stream ended before its CLOSE{}; incomplete images are left out\n",
         buffer.pending_bytes() == 0 ? std::string() : fmt::format(", {} bytes into a message", buffer.pending_bytes()));
     return 1;
   } catch (...) {

@@ -39,7 +39,7 @@ struct Counts {
   std::size_t readouts = 0, waveforms = 0, images = 0, configurations = 0, texts = 0, queries = 0;
 
   std::string text() const { return fmt::format("{} readouts, {} waveforms, {} images", readouts, waveforms, images); }
-  /// What an HDF5 file has no place for.
+  /// What is left out, as an HDF5 file has no place for it.
   std::string left_out() const {
     std::string all;
     const auto add = [&](std::size_t n, const char* what) {
@@ -98,7 +98,7 @@ int to_dataset(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   StreamReader stream = is_pipe(o.input) ? StreamReader(stdin, limits) : StreamReader(o.input, limits);
   const std::string name = is_pipe(o.input) ? "stdin" : o.input.string();
   auto message = stream.next();
-  if (!message && message.error().code != "truncated")  // and leave the output alone
+  if (!message && message.error().code != "truncated")  // before the output is touched
     throw UsageError(fmt::format("{}: is neither an HDF5 file nor a stream: {}", name, message.error().message));
   ToDataset dataset(o);
   bool closed = false;
@@ -110,7 +110,7 @@ int to_dataset(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   dataset.finish();
   out << fmt::format("{}: {}\n", o.output.string(), dataset.counts().text());
   if (const std::string left_out = dataset.counts().left_out(); !left_out.empty())
-    out << fmt::format("not in the file, as ISMRMRD HDF5 has no place for it: {}\n", left_out);
+    out << fmt::format("left out, as ISMRMRD HDF5 has no place for it: {}\n", left_out);
   if (!message)
     err << fmt::format("warning: {}: {}; everything before is in {}\n", name, message.error().message,
                        o.output.string());
@@ -163,10 +163,10 @@ int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
       const Image image = reader.image(series, i);
       const std::string comes_back_as = fmt::format("image_{}", +image.head.image_series_index);
       if (i == 0 && series != comes_back_as)
-        report << fmt::format("the stream does not tell the name of series '{}'; it comes back as '{}'\n", series,
+        report << fmt::format("the stream cannot hold the name of series '{}'; it comes back as '{}'\n", series,
                               comes_back_as);
       ++counts.images;
-      if (counts.readouts == 0) continue;  // then they were the scan
+      if (counts.readouts == 0) continue;  // the images were the scan, and are sent already
       bytes.clear();
       encode(image, bytes);
       stream.write(bytes);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostAnswer = 16 << 10;
 
-/// All that comes until the server closes, or as much as anybody would print.
+/// Reads until the server closes, or until there is more than anybody would print.
 std::string read_answer(Connection& connection, std::chrono::steady_clock::time_point until) {
   std::string answer;
   std::array<std::byte, 4096> room{};

@@ -54,7 +54,7 @@ std::string histogram(const std::vector<double>& values_ms) {
   std::string text;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const int step = first + static_cast<int>(i);
-    // Something is never drawn as nothing.
+    // A bar is never empty where there are images.
     const std::size_t bar = (counts[i] * kWidth + highest - 1) / highest;
     const std::string line = fmt::format("  {:>7} - {:<7} ms {:>7}  {}", fmt::format("{:g}", border(step)),
                                          fmt::format("{:g}", border(step + 1)), counts[i], std::string(bar, '#'));

@@ -22,8 +22,8 @@ void append(protocol::Buffer& to, std::span<const std::byte> bytes) { to.insert(
 /// A stream file in two parts: what opens the scan, and its data.
 class StreamSource final : public ScanSource {
  public:
-  /// With `other_config`, configuration messages, and texts before the data, which may be configuration too, are left
-  /// out of the opening.
+  /// With `other_config` the opening has no configuration messages, and no texts before the data, which may be
+  /// configuration too.
   StreamSource(const std::filesystem::path& file, bool other_config) : stream_(file) {
     std::size_t data = 0;
     bool header = false;

@@ -64,7 +64,7 @@ class Progress {
   bool open_ = false;
 };
 
-// Everything that comes back: images to the file first, then to the report.
+// Takes everything that comes back: images go to the file first, then to the report.
 class Collector {
  public:
   Collector(const SendOptions& o, const std::string& xml, std::ostream& err)
@@ -72,7 +72,7 @@ class Collector {
 
   void take(const ReceivedImage& received) {
     file_->append(received.image);
-    // Often enough that little is lost if this program is killed, seldom enough not to slow the stream.
+    // Often enough to lose little if this program is killed, seldom enough not to slow the stream.
     if (Clock::now() - flushed_ > std::chrono::seconds(1)) {
       file_->flush();
       flushed_ = Clock::now();
@@ -122,7 +122,7 @@ class Collector {
 
   std::ostream& err_;
   ImageReport report_;
-  std::unique_ptr<protocol::DatasetWriter> file_;  // after the truth, which may be missing: opening empties the file
+  std::unique_ptr<protocol::DatasetWriter> file_;  // opened after the truth, which may be missing: opening empties it
   Clock::time_point flushed_ = Clock::now();
 };
 
@@ -163,7 +163,7 @@ int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source
     patience.after_close = patience.sending;
   }
   Exchange exchange(o.server.server_address(), patience, std::move(opening), source, o.rate);
-  // Only now that there is a server: an output of an earlier run is not lost to a connection that fails.
+  // Opened only when there is a server, so that a failed connection does not cost the output of an earlier run.
   Collector got(o, source.header_xml(), err);
   Progress progress(o.progress, source.readouts(), err);
   while (!exchange.over()) {

@@ -36,7 +36,7 @@ void CineScanner::scan() {
     parallel_for(count, [&](std::size_t i) { data[i] = measure(shots[begin + i], heart_phases[i]); });
     for (std::size_t i = 0; i < count; ++i) write(shots[begin + i], std::move(data[i]));
   }
-  // The beat that ends the last interval is seen whole.
+  // Includes all of the beat that ends the last interval.
   for (const auto& waveform : heart_.ecg(shots.back().milliseconds + 1.5 * heart_.mean_interval_ms()))
     file_.append(waveform);
 }

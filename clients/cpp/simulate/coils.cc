@@ -8,14 +8,14 @@ namespace {
 
 double dot(const Vec3& a, const Vec3& b) { return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]; }
 
-// Two crosses (2D) or tetrahedra (3D) of directions, not quite symmetric so that profiles are complex. Times about a
-// third of a cycle per field of view.
+// Two crosses (2D) or tetrahedra (3D) of directions, not quite symmetric so that profiles are complex. Their unit is
+// about a third of a cycle per field of view.
 constexpr Vec3 kDirections2d[8] = {{1.0, 0.15, 0}, {-0.9, 0.2, 0},  {0.1, -1.05, 0}, {-0.2, 0.95, 0},
                                    {0.75, 0.8, 0}, {-0.8, 0.65, 0}, {0.6, -0.75, 0}, {-0.65, -0.85, 0}};
 constexpr Vec3 kDirections3d[8] = {{0.6, 0.6, 0.65}, {0.55, -0.6, -0.6}, {-0.6, 0.65, -0.6}, {-0.65, -0.55, 0.6},
                                    {1.0, 0.1, 0.1},  {-0.4, 0.9, -0.2},  {-0.3, -0.5, -0.8}, {-0.4, -0.45, 0.85}};
 
-// Where coil c stands: on a ring about the object, or on a sphere by the golden angle. In units of the field of view.
+// Position of a coil: on a ring around the object, or on a sphere by the golden angle. In units of the field of view.
 Vec3 coil_position(int coil, int coils, int dims) {
   if (dims == 2) {
     const double angle = 2 * std::numbers::pi * coil / coils + 0.3;
@@ -83,7 +83,7 @@ NoiseSource::NoiseSource(std::uint64_t seed, double sigma, int coils, bool corre
       row[c] = sigma;
       continue;
     }
-    // Gains between 0.7 and 1.3; 0.4 of the neighbour's noise and 0.15 of the next one's.
+    // Gains between 0.7 and 1.3; each coil has 0.4 of its neighbour's noise and 0.15 of the next one's.
     const double gain = sigma * (1 + 0.3 * std::sin(1.7 * c + 0.5));
     row[c] = gain;
     if (c >= 1) row[c - 1] = 0.4 * gain;

@@ -9,7 +9,7 @@
 namespace echotrain::client {
 namespace {
 
-constexpr int kSamples = 50;  // of a message; at 1 kHz a whole number of ticks
+constexpr int kSamples = 50;  // per message; at 1 kHz a whole number of ticks
 constexpr double kBaseline = 2048, kNoise = 10;
 constexpr std::array<double, 4> kLeads = {1, 0.7, -0.5, 0.3};
 
@@ -27,7 +27,8 @@ Heart::Heart(double rate, double jitter, std::uint64_t seed) : rate_(rate), jitt
 
 double Heart::beat_ms(std::size_t i) {
   while (beats_.size() <= i) {
-    NoiseSource random(seed_ ^ (0x9e3779b97f4a7c15ull * beats_.size()), 1, 1, false);  // beat by beat, on any path
+    NoiseSource random(seed_ ^ (0x9e3779b97f4a7c15ull * beats_.size()), 1, 1,
+                       false);  // the same for each beat in any order of calls
     const double deviate = std::clamp(random.normal(), -3.0, 3.0);
     beats_.push_back(beats_.back() + mean_interval_ms() * (1 + jitter_ * deviate));
   }
@@ -57,7 +58,7 @@ std::vector<protocol::Waveform> Heart::ecg(double until_ms) {
       const double time = begin + s;
       const std::size_t begun = beats_until(time);
       double height = 0;
-      // The waves of the beat that lasts and, before their R wave, of the next.
+      // Adds the waves of the current beat and those that the next one has before its R wave.
       for (std::size_t b = begun > 0 ? begun - 1 : 0; b <= begun; ++b)
         for (const Wave& wave : kWaves) {
           const double x = ((time - beat_ms(b)) / mean_interval_ms() - wave.place) / wave.width;
@@ -66,7 +67,7 @@ std::vector<protocol::Waveform> Heart::ecg(double until_ms) {
       for (std::size_t lead = 0; lead < kLeads.size(); ++lead)
         values[lead * kSamples + s] =
             static_cast<std::uint32_t>(std::lround(kBaseline + kLeads[lead] * height + kNoise * random.normal()));
-      // The first sample at or after the beat.
+      // Marks the first sample at or after the beat.
       values[kTriggerChannel * kSamples + s] = begun > 0 && time - beat_ms(begun - 1) < 1 ? 1 : 0;
     }
     protocol::Waveform waveform;

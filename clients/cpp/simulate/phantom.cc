@@ -37,8 +37,8 @@ constexpr Row kHead3d[] = {
     {-0.1, {0, 0.1, 0.625}, {0.056, 0.056, 0.1}, 0},
 };
 
-// Decay of the parts' signals from one echo to the next: shell, brain, two ventricles, what is in the brain. No two
-// that touch are of one brightness in any of the first echoes.
+// Decay of the parts' signals from one echo to the next: shell, brain, two ventricles, parts in the brain. No two parts
+// that touch have the same brightness in any of the first echoes.
 constexpr double kRates[] = {0.5, 0.4, 0.02, 0.02, 0.2, 0.3, 0.1, 0.1, 0.3, 0.05};
 
 }  // namespace
@@ -72,7 +72,7 @@ Phantom Phantom::echo(int n) const {
   // The brain lies in the shell, everything else in the brain.
   double shell = 0, brain = 0, shell_now = 0, brain_now = 0;
   Phantom result = *this;
-  if (n == 0) return result;  // to the bit
+  if (n == 0) return result;  // exactly the same bits
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const double around = i == 0 ? 0 : i == 1 ? shell : brain, around_now = i == 0 ? 0 : i == 1 ? shell_now : brain_now;
     const double signal = around + parts_[i].amplitude, now = signal * std::exp(-n * kRates[i]);

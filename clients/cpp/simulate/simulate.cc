@@ -62,7 +62,7 @@ void check(const SimulateOptions& o) {
 }
 
 // The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the third dimension (in stacks too, where
-// the encoding step says what z would).
+// the encoding step gives z).
 std::vector<float> interleave(const ReadoutPath& path, int dims) {
   std::vector<float> values;
   for (std::size_t s = 0; s < path.positions.size(); ++s) {
@@ -72,10 +72,10 @@ std::vector<float> interleave(const ReadoutPath& path, int dims) {
   return values;
 }
 
-// Makes a scan readout by readout, in the order in which a scanner would.
+// Makes a scan readout by readout, in the order of a scanner.
 class Scanner {
  public:
-  /// phantoms: of each contrast.
+  /// phantoms: one for each contrast.
   Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
           const CoilSet& coils, protocol::DatasetWriter& file)
       : options_(options), scan_(scan), phantoms_(phantoms), coils_(coils), writer_(options, scan, file) {}

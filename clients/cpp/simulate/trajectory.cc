@@ -40,7 +40,7 @@ ReadoutPath spoke(int samples, double angle) {
 }
 
 // The ring between the radii of two sample edges belongs to one sample of each interleave: its weight is the ring's
-// area over their number, and it lies at the radius that halves the ring's area.
+// area over their number, and the sample lies at the radius that halves the ring's area.
 ReadoutPath spiral_arm(const ScanPath& scan, int arm) {
   ReadoutPath path;
   const double turns = spiral_turns(scan.matrix(), scan.shots());
@@ -112,7 +112,7 @@ ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), s
         break;
       case TrajectoryKind::stack_of_stars:
       case TrajectoryKind::stack_of_spirals:
-        break;  // never the kind of a plane
+        break;  // a plane never has this kind
     }
   }
   if (samples == 0) {
@@ -125,7 +125,7 @@ ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), s
         samples = 2 * matrix;
         break;
       // The speed is largest at the rim: (2/3) 2 pi 0.5 turns / samples must stay below the step there. The radial sum
-      // over a narrow centre wants a few hundred samples, however small the image.
+      // over a narrow centre needs a few hundred samples, even in a small image.
       case TrajectoryKind::spiral:
         samples =
             std::max(256, static_cast<int>(std::ceil(2.2 * spiral_turns(matrix, readouts) * kFieldOfView * matrix)));
@@ -135,7 +135,7 @@ ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), s
         break;
       case TrajectoryKind::stack_of_stars:
       case TrajectoryKind::stack_of_spirals:
-        break;  // never the kind of a plane
+        break;  // a plane never has this kind
     }
   }
   if (samples > 65535 || readouts > 65535) {

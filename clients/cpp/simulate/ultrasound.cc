@@ -25,7 +25,7 @@ constexpr double kScatterersPerCell = 10, kMostScatterers = 1e7;
 double sound_mm_per_us(const UltrasoundOptions& u) { return u.sound_m_per_s / 1000; }
 double aperture_mm(const UltrasoundOptions& u) { return u.elements * u.pitch_mm; }
 
-/// Samples until the farthest corner's echo has come back.
+/// Samples until the echo of the farthest corner has arrived.
 int samples_of(const UltrasoundOptions& u) {
   const double last_mm = u.depth_mm + std::hypot(u.depth_mm, aperture_mm(u));
   return static_cast<int>(std::ceil((last_mm / sound_mm_per_us(u) - first_sample_us(u)) * u.sampling_mhz));
@@ -38,7 +38,7 @@ double pulse_width_us(const UltrasoundOptions& u) {
 
 double wavelength_mm(const UltrasoundOptions& u) { return sound_mm_per_us(u) / u.center_mhz; }
 
-/// Of speckle, all over the image.
+/// Number of scatterers of speckle in the whole image.
 double scatterers_of_speckle(const UltrasoundOptions& u) {
   const double cell = 2 * wavelength_mm(u) * wavelength_mm(u);
   return kScatterersPerCell * aperture_mm(u) * (u.depth_mm - kFirstMm) / cell;

@@ -61,7 +61,7 @@ def _add_scan(parser: argparse.ArgumentParser) -> None:
     )
     arrays.add_argument("--density", metavar="FILE", help=".npy [line, sample] of weights")
     arrays.add_argument("--noise", metavar="FILE", help=".npy [coil, sample] of noise")
-    arrays.add_argument("--matrix", type=_sizes, metavar="N|X,Y[,Z]", help="size of the image")
+    arrays.add_argument("--matrix", type=_sizes, metavar="N|X,Y[,Z]", help="size of the image in voxels")
     arrays.add_argument(
         "--fov", type=_sizes, metavar="MM|X,Y[,Z]", help="its field of view in mm (default: 1 mm voxels)"
     )
@@ -69,7 +69,7 @@ def _add_scan(parser: argparse.ArgumentParser) -> None:
     arrays.add_argument("--trajectory-unit", choices=UNITS, help="default: cycles_per_pixel; BART's: cycles_per_fov")
     arrays.add_argument("--trajectory-type", help="radial, goldenangle, spiral, other (default) or cartesian")
     arrays.add_argument(
-        "--header", metavar="FILE.xml", help="ISMRMRD header in place of --matrix and --fov, or of the file's"
+        "--header", metavar="FILE.xml", help="ISMRMRD header in place of --matrix and --fov, or of the file's header"
     )
 
 
@@ -93,11 +93,11 @@ def _parser() -> argparse.ArgumentParser:
 
     view = commands.add_parser("view", help="send a scan and show the images while they come")
     _add_scan(view)
-    view.add_argument("--snapshot", metavar="FILE.png", help="write what the window shows at the end, and do not wait")
+    view.add_argument("--snapshot", metavar="FILE.png", help="write what the window shows at the end, and exit")
     _add_server(view, "127.0.0.1")
 
     info = commands.add_parser(
-        "info", help="what an ISMRMRD file or a BART pair holds, or what a server says of itself"
+        "info", help="show what an ISMRMRD file or a BART pair holds, or what a server says of itself"
     )
     info.add_argument("file", nargs="?", help="a file; without one, the server is asked")
     info.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
@@ -140,7 +140,7 @@ def _scan_options(given: argparse.Namespace) -> Dict[str, Any]:
 
 def _recon(given: argparse.Namespace) -> int:
     if os.path.exists(given.output) and os.path.exists(given.scan) and os.path.samefile(given.output, given.scan):
-        raise EchotrainError(f"-o {given.output}: this is the scan, which would be lost")
+        raise EchotrainError(f"-o {given.output}: this is the scan itself, which would be lost")
     options = _scan_options(given)
     # Refuses a bad scan before the output is touched.
     scan = make_scan(given.scan, options.pop("trajectory"), **options)
@@ -179,7 +179,7 @@ def _view(given: argparse.Namespace) -> int:
         for image in coming:
             viewer.add(image)
             if not viewer.open:
-                print("the window was closed; the scan is ended")
+                print("the window was closed; ending the scan")
                 return 0
     viewer.update(at_once=True)
     print(f"{viewer.images} images")

@@ -34,22 +34,22 @@ class ArrayReadouts:
     - [line, sample]: one coil;
     - [repetition, coil, line, sample]: several frames;
     - [repetition, coil, partition, line, sample]: 3D (Cartesian), stacks of stars or spirals;
-    - anything else with `axes`, as axes="slice coil line sample"; names: AXES.
+    - anything else with `axes`, such as axes="slice coil line sample"; AXES has the names.
 
-    A line is a Cartesian line, a spoke or an interleave. A 3D trajectory that is no stack has no partitions.
+    A line is a Cartesian line, a spoke or an interleave. A 3D trajectory other than a stack has no partitions.
 
-    trajectory: [line, sample, dimension], dimension 2 or 3 in the order x, y, z, for all frames; or with the sizes of
-    k-space's further axes (coil left out) before it. Complex [line, sample] is kx + i ky. None: Cartesian, k = 0 at
+    trajectory: [line, sample, dimension], dimension 2 or 3 in the order x, y, z, for all frames; or with k-space's
+    further axes (without coil) in front. Complex [line, sample] is kx + i ky. None: Cartesian, k = 0 at
     line and sample floor(n/2). Its unit is `trajectory_unit`, one of UNITS; it is sent in cycles/pixel.
 
     density: weights of the samples, [line, sample] or the trajectory's shape without dimension; sent as a third
     component, for 2D pipelines whose density compensation is `from_data`.
 
-    matrix, fov: of the image, as n or (x, y) or (x, y, z); fov in mm, by default voxels of 1 mm. A Cartesian array
+    matrix, fov: size of the image, as n or (x, y) or (x, y, z); fov in mm, by default 1 mm per voxel. A Cartesian array
     has a matrix already; one larger than `matrix` is oversampled, and its field of view is larger in proportion. With
     `header`, both come from there.
 
-    noise: [coil, sample], a measurement of noise only, sent first; sample times are taken to be the same.
+    noise: [coil, sample], a measurement of noise only, sent first; its sample time is assumed to be the scan's.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ArrayReadouts:
         readouts: int = math.prod(self._kspace.shape[:-2])
         return readouts + (self._noise is not None)
 
-    # `values`' trailing axes belong to a line; what is before must fit k-space's further axes.
+    # The last axes of `values` belong to a line; those before must fit k-space's further axes.
     def _leading(self, values: Optional[Array], own: int, what: str) -> Optional[Array]:
         if values is None:
             return None
@@ -113,7 +113,7 @@ class ArrayReadouts:
                 values = values if added is None else np.expand_dims(values, added)
                 return np.broadcast_to(values, (*counters, self._partitions, *lines))
         told = " or ".join(sorted({str(shape) for shape in shapes}, key=len))
-        raise ScanError(f"{what} has shape {values.shape}; to this k-space belongs {told}")
+        raise ScanError(f"{what} has shape {values.shape}; this k-space needs {told}")
 
     def _header(self, matrix: Optional[Numbers], fov: Optional[Numbers], kind: Optional[str]) -> Header:
         samples, lines, partitions = self._kspace.shape[-1], self._lines, self._partitions
@@ -152,7 +152,7 @@ class ArrayReadouts:
         if dimensions not in (2, 3):
             raise ScanError(f"a trajectory has 2 or 3 dimensions, this one has {dimensions}")
         if dimensions == 3 and self._density is not None:
-            raise ScanError("density weights go with 2D trajectories only; with 3D ones a pipeline computes its own")
+            raise ScanError("density weights are for 2D trajectories only; for 3D ones a pipeline computes its own")
         matrix, fov_m = np.array(header.matrix, float), np.array(header.fov) / 1000
         factors = {
             "cycles_per_pixel": np.ones(3),
@@ -181,7 +181,7 @@ class ArrayReadouts:
         names = self._counters
         for frame in np.ndindex(*sizes):
             index: Dict[str, int] = dict(zip(names, frame))
-            # Averages of an image are one frame: only the first one opens it, and only the last one ends it.
+            # All averages of an image are one frame: only the first average opens it, and only the last ends it.
             average = index.get("average", 0)
             averages = sizes[names.index("average")] if "average" in names else 1
             for partition in range(self._partitions):
@@ -211,7 +211,7 @@ def _arranged(kspace: Array, axes: Optional[AxisNames]) -> Tuple[Array, List[str
     """k-space as [counters..., partition, line, coil, sample], and the counters' names. A view."""
     if not np.iscomplexobj(kspace):
         raise ScanError(
-            f"k-space must be complex, not {kspace.dtype}; real values [..., 2] become it by a.view(complex)[..., 0]"
+            f"k-space must be complex, not {kspace.dtype}; a.view(complex)[..., 0] makes it of real values [..., 2]"
         )
     if axes is None:
         if kspace.ndim not in DEFAULT_AXES:
@@ -248,7 +248,7 @@ def _positions(trajectory: Any) -> Optional[Array]:
 
 
 def _sizes(matrix: Numbers, z: Optional[int]) -> Sizes:
-    """z: the third size where it is not given; None: that of x."""
+    """z: the third size where `matrix` has none; None: that of x."""
     given = [int(n) for n in np.atleast_1d(np.asarray(matrix))]
     if len(given) == 1:
         given = [given[0], given[0]]

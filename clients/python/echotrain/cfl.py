@@ -13,7 +13,7 @@ from .layout import Array
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# BART's dimensions that a scan can have, by their numbers (src/misc/mri.h); all others must be 1.
+# The dimensions of BART's that a scan can have, by number (src/misc/mri.h); all others must be 1.
 _COUNTERS = {5: "contrast", 10: "repetition", 11: "phase", 13: "slice", 14: "average"}
 
 
@@ -67,11 +67,11 @@ def _padded(values: Array) -> Array:
 
 
 def from_bart(kspace: Array, trajectory: Optional[Array] = None) -> Tuple[Array, Optional[Array], Dict[str, Any]]:
-    """k-space and trajectory as ArrayReadouts takes them, and its options.
+    """k-space, trajectory and options for ArrayReadouts.
 
     kspace: [x, y, z, coil, ...], or with a trajectory [1, sample, line, coil, ...]; dimensions 5, 10, 11, 13, 14 are
-    contrast, repetition, phase, slice and average. trajectory: [3, sample, line, ...] in 1/FOV; where its third
-    component is 0 throughout, it is 2D. BART's images of non-Cartesian data differ by a scale.
+    contrast, repetition, phase, slice and average. trajectory: [3, sample, line, ...] in 1/FOV; one whose
+    third component is always 0 is 2D. BART's images of non-Cartesian data differ by a scale factor.
     """
     kspace = _padded(kspace)
     names = ["sample", "line", "partition", "coil"] if trajectory is None else ["", "sample", "line", "coil"]

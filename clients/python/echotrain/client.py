@@ -34,7 +34,7 @@ def preamble(pipeline: Pipeline, token: str, scan: Scan) -> bytes:
 
 
 def deliver_text(text: codec.Text, on_text: Optional[OnText], stacklevel: int) -> None:
-    """To the callback; without one, warnings become ServerWarning, and all else goes to the log `echotrain`."""
+    """Calls the callback; without one, warnings become ServerWarning, and all else goes to the log `echotrain`."""
     if on_text is not None:
         on_text(text.level, text.text)
     elif text.level == "WARNING":
@@ -87,7 +87,7 @@ class _Running:
             raise
 
     def next(self, tick: Optional[Callable[[], None]] = None) -> Optional[Event]:
-        """As Exchange.next(); `tick` is called every now and then while nothing comes."""
+        """As Exchange.next(); calls `tick` every now and then while it waits."""
         if self.exchange is None:
             raise ConnectionFailed("the client was closed")
         future = self._loop.begin(self.exchange.next())
@@ -118,11 +118,11 @@ class Client:
     """Where to send scans. Every reconstruct() has a connection of its own; several may run at a time.
 
     tls: connect with TLS (True, or an ssl.SSLContext); `ca` names certificates to trust (default: the system's),
-    `cert` and `key` our own, for servers that want one.
+    `cert` and `key` the client's own, for servers that want one.
     token: for servers that want one (default: ECHOTRAIN_TOKEN in the environment).
     timeout: seconds to connect, and for the server to take what is sent.
-    reply_timeout: seconds without anything from the server once everything has been sent; None waits for as long as
-    it reconstructs.
+    reply_timeout: seconds without anything from the server once everything has been sent; None waits for as long
+    as the server reconstructs.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class Client:
 
         source, trajectory and what describes them: see make_scan(). Wrong arguments are refused at once, before
         anything is sent.
-        pipeline: a name that the server knows; a mapping, YAML text or a .yaml file's path of your own; None: the
-        server's default.
+        pipeline: a name that the server knows; or your own, as a mapping, YAML text or a .yaml file's path; None:
+        the server's default.
         rate: readouts per second (None: as fast as the server takes them).
         on_text: called with (level, text) for what the server says; without it its warnings become ServerWarning.
         progress: True shows it on stderr; or a function, called with a Progress now and then.

@@ -1,4 +1,4 @@
-"""Messages <-> bytes (docs/protocol.md). No sockets: `read_message` asks for bytes and is given them."""
+"""Messages <-> bytes (docs/protocol.md). No sockets: `read_message` asks its caller for bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _text(message_id: int, text: str) -> bytes:
 
 
 def encode_config(text: str) -> bytes:
-    """The pipeline as text, or a token and a name."""
+    """A pipeline as text, or a token and a pipeline's name."""
     return _text(CONFIG_TEXT, text)
 
 
@@ -93,7 +93,7 @@ def encode(message: Any) -> bytes:
 
 
 def read_message() -> Generator[int, Union[bytes, bytearray], Received]:
-    """One message: yields how many bytes it needs next, is sent them, and returns what they say."""
+    """Reads one message: yields how many bytes it needs next, receives them by send(), returns the message."""
     (message_id,) = struct.unpack("<H", (yield 2))
     if message_id == CLOSE:
         return Close()

@@ -44,7 +44,7 @@ class Server:
         return f"{self.host}:{self.port}"
 
     def secret(self) -> str:
-        """The token given, or that of the environment."""
+        """The given token, or the environment's."""
         return os.environ.get("ECHOTRAIN_TOKEN", "") if self.token is None else self.token
 
     def context(self) -> Optional[ssl.SSLContext]:
@@ -102,7 +102,7 @@ async def connect(server: Server) -> Tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 def broken(server: Server, error: BaseException) -> ConnectionFailed:
-    """What to say of a connection that ended by `error`."""
+    """The exception for a connection that ended by `error`."""
     if isinstance(error, ssl.SSLError):
         return ConnectionFailed(f"{server.address} ended TLS: {(error.reason or str(error)).replace('_', ' ').lower()}")
     if isinstance(error, asyncio.IncompleteReadError):

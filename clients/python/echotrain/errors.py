@@ -8,7 +8,7 @@ class EchotrainError(Exception):
 
 
 class ScanError(EchotrainError, ValueError):
-    """What was to be sent is not a scan: wrong shapes, a file without data, a header that says something else."""
+    """The arguments are not a scan: wrong shapes, a file without data, a header that contradicts the data."""
 
 
 class StackError(EchotrainError, ValueError):
@@ -24,14 +24,14 @@ class ServerTimeout(ConnectionFailed, TimeoutError):
 
 
 class ProtocolError(EchotrainError):
-    """The other side sent what is no message."""
+    """The other side sent bytes that are not a message."""
 
 
 class ServerError(EchotrainError):
     """The server refused or gave up the measurement, and said why.
 
-    `code` is one of docs/protocol.md's ("bad-data", "unknown-config", "unauthorized", ...; empty if the server gave
-    none), `text` what it said.
+    `code` is one of docs/protocol.md ("bad-data", "unknown-config", "unauthorized", ...; empty if the server gave
+    none), `text` its reason.
     """
 
     def __init__(self, code: str, text: str) -> None:

@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Exchange:
-    """To be made and used in one event loop. `start()`, then `next()` until it is None or raises, then `close()`."""
+    """Make and use it in one event loop: `start()`, then `next()` until it is None or raises, then `close()`."""
 
     def __init__(self, server: Server, preamble: bytes, items: Any = (), rate: Optional[float] = None) -> None:
         self.counts = Counts()
@@ -45,7 +45,7 @@ class Exchange:
         self._tasks = [asyncio.ensure_future(part) for part in (self._send(), self._receive(), self._watch())]
 
     async def next(self) -> Optional[Event]:
-        """The next thing the server sent; None after its CLOSE. What went wrong is raised after what came before it."""
+        """The next thing the server sent; None after its CLOSE. Raises an error after all that came before it."""
         while not self._events:
             if self._over:
                 if self._server_error is not None:
@@ -126,7 +126,7 @@ class Exchange:
             self._finish(None)
         except (OSError, EOFError) as error:
             self._finish(broken(self._server, error))
-        except Exception as error:  # whoever waits in next() must be told
+        except Exception as error:  # next() raises it
             self._finish(error)
         finally:
             if self._feeder is not None:
@@ -183,7 +183,7 @@ class Exchange:
             await asyncio.sleep(pause)
             idle = loop.time() - self._progress
             if self._event_bytes > _EVENT_BYTES:
-                continue  # it is the caller who is slow
+                continue  # the caller is slow, not the server
             if self._sent_all and self._server.reply_timeout and idle > self._server.reply_timeout:
                 self._finish(
                     ServerTimeout(f"nothing came from {self._server.address} for {idle:.3g} s (reply_timeout)")

@@ -1,5 +1,5 @@
-"""Readouts on their way to the socket: taken from any iterable in a thread of its own, so that one that waits for a
-scanner (or reads a file) keeps nobody from receiving images."""
+"""Readouts on their way to the socket: taken from any iterable in a thread of its own, so that an
+iterable that waits for a scanner (or reads a file) does not keep images from being received."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Counts:
-    """What has been handed to the connection so far."""
+    """Counts of what the connection has been given so far."""
 
     def __init__(self) -> None:
         self.readouts = 0
@@ -39,7 +39,7 @@ class Chunk:
 
 
 class Feeder:
-    """Encodes an iterable's items in a thread, at most so many bytes ahead; `chunks()` gives all there is, at once."""
+    """Encodes an iterable's items in a thread, a bounded number of bytes ahead; `chunks()` gives all that is ready."""
 
     def __init__(self, items: Iterable[Any], rate: Optional[float]) -> None:
         self._items, self._rate = items, rate
@@ -54,13 +54,13 @@ class Feeder:
         threading.Thread(target=self._run, name="echotrain-feeder", daemon=True).start()
 
     def stop(self) -> None:
-        """Takes no further item. An item that is being waited for is not waited for: the thread ends after it."""
+        """Takes no further item. Does not wait for an item that is still to come: the thread ends after it."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     async def chunks(self) -> AsyncIterator[Chunk]:
-        """Until the items end; raises what the iterable raised."""
+        """Gives chunks until the items end; raises what the iterable raised."""
         while True:
             await self._ready.wait()
             self._ready.clear()
@@ -85,7 +85,7 @@ class Feeder:
                 count += 1
                 if not self._put(item):
                     break
-        except BaseException as error:  # raised again where the images are asked for
+        except BaseException as error:  # raised again where the caller asks for images
             self._failure = error
         close = getattr(self._items, "close", None)
         if callable(close) and self._stopped:
@@ -122,7 +122,7 @@ class Feeder:
     def _wake(self) -> None:
         try:
             self._loop.call_soon_threadsafe(self._ready.set)
-        except RuntimeError:  # the loop has ended, and with it who would have listened
+        except RuntimeError:  # the loop has ended, so nobody takes more
             self.stop()
 
 

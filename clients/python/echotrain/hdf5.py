@@ -81,7 +81,7 @@ class Hdf5Scan:
                     shape = (int(head["number_of_samples"]), dimensions)
                     points = np.asarray(rows["traj"][at], np.float32)
                     if points.size != shape[0] * shape[1]:
-                        raise ScanError(f"{where}: its trajectory has {points.size} values, not those of {shape}")
+                        raise ScanError(f"{where}: its trajectory has {points.size} values, but its head says {shape}")
                     points = points.reshape(shape)
                 yield Acquisition.from_head(heads[at : at + 1].reshape(()), data, points)
 
@@ -94,7 +94,7 @@ class Hdf5Scan:
                 values = np.asarray(rows["data"][at], np.uint32)
                 if values.size != shape[0] * shape[1]:
                     raise ScanError(
-                        f"{self.path}: waveform {begin + at} has {values.size} values, not those of {shape}"
+                        f"{self.path}: waveform {begin + at} has {values.size} values, but its head says {shape}"
                     )
                 yield Waveform.from_head(heads[at : at + 1].reshape(()), values.reshape(shape))
 
@@ -164,7 +164,7 @@ class ImageFile:
         pixels, text = image.data, h5py.string_dtype()
         if name not in self._group:
             made = self._group.create_group(name)
-            # libismrmrd's names of the parts of complex pixels.
+            # libismrmrd's names for the parts of complex pixels.
             part = {"complex64": "<f4", "complex128": "<f8"}.get(pixels.dtype.name)
             kind = np.dtype([("real", part), ("imag", part)]) if part else pixels.dtype
             made.create_dataset(

@@ -24,7 +24,7 @@ LIMITS = (
 class Header:
     """One encoding. Sizes are (x, y, z), x along the readout; `fov` is in mm.
 
-    `recon_matrix` and `recon_fov` are the image's, those of the encoding unless given. `limits` bounds counters:
+    `recon_matrix` and `recon_fov` are the image's; they default to the encoding's. `limits` bounds counters:
     name -> (minimum, maximum, centre).
     """
 
@@ -42,7 +42,7 @@ class Header:
             raise ScanError(f"trajectory '{self.trajectory}' is not one of: {', '.join(TRAJECTORIES)}")
         for name in self.limits:
             if name not in LIMITS:
-                raise ScanError(f"limits of '{name}': not one of: {', '.join(LIMITS)}")
+                raise ScanError(f"limits: '{name}' is not one of: {', '.join(LIMITS)}")
         for sizes in (self.matrix, self.fov, self.recon_matrix or self.matrix, self.recon_fov or self.fov):
             if len(sizes) != 3 or not all(size > 0 for size in sizes):
                 raise ScanError(f"sizes are three positive numbers (x, y, z), not {sizes}")
@@ -74,7 +74,7 @@ class Header:
 
     @classmethod
     def parse(cls, xml: str) -> Header:
-        """What ISMRMRD XML says of its first encoding. ScanError where it cannot be read."""
+        """The first encoding of ISMRMRD XML. ScanError where it cannot be read."""
         root = parse_xml(xml, "the header")
         encoding = root.find("encoding")
         if encoding is None:
@@ -129,7 +129,7 @@ def header_xml(header: HeaderLike) -> str:
 
 
 def parse_xml(text: str, what: str) -> ElementTree.Element:
-    """The root element, without namespaces. Document types are refused: they can make text grow without bound."""
+    """The root element, without namespaces. Refuses document types: they can make text grow without bound."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise ScanError(f"{what} holds a document type, which is not read")
     try:

@@ -25,8 +25,8 @@ IMAGE_TYPES = {0: "magnitude", 1: "magnitude", 2: "phase", 3: "real", 4: "imagin
 class Image:
     """`data` is [channel, z, y, x]; `head` a numpy record with libismrmrd's fields; `meta` the attributes.
 
-    Geometry is ISMRMRD's: `position` is where the centre voxel (index floor(n/2) on each axis, docs/conventions.md)
-    lies, in mm, in patient coordinates x to the left, y to the back, z to the head (LPS); `read_dir`, `phase_dir` and
+    Geometry is ISMRMRD's: `position` is that of the centre voxel (index floor(n/2) on each axis, docs/conventions.md),
+    in mm, in patient coordinates: x to the left, y to the back, z to the head (LPS); `read_dir`, `phase_dir` and
     `slice_dir` are the directions of x, y and z.
     """
 
@@ -59,7 +59,7 @@ class Image:
 
     @property
     def index(self) -> int:
-        """Counts from 1 in a series."""
+        """Number of the image in its series, from 1."""
         return int(self.head["image_index"])
 
     @property
@@ -117,7 +117,7 @@ class Image:
 
     @property
     def position(self) -> Array:
-        """Of the centre voxel, [x, y, z] in mm, LPS."""
+        """Position of the centre voxel, [x, y, z] in mm, LPS."""
         return self._three("position")
 
     @property
@@ -151,7 +151,7 @@ class Image:
 
     @property
     def meta(self) -> Meta:
-        """The attributes: name -> text, or a list where a name has several values. Empty where they are no XML."""
+        """The attributes: name -> text, or a list where a name has several values. Empty where they are not XML."""
         if self._meta is None:
             self._meta = _read_meta(self.attributes)
         return self._meta

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# The counters of a readout, and those of them that images have too.
+# The counters of a readout, and those that images have too.
 COUNTERS = (
     *("kspace_encode_step_1", "kspace_encode_step_2", "average", "slice", "contrast"),
     *("phase", "repetition", "set", "segment"),
@@ -101,12 +101,12 @@ LAST_IN_MEASUREMENT = 1 << 24
 
 
 def is_ismrmrd(value: Any) -> bool:
-    """Whether `value` is of a type of the package ismrmrd, which is not imported for that."""
+    """Whether `value` has a type of the package ismrmrd. Does not import the package."""
     return type(value).__module__.split(".")[0] == "ismrmrd"
 
 
 def same_fields(row: Array, kind: np.dtype[Any]) -> Array:
-    """`row` with the fields of `kind`, whatever their order and places are in it; fields it lacks are 0."""
+    """`row` with the fields of `kind`, in the order and places of `kind`; fields that `row` lacks are 0."""
     if row.dtype == kind:
         return row.copy()
     result = np.zeros(row.shape, kind)

@@ -52,13 +52,13 @@ class Acquisition:
         self.fit_head()
 
     def fit_head(self) -> None:
-        """Makes the head's sizes those of the data."""
+        """Sets the head's sizes to those of the data."""
         self.head["active_channels"], self.head["number_of_samples"] = self.data.shape
         self.head["trajectory_dimensions"] = 0 if self.trajectory is None else self.trajectory.shape[1]
 
     @classmethod
     def from_head(cls, head: Array, data: Array, trajectory: Optional[Array]) -> Acquisition:
-        """With a head that exists already; its sizes are made those of the data."""
+        """A readout with a given head, whose sizes it sets to those of the data."""
         result = cls(data, trajectory)
         result.head = head
         result.fit_head()
@@ -118,7 +118,7 @@ Message = Union[Acquisition, Waveform, Image]
 
 def _head(value: Any, kind: np.dtype[Any]) -> Array:
     head: Array = np.frombuffer(bytes(value.getHead()), kind)[0:1].copy().reshape(())
-    if head["version"] == 0:  # the package leaves it so in heads made from nothing
+    if head["version"] == 0:  # the package leaves it 0 in new heads
         head["version"] = 1
     return head
 

@@ -66,8 +66,8 @@ def volume(images: Iterable[Placed]) -> Tuple[Array, Array]:
     """Voxels [x, y, z, t, channel] in one space, and their affine (voxel -> mm, RAS).
 
     Images of one slice each that lie at different positions along their slice direction become z, in that order;
-    images at the same position become t, in the order given. StackError where they are not parallel, of one size, or
-    evenly spaced.
+    images at the same position become t, in the order given. StackError where they differ in direction or size,
+    or are not evenly spaced.
     """
     all_images = list(images)
     if not all_images:
@@ -96,14 +96,14 @@ def volume(images: Iterable[Placed]) -> Tuple[Array, Array]:
         if not np.allclose(steps, steps[0], atol=1e-2):
             raise StackError("the slices are not evenly spaced; write them separately")
         affine[:3, 2] = steps.mean(axis=0)
-    # [slice, t, channel, z, y, x] with one of slice and z being 1.
+    # [slice, t, channel, z, y, x]; slice or z is 1.
     data = np.stack([np.stack([image.data for image in at_place]) for at_place in ordered])
     slices, times, channels, z, y, x = data.shape
     return data.transpose(5, 4, 0, 3, 1, 2).reshape(x, y, slices * z, times, channels), affine
 
 
 def _rotation(affine: Array) -> Tuple[Array, float]:
-    """The quaternion (b, c, d) of the rotation, and the sign of the z axis; of the nearest rotation if it is none."""
+    """The quaternion (b, c, d) of the rotation, and the sign of the z axis. Takes the nearest rotation."""
     directions = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
     left, _, right = np.linalg.svd(directions)
     rotation = left @ right
@@ -146,7 +146,7 @@ def save_nifti(images: Iterable[Placed], path: Union[str, os.PathLike[str]]) -> 
     """Images as one NIfTI-1 file (.nii, .nii.gz), arranged as volume() says. Complex pixels stay complex."""
     target = pathlib.Path(path)
     if not target.name.endswith((".nii", ".nii.gz")):
-        raise EchotrainError(f"'{target}' is no name of a NIfTI file; end it with .nii or .nii.gz")
+        raise EchotrainError(f"'{target}' does not name a NIfTI file; end it with .nii or .nii.gz")
     content = nifti_bytes(images)
     target.write_bytes(gzip.compress(content) if target.name.endswith(".gz") else content)
 

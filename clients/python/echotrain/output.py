@@ -15,8 +15,8 @@ from .stack import stack
 
 
 class Output:
-    """OUT.h5, OUT.npy, OUT.nii, OUT.nii.gz, or a folder of PNG files. What is there is replaced when the first image
-    comes, not before."""
+    """OUT.h5, OUT.npy, OUT.nii, OUT.nii.gz, or a folder of PNG files. Replaces an older file when the first
+    image comes, not before."""
 
     def __init__(self, path: str, xml: str) -> None:
         self._path, self._xml = pathlib.Path(path), xml
@@ -25,7 +25,7 @@ class Output:
         self._kind = next((kind for ending, kind in endings.items() if name.endswith(ending)), "png")
         if self._kind == "png" and self._path.suffix and not self._path.is_dir():
             raise EchotrainError(
-                f"-o {path}: end it with .h5, .npy, .nii or .nii.gz; a folder of pictures has no ending"
+                f"-o {path}: end it with .h5, .npy, .nii or .nii.gz; the name of a folder for pictures has no ending"
             )
         self._file: Optional[ImageFile] = None
         self._kept: List[Image] = []
@@ -46,7 +46,7 @@ class Output:
             self._kept.append(image)
 
     def finish(self) -> None:
-        """Writes what can be written only at the end, also if the scan was not whole."""
+        """Writes what can be written only at the end, even if the scan was incomplete."""
         if self._file is not None:
             self._file.close()
         if self._kept and self._kind == "npy":

@@ -40,7 +40,7 @@ def mosaic(planes: Array) -> Array:
 
 
 def to_grey(values: Array, window: Window) -> Array:
-    """uint8 of the values' shape; outside the window is clamped, what is not a number becomes 0."""
+    """uint8 of the values' shape; values outside the window are clamped, NaN becomes 0."""
     low, high = window
     scaled = (np.nan_to_num(values, nan=low, posinf=high, neginf=low) - low) / ((high - low) or 1.0)
     grey: Array = np.rint(np.clip(scaled, 0, 1) * 255).astype(np.uint8)

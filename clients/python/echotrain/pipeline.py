@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def pipeline_text(pipeline: Pipeline) -> Optional[str]:
-    """The YAML text of an own pipeline, or None for one that the server has.
+    """The YAML text of the caller's own pipeline, or None for one that the server has.
 
     A mapping becomes JSON, which is YAML. A path, or a string that ends with .yaml or .yml and is a file here, is
     read. A string of several lines, or with a ':', is the text itself.
@@ -37,7 +37,7 @@ def pipeline_text(pipeline: Pipeline) -> Optional[str]:
     if pipeline.endswith((".yaml", ".yml")) and os.path.isfile(pipeline):
         return _read(pathlib.Path(pipeline))
     if not _NAME.fullmatch(pipeline):
-        raise ScanError(f"pipeline '{pipeline}': no such .yaml file here, and a name has letters, digits and ._- only")
+        raise ScanError(f"pipeline '{pipeline}': no such .yaml file, and a name has letters, digits and ._- only")
     return None
 
 

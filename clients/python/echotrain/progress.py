@@ -25,7 +25,7 @@ ProgressLike = Union[bool, Report]
 
 @contextlib.contextmanager
 def reporter(wanted: ProgressLike) -> Iterator[Report]:
-    """What to call with every Progress."""
+    """The function to call with every Progress."""
     if callable(wanted):
         yield wanted
     elif not wanted:
@@ -52,7 +52,7 @@ def reporter(wanted: ProgressLike) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def _plain() -> Iterator[Report]:
-    """A line that rewrites itself on a terminal; elsewhere one every two seconds, and the last."""
+    """A line that rewrites itself on a terminal; elsewhere a new line every two seconds and at the end."""
     terminal = sys.stderr.isatty()
     pause = 0.1 if terminal else 2.0
     shown = time.monotonic() if not terminal else 0.0

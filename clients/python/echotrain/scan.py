@@ -15,7 +15,7 @@ from .header import HeaderLike, header_xml
 from .layout import is_ismrmrd
 from .messages import Acquisition
 
-# FIRE's clients send this for files without a header, which can hold images only.
+# FIRE's clients send this for files that have no header and hold images only.
 NO_HEADER = "Dummy XML header"
 
 Items = Union[Iterable[Any], AsyncIterable[Any]]
@@ -25,7 +25,7 @@ class Scan:
     """A header's XML and the items to send: readouts, waveforms and images, of this package or of ismrmrd.
 
     `items` may be a generator that yields readouts as they are measured; every item is sent as soon as it is there.
-    `readouts` is how many there will be, where that is known.
+    `readouts` is their number, where it is known.
     """
 
     def __init__(self, header: HeaderLike, items: Items, readouts: Optional[int] = None) -> None:
@@ -73,7 +73,7 @@ def make_scan(
 
     - a path of an ISMRMRD HDF5 file (`group` is its group; `header` replaces its header);
     - a complex array, or a path of a .npy file with one: see ArrayReadouts for axes and for all other arguments;
-    - a path of a BART pair (NAME, NAME.cfl, NAME.hdr), `trajectory` then being one too, or none: see from_bart;
+    - a path of a BART pair (NAME, NAME.cfl, NAME.hdr), whose `trajectory`, if any, is a BART pair too: see from_bart;
     - an iterable (or async iterable) of Acquisition, Waveform and Image, of this package or of ismrmrd, with a
       `header`;
     - a Scan.
@@ -102,7 +102,7 @@ def make_scan(
             is_bart = trajectory is None or (_is_path(trajectory) and is_cfl(trajectory))
             if not is_bart:
                 raise ScanError(
-                    "the trajectory of a .cfl file is one too; for others, pass echotrain.read_cfl(...) as array"
+                    "a .cfl file needs a .cfl trajectory; for others, pass echotrain.read_cfl(...) as the array"
                 )
             kspace, points, implied = from_bart(kspace, points)
             given = {**implied, **given}

@@ -16,8 +16,8 @@ _ALSO = ("image_index", "image_series_index")
 def stack(images: Iterable[Image], by: Sequence[str] = ()) -> Array:
     """One array of all pixels.
 
-    Without `by`: [image, channel, z, y, x] in the order given. With names of counters, as ("contrast", "slice"): an
-    axis for each, in the order of their values, then [channel, z, y, x]; every combination must be there exactly
+    Without `by`: [image, channel, z, y, x] in the order given. With names of counters, such as ("contrast", "slice"):
+    an axis for each, in the order of their values, then [channel, z, y, x]; every combination must be there exactly
     once. ValueError says which images do not fit.
     """
     all_images = list(images)

@@ -30,7 +30,7 @@ def can_show(pyplot: Any) -> bool:
 class Viewer:
     """Shows the newest image; one that comes too soon after another is shown only if no newer one follows.
 
-    The window (in the sense of grey levels) is the widest of the series so far, so that frames can be compared.
+    The window of grey levels is the widest of the series so far, so that frames can be compared.
     """
 
     def __init__(self, title: str) -> None:
@@ -45,7 +45,7 @@ class Viewer:
 
     @property
     def open(self) -> bool:
-        """Until the user closes it."""
+        """True until the user closes the window."""
         return bool(self._pyplot.fignum_exists(self._figure.number))
 
     def add(self, image: Image) -> None:
@@ -58,7 +58,7 @@ class Viewer:
         self.update()
 
     def update(self, at_once: bool = False) -> None:
-        """Draws what waits, and lets the window live. To be called now and then."""
+        """Draws the image that waits, and handles the window's events. Call it now and then."""
         if self._pending is not None and (at_once or time.monotonic() - self._drawn > _PAUSE_S):
             self._draw(self._pending)
             self._pending = None
@@ -81,9 +81,9 @@ class Viewer:
             self._pyplot.show(block=False)
 
     def save(self, path: str) -> None:
-        """What the window shows, as a picture file."""
+        """Saves what the window shows as a picture file."""
         self._figure.savefig(path)
 
     def wait(self) -> None:
-        """Until the user closes the window."""
+        """Waits until the user closes the window."""
         self._pyplot.show(block=True)

@@ -10,7 +10,7 @@ from echotrain import codec, layout
 
 
 def decode(data):
-    """Messages from bytes that come one decoder's wish at a time."""
+    """Messages from bytes, given to the decoder piece by piece as it asks for them."""
     at, found = 0, []
     while at < len(data):
         decoder = codec.read_message()
@@ -18,7 +18,7 @@ def decode(data):
         while True:
             assert need > 0
             piece = data[at : at + need]
-            assert len(piece) == need, "the decoder wants more than there is"
+            assert len(piece) == need, "the decoder asks for more bytes than there are"
             at += need
             try:
                 need = decoder.send(piece)

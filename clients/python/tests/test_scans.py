@@ -159,7 +159,7 @@ k2 = np.zeros((4, 8, 2))
         ((noise(2, 0, 8),), {}, "0 lines"),
         ((noise(2, 4, 8), k2), {}, "give matrix=n"),
         ((noise(2, 4, 8), np.zeros((4, 9, 2))), {"matrix": 8}, r"\(4, 9, 2\).*\(4, 8, 2\)"),
-        ((noise(3, 2, 4, 8), np.zeros((2, 4, 8, 2))), {"matrix": 8}, r"belongs \(4, 8, 2\) or \(3, 4, 8, 2\)"),
+        ((noise(3, 2, 4, 8), np.zeros((2, 4, 8, 2))), {"matrix": 8}, r"needs \(4, 8, 2\) or \(3, 4, 8, 2\)"),
         ((noise(2, 4, 8), np.zeros((4, 8, 4))), {"matrix": 8}, "2 or 3 dimensions"),
         ((noise(2, 4, 8), np.zeros((4, 8))), {"matrix": 8}, r"\[line, sample, dimension\]"),
         ((noise(2, 4, 8), k2), {"matrix": 8, "density": np.zeros((4, 7))}, "the density"),

@@ -164,7 +164,7 @@ TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
     EXPECT_TRUE(all.ended_well());
     EXPECT_EQ(all.count(1022), 2U);
     EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: writing failed: No space left on "
-                                       "device; the scan goes on without\n"));
+                                       "device; the scan goes on\n"));
     EXPECT_EQ(all.count(5), 1U);
   }
   EXPECT_TRUE(holds(kScan.substr(0, 5000)));  // what there was room for stays
