@@ -486,7 +486,7 @@ TEST(PartitionFftBatchTest, ASpokeThatComesAgain) {
     std::size_t spokes = 0;
     for (const Given& batch : batches) spokes += batch.heads.size();
     EXPECT_EQ(spokes, again == 3 ? 3u : 2u);
-    EXPECT_EQ(outcome.warned("came again when it was whole"), again == 3 ? 0 : 1);
+    EXPECT_EQ(outcome.warned("came again after it was whole"), again == 3 ? 0 : 1);
   }
 }
 
