@@ -203,7 +203,7 @@ TEST(UltrasoundScanTest, ReadoutsThatDoNotSayHowTheyWereSampledAreRefused) {
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[2] = 0; }), "pitch"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[3] = std::nanf(""); }), "speed of sound"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[0] = 89; }), "steering angle"));
-  EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[4] = 3; }), "otherwise than others"));
+  EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[4] = 3; }), "differently from others"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.sample_time_us = 0; }), "sample_time_us"));
   const auto all = [&](const std::function<void(Acquisition&)>& spoil) {
     std::vector<Acquisition> scan{wave(shots[0], 0, true), wave(shots[1], 1, true)};
