@@ -53,8 +53,8 @@ std::vector<Shot> random_shots(const std::vector<double>& angles, bool iq) {
   return shots;
 }
 
-/// The sum over the frequencies of `bins` and the spatial frequencies of `columns` that the definition names: each is
-/// the traces' transform there, put to where the image's spectrum has it.
+/// The sum over the frequencies of `bins` and the spatial frequencies of `columns` that the definition names: each term
+/// is the traces' transform there, placed where the image's spectrum has it.
 std::vector<cdouble> defined(const Shot& shot, bool iq, int bins, int columns, double most_angle_deg) {
   const double sampling = kSampling[iq ? 1 : 0], c = kSound / 1000, base = iq ? kCenter : 0;  // MHz, mm/us
   const double angle = shot.angle_deg * kPi / 180;
