@@ -39,7 +39,7 @@ namespace echotrain {
 
 namespace {
 
-/// Of the gadget whose options these are; all forms of a name share one struct.
+/// The options as their gadget's struct; all forms of a name share one struct.
 template <class Options>
 const Options& as(const GadgetOptions& options) {
   return std::any_cast<const Options&>(options);
@@ -47,7 +47,7 @@ const Options& as(const GadgetOptions& options) {
 
 bool is_root_sum_of_squares(const GadgetOptions& options) { return as<CoilCombine::Options>(options).method == "rss"; }
 
-/// Gridding, transform and deapodization, and the root sum of squares if the options of four are given.
+/// Gridding, transform and deapodization; with the options of four gadgets, the root sum of squares too.
 template <class In>
 std::unique_ptr<AnyGadget> fused_gridding(std::span<const GadgetOptions> options) {
   if (as<FftOptions>(options[1]).direction != "inverse") return nullptr;
@@ -56,7 +56,7 @@ std::unique_ptr<AnyGadget> fused_gridding(std::span<const GadgetOptions> options
   return std::make_unique<GriddedImages<In>>(as<GriddingOptions>(options[0]), combines);
 }
 
-/// Cartesian lines to images, and the root sum of squares if the options of three are given.
+/// Cartesian lines to images; with the options of three gadgets, the root sum of squares too.
 std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> options) {
   const bool combines = options.size() > 2;
   if (combines && !is_root_sum_of_squares(options[2])) return nullptr;

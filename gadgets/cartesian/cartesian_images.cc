@@ -33,10 +33,10 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
   }
-  std::vector<std::int32_t> hits = buffer.hits;  // before each readout of this batch
+  std::vector<std::int32_t> hits = buffer.hits;  // of the rows, before this batch
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   std::vector<std::uint8_t> repeated(rows.size());
-  std::vector<std::int64_t> ends;  // no row comes twice before one of these
+  std::vector<std::int64_t> ends;  // ends of stretches in which no row comes twice
   std::vector<std::uint8_t> met(hits.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0) continue;

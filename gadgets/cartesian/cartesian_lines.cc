@@ -62,7 +62,7 @@ std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace
 void for_placements(const Readouts& readouts, const CartesianSpace& space,
                     const std::function<void(std::int64_t, std::int64_t, const numerics::LinePlacement&)>& run) {
   const std::int64_t nx = space.matrix[0];
-  // All readouts of a batch have one shape; the echo's place can still differ, so equal ones are added together.
+  // All readouts of a batch have one shape; those whose echoes are at the same place are added together.
   std::size_t begin = 0;
   while (begin < readouts.heads.size()) {
     const auto& head = readouts.heads[begin];

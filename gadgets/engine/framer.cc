@@ -15,7 +15,7 @@ using protocol::ReadoutKind;
 constexpr std::uint64_t flag(int value) { return 1ull << (value - 1); }  // ISMRMRD: value v means bit v-1
 
 constexpr std::uint64_t kLastInSlice = flag(8), kLastInRepetition = flag(14), kLastInMeasurement = flag(25);
-constexpr std::size_t kClosedFramesKept = 1024;  // to know late readouts by
+constexpr std::size_t kClosedFramesKept = 1024;  // frames remembered, to recognise late readouts
 
 std::uint64_t until_mask(const std::string& name) {
   static const std::map<std::string, int> values = {
@@ -31,7 +31,7 @@ auto line_of(const AcquisitionHeader& head) {
                                                                  idx.average};
 }
 
-/// Line numbers of a LineSet: a line with its average, and a line whatever its average.
+/// Line numbers for a LineSet: with_average() tells the averages of a line apart, the other one does not.
 std::uint64_t with_average(const std::tuple<std::uint16_t, std::uint16_t, std::uint16_t>& line) {
   const auto [step_1, step_2, average] = line;
   return 1ull << 48 | static_cast<std::uint64_t>(average) << 32 | static_cast<std::uint64_t>(step_2) << 16 | step_1;
@@ -88,7 +88,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
       };
       do run.push_back(std::move(acquisitions[i++]));
       while (i < acquisitions.size() && same(acquisitions[i]));
-      flush_all(emit);  // nothing overtakes: what came before a noise scan is not whitened by it
+      flush_all(emit);  // readouts before a noise scan are not whitened by it
       other_kind(kind, std::move(run), emit);
     } else if (rule_.kind == config::FrameRule::Kind::readouts) {
       if (rule_.stride < rule_.readouts)
@@ -105,7 +105,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
 void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const EmitReadouts& emit) {
   if (kind != ReadoutKind::noise)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
-  // What is measured on the host stays there: noise statistics are float64 sums.
+  // This batch stays on the host, where noise statistics are summed in float64.
   Readouts readouts = make_batch(scan_->compute, run, false);
   readouts.kind = kind;
   emit(std::move(readouts));
@@ -131,8 +131,8 @@ bool Framer::looks_finished(const Open& frame, const FrameKey& next) const {
   return earlier || frame.last_seen || (expected(key).lines > 0 && complete(frame));
 }
 
-/// Whether a readout belongs to a frame that was closed before it was whole. A sender that does not count repetitions
-/// begins such a frame again with the same line: that is the next frame.
+/// Whether a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
+/// a readout that repeats the closed frame's first line begins the next frame instead.
 bool Framer::is_late(const FrameKey& key, const Line& line) const {
   if (open_.contains(key)) return false;
   const auto closed = std::find_if(closed_incomplete_.rbegin(), closed_incomplete_.rend(),
@@ -143,7 +143,7 @@ bool Framer::is_late(const FrameKey& key, const Line& line) const {
 
 void Framer::close_finished(const FrameKey& next, const EmitReadouts& emit) {
   const auto finished = [&](const auto& entry) { return looks_finished(entry.second, next); };
-  if (std::none_of(open_.begin(), open_.end(), finished)) return;  // as for nearly every readout
+  if (std::none_of(open_.begin(), open_.end(), finished)) return;  // so it is for nearly every readout
   for (const FrameKey& key : open_keys())
     if (looks_finished(open_.at(key), next)) close(key, emit);
 }
@@ -197,7 +197,7 @@ void Framer::add_imaging(Acquisition&& acquisition, const EmitReadouts& emit) {
 
 void Framer::add_counted(Acquisition&& acquisition, const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
-  const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame runs on through repetitions
+  const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame continues across repetitions
   Open& frame = open(key, acquisition.head);
   frame.frame->key.repetition = repetition;
   if (frame.frame->readouts == 0) frame.frame->expected_readouts = rule_.readouts;

@@ -30,7 +30,8 @@ std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEnt
     for (const auto& form : registry.find(name)->forms)
       if (form.takes == from && form.gives != from)
         for (const auto& wanted : entry.forms)
-          if (form.gives == wanted.takes) return fmt::format("; '{}' makes one of the other, put it between", name);
+          if (form.gives == wanted.takes)
+            return fmt::format("; put '{}' between them: it converts one to the other", name);
   return "";
 }
 
@@ -138,7 +139,7 @@ struct Pipeline::Impl {
         sink(std::make_shared<PipelineSink>(std::move(s))),
         framer(plan->spec().frame) {}
 
-  /// A gadget's output is looked at as whole frames.
+  /// Taps look at a gadget's output as whole frames.
   void begin() {
     const auto say = [this](protocol::Level level, const std::string& text) {
       if (said.insert(text).second) sink->text(level, text);
@@ -149,7 +150,7 @@ struct Pipeline::Impl {
 
   void leave(Item&& item) {
     auto* image = std::get_if<Image>(&item);
-    if (image == nullptr) return;  // a waveform that no gadget took
+    if (image == nullptr) return;  // waveforms that no gadget took are dropped
     ++counts.images_out;
     auto held = std::make_shared<Image>(std::move(*image));
     compute.on_complete([to = sink, held] {
@@ -160,7 +161,7 @@ struct Pipeline::Impl {
 
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
 
-  /// Makes the gadgets; of fused ones, one that stands for them.
+  /// Makes the gadgets; with `fuse`, one gadget may stand for several.
   void make(bool fuse) {
     gadgets.clear();
     next.clear();
@@ -197,11 +198,11 @@ struct Pipeline::Impl {
   ReadAsset read_asset;
   std::shared_ptr<PipelineSink> sink;
   std::set<std::string> said;
-  std::optional<Scan> scan;  // from start() on
+  std::optional<Scan> scan;  // empty before start()
   Framer framer;
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
-  std::vector<AnyGadget::EmitItem> next;  // next[i]: where gadget i's items go
-  std::vector<std::size_t> last_of;       // the last gadget of the spec that gadget i stands for
+  std::vector<AnyGadget::EmitItem> next;  // next[i] takes the items of gadget i
+  std::vector<std::size_t> last_of;       // [i]: the last gadget of the spec that gadget i stands for
   std::map<std::size_t, std::function<void(const Item&)>> taps;
   PipelineCounts counts;
 };

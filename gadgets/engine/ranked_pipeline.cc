@@ -15,7 +15,7 @@ namespace {
 
 using protocol::Buffer;
 
-/// What rank 0 has the others do. A step is one of these bytes and what it takes.
+/// What rank 0 tells the other ranks to do. A step is one of these bytes, followed by its data.
 enum class Step : std::uint8_t { begin, start, readouts, image, waveform, finish, leave };
 
 Buffer step_of(Step step) { return {static_cast<std::byte>(step)}; }
@@ -28,7 +28,7 @@ void put(Buffer& to, std::string_view text) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// Takes a step apart. What it comes from is rank 0's own, of this very program.
+/// Parses a step. Rank 0 runs the same program and is trusted.
 class Reader {
  public:
   explicit Reader(Buffer&& bytes) : bytes_(std::make_shared<const Buffer>(std::move(bytes))), rest_(*bytes_) {}
@@ -41,10 +41,10 @@ class Reader {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   std::byte byte() { return take(1).front(); }
-  /// Its payload keeps the step alive.
+  /// The message's payload keeps the step alive.
   template <class Message>
   Message message() {
-    protocol::Limits limits;  // rank 0 has looked at it before
+    protocol::Limits limits;  // rank 0 has checked the message
     limits.acquisition_bytes = limits.waveform_bytes = limits.image_bytes = limits.attribute_bytes =
         std::numeric_limits<std::uint32_t>::max();
     const auto extent = protocol::measure(rest_, limits);
@@ -65,7 +65,7 @@ class Reader {
   std::span<const std::byte> rest_;
 };
 
-/// Ranks that differ in this get different numbers: their sums would be of different things.
+/// Ranks of different kinds round differently and cannot work together.
 std::string kind_of(const numerics::Context& context) {
   const numerics::Backend backend = context.backend();
   std::string device = numerics::describe(backend, context.resources());
@@ -73,12 +73,12 @@ std::string kind_of(const numerics::Context& context) {
   return fmt::format("Echotrain {}, {}", ECHOTRAIN_VERSION, device);
 }
 
-/// Files that a pipeline names are rank 0's.
+/// Rank 0 reads the files that a pipeline names and shares them with the others.
 ReadAsset shared_assets(numerics::Ranks& ranks, ReadAsset read) {
   return [&ranks, read = std::move(read)](const std::string& name) {
     Buffer bytes;
     if (ranks.rank() == 0) {
-      if (!read) throw ClientError(fmt::format("the file '{}' was asked for, but there are none here", name));
+      if (!read) throw ClientError(fmt::format("the file '{}' was asked for, but files cannot be read here", name));
       for (const protocol::Image& image : read(name)) protocol::encode(image, bytes);
     }
     numerics::broadcast(ranks, bytes, 0);
@@ -90,7 +90,7 @@ ReadAsset shared_assets(numerics::Ranks& ranks, ReadAsset read) {
 
 int own_device(const numerics::Ranks& ranks) {
   const int devices = numerics::device_count(), local = ranks.local_rank();
-  if (devices == 1) return 0;  // the one that this rank is allowed to see
+  if (devices == 1) return 0;  // this rank is allowed to see one only
   if (local < devices) return local;
   throw ResourceError(
       fmt::format("{} ranks or more were started on a machine of {} GPUs; each needs one", local + 1, devices));
@@ -157,7 +157,7 @@ class Following {
   std::optional<Pipeline> pipeline_;
 };
 
-/// Returns when all ranks are here.
+/// Returns when all ranks have called it.
 void meet(numerics::Ranks& ranks) {
   float one = 1;
   ranks.sum({&one, 1});

@@ -85,7 +85,7 @@ void ReadoutWindow::give(std::int64_t leaving, const std::function<void(Readouts
   while (!chunks_.empty() && chunks_.front().end - chunks_.front().begin <= leaving) {
     const std::int64_t n = chunks_.front().end - chunks_.front().begin;
     Readouts out = next(chunks_.front(), true);
-    drop(n);  // before the gadgets work, so that only they hold it
+    drop(n);  // first, so that only the gadgets hold the memory while they work
     leaving -= n;
     emit(std::move(out));
   }
@@ -107,8 +107,8 @@ void ReadoutWindow::give_newest(std::int64_t count, bool first, bool last,
   }
 }
 
-/// The readouts of a chunk from `begin` on. On CUDA an upload is a copy already: it reads its part of the chunk later,
-/// which nobody writes to again.
+/// The readouts of a chunk from `begin` on. On CUDA the upload is the copy: it reads its part of the chunk later, and
+/// nobody writes to that part again.
 Readouts ReadoutWindow::batch(const Chunk& chunk, std::int64_t begin, bool leaves) const {
   Readouts out;
   out.heads.assign(chunk.heads.data() + begin, chunk.heads.data() + chunk.end);

@@ -19,7 +19,7 @@ Every gadget, what it takes and gives, and its parameters; `echotrain-server --e
 |---|---|---|
 )";
 
-/// `text` within a cell of a table.
+/// `text` escaped for a cell of a table.
 std::string cell(const std::string& text) {
   std::string out;
   for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);

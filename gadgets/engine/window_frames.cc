@@ -9,7 +9,7 @@ namespace echotrain {
 void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
                         const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
-  key.repetition = 0;  // the window runs on through repetitions
+  key.repetition = 0;  // the window continues across repetitions
   auto it = windows_.find(key);
   if (it == windows_.end())
     it = windows_
@@ -21,8 +21,8 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
   window.readouts.push(acquisition);
   ++window.pending;
   ++window.ungiven;
-  // A window that moves takes what enters it in two parts, however it came: the last readout by itself, so that little
-  // is left to do after it.
+  // A window that moves takes its new readouts in two parts, however they came: the last readout comes by itself, so
+  // that little is left to do after it.
   const bool moves = scan.delivery == Delivery::windows, last = --window.until_next == 0;
   if (!last && !(moves && window.until_next == 1)) return;
   const bool first = !window.frame;

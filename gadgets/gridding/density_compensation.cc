@@ -82,7 +82,7 @@ void DensityCompensation::check(const Readouts& readouts, const SampleSpace& spa
         space.dims + 1, have));
 }
 
-/// Whether a readout's weights depend on nothing but itself. `counted`: the frame rule says how many make a frame.
+/// Whether a readout's weights depend on it alone. `counted`: the frame rule says how many readouts make a frame.
 bool DensityCompensation::weights_per_readout(const Options& options, bool counted) {
   if (options.normalize != "none") return false;
   if (options.method == "ramp") return options.share == "equal" && counted;
@@ -98,8 +98,8 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   if (!readouts.heads.empty()) {
     check(readouts, spaces_.at(frame->key.encoding));
     open.readouts += readouts.data.shape()[0];
-    readouts.heads = {};  // only what the session's budget counts is kept
-    // The readouts of a window's frame come all at once; there is nothing to do before.
+    readouts.heads = {};  // only memory that the session's budget counts is kept
+    // The readouts of a window's frame come all at once, so there is nothing to do ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
   } else if (last && open.in_parts && !open.batches.empty()) {
@@ -113,7 +113,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     give_whole(whole, frame, emit);
   } else {
     ++scan_->numbers.frames_in_parts;
-    if (!whole.expected) known_for(whole.batches, *frame);  // the next frame may repeat it
+    if (!whole.expected) known_for(whole.batches, *frame);  // the next frame may have the same trajectory
   }
 }
 
@@ -146,7 +146,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     out.offset = open.given;
     out.weights =
         Array<float>(std::shared_ptr<void>(known.weights.memory(), known.weights.data() + open.given), {count});
-    open.weights_sum = 1;  // they were summed when they were made
+    open.weights_sum = 1;  // stands for a sum that was checked when the weights were made
   } else {
     const SampleSpace& space = spaces_.at(frame->key.encoding);
     WeightedSamples weighted;
@@ -166,7 +166,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
     numerics::to_sample_major(scan_->compute, readouts.data.view(), out.data.view(), 0);
   }
   open.given += count;
-  if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // before an image is made of nothing
+  if (out.last && !(std::abs(open.weights_sum) > 0)) refuse_weights();  // no image can be made of zero weights
   emit(std::move(out));
 }
 
@@ -187,7 +187,7 @@ void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<con
   emit(std::move(out));
 }
 
-/// Gives readouts that have entered a window.
+/// Passes on readouts that have entered a window.
 void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Samples>& emit) {
   const std::shared_ptr<const Frame>& frame = readouts.frame;
   const SampleSpace& space = spaces_.at(frame->key.encoding);

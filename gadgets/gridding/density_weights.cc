@@ -83,7 +83,7 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
   try {
     if (options_.method == "voronoi")
       return numerics::voronoi_density(scan_->compute.threads(), coordinates.reshaped({total, dims}), k_max);
-    // Pipe and Menon's weights do not know how much k-space there is; the disc or ball of the samples is taken.
+    // Pipe and Menon's weights have no scale of their own; they get that of the samples' disc or ball.
     std::vector<double> usable(coordinates.data(), coordinates.data() + coordinates.size());
     for (std::int64_t s = 0; s < total; ++s)
       if (unusable[static_cast<std::size_t>(s)])
@@ -104,8 +104,8 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
   }
 }
 
-/// The ramp of one readout, as if it were the only one. A readout that is another one rotated has the same weights,
-/// which are worked out once. coordinates: [sample, dims].
+/// The ramp of one readout, as if it were the only one. Readouts that are rotated copies of each other have the same
+/// weights, which are computed once. coordinates: [sample, dims].
 const std::vector<float>& DensityWeights::spoke_weights(HostView<const double> coordinates, double k_max) {
   constexpr double kSame = 1e-7;  // cycles/pixel: trajectories come in fp32
   const std::int64_t samples = coordinates.shape()[0], dims = coordinates.shape()[1];

@@ -11,10 +11,10 @@
 namespace echotrain {
 namespace {
 
-constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, beside what the store holds
-constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay where the session computes
+constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, in addition to the store
+constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay on the session's device
 
-/// Everything that makes two scans of one kind have one trajectory, but the trajectory.
+/// What two scans must have in common to be expected to share a trajectory.
 std::string store_key(const protocol::Header& header, const DensityOptions& options, const Scan& scan, bool planes) {
   std::string key = fmt::format("{} {} {} {} {} {}", options.method, options.share, options.normalize,
                                 options.iterations, static_cast<int>(scan.trajectory_unit), planes);
@@ -60,7 +60,7 @@ std::shared_ptr<const KnownTrajectory> KnownTrajectories::find(std::uint16_t enc
 
 KnownTrajectories::Known& KnownTrajectories::remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new,
                                                       bool may_recur) {
-  if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the first ones are what the next scan may repeat
+  if (is_new && may_recur && stored_ < TrajectoryStore::kPerKey) {  // the next scan may repeat the first ones
     ++stored_;
     scan_->compute.resources().get<TrajectoryStore>().add(key_, trajectory);
   }

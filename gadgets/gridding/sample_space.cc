@@ -28,7 +28,7 @@ std::vector<bool> outside(const std::vector<double>& coordinates, const SampleSp
   std::vector<bool> out(total);
   for (std::size_t s = 0; s < total; ++s) {
     double k = 0;
-    bool beyond_image = false;  // what an image of coarser voxels cannot hold would wrap into it
+    bool beyond_image = false;  // such a sample would alias into an image of coarser voxels
     for (std::size_t a = 0; a < dims; ++a) {
       const double component = std::abs(coordinates[s * dims + a]);
       k = std::max(k, component);

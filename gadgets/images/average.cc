@@ -8,7 +8,7 @@
 namespace echotrain {
 namespace {
 
-/// The counter's place in a key; nullptr for idx.average, which is in none.
+/// The counter in a key; nullptr for idx.average, which keys do not hold.
 std::uint16_t* counter(FrameKey& key, const std::string& name) {
   if (name == "contrast") return &key.contrast;
   if (name == "phase") return &key.phase;
@@ -76,7 +76,7 @@ void Average::add(Sum& sum, const CoilImages& images) {
   const std::int64_t size = images.data.size();
   Array<cfloat> weighted = compute.allocate<cfloat>({1, 1, size});
   numerics::scale(compute, images.data.view().reshaped({1, 1, size}), static_cast<float>(readouts), weighted.view());
-  // The image is one line of the k-space that add_lines adds to.
+  // For add_lines the image is a k-space of one line.
   const std::int32_t line = 0;
   numerics::add_lines(compute, weighted.view(), {&line, {1}}, {0, size, 0}, sum.data.view().reshaped({1, 1, size}));
   sum.weight += static_cast<double>(readouts);

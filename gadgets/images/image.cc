@@ -36,7 +36,7 @@ std::uint16_t image_type(Component component) {
   return 0;
 }
 
-/// Host memory holding `values` once the stream has passed this point.
+/// Host memory that holds `values` once the stream has done the work enqueued so far.
 template <class T>
 protocol::Payload to_host(numerics::Context& compute, const Array<T>& values) {
   const HostArray<T> host = compute.place_on_host(values);
@@ -48,9 +48,9 @@ protocol::Payload to_host(numerics::Context& compute, const Array<T>& values) {
 
 Parameters<ImageOutput::Options> ImageOutput::parameters() {
   return Parameters<Options>()
-      .choice("component", &Options::component,
-              {"complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
-              "what of the complex image is sent; magnitude_and_phase: two images, the phase in a series of its own")
+      .choice(
+          "component", &Options::component, {"complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
+          "part of the complex image that is sent; magnitude_and_phase: two images, the phase in a series of its own")
       .choice("type", &Options::type, {"float", "uint16"}, "pixel type; uint16 rounds and clamps to 0..65535")
       .number("scale", &Options::scale, 1e-12, 1e12, "factor applied before conversion (not to phase)");
 }
@@ -145,7 +145,7 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
   head.data_type = options_.type == "uint16"    ? ISMRMRD::ISMRMRD_USHORT
                    : what == Component::complex ? ISMRMRD::ISMRMRD_CXFLOAT
                                                 : ISMRMRD::ISMRMRD_FLOAT;
-  // One series has one size: encodings may differ in theirs, so each is a series of its own.
+  // All images of a series have one size. Encodings may differ in size, so each is a series of its own.
   const bool second = options_.component == "magnitude_and_phase" && what == Component::phase;
   const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + (second ? encodings_ : 0));
   head.image_series_index = series;

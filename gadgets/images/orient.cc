@@ -18,7 +18,7 @@ bool right_angles(const std::array<Vector, 3>& axes) {
   return true;
 }
 
-/// Where the columns and the rows of an image with this normal are to run to.
+/// The directions in which the columns and the rows of an image with this normal shall run.
 std::pair<Vector, Vector> wanted_directions(const Vector& normal) {
   const double l = std::abs(normal[0]), p = std::abs(normal[1]), s = std::abs(normal[2]);
   if (s >= l && s >= p) return {{1, 0, 0}, {0, 1, 0}};  // axial
@@ -35,7 +35,7 @@ void Orient::start(const protocol::Header& header, Scan& scan) {
 
 void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const protocol::AcquisitionHeader& head = images.frame->reference;
-  // Of the image's axes x, y, z: direction, extent, voxel size.
+  // Direction, extent and voxel size of the image's axes x, y, z.
   const std::array<Vector, 3> directions{read_direction(head), phase_direction(head), slice_direction(head)};
   if (!right_angles(directions)) {
     scan_->warn("the scan's readouts have no directions (read_dir, phase_dir, slice_dir); images are not turned");
@@ -48,7 +48,7 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 
   const auto [right, down] = wanted_directions(cross(directions[0], directions[1]));
   const bool exchanged = std::abs(dot(directions[1], right)) > std::abs(dot(directions[0], right));
-  const std::array<std::size_t, 3> from{exchanged ? 1u : 0u, exchanged ? 0u : 1u, 2u};  // the axis that x, y, z were
+  const std::array<std::size_t, 3> from{exchanged ? 1u : 0u, exchanged ? 0u : 1u, 2u};  // the old axes of x, y, z
   std::array<Vector, 3> turned{directions[from[0]], directions[from[1]], directions[2]};
   std::array<bool, 3> flipped{dot(turned[0], right) < 0, dot(turned[1], down) < 0, false};
   for (std::size_t a = 0; a < 2; ++a)
@@ -63,7 +63,7 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   Vector position = position_of(head);
   numerics::Rearrangement how;
   numerics::Shape to{shape[0]};
-  for (std::size_t z = 0; z < 3; ++z) {  // axes of shapes are z, y, x
+  for (std::size_t z = 0; z < 3; ++z) {  // a shape's axes are z, y, x
     const std::size_t a = 2 - z;
     const std::int64_t n = extents[from[a]];
     to.push_back(n);

@@ -10,7 +10,7 @@ namespace echotrain {
 Parameters<Resize::Options> Resize::parameters() {
   constexpr std::int64_t kMost = 4096;
   return Parameters<Options>()
-      .integer("matrix_x", &Options::matrix_x, 0, kMost, "voxels along x over the whole field of view; 0: as they are")
+      .integer("matrix_x", &Options::matrix_x, 0, kMost, "voxels along x over the whole field of view; 0: unchanged")
       .integer("matrix_y", &Options::matrix_y, 0, kMost, "the same along y")
       .integer("matrix_z", &Options::matrix_z, 0, kMost, "the same along z; not for single slices")
       .integer("crop_x", &Options::crop_x, 0, kMost, "voxels kept along x, about the centre; 0: all")

@@ -10,8 +10,8 @@ namespace echotrain {
 Parameters<Scale::Options> Scale::parameters() {
   return Parameters<Options>()
       .number("percentile", &Options::percentile, 0, 100,
-              "of the magnitudes of a series' first image, which becomes `to`")
-      .number("to", &Options::to, 1e-12, 1e12, "what it becomes");
+              "percentile of the magnitudes of a series' first image; it becomes `to`")
+      .number("to", &Options::to, 1e-12, 1e12, "magnitude that the percentile becomes");
 }
 
 void Scale::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
@@ -29,7 +29,7 @@ void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   auto known = factors_.find(series);
   if (known == factors_.end()) {
     const double from = level(images);
-    if (from <= 0) {  // of nothing but zeros, which any factor leaves
+    if (from <= 0) {  // the image is zero, which no factor changes
       emit(std::move(images));
       return;
     }

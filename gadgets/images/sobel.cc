@@ -33,7 +33,7 @@ void Sobel::start(const protocol::Header& header, Scan& scan) {
   fields_of_view_ = FieldsOfView(header);
 }
 
-/// What to multiply the gradient's components x, y, z by.
+/// The factors of the gradient's components x, y, z.
 std::array<float, 3> Sobel::factors(const Frame& frame, const numerics::Shape& shape) const {
   std::array<float, 3> out{1, 1, 1};
   if (options_.per == "voxel") return out;
@@ -58,7 +58,7 @@ void Sobel::process(CoilImages&& images, const Emit<CoilImages>& emit) {
         "sobel makes {} channels of each of {}, more than the 65535 that an image can have; put coil_combine before it",
         channels, shape[0]));
 
-  // One plane or volume after the other.
+  // Planes or volumes one after another.
   const std::int64_t depth = by_planes ? 1 : shape[1], count = shape[0] * shape[1] / depth;
   const numerics::Shape each{depth, shape[2], shape[3]};
   Array<float> magnitude = compute.allocate<float>(each);

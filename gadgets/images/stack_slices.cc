@@ -10,7 +10,7 @@ namespace echotrain {
 namespace {
 
 constexpr double kParallel = 0.9999;  // cosine of the largest angle between slices: 0.8 degrees
-constexpr double kEvenly = 0.01;      // largest deviation of a distance from the mean, as a share of it
+constexpr double kEvenly = 0.01;      // largest deviation of a distance from the mean distance, as a share of the mean
 constexpr double kSamePlaceMm = 1e-4;
 
 Vector normal_of(const CoilImages& slice) { return slice_direction(slice.frame->reference); }
@@ -45,7 +45,7 @@ void StackSlices::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   }
   const std::uint16_t slice = std::exchange(key.slice, 0);
   if (const auto it = open_.find(key); it != open_.end() && it->second.contains(slice)) {
-    give(it->second, emit);  // a sender that does not count repetitions has begun the next
+    give(it->second, emit);  // the sender does not count repetitions and has begun the next one
     open_.erase(it);
   }
   Slices& slices = open_[key];

@@ -93,7 +93,7 @@ Array<cfloat> CoilMapsFromData::maps_of(const Array<cfloat>& images) const {
         fmt::format("coil_maps: method {} is for up to {} channels, not {}", options_.method, most, n[0]));
   try {
     return maps_of_checked(images);
-  } catch (const std::invalid_argument& error) {  // an image too small for the method's kernels
+  } catch (const std::invalid_argument& error) {  // the image is too small for the method's kernels
     throw ClientError(fmt::format("coil_maps: {}", error.what()));
   }
 }
@@ -116,7 +116,7 @@ Array<cfloat> CoilMapsFromData::maps_of_checked(const Array<cfloat>& images) con
     numerics::espirit_maps(compute, kspace.view(), espirit, maps.view());
     return maps;
   }
-  // A window without ringing, line by line.
+  // A Hann window, which does not ring, line by line.
   std::vector<float> factors;
   const auto hann = [](std::int64_t i, std::int64_t extent, std::int64_t of) {
     if (extent == of) return 1.0;  // the whole axis, or one sample

@@ -14,7 +14,7 @@
 namespace echotrain {
 namespace {
 
-/// [coil, z, y, x] as the operator's images: without z when those are planes.
+/// [coil, z, y, x] in the shape of the operator's images: without z when they are planes.
 numerics::Shape as_solved(const numerics::Shape& shape, const numerics::ToeplitzOperator& matrix) {
   numerics::Shape out{shape[0]};
   for (const auto extent : matrix.image()) out.push_back(extent);
@@ -36,7 +36,7 @@ double largest_eigenvalue(numerics::Context& own, const NormalEquations& equatio
   return value;
 }
 
-/// What numerics refuses is in the data: shapes were checked by types and headers.
+/// If numerics refuses something, the data are at fault: types and headers have ruled out wrong shapes.
 template <class Work>
 auto with_clear_errors(const Work& work) {
   try {
@@ -77,7 +77,7 @@ Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::
   });
 }
 
-/// By one device. Any member may call it, at the same time as others.
+/// Solves on one device. Several members may call it at the same time.
 Solved EquationSolver::solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior,
                                    Placed at) const {
   const numerics::Shape shape = as_solved(at.x.shape(), *at.matrix);
@@ -136,7 +136,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> EquationSolver::matrix_of(nume
   return copy.matrix;
 }
 
-/// By the devices of a team: each has some of the coils and all of the image, or, without coil maps, some of the
+/// Solves on the devices of a team: each has some of the coils and all of the image, or, without coil maps, some of the
 /// images.
 Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
                                              const numerics::PcgOptions& options, Array<cfloat> image) {

@@ -56,12 +56,12 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
           "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
-  // The most recent trajectory of such scans; it is checked against the data when they come.
+  // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   const OperatorRequest guess = request(likely, likely->encoding);
-  constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: some seconds
+  constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: a few seconds
   if (options_.method == "exact" &&
       static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
     return;
@@ -70,7 +70,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
     scan.numbers.plan_ms += found.made_ms;
     scan.numbers.operators_made += found.reused ? 0 : 1;
   } catch (const ResourceError&) {          // a guess must not end a scan
-  } catch (const std::invalid_argument&) {  // what is wrong with it is said when it comes
+  } catch (const std::invalid_argument&) {  // the scan's own data are checked when they come
   }
 }
 

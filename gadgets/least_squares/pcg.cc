@@ -23,7 +23,7 @@ FrameKey without_repetition(FrameKey key) {
 
 Parameters<PcgSolver::Options> PcgSolver::parameters() {
   return Parameters<Options>()
-      .integer("iterations", &Options::iterations, 1, 10000, "steps at most")
+      .integer("iterations", &Options::iterations, 1, 10000, "largest number of steps")
       .number("tolerance", &Options::tolerance, 0, 1, "residual relative to F^H d at which to stop")
       .choice(
           "prior", &Options::prior, {"tikhonov", "smoothness", "anatomical", "none"},
@@ -44,7 +44,7 @@ Parameters<PcgSolver::Options> PcgSolver::parameters() {
             "given only; a file of the server's assets: an ISMRMRD file with an image per slice. Empty: the client "
             "sends it")
       .number("edge_strength", &Options::edge_strength, 0.01, 1000,
-              "anatomical only; a difference of so many times the median one halves the prior's weight there");
+              "anatomical only; a difference of this many times the median halves the prior's weight there");
 }
 
 PcgSolver::PcgSolver(Options options) : options_(std::move(options)), priors_(options_), solver_(options_) {
@@ -72,7 +72,7 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
     solve_anatomically(std::move(equations), emit);
     return;
   }
-  // An image that begins where another ends waits for that one only.
+  // An image that starts from the result of another one waits for that one only.
   const FrameKey key = without_repetition(equations.frame->key);
   if (options_.warm_start && std::any_of(waiting_.begin(), waiting_.end(), [&](const NormalEquations& before) {
         return without_repetition(before.frame->key) == key;
@@ -84,8 +84,8 @@ void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emi
   if (waiting_.size() == static_cast<std::size_t>(devices)) solve_waiting(emit);
 }
 
-/// Frames that are at hand at the same time need nothing of each other: each device of this process takes one. One
-/// alone is for all.
+/// Frames that wait at the same time do not depend on each other: each device of this process solves one. A single
+/// frame is solved by all devices.
 void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
   std::vector<NormalEquations> all = std::exchange(waiting_, {});
   std::vector<RegularizerPtr> priors;
@@ -112,7 +112,7 @@ Array<cfloat> PcgSolver::start_of(const NormalEquations& equations) {
   return image;
 }
 
-/// First without edges; then, once the reference is known, with them.
+/// Solves without edges first, and with them once the reference is known.
 void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   const std::uint16_t encoding = equations.frame->key.encoding, contrast = equations.frame->key.contrast;
   const FrameKey key = without_contrast(equations.frame->key);
@@ -131,7 +131,8 @@ void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilI
   if (!waits) close(group, emit);
 }
 
-/// What will not get further contrasts: the same slice of another repetition, and a group whose contrasts begin again.
+/// Closes groups that will get no further contrasts: the same slice of another repetition, and a group whose contrasts
+/// begin again.
 void PcgSolver::close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit) {
   for (auto group = groups_.begin(); group != groups_.end();) {
     const bool begins_again = group->first == key && group->second.contrasts.contains(contrast);

@@ -14,7 +14,7 @@ void refuse_numbers() {
 }
 
 void note(Scan& scan, NormalEquations& equations, const numerics::PcgResult& result) {
-  // Of several images, the one that is worst off.
+  // Of several images, the one with the worst outcome.
   const auto worst = std::max_element(result.items.begin(), result.items.end(), [](const auto& a, const auto& b) {
     return a.residuals.back() < b.residuals.back();
   });
@@ -35,8 +35,9 @@ void note(Scan& scan, NormalEquations& equations, const Solved& solved) {
   if (const auto& discrepancy = solved.discrepancy) {
     using Status = numerics::DiscrepancyResult::Status;
     if (discrepancy->status == Status::below_range)
-      scan.warn("pcg: no lambda meets the data to noise_level: there is more in them than noise and this image");
-    if (discrepancy->status == Status::above_range) scan.warn("pcg: by noise_level the data hold nothing but noise");
+      scan.warn("pcg: no lambda meets the data to noise_level: they hold more than this image and noise");
+    if (discrepancy->status == Status::above_range)
+      scan.warn("pcg: at this noise_level the data hold nothing but noise");
     equations.frame = with_notes(*equations.frame, {{"pcg_lambda", fmt::format("{:.3g}", discrepancy->lambda)}});
   }
   note(scan, equations, solved.result);

@@ -28,9 +28,8 @@ double phase_distance(double a, double b) {
 Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
   return Parameters<Options>()
       .integer("phases", &Options::phases, 1, 1000, "into how many equal parts an interval between beats is divided")
-      .choice(
-          "fill", &Options::fill, {"nearest", "none"},
-          "lines that a phase has not got: nearest takes them from the nearest phase that has; none leaves them zero")
+      .choice("fill", &Options::fill, {"nearest", "none"},
+              "lines that a phase lacks: nearest takes them from the nearest phase that has; none leaves them zero")
       .number("reject", &Options::reject, 0, 100,
               "largest difference of an interval from the median of those before it, as a share of that; 0 keeps all")
       .integer("trigger_channel", &Options::trigger_channel, -1, 65535,
@@ -74,7 +73,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   Group& group = groups_.at(number);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
-  // What waits is memory of the session's budget, headers too.
+  // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
   HostArray<protocol::AcquisitionHeader> heads;
   if (count > 0) {
@@ -93,13 +92,13 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     unplaced_.push_back(std::move(readout));
   }
   if (readouts.last && one_phase_.at(key.encoding)) {
-    group.whole = true;  // a frame with these counters that begins later is the next one
+    group.whole = true;  // the next frame with these counters is another one
     open_.erase(key);
   }
   settle(before, false, emit);
 }
 
-/// The repetitions before the one that begins.
+/// Ends the repetitions before the one that begins.
 void CardiacBinning::end_earlier(const FrameKey& key) {
   for (auto it = open_.begin(); it != open_.end();) {
     FrameKey other = it->first;
@@ -116,7 +115,7 @@ bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
     find_intervals();
     settle(0, false, emit);
   }
-  return false;  // others may want it too
+  return false;  // other gadgets may want it too
 }
 
 void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
@@ -187,8 +186,8 @@ void CardiacBinning::add(Readout&& readout) {
   phase.waiting.push_back(std::move(readout));
 }
 
-/// Places those readouts from number `from` on that can be placed by the beats known now, hands them on, and closes
-/// groups that are whole.
+/// Places the readouts from number `from` on, as far as the beats known now allow, hands them on, and closes whole
+/// groups.
 void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit) {
   std::size_t still = from;
   for (std::size_t i = from; i < unplaced_.size(); ++i) {
@@ -226,7 +225,7 @@ void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
   }
 }
 
-/// Lines that a phase lacks, from the nearest in phase of all readouts of that line.
+/// Fills each line that a phase lacks with the readout of that line that is nearest in phase.
 void CardiacBinning::fill(Group& group) {
   if (group.kept.empty()) return;
   for (std::int64_t p = 0; p < options_.phases; ++p) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint16_t kEcg = 0;  // waveform_id
 constexpr double kWindowMs = 2000, kRenewMs = 250;
 constexpr float kShare = 0.6f;
-constexpr double kLargestWindow = 200'000;  // samples: 100 kHz
+constexpr double kLargestWindow = 200'000;  // samples: 2 s at 100 kHz
 constexpr double kLongestSampleMs = 1000;
 
 }  // namespace

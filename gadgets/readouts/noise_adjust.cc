@@ -55,7 +55,7 @@ void NoiseAdjust::learn(const Readouts& noise) {
 }
 
 void NoiseAdjust::make_matrix(double dwell_us) {
-  // Noise power goes with the receiver bandwidth, so with 1 / dwell time. Senders may leave either dwell time at zero.
+  // Noise power is proportional to the bandwidth, so to 1 / dwell time. Senders may leave either dwell time at zero.
   const double dwell_ratio = noise_dwell_us_ > 0 && dwell_us > 0 ? noise_dwell_us_ / dwell_us : 1;
   const int coils = covariance_->coils();
   try {

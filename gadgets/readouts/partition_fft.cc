@@ -19,7 +19,7 @@ Parameters<PartitionFft::Options> PartitionFft::parameters() {
               "what the third of three trajectory components is: z, which the encoding steps say already, or the "
               "density weight")
       .choice("direction", &Options::direction, {"inverse", "forward"},
-              "sign of the exponent: as that of the pipeline's fft");
+              "sign of the exponent: the same as in the pipeline's fft");
 }
 
 void PartitionFft::start(const protocol::Header& header, Scan& scan) {
@@ -76,8 +76,8 @@ void PartitionFft::process(Readouts&& readouts, const Emit<PlaneReadouts>& emit)
   emit(std::move(out));
 }
 
-/// What the frame says of readouts becomes what it says of spokes. A spoke is whole only when its last partition is in,
-/// so no window moves on by spokes: what follows gets such frames whole.
+/// Turns the frame's counts of readouts into counts of spokes. A spoke is whole only when its last partition has come,
+/// so no window moves by spokes: the gadgets after this one get such frames whole.
 void PartitionFft::adapt(Frame& frame, const Space& space) {
   const bool even = frame.expected_readouts % space.announced() == 0;
   frame.expected_readouts = even ? frame.expected_readouts / space.announced() : 0;
@@ -101,7 +101,7 @@ void PartitionFft::add(Open& open, const Space& space, const Readouts& readouts,
   const auto step_1 = [&](std::size_t i) -> std::uint16_t { return readouts.heads[i].idx.kspace_encode_step_1; };
   std::vector<std::int32_t> rows;
   for (std::size_t i = 0; i < count;) {
-    // What comes of one spoke in a row is placed together.
+    // Readouts of one spoke that come in a row are placed together.
     const std::size_t begin = i;
     const std::uint16_t step = step_1(begin);
     Spoke* spoke = nullptr;
@@ -178,13 +178,13 @@ void PartitionFft::check_trajectory(const Spoke& spoke, const Space& space, cons
             +spoke.head.idx.kspace_encode_step_1, s, "xy"[a], mine[a], other[a]));
 }
 
-/// At the end of a frame: the spokes that are not whole, in the order in which they began.
+/// Takes, at the end of a frame, the spokes that are not whole, in the order in which they began.
 void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>& whole) {
   const auto begin = static_cast<std::ptrdiff_t>(whole.size());
   for (auto& [step, spoke] : open.waiting) {
     if (open.given.test(step)) {
       scan_->warn(
-          "some partitions of a spoke came again when it was whole, without an average limit in the header; they are "
+          "some partitions of a spoke came again after it was whole, without an average limit in the header; they are "
           "left out");
       continue;
     }
@@ -196,8 +196,8 @@ void PartitionFft::take_rest(Open& open, const Space& space, std::vector<Spoke>&
   std::sort(whole.begin() + begin, whole.end(), [](const Spoke& a, const Spoke& b) { return a.number < b.number; });
 }
 
-/// One spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself: the same bits
-/// however readouts arrive.
+/// Transforms one spoke's partitions to planes, [coil * planes, sample]. Each spoke is transformed by itself, so its
+/// bits do not depend on how readouts arrive.
 void PartitionFft::transform(Spoke& spoke, const Space& space, numerics::DeviceView<cfloat> to) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t coils = spoke.data.shape()[0], samples = spoke.data.shape()[2];

@@ -15,7 +15,8 @@ constexpr std::size_t kRemembered = 65536;  // readouts of a generation
 
 Parameters<RadialTrajectory::Options> RadialTrajectory::parameters() {
   return Parameters<Options>()
-      .choice("order", &Options::order, {"golden_angle", "tiny_golden_angle", "linear"}, "how the angle goes on")
+      .choice("order", &Options::order, {"golden_angle", "tiny_golden_angle", "linear"},
+              "how the angle advances from spoke to spoke")
       .integer("tiny_number", &Options::tiny_number, 1, 1000,
                "N of the tiny golden angle 180 / (1.618 + N - 1) degrees: 7 is 23.628, 1 the golden angle")
       .integer("spokes", &Options::spokes, 0, 65536,
@@ -26,7 +27,7 @@ Parameters<RadialTrajectory::Options> RadialTrajectory::parameters() {
       .number("offset_deg", &Options::offset_deg, -360, 360, "angle of spoke 0 from x towards y")
       .unit("degrees")
       .choice("counter", &Options::counter, {"kspace_encode_step_1", "arrival"},
-              "what numbers the spokes: the header's counter, or their order in the scan, on through repetitions");
+              "what numbers the spokes: the header's counter, or their order in the scan, counted across repetitions");
 }
 
 void RadialTrajectory::start(const protocol::Header& header, Scan& scan) {
@@ -88,7 +89,7 @@ void RadialTrajectory::process(Readouts&& readouts, const Emit<Readouts>& emit) 
   emit(std::move(readouts));
 }
 
-/// Makes the template, unless it is that of readouts like this one.
+/// Makes the template for readouts like this one, unless it is there already.
 void RadialTrajectory::prepare(Space& space, const protocol::AcquisitionHeader& head) {
   const std::array<std::int64_t, 4> of = {head.number_of_samples, head.center_sample, head.discard_pre,
                                           head.discard_post};
@@ -96,8 +97,9 @@ void RadialTrajectory::prepare(Space& space, const protocol::AcquisitionHeader& 
   const auto [samples, centre, pre, post] = of;
   const std::int64_t used = samples - pre - post, before = centre - pre, after = used - before;
   if (before < 0 || after < 0 || used < 2)
-    throw ClientError(fmt::format("a readout of {} samples, {} and {} of them to discard, has its centre at sample {}",
-                                  samples, pre, post, centre));
+    throw ClientError(fmt::format(
+        "a readout of {} samples, {} and {} of them discarded at its ends, cannot have its centre at sample {}",
+        samples, pre, post, centre));
   if (before == 0) scan_->info("center_sample is the first sample: spokes are taken to begin at the centre of k-space");
   const auto extent = static_cast<double>(before == used / 2 ? used : 2 * std::max(before, after));
   space.of = of;
@@ -115,7 +117,7 @@ std::int64_t RadialTrajectory::Arrival::number(std::uint32_t scan_counter, std::
   if (!counted_) return next_++;
   for (const auto* generation : {&recent_, &before_})
     if (const auto met = generation->find(scan_counter); met != generation->end()) {
-      // A frame holds no readout twice: a number that comes back within it counts nothing.
+      // A frame holds no readout twice: a counter that comes back within a frame does not count readouts.
       counted_ = met->second.frame != frame;
       return counted_ ? met->second.number : next_++;
     }

@@ -45,14 +45,14 @@ Parameters<GriddingOptions> gridding_parameters() {
             "grids readouts as they come, where their weights are known by then, so that little is left after the last "
             "one; false: each frame at its end, with the same bits in every run")
       .integer("rebuild_every", &GriddingOptions::rebuild_every, 1, 1000000,
-               "a sliding window's grid is made anew after so many moves, so that rounding does not add up");
+               "number of moves after which a sliding window's grid is made anew, so that rounding does not add up");
 }
 
 FrameGridder::FrameGridder(GriddingOptions options) : options_(options) {
   const GriddingOptions defaults;
   if (options.accuracy > 0 &&
       (options.kernel_width != defaults.kernel_width || options.oversampling != defaults.oversampling))
-    throw std::invalid_argument("accuracy chooses kernel_width and oversampling; leave them out, or leave it out");
+    throw std::invalid_argument("accuracy chooses kernel_width and oversampling; give either accuracy or those two");
 }
 
 void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes) {
@@ -85,7 +85,7 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
     nufft_.push_back(nufft);
   }
   loose_.resize(nufft_.size());
-  // The most recent trajectory of such scans; it is checked against the data when they come.
+  // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
@@ -106,7 +106,7 @@ PlanCache::Request FrameGridder::request(std::shared_ptr<const SamplePositions> 
   return out;
 }
 
-/// `count`: it is for a frame, which the log's numbers count.
+/// `count`: the plan is for a frame and counts in the log's numbers.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding, std::int64_t coils, bool count) {
   ScanNumbers& numbers = scan_->numbers;
@@ -128,7 +128,7 @@ std::shared_ptr<const numerics::NufftPlan> FrameGridder::shared_plan(
   return plans_.front().plan;
 }
 
-/// A plan for some samples that will not come again.
+/// A plan for a few samples, to be used once.
 std::shared_ptr<const numerics::NufftPlan> FrameGridder::loose_plan(
     const std::shared_ptr<const SamplePositions>& positions, std::uint16_t encoding) {
   PlanCache::Request what = request(positions, encoding);
@@ -192,7 +192,8 @@ void FrameGridder::add_readouts(Window& window, const Chunk& chunk, std::int64_t
                          window.grid.view());
 }
 
-/// Moves a window on to where a frame begins: what has left it is taken away, or its grid is made anew of what stays.
+/// Moves a window to where a frame begins: readouts that have left it are subtracted, or its grid is made anew from
+/// those that stay.
 void FrameGridder::begin_position(Window& window, const Frame& frame) {
   const std::int64_t begin = frame.window_begin;
   if (window.chunks.empty()) return;
@@ -228,7 +229,7 @@ std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples
                            .plan = window.plan});
   add_readouts(window, window.chunks.back(), entered, entered + samples.readouts, 1);
   if (!last) return std::nullopt;
-  // The transform works in place, and the window goes on.
+  // The transform works in place and the window still needs its grid, so the frame gets a copy.
   Gridded out{frame, scan_->compute.allocate<cfloat>(window.grid.shape()), window.plan};
   scan_->compute.copy<cfloat>(window.grid.view(), out.grid.view());
   ++scan_->numbers.frames_in_parts;

@@ -7,7 +7,7 @@
 namespace echotrain {
 namespace {
 
-/// Multiplications from which on reading a file is quicker than working Q out.
+/// From this many multiplications on, reading Q from a file is quicker than computing it.
 constexpr double kWorthKeeping = 1e11;
 
 std::string disk_key(const OperatorRequest& request) {

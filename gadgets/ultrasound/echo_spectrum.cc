@@ -14,9 +14,9 @@ namespace echotrain {
 Parameters<EchoSpectrum::Options> EchoSpectrum::parameters() {
   return Parameters<Options>()
       .number("bandwidth_percent", &Options::bandwidth_percent, 1, 200,
-              "of the centre frequency: the band that is kept about it")
+              "width of the band kept about the centre frequency, relative to that frequency")
       .number("padding", &Options::padding, 1, 8,
-              "columns per element: room beside the array for what the remap moves sideways");
+              "columns per element: the zeros beside the array take what the remap moves sideways");
 }
 
 void EchoSpectrum::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
@@ -32,7 +32,7 @@ void EchoSpectrum::process(Echoes&& echoes, const Emit<EchoSpectra>& emit) {
         fmt::format("echoes of {:g} MHz, sampled at {:g} MHz, have no frequency within the band of {:g} %",
                     geometry.center_hz / 1e6, geometry.sampling_hz / 1e6, options_.bandwidth_percent));
 
-  // A wave's delay at each element is taken back, so that a column is a spatial frequency of the image.
+  // Each wave's delay at each element is undone, so that a column is a spatial frequency of the image.
   std::vector<double> advances;
   for (const auto& wave : geometry.waves)
     for (std::int64_t e = 0; e < elements; ++e)

@@ -63,7 +63,7 @@ void EchoTraces::start(const protocol::Header& header, Scan& scan) {
                       protocol::to_string(encoding.trajectory)));
     const auto& limit = encoding.kspace_encoding_step_1;
     if (limit && limit->maximum - limit->minimum >= kMostWaves)
-      throw ClientError(fmt::format("the header announces {} waves per image; at most {} can be",
+      throw ClientError(fmt::format("the header announces {} waves per image; at most {} are possible",
                                     limit->maximum - limit->minimum + 1, kMostWaves));
     waves_.push_back(limit ? Waves{limit->minimum, limit->maximum - limit->minimum + 1} : Waves{});
   }
@@ -86,7 +86,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     buffer.geometry.waves.resize(static_cast<std::size_t>(waves));
     buffer.samples = samples;
     buffer.hits.assign(static_cast<std::size_t>(waves), 0);
-    // As many zeros again behind the echoes: what a Fourier transform moves later does not come back at the beginning.
+    // As many zeros as samples follow, so that echoes which a Fourier transform delays do not wrap to the beginning.
     buffer.data = scan_->compute.zeros<cfloat>({elements, waves, numerics::fast_even_size(2 * samples)});
   }
   if (samples != buffer.samples || elements != buffer.geometry.elements)
@@ -98,7 +98,7 @@ void EchoTraces::add(Buffer& buffer, const Readouts& readouts, std::int64_t wave
     EchoGeometry geometry = geometry_of(head);
     geometry.waves = buffer.geometry.waves;
     if (!(geometry == buffer.geometry))
-      throw ClientError(fmt::format("readout {} was sampled otherwise than others of its image", +head.scan_counter));
+      throw ClientError(fmt::format("readout {} was sampled differently from others of its image", +head.scan_counter));
     const std::int64_t step = head.idx.kspace_encode_step_1 - first;
     if (step < 0 || step >= waves) {
       scan_->warn("some waves have numbers outside the header's limits; their readouts are left out");

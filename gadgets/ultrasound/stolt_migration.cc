@@ -12,7 +12,7 @@
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kMostSamples = 1 << 24;  // of a wave's spectrum: a plan of them takes about 1 GB
+constexpr std::int64_t kMostSamples = 1 << 24;  // in a wave's spectrum; a plan for so many takes about 1 GB
 
 void check_direction(const Vector& direction, const char* name, const char* meaning) {
   if (!(std::abs(dot(direction, direction) - 1) < 1e-3))
@@ -28,9 +28,9 @@ Parameters<StoltMigration::Options> StoltMigration::parameters() {
                "width of the interpolation kernel")
       .unit("grid cells")
       .number("oversampling", &Options::oversampling, Nufft::kLeastOversampling, Nufft::kMostOversampling,
-              "of the grid it interpolates on")
+              "oversampling of the grid that the kernel interpolates on")
       .number("max_angle_deg", &Options::most_angle, 1, 90,
-              "of echoes from the array's normal; what comes from farther aside is left out")
+              "largest angle of echoes to the array's normal; echoes from farther aside are left out")
       .unit("degrees");
 }
 
@@ -78,7 +78,7 @@ StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const
     for (std::int64_t i = begin * columns; i < end * columns; ++i) {
       const double hz = setting_.first_hz + static_cast<double>(i / columns) * setting_.step_hz;
       const double k = hz / geometry.sound_mm_per_s;
-      // A column stands for spatial frequencies a period apart; the echoes' own is the one nearest to 0.
+      // A column stands for spatial frequencies a period apart; that of the echoes is the one nearest to 0.
       const double column = static_cast<double>(i % columns) / static_cast<double>(columns) * period;
       const double u = std::remainder(column - k * sine, period), root = std::sqrt(k * k - u * u);
       const double fx = u + k * sine, fz = k * cosine + root;
@@ -86,7 +86,7 @@ StoltMigration::Remap StoltMigration::make(const EchoGeometry::Wave& wave) const
       constexpr double kNowhere = std::numeric_limits<double>::quiet_NaN();
       places.data()[2 * i] = kept ? fx * setting_.x.size : kNowhere;
       places.data()[2 * i + 1] = kept ? fz * setting_.z.size : kNowhere;
-      // Jacobian times root / k: without the pole that the Jacobian has for echoes from the side.
+      // The Jacobian times root / k, which removes the Jacobian's pole for echoes from the side.
       const double weight = kept ? scale * (root * cosine + k + u * sine) / k : 0;
       const double cycles = fx * (setting_.x.center - element_mm(geometry, 0)) + fz * setting_.z.center -
                             (hz - geometry.demodulated_hz) * wave.first_sample;

@@ -1,5 +1,5 @@
-// In a steady stream nothing is allocated per readout: twice as many readouts in as many batches and frames cost as
-// many calls of operator new and of the backend's allocator, but for vectors that double once more.
+// A steady stream allocates nothing per readout: twice as many readouts, in as many batches and frames, cost as many
+// calls of operator new and of the backend's allocator, except that vectors double once more.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -157,7 +157,7 @@ class Stream {
   protocol::AcquisitionCheck check_;
 };
 
-/// Calls of operator new per frame of a scan under way.
+/// Calls of operator new per frame of a running scan.
 double per_frame(const std::string& pipeline, bool radial, std::size_t lines, std::size_t batches) {
   constexpr int kWarm = 8, kFrames = 64;
   const protocol::Header header = measurement(radial, static_cast<int>(lines));
@@ -182,7 +182,7 @@ TEST_P(Allocations, DoNotGrowWithTheReadouts) {
     RecordProperty(fmt::format("per_frame_of_{}_batches", batches), fmt::format("{} {}", few, many));
     std::printf("%s, %zu batches per frame: %.1f calls for 64 readouts, %.1f for 256\n", pipeline.c_str(), batches, few,
                 many);
-    // 192 readouts more. Each vector that grows with a batch doubles twice more.
+    // The frame has 192 readouts more, so each vector that grows with a batch doubles twice more.
     EXPECT_LE(many - few, 4.0 * static_cast<double>(batches) + 8) << few << " " << many;
     EXPECT_LE(few, 40.0 * static_cast<double>(batches) + 120);
   }

@@ -67,7 +67,7 @@ def run_ours(program, case):
 
 
 def error_of(positions, samples, image):
-    """Of one coil's `image` at random voxels."""
+    """Relative error of one coil's `image` at random voxels."""
     k = positions.reshape(-1, positions.shape[-1])
     voxels = RNG.integers(0, image.shape, (VOXELS, image.ndim))
     # Component 0 is the fastest axis.

@@ -1,14 +1,14 @@
 // 2D Fourier transforms of the ten sizes of Table 48-1 of Sumanaweera and Liu, "Medical Image Reconstruction with the
 // FFT", GPU Gems 2, 2005, in frames per second, each beside the limit that memory sets: every sample read once and
 // written once, at the speed of a copy of large arrays measured in the same run. As in the table, two images are in
-// memory and are transformed again and again, in single precision; a frame is one of them. Of each, the best of many
-// runs.
+// memory and are transformed again and again, in single precision; a frame is one of them. Each figure is the best of
+// many runs.
 //
 // fftw: FFTW, the faster of its modes measured and patient, in place, one thread: the table's fourth column on today's
 // CPU. fft: numerics::fft, in place, all threads. gadget: what the gadget `fft` does with a k-space: centred, scaled,
-// from one array to another. pipeline: readouts to images, through cartesian_kspace, fft and image. Of ours each on the
-// CPU and, where there is a GPU, on it; there cuFFT too. On a GPU a run is many transforms in a row, so that it is kept
-// busy.
+// from one array to another. pipeline: readouts to images, through cartesian_kspace, fft and image. Our cases run on
+// the CPU and, where there is one, on a GPU; there cuFFT runs too. On a GPU a run is many transforms in a row, which
+// keeps it busy.
 //
 //   bench_fft [--planning_seconds=60] [Google Benchmark's options]
 #include <benchmark/benchmark.h>
@@ -61,7 +61,7 @@ std::vector<cfloat> random_samples(std::int64_t n) {
 }
 
 /// Bytes per second, read and written together, of a copy of arrays far larger than caches, by the given threads; the
-/// best of some.
+/// best of several runs.
 double host_copy_bytes_per_s(bool all_threads) {
   constexpr std::int64_t kFloats = std::int64_t{1} << 26;
   static std::vector<float> from(kFloats, 1.0f), to(kFloats);
@@ -118,7 +118,7 @@ void measure(benchmark::State& state, const Size& size, Backend backend, bool al
   report(state, size, frames, *std::min_element(times.begin(), times.end()), backend, all_threads);
 }
 
-/// `work` transforms the images once. On a GPU as many times in a row as a benchmark of cuFFT here.
+/// `work` transforms the images once; on a GPU kInARow times, as the benchmark of cuFFT does.
 template <class Work>
 void measure_rows(benchmark::State& state, const Size& size, numerics::Context& compute, const Work& work) {
   const int in_a_row = compute.backend() == Backend::cuda ? kInARow : 1;
@@ -171,7 +171,7 @@ void fftw(benchmark::State& state, Size size) {
   const auto fill = [&] { std::copy(samples.begin(), samples.end(), reinterpret_cast<cfloat*>(data.get())); };
   fill();
   const FftwPlan plan(size, data.get());
-  fill();  // planning overwrites
+  fill();  // planning overwrites the images
   measure(
       state, size, Backend::cpu, false, kImages,
       [&] {

@@ -1,10 +1,10 @@
 // The exact transform, its Toeplitz operator and the solver, on random trajectories and data:
 //   exact_fhd/..., exact_q/...   time, relative error against float64 at random voxels, pairs of samples and voxels per
 //                                second; the same in fast_fhd/..., fast_q/... (Precision::fast)
-//   sincos_fhd/...               the plain loop that the exact transform stands against: a sine and a cosine per pair,
+// sincos_fhd/... the plain loop that the exact transform is compared with: a sine and a cosine per pair,
 //                                vectorised, on all threads
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
-//   recon/..., after_last/...    F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, and
+// recon/..., after_last/... F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, with
 //                                the time from the last readout on
 //   .../2gpu                     the same by two GPUs; .../half is what one of two would do, alone
 #include <benchmark/benchmark.h>
@@ -87,9 +87,9 @@ Truth work_out(const Problem& p, std::int64_t n, bool lags) {
   return truth;
 }
 
-/// Relative, at those voxels.
+/// The relative error at those voxels.
 double error_of(const Problem& p, const std::vector<cfloat>& got, std::int64_t n, bool lags) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, bool>, Truth> known;  // problems of one size are the same
+  static std::map<std::tuple<std::int64_t, std::int64_t, bool>, Truth> known;  // problems of one size are equal
   const auto [found, missing] = known.try_emplace({n, p.samples, lags});
   if (missing) found->second = work_out(p, n, lags);
   const Truth& truth = found->second;
@@ -107,7 +107,7 @@ std::vector<cfloat> on_host(Context& context, const Array& array) {
   return {host.data(), host.data() + host.size()};
 }
 
-/// Of a sample and a voxel.
+/// Pairs of a sample and a voxel.
 benchmark::Counter pairs_per_second(std::int64_t n, std::int64_t samples) {
   return {static_cast<double>(n * n * n) * static_cast<double>(samples), benchmark::Counter::kIsIterationInvariantRate};
 }
@@ -126,7 +126,7 @@ void exact_fhd(benchmark::State& state, Backend backend, std::int64_t n, std::in
   }
   if (part.count > 1) return;
   state.counters["error"] = error_of(p, on_host(context, image), n, false);
-  state.counters["pairs"] = pairs_per_second(n, samples);  // four operations each
+  state.counters["pairs"] = pairs_per_second(n, samples);  // four operations per pair
 }
 
 void exact_q(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
@@ -211,7 +211,7 @@ void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
   state.counters["residual"] = residual;
 }
 
-/// Solves for what `sum` gives; the residual that is left.
+/// Solves for what `sum` gives; returns the residual.
 double solve60(Context& context, const LinearOperator& matrix, double largest, SplitAdjoint& sum, DeviceView<cfloat> b,
                DeviceView<cfloat> x) {
   sum.get(context, b);
@@ -242,7 +242,7 @@ void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
   }
 }
 
-/// Readouts come at even times within a second; each time, all that have come are added.
+/// Readouts come evenly spread over a second; each step adds all that have come by then.
 void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
   using Clock = std::chrono::steady_clock;
   constexpr std::int64_t kReadouts = 1078;
@@ -368,7 +368,7 @@ int main(int argc, char** argv) {
         ->Repetitions(repetitions)
         ->ReportAggregatesOnly(true);
   };
-  // For those that take the time themselves.
+  // For cases that measure the time themselves.
   const auto add_timed = [](const std::string& name, auto run, int repetitions) {
     RegisterBenchmark(name.c_str(), run)
         ->Unit(benchmark::kMillisecond)
@@ -386,7 +386,7 @@ int main(int argc, char** argv) {
       const std::string size = fmt::format("{}^3x{}/{}", n, samples, on);
       const bool large = n == 128;
       for (const Precision precision : {Precision::exact, Precision::fast}) {
-        if (precision == Precision::fast && !cuda) continue;  // the same there
+        if (precision == Precision::fast && !cuda) continue;  // on the CPU both are the same
         const std::string name = precision == Precision::exact ? "exact" : "fast";
         add(
             fmt::format("{}_fhd/{}", name, size),

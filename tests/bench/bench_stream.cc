@@ -65,7 +65,7 @@ double median(const std::string& name, const std::string& value = "seconds") {
 }
 bool ran(const std::string& name) { return results.contains(name) && !results[name]["seconds"].empty(); }
 
-// Encoded when a case first asks for it: whole scans are large.
+// Scans are encoded when a case first asks for them, because whole scans are large.
 const EncodedScan& encoded(const std::string& name, const ScanShape& shape) {
   static std::map<std::string, EncodedScan> scans;
   auto found = scans.find(name);
@@ -134,7 +134,7 @@ std::vector<std::pair<std::string, const std::vector<double>*>> parts_of(const P
           {"send", &times.send_ms}};
 }
 
-/// The same with everything that comes also being written to a disk.
+/// The same, while everything received is also written to a disk.
 void add_captured(const ServerProcess& server) {
   add_case(server, "captured/cartesian_256_16coils_40frames", kLongRounds, nothing, [&server](benchmark::State&) {
     return scan_seconds(server.port(), encoded("cartesian", kCartesian).bytes,

@@ -1,7 +1,7 @@
 // Plane-wave ultrasound: f-k migration as the pipeline ultrasound_plane_wave does it, on the CPU and where there is one
 // on a GPU, from traces on the host to an image there, and delay and sum of the same traces to the same voxels on the
-// CPU, in one run. Both have made beforehand what depends on the geometry only. The table at the end has the medians,
-// their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
+// CPU, in one run. For both, everything that depends on the geometry only is made beforehand. The table at the end has
+// the medians, their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
 //
 // The chapter transforms frame n+1 forwards while it transforms frame n back (section 48.5.3, figure 48-7). The cases
 // stream/... push a run of frames without waiting between them, and give the time of a frame: to one session, to two
@@ -188,7 +188,7 @@ double diffraction_limit(const Case& c, const client::Scatterer& p) {
 
 std::map<std::string, std::vector<double>> seconds;
 
-/// The time of `work`, which does `frames` of them.
+/// The time of one frame, of which `work` does `frames`.
 void measure(const std::string& name, const std::function<void()>& work, int frames = 1) {
   benchmark::RegisterBenchmark(name.c_str(),
                                [name, work, frames](benchmark::State& state) {

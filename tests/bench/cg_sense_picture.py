@@ -18,7 +18,7 @@ import scans  # noqa: E402
 
 
 def write_png(path, image):
-    """64 greys, as many as an eye tells apart in such pictures, so that noise packs well; `image`: 0..1."""
+    """64 greys, about as many as the eye tells apart, so that noise compresses well; `image`: 0..1."""
     rows = (np.round(np.clip(image, 0, 1) * 63) * (255 / 63)).astype(np.uint8)
     height, width = rows.shape
 

@@ -20,7 +20,7 @@ import h5py  # noqa: E402
 import numpy as np  # noqa: E402
 
 FIXED = {"ECHOTRAIN_AUTOTUNE": "off", "ECHOTRAIN_THREADS": "2"}
-# What says when or by which version an image was made, not what it shows.
+# These say when and by which version an image was made, not what it shows.
 PASSING = {"measurement_uid", "attribute_string_len"}
 
 
@@ -40,7 +40,7 @@ def built(commit):
 
 
 def digest(file):
-    """Of the pixels and headers of all images of a file, and how many there are."""
+    """A digest of the pixels and headers of all images of a file, and their number."""
     total, count = hashlib.sha256(), 0
 
     def add(name, item):
@@ -100,7 +100,7 @@ def main():
             scan = folder / f"{pipeline}.h5"
             run(base / "echotrain", "simulate", "-o", scan, *options[pipeline].split(), stdout=subprocess.DEVNULL)
             before, again, after = (reconstruct(programs, scan, pipeline, folder) for programs in (base, base, new))
-            steady = before == again  # a server may work on frames together that came together
+            steady = before == again  # a server may process frames together that came together
             same = before[0] == after[0] and before[0][1] > 0 and (before[1] == after[1] or not steady)
             different += not same
             print(f"{pipeline:24} {before[0][1]:3} images  {before[0][0]} {before[1][0] if steady else 'varies in BASE  '}  "

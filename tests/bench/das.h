@@ -16,9 +16,9 @@ struct DasSetting {
   std::vector<double> x, z;  ///< of columns and rows
 };
 
-/// Every voxel is the mean over the elements of their analytic signals at the time when its echo comes there. Traces
-/// are demodulated by Fourier transforms and interpolated linearly between samples; where and with which phase each
-/// element is read is worked out beforehand, for every voxel. Runs on all threads of the context.
+/// Every voxel is the mean over the elements of their analytic signals at the time when the voxel's echo arrives there.
+/// Traces are demodulated by Fourier transforms and interpolated linearly between samples; where and with which phase
+/// each element is read is worked out beforehand, for every voxel. Runs on all threads of the context.
 class DelayAndSum {
  public:
   DelayAndSum(numerics::Context& context, DasSetting setting);

@@ -9,8 +9,8 @@
 
 namespace echotrain::bench {
 
-/// Median seconds of the whole of `work`, which enqueues on the contexts' streams; what it enqueues on different ones
-/// may run at the same time. It is called twice, the first time for plans and memory to be made.
+/// Median seconds of `work` as a whole, which enqueues on the contexts' streams; work on different streams may run at
+/// the same time. It is called twice, first to make plans and memory.
 double device_seconds_of(const std::vector<numerics::Context*>& contexts, const std::function<void()>& work);
 
 }  // namespace echotrain::bench

@@ -13,7 +13,7 @@ __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) vo
   float sum_re = 0, sum_im = 0;
   for (std::int64_t s = 0; s < samples; ++s) {
     const float angle = 2 * std::numbers::pi_v<float> * (kx[s] * x + ky[s] * y + kz[s] * z);
-    // Two cosines: for both of one angle the vector library has no function that compilers use.
+    // Two cosines, because the vector library has no function for sine and cosine of one angle that compilers use.
     const float cosine = cosf(angle), sine = cosf(angle - std::numbers::pi_v<float> / 2);
     sum_re += re[s] * cosine - im[s] * sine;
     sum_im += re[s] * sine + im[s] * cosine;

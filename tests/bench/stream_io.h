@@ -66,7 +66,7 @@ class Receiver {
   void run(Connection& connection, const OnImage& on_image = {});
 
   std::size_t images = 0;
-  Clock::time_point last_image{}, closed{};  ///< when the last byte of the last image, of CLOSE had come
+  Clock::time_point last_image{}, closed{};  ///< when the last byte of the last image, or of CLOSE, came
 };
 
 /// Sends a whole scan while receiving; the seconds from its first byte to the last image, or to CLOSE when there is

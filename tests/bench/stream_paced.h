@@ -1,4 +1,4 @@
-// How long after a readout its image comes, when readouts come as slowly as a scanner makes them.
+// How long after a readout its image comes, when readouts come at the pace of a scanner.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct PacedTimes {
   std::vector<double> send_ms;  ///< queued -> last byte given to the kernel, by the server's clock; one less
 };
 
-/// Sends one readout of `ring` every `repetition_time_ms`, again from its start when it is at its end, until there are
+/// Sends one readout of `ring` every `repetition_time_ms`, starting over at its end, until there are
 /// `frames` images of `window` readouts, each `stride` readouts after the one before it.
 PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, int stride, int frames,
                       double repetition_time_ms);

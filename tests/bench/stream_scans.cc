@@ -55,7 +55,7 @@ EncodedScan encode_scan(const ScanShape& shape, int turn) {
   encode(HeaderText{header_of(shape)}, scan.bytes);
   scan.begin = scan.bytes.size();
 
-  // Each readout has other samples: a window into more of them than one readout has.
+  // Each readout has different samples: a window into an array longer than one readout.
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   const std::size_t values = static_cast<std::size_t>(shape.samples) * static_cast<std::size_t>(shape.channels);

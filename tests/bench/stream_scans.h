@@ -11,7 +11,7 @@ namespace echotrain::bench {
 
 struct ScanShape {
   std::string pipeline;
-  bool radial = false;  ///< golden-angle spokes, each on from the one before it
+  bool radial = false;  ///< golden-angle spokes
   int matrix = 256;     ///< of the image; readouts of more samples are oversampled
   int samples = 512, channels = 16;
   int readouts = 256;  ///< of a frame

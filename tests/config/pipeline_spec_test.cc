@@ -209,7 +209,7 @@ TEST_F(Library, FindsByNameAndAlias) {
 TEST_F(Library, ANameOfManyEndingsIsLookedUpAtOnce) {
   write("one/a.yaml", "cartesian_2d", "");
   std::string name = "cartesian_2d";
-  for (int i = 0; i < 1 << 18; ++i) name += ".xml";  // as long as a client's text may be
+  for (int i = 0; i < 1 << 18; ++i) name += ".xml";  // as long as a client's text is allowed to be
   EXPECT_EQ(load().find(name), nullptr);
   EXPECT_EQ(load().find("cartesian_2d.yaml.xml"), nullptr);
 }

@@ -277,8 +277,7 @@ TEST_F(OptionsFile, AdminPortCountsAsAskedForWhenItIsGiven) {
 TEST_F(OptionsFile, TemplateHoldsEveryOptionWithItsDefault) {
   const std::string text = server_options_template();
   EXPECT_EQ(read_yaml(text, "template").kind(), Node::Kind::null);  // all is commented out
-  // Without the # before the options, of which comments are told by one space after it, it is a file that sets
-  // everything to its default.
+  // Without the # before its options, the file sets everything to its default. (Comments have a space after the #.)
   std::string active;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

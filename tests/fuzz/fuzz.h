@@ -51,7 +51,7 @@ class Source {
   std::span<const std::byte> bytes_;
 };
 
-/// A file of the process's own in the folder for temporary files, which run.sh puts into memory.
+/// A temporary file of this process; run.sh puts the folder for temporary files into memory.
 class ScratchFile {
  public:
   ScratchFile() {

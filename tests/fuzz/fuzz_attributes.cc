@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   image.attributes = fuzz::as_text(data, size);
   const auto reason = protocol::check_attributes(image, limits);
   fuzz::require(!reason || !reason->message.empty(), "attributes are dropped without a reason");
-  // What the scan lets through, the parser makes no deeper.
+  // XML that passes the scan is no deeper in the parser.
   if (!protocol::xml_danger(image.attributes, limits)) {
     pugi::xml_document document;
     if (document.load_buffer(data, size, pugi::parse_default, pugi::encoding_utf8))

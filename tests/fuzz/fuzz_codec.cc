@@ -21,8 +21,8 @@ struct Outcome {
   std::size_t pending = 0;
 };
 
-// The same messages, and the same end. Where a message's length is not known yet, what is wrong with it may be seen
-// only when its fixed part is whole, so one that is cut off may be refused in one case and waited for in the other.
+// The same messages, and the same end. While a message's length is unknown, an error may show only when its fixed part
+// is whole, so a message that is cut off may be refused in one case and waited for in the other.
 bool agree(const Outcome& a, const Outcome& b) {
   if (a.messages != b.messages) return false;
   if (a.error.empty() == b.error.empty()) return a.error == b.error && a.pending == b.pending;
@@ -61,7 +61,7 @@ Outcome receive(std::span<const std::byte> bytes, const protocol::Limits& limits
   }
   for (std::size_t i = 0; i < held.size(); ++i)
     require(encoded(held[i]) == outcome.messages[i], "a message changed while it was held");
-  // What is pending after a refusal depends on how much had come.
+  // How much is pending after a refusal depends on the pieces.
   if (outcome.error.empty()) outcome.pending = buffer.pending_bytes();
   return outcome;
 }

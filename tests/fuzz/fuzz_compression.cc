@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint64_t samples = source.number<std::uint16_t>();
   const std::uint64_t channels = source.number<std::uint8_t>();
   const std::uint64_t elements = 2 * samples * channels;
-  // As the codec has checked before it expands.
+  // The codec has checked this before it expands.
   if (elements == 0 || 4 * elements > protocol::Limits{}.acquisition_bytes) return 0;
   const auto values =
       zfp ? protocol::expand_zfp(source.rest(), samples, channels) : protocol::expand_packed(source.rest(), elements);

@@ -1,5 +1,5 @@
-// Files that HDF5 takes for good and that are not what an ISMRMRD file is: made through HDF5's own calls, with members,
-// types, shapes and lengths as the input says. (fuzz_hdf5 gives the library any bytes.)
+// Files that are valid HDF5 but not valid ISMRMRD, made through HDF5's own calls, with members, types, shapes and
+// lengths as the input says. (fuzz_hdf5 gives the library any bytes.)
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -58,7 +58,7 @@ void write_plain(Source& source, const Handle& group, const std::string& name, c
                  const Handle& space) {
   const Handle dataset(
       H5Dcreate2(group.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
-  if (!dataset || source.one_in(10)) return;  // never written: HDF5 fills it
+  if (!dataset || source.one_in(10)) return;  // never written, so HDF5 fills the dataset
   std::vector<std::byte> bytes(std::max<std::size_t>(1, elements_of(space) * H5Tget_size(type.get())));
   if (bytes.size() > 1 << 20) return;
   const auto rest = source.rest();

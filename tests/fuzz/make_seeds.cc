@@ -20,9 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::Buffer;
 
-constexpr std::size_t kMostBytes = 24 << 10;      // of a seed that is a stream
-constexpr std::size_t kLargestReadout = 8 << 10;  // that goes into a seed
-constexpr std::size_t kMostFileBytes = 64 << 10;  // of an HDF5 file that is a seed itself
+constexpr std::size_t kMostBytes = 24 << 10;      // of a seed that is a stream [bytes]
+constexpr std::size_t kLargestReadout = 8 << 10;  // that goes into a seed [bytes]
+constexpr std::size_t kMostFileBytes = 64 << 10;  // of an HDF5 file that is a seed itself [bytes]
 
 class Seeds {
  public:
@@ -66,7 +66,7 @@ void add_scan(const Seeds& seeds, const protocol::DatasetReader& reader, const s
   }
   if (reader.waveforms() > 0) encode(reader.waveform(0), data);
   if (readouts == 0) return;
-  const bool whole = readouts == reader.acquisitions();  // only of such are images made
+  const bool whole = readouts == reader.acquisitions();  // images are made of whole scans only
   for (const fs::path& pipeline : whole ? pipeline_files() : std::vector<fs::path>()) {
     const std::string by_name = pipeline.stem().string();
     for (const protocol::Message& config : {protocol::Message(protocol::ConfigFile{by_name}),
@@ -178,7 +178,7 @@ void add_configuration(const Seeds& seeds) {
   }
 }
 
-// What a target that makes a file of numbers begins with.
+// Seeds for the target that makes files from numbers.
 void add_numbers(const Seeds& seeds) {
   for (int i = 1; i <= 8; ++i) {
     Buffer bytes;

@@ -1,4 +1,4 @@
-// Reads all that a file offers, up to a bound, as a client's commands do.
+// Reads everything in a file, up to a bound, as the client's commands do.
 #pragma once
 
 #include <algorithm>

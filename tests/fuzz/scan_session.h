@@ -1,4 +1,4 @@
-// What a client's messages do to a session, without sockets.
+// A session that takes a client's messages without sockets.
 #pragma once
 
 #include <filesystem>

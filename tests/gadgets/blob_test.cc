@@ -1,4 +1,4 @@
-// Numbers mean something: an object of amplitude 1 has value 1, at its place, by every way of sampling.
+// Images are in the object's units: an object of amplitude 1 has value 1, at its place, by every way of sampling.
 #include "tests/gadgets/blob.h"
 
 #include "gadgets/numerics/nufft/nufft.h"
@@ -49,7 +49,7 @@ TEST_P(BlobTest, Radial) {
 }
 
 TEST_P(BlobTest, GoldenAngleRadial) {
-  // 377 spokes, a Fibonacci number: the gaps between them have two sizes, whose unevenness averages out.
+  // With 377 spokes, a Fibonacci number, gaps have two sizes, whose unevenness averages out.
   const std::array n{48, 48, 1};
   expect_blobs(
       run(gridding_yaml("ramp", 2), measurement(n, "goldenangle"), sample(golden_radial(377, 96), blobs(2)), here()), n,
@@ -72,8 +72,8 @@ TEST_P(BlobTest, SpiralWithRamp) {
 }
 
 TEST_P(BlobTest, KooshBall) {
-  // A shell's exact volume times the value at its middle is pi/3 dk^2 times the integral of f along a spoke too large:
-  // 5e-4 at dk = 1/160.
+  // A shell's exact volume times the value at its middle exceeds the integral by pi/3 dk^2 times the integral of f
+  // along a spoke: 5e-4 at dk = 1/160.
   for (const std::array<int, 3> n : {std::array{24, 24, 24}, {25, 22, 27}}) {
     SCOPED_TRACE(fmt::format("{} x {} x {}", n[0], n[1], n[2]));
     expect_blobs(run(gridding_yaml("ramp", 3), measurement(n, "other"), sample(kooshball(1500, 160), blobs(3)), here()),

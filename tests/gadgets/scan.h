@@ -43,7 +43,7 @@ enum Flag {
 };
 inline void set_flag(Acquisition& readout, int value) { readout.head.flags = readout.head.flags | 1ull << (value - 1); }
 
-/// What a header says; field of view 1 mm per voxel of the encoded matrix unless given.
+/// The contents of a header; the field of view is 1 mm per voxel of the encoded matrix unless given.
 struct HeaderSpec {
   std::array<int, 3> encoded{32, 32, 1};
   std::array<int, 3> recon{0, 0, 0};  ///< 0: as encoded
@@ -112,7 +112,7 @@ inline std::vector<cfloat> noise(std::size_t count, std::mt19937& random, double
   return out;
 }
 
-/// All that a pipeline gave.
+/// The whole output of a pipeline.
 struct Outcome {
   std::vector<protocol::Image> images;
   std::vector<std::pair<protocol::Level, std::string>> texts;

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 
-# Read when numpy is loaded: its matrix products must not fight for the cores that the programs under test use.
+# numpy reads this when it is loaded: its matrix products must not take the cores of the programs under test.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 pytest.importorskip("numpy", reason="the integration tests need numpy")

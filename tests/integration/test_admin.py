@@ -124,7 +124,7 @@ def test_the_client_asks_for_health(own_server):
     assert (asked.returncode, asked.stdout) == (0, "ready\n"), asked.stderr
     assert run_client("health", "-p", port, "--path", "/metrics").stdout.count("# HELP") > 10
     assert run_client("health", "-p", port, "--path", "/nothing").returncode == 1
-    # Something else that listens, and nothing that does.
+    # A port where another program listens, and one where none does.
     other = run_client("health", "-p", own_server.port, "--timeout", 5)
     assert other.returncode == 1 and "admin port" in other.stderr
     with socket.socket() as silent:
@@ -229,7 +229,7 @@ def start_with_default_admin_port(folder):
 
 
 def test_two_servers_start_with_the_defaults(tmp_path):
-    """Only one of them gets the admin port; the other one says so and serves all the same."""
+    """Only one server gets the admin port; the other one says so and serves all the same."""
     servers = []
     try:
         for name in ("one", "two"):
@@ -305,7 +305,7 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
     wait_until(lambda: ended(own_server) == 3)
     found = metrics(own_server)
     exist = {found.family(name) for name in found.names()}
-    # What only a GPU shows is looked up where it is made.
+    # Figures that only a GPU has are looked up in the source.
     source = (SOURCE / "server" / "admin" / "metrics_present.cc").read_text()
     exist |= set(re.findall(r'"(echotrain_gpu_[a-z_]+)"', source))
 

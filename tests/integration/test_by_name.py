@@ -45,7 +45,7 @@ CASES = {
     "anatomical_multi_echo": Case(f"{BALL} --coils 1 --contrasts 2", 0.1, 2),
 }
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
-ELSEWHERE = {"passthrough"}  # it takes images: test_end_to_end
+ELSEWHERE = {"passthrough"}  # takes images; tested in test_end_to_end
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
@@ -106,7 +106,7 @@ def test_the_image_is_the_object(served, tmp_path, name):
 
 @pytest.mark.parametrize("name", ULTRASOUND)
 def test_the_points_are_in_the_image(served, tmp_path, name):
-    """The brightest voxel near each simulated point is the one it lies in; far from all of them it is dark."""
+    """The brightest voxel near each simulated point is the point's own; far from all points the image is dark."""
     scan = simulate(tmp_path / "scan.h5", f"--modality ultrasound --phantom points --matrix 256 {ULTRASOUND[name]}")
     heads, images = images_of(served, name, scan, tmp_path)
     image, head = images[0][0, 0], heads[0]

@@ -83,7 +83,7 @@ def test_a_capture_holds_the_scan_and_replays_to_the_same_images(server_with_cap
 
 
 def test_another_pipeline_and_queries(server, tmp_path, scan, kspace, stream):
-    """-c replaces what the stream asks for, also in FIRE's text after the header; queries are not asked again."""
+    """-c replaces the stream's pipeline, also in FIRE's text after the header; queries are not repeated."""
     query = b"\x06\x00" + bytes(16) + (1).to_bytes(8, "little") + b"a"
     note = wire.text('{"parameters": {"config": "cartesian_2d"}}')
     head = len(wire.config_file("x")) + len(wire.header(scans.cartesian(kspace).xml))
@@ -116,7 +116,7 @@ def test_convert_gives_a_file_that_others_read(tmp_path, scan, kspace, stream):
 
 
 def test_convert_between_debians_tools(tmp_path, server):
-    """libismrmrd's programs make a file, read the one that is made of its stream, and reconstruct it."""
+    """libismrmrd's programs make a file; they read and reconstruct the file that is made from its stream."""
     made, again = tmp_path / "phantom.h5", tmp_path / "again.h5"
     command = ["ismrmrd_generate_cartesian_shepp_logan", "-m", "64", "-c", "4", "-o", made]
     try:
@@ -135,7 +135,7 @@ def test_convert_between_debians_tools(tmp_path, server):
 
 
 def test_waveforms_and_images_survive(tmp_path, kspace):
-    """In HDF5 and back: the waveforms keep their place among the readouts by their time stamps."""
+    """Through HDF5 and back, waveforms keep their place among the readouts by their time stamps."""
     ismrmrd = pytest.importorskip("ismrmrd")
     rng = np.random.default_rng(3)
     waveforms = [rng.integers(0, 1 << 32, (2, 7), dtype=np.uint32) for _ in range(3)]
@@ -197,7 +197,7 @@ def test_what_is_no_stream_is_refused_and_harms_no_output(server, tmp_path, stre
     done = run_client("convert", tmp_path / "no.mrd", output)
     assert done.returncode == 2 and "neither an HDF5 file nor a stream" in done.stderr
     assert output.read_bytes() == b"precious"
-    # Damage in the middle: what is before it is kept, and the exit code tells.
+    # Damage in the middle: messages before it are kept, and the exit code tells.
     (tmp_path / "no.mrd").write_bytes(stream[: -5000 - 2] + b"\xff" * 5000)
     assert run_client("convert", tmp_path / "no.mrd", output).returncode == 1
     assert len(scans.read_acquisitions(output)[1]) > 300
@@ -259,7 +259,7 @@ def test_debians_phantom_through_pipes(tmp_path, server):
 
 
 def test_recon_shows_images_before_the_stream_ends(stream, truth):
-    """An image is out when its last readout is in, not when the pipe is closed."""
+    """An image comes out when its last readout is in, not when the pipe is closed."""
     head = len(stream) - 2 - FRAMES * MATRIX * (342 + 8 * COILS * MATRIX)
     frame = MATRIX * (342 + 8 * COILS * MATRIX)
     with subprocess.Popen([BIN / "echotrain", "recon", "-", "--backend", "cpu"], stdin=subprocess.PIPE,
@@ -294,7 +294,7 @@ def test_recon_closes_its_reply_whatever_happens(stream, what):
 
 
 def test_killed_in_the_middle_of_a_scan(tmp_path, scan, kspace, stream, truth):
-    """What was received is in the capture; the server is back in less than 2 s."""
+    """The capture holds everything received; the server is back in less than 2 s."""
     server = capturing(tmp_path, "--capture-sync-s", "0.05")
     command = [BIN / "echotrain", "send", scan, "-c", "cartesian_2d", "-p", server.port, "-o", tmp_path / "lost.h5",
                "--rate", 150]  # fmt: skip

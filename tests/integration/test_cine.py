@@ -48,7 +48,7 @@ def waveform_message(head, samples):
 
 
 def marked_triggers(ecg):
-    """Times [ms] of the ones in channel 4."""
+    """Times [ms] of the samples of channel 4 that are 1."""
     return np.concatenate([head["time_stamp"] * 2.5 + np.flatnonzero(values[4]) for head, values in ecg])
 
 
@@ -128,7 +128,7 @@ def ecg_variant(**parameters):
 
 
 def test_retrospective_frames_are_the_readouts_of_each_phase(server, tmp_path):
-    """Against this file's own binning of the same readouts by the triggers that the ECG marks."""
+    """Images agree with this file's own binning of the same readouts by the ECG's triggers."""
     scan = simulate(tmp_path / "scan.h5", *HUMAN, "--matrix", 24, "--coils", 2, "--noise", 2, "--jitter", 0.1)
     _, heads, _, data = scans.read_acquisitions(scan)
     kspace, counts, left_out = own_binning(heads, data, marked_triggers(read_ecg(scan)), (2, 24, 24))

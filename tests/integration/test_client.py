@@ -36,7 +36,7 @@ def images(scan):
 
 
 def read_png(path):
-    """A grey 8-bit PNG by the book: signature, chunk checksums, size; pixels [y, x] with their line filters undone."""
+    """A grey 8-bit PNG, checked: signature, chunk checksums, size; returns pixels [y, x] with line filters undone."""
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, packed, chunks = 8, b"", []
@@ -148,7 +148,7 @@ def test_send_takes_another_group(server, tmp_path):
 
 
 def test_send_tells_where_the_yaml_is_wrong(server, scan, tmp_path):
-    """The same words from the server, from recon, and from --check."""
+    """The server, recon and --check use the same words."""
     config = tmp_path / "mine.yaml"
     config.write_text(variant("radial_2d", ("kernel_width", "kernel_widht")))
     line, column = next(

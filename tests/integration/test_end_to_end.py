@@ -159,7 +159,7 @@ def check_peak(path):
 
 
 def test_truth_is_the_phantom(tmp_path):
-    """The blob's truth against its formula: what is cut off beyond k = 0.5 is below exp(-2 pi^2 sigma^2 / 4) = 3e-9."""
+    """The blob's truth agrees with its formula: the part beyond k = 0.5 is below exp(-2 pi^2 sigma^2 / 4) = 3e-9."""
     matrix = 33
     path = simulate(tmp_path / "scan.h5", "radial", "--phantom", "blob", "--matrix", matrix, "--coils", 1)
     r = np.arange(matrix) - matrix // 2
@@ -181,7 +181,7 @@ def test_slices_and_oversampling(server, tmp_path):
 
 @pytest.mark.parametrize("trajectory", ["cartesian", "golden_radial", "spiral"])
 def test_recon_equals_send_bit_for_bit(server, tmp_path, trajectory):
-    """The server adds nothing, and how readouts are batched never shows in frames that are gridded at their end."""
+    """The server adds nothing, and batching never changes frames that are gridded at their end."""
     scan, config = tmp_path / "scan.h5", tmp_path / "cpu.yaml"
     simulate(scan, trajectory, "--matrix", 40, "--coils", 3, "--frames", 2, "--noise", 4, "--noise-scan")
     changes = [("backend: auto", "backend: cpu")]

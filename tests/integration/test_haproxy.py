@@ -70,7 +70,7 @@ def finished(client, expected):
         return False
     heads, pixels = scans.read_images(client.output)
     assert np.array_equal(pixels, expected[1]) and pixels.dtype == expected[1].dtype, text
-    # The last field is the length of the attributes, in which the server's own times are.
+    # The last field is the length of the attributes, which hold the server's own times.
     for name in heads.dtype.names[:-1]:
         assert np.array_equal(heads[name], expected[0][name]), name
     return True
@@ -139,7 +139,7 @@ def test_draining_loses_nothing_and_is_taken_back(cluster, scan, expected):
     assert cluster.total(3) == before, "a scan was given to a server that drains"
     assert all(finished(client, expected) for client in begun)
     assert cluster.servers[3].wait(30) == 0
-    # Started again at its address it gets scans again, though "drain" was the last that was heard of it.
+    # Started again at its address, it gets scans again, though its last message was "drain".
     cluster.start_server(3)
     cluster.wait_for_all()
     again = []

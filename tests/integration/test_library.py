@@ -40,7 +40,7 @@ def prefix(tmp_path_factory):
 
 
 def compile_example(name, prefix, folder):
-    """docs/NAME, as its own instructions say."""
+    """Builds docs/NAME by its own instructions."""
     shutil.copytree(SOURCE / "docs" / name, folder / name)
     build = folder / name / "build"
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release"]

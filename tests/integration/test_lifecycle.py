@@ -96,7 +96,7 @@ def test_sigterm_when_idle_and_with_silent_connections(tmp_path):
 
 
 def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
-    """Four clients with different noise: each gets what it gets alone."""
+    """Four clients with different noise each get the images that they get alone."""
     clients = []
     for seed in range(4):
         path = tmp_path / f"scan{seed}.h5"
@@ -108,7 +108,7 @@ def test_scans_at_the_same_time_do_not_mix(server, tmp_path):
     images = [scans.read_images(tmp_path / f"{seed}.h5")[1] for seed in range(4)]
     for seed, together in enumerate(images):
         assert server.send(tmp_path / f"scan{seed}.h5", "spiral_2d", tmp_path / "alone.h5").returncode == 0
-        # Gridded as the readouts come, so in whatever batches they come: the same but for rounding.
+        # Readouts are gridded as they come, in any batches, so the images agree up to rounding.
         np.testing.assert_allclose(together, scans.read_images(tmp_path / "alone.h5")[1], rtol=0, atol=1e-5)
     assert not np.array_equal(images[0], images[1])
 

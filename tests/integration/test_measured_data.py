@@ -18,7 +18,7 @@ CPU_IMAGES = {}
 
 
 def reconstruct(make, case, backend):
-    """make(backend); on the GPU also what the CPU makes of it, unless that is known, and how far apart they are."""
+    """make(backend); on the GPU also the CPU's images, unless they are known, and the distance of the two."""
     if backend == "cpu":
         if case not in CPU_IMAGES:
             CPU_IMAGES[case] = make("cpu")
@@ -140,7 +140,7 @@ def test_cartesian(server, backend, tmp_path, name, recon_x):
 
 @pytest.fixture(scope="module")
 def lung(tmp_path_factory):
-    """Rays of the lung scan as an ISMRMRD scan, and what the server's density weights for it are."""
+    """Rays of the lung scan as an ISMRMRD scan, and the server's density weights for it."""
     with h5py.File(measured("radial3d_lung1/radial3d_lung.h5")) as file:
         trajectory = 2 * file["trajectory"][:]  # +-0.25 of its own matrix: +-0.5 of one of 64
         data = file["data"][:]

@@ -229,7 +229,7 @@ def test_a_rate_is_held(client):
 
 
 def given_up(server):
-    """How many scans the server has seen end early, be it in reading or in sending."""
+    """How many scans the server has seen end early, while reading or while sending."""
     return len(re.findall("summary: (incomplete|peer gone)", server.text()))
 
 
@@ -284,7 +284,7 @@ def test_what_the_source_raises_is_raised_here(server, client):
 
 
 def test_large_scans_of_a_slow_reader(client):
-    """Far more images than fit between, asked for late: nothing is lost or stuck."""
+    """Far more images than the buffers hold, read late: nothing is lost or stuck."""
     frames = [echotrain.Image(np.full((1, 1, 512, 512), i, np.float32), image_index=i + 1) for i in range(200)]
     images = client.reconstruct(frames, pipeline="passthrough", header="Dummy XML header")
     first = next(images)

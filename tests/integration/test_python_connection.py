@@ -1,4 +1,4 @@
-"""The Python client's connections: TLS, tokens, and what it says when there is no server, or not the one expected."""
+"""The Python client's connections: TLS, tokens, and its errors when there is no server, or an unexpected one."""
 
 import asyncio
 import shutil
@@ -54,7 +54,7 @@ def test_images_over_tls_are_those_over_the_plain_port(tls_server, authority):  
 
 @needs_openssl
 def test_large_scans_over_tls(tls_server, authority):  # noqa: F811
-    """Both ways at once, more than fits between."""
+    """Both ways at once, more than the buffers hold."""
     images = [echotrain.Image(np.full((1, 1, 512, 512), i, np.float32), image_index=i + 1) for i in range(60)]
     with echotrain.Client("localhost", tls_server.tls_port, tls=True, ca=authority.certificate) as client:
         back = list(client.reconstruct(images, pipeline="passthrough", header="Dummy XML header"))
@@ -143,7 +143,7 @@ def test_a_token_goes_with_every_kind_of_pipeline(guarded, tmp_path, monkeypatch
 
 def test_nobody_is_there():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]  # nobody listens on it once this is closed
+        port = taken.getsockname()[1]  # nobody listens on the port once this is closed
     with pytest.raises(echotrain.ConnectionFailed, match=f"127.0.0.1:{port}.*is the server running"):
         reconstruct(port)
     with pytest.raises(echotrain.ConnectionFailed, match="cannot find host 'no-such-host.invalid'"):

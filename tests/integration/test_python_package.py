@@ -35,7 +35,7 @@ def run(python, arguments, folder, **options):
 
 
 def test_every_example_of_the_documentation_runs(server, folder):
-    """In order, in one process: later ones use what earlier ones made."""
+    """Examples run in order, in one process: later ones use the results of earlier ones."""
     code = "\n".join(blocks(SOURCE / "docs" / "python.md", "python")).replace("9002", str(server.port))
     assert code.count("import echotrain") == 1 and code.count("\n") > 60
     checks = """
@@ -43,7 +43,7 @@ assert sorted(n for n in os.listdir() if n.startswith("frame_")) == ["frame_1.pn
 assert os.path.getsize("scan.nii.gz") > 1000 and array.shape == cube[:, 0].shape == (2, 1, 1, 64, 64)
 assert careful("no-such-host.invalid") is None
 """
-    # Where an example says no port, ours stands in for 9002.
+    # Where an example names no port, the server's port replaces 9002.
     before = (
         f"import functools, os, echotrain as e\ne.reconstruct = functools.partial(e.reconstruct, port={server.port})\n"
     )
@@ -82,7 +82,7 @@ def test_the_first_example_of_the_readme_runs(server, tmp_path):
 
 
 def test_pip_installs_it_into_a_fresh_environment(server, folder, tmp_path):
-    """What it needs comes with it: numpy and h5py, from the network."""
+    """pip installs what the package needs, numpy and h5py, from the network."""
     made = run(sys.executable, ["-m", "venv", "fresh"], tmp_path)
     if made.returncode != 0:
         pytest.skip(f"no virtual environment can be made here: {made.stderr.strip()[-200:]}")
@@ -94,7 +94,7 @@ def test_pip_installs_it_into_a_fresh_environment(server, folder, tmp_path):
     pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1", str(source)]
     done = run(python, pip, tmp_path, env=plain)
     if done.returncode != 0:
-        # With no network there is nothing to install from; a fault of the package itself shows without one.
+        # Without a network nothing can be installed; a fault of the package itself shows without a network, too.
         signs = ("No matching distribution", "Could not find a version", "ConnectionError", "NewConnectionError",
                  "Temporary failure", "Name or service", "timed out")  # fmt: skip
         if not any(sign in done.stderr for sign in signs):

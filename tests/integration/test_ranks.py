@@ -142,7 +142,7 @@ def runs(pid):
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_rank_that_is_killed_ends_the_scan(scan, tmp_path, rank):
-    """mpirun ends the others and says which one it was; nobody waits."""
+    """mpirun ends the other ranks and names the one that died; no rank waits."""
     pipeline = tmp_path / "long.yaml"
     pipeline.write_text(sense().replace("iterations: 40, tolerance: 1e-6", "iterations: 10000, tolerance: 0"))
     output = tmp_path / "out.h5"
@@ -194,7 +194,7 @@ def two_machines(tmp_path):
 
 
 def test_two_machines(scan, tmp_path, two_machines):
-    """Over TCP, the same images; and when the cable between them is pulled, mpirun says so and ends the scan."""
+    """Over TCP the images are the same; when the cable between machines is pulled, mpirun says so and ends the scan."""
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(variant("fhd_pcg_3d", *COILS, ("iterations: 60", "iterations: 5")))
     one, two = tmp_path / "one.h5", tmp_path / "two.h5"

@@ -38,7 +38,7 @@ def test_what_the_page_names_is_there():
 
 
 def test_numbers_of_a_bench_go_into_a_row():
-    """As Google Benchmark writes them: times with units, counters, medians where it repeats."""
+    """Results as Google Benchmark writes them: times with units, counters, medians where it repeats."""
     results = seeds.Results([
         {"name": "a/1/cpu", "run_type": "iteration", "real_time": 1500.0, "time_unit": "us", "error": 2.5e-4},
         {"name": "b/cpu", "run_name": "b/cpu", "run_type": "iteration", "real_time": 9.0, "time_unit": "ms"},

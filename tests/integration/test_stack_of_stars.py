@@ -39,8 +39,8 @@ def test_blob_data_is_its_fourier_transform(tmp_path, trajectory):
     np.testing.assert_allclose(np.stack(data)[:, 0], truth, rtol=1e-5, atol=1e-6 * truth.max())
 
 
-# As in test_end_to_end: Fibonacci numbers of spokes lie evenly, a sum over radii wants small steps; the blob is a fine
-# sum over the disc, the head's k-space reaches the edge. Along z the truth is exact.
+# As in test_end_to_end: Fibonacci numbers of spokes lie evenly, a sum over radii wants small steps; the blob is summed
+# finely over the disc, while the head's k-space reaches the edge. Along z the truth is exact.
 CASES = {
     "stars": ("stack_of_stars", ("--readouts", 89), "stack_of_stars"),
     "stars, partitions outermost": ("stack_of_stars", ("--readouts", 89, "--partitions-outermost"), "stack_of_stars"),
@@ -94,7 +94,7 @@ def test_whitening_comes_first_and_batches_never_show(server, tmp_path):
     for batch in (1, 7, 1000):
         result = run_client("recon", scan, "-c", config, "-o", tmp_path / "recon.h5", "--batch", batch)
         assert result.returncode == 0, result.stderr
-        # What is gridded as it comes is summed in another order.
+        # Readouts gridded as they come are summed in another order.
         assert reference.nrmse(scans.read_images(tmp_path / "recon.h5")[1], sent) < 1e-5
 
 

@@ -71,7 +71,7 @@ def package_stream(kspace, config):
 
 
 def package_images(stream):
-    """What the package's deserializer reads up to CLOSE."""
+    """The items that the package's deserializer reads up to CLOSE."""
     ismrmrd = pytest.importorskip("ismrmrd")
     serialization = pytest.importorskip("ismrmrd.serialization")
     items = list(serialization.ProtocolDeserializer(stream).deserialize())

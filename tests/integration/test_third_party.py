@@ -76,7 +76,7 @@ def test_same_image_as_libismrmrd(server, tmp_path, options):
     "noise_dwell_us, bandwidth", [(5.0, None), (12.5, 0.79)], ids=["same_bandwidth", "scaled_bandwidth"]
 )
 def test_noise_scan_whitens(server, tmp_path, noise_dwell_us, bandwidth):
-    """noise_adjust: W d, then the root sum of squares, in units of the noise's standard deviation."""
+    """noise_adjust gives W d; then the root sum of squares, in units of the noise's standard deviation."""
     path = generate(tmp_path, "-C", "-n", "0.1")
     xml, heads, _, data = scans.read_acquisitions(path)
     kspace, noise = kspaces(heads, data)

@@ -78,9 +78,9 @@ def connect(server, context):
 
 
 def exchange(server, context, messages):
-    """Everything is sent, then everything read up to the server's close_notify: an SSLSocket is not for two threads."""
+    """Sends everything, then reads up to the server's close_notify: two threads cannot share an SSLSocket."""
     with connect(server, context) as connection:
-        with contextlib.suppress(OSError):  # who is turned away sees it in what is received
+        with contextlib.suppress(OSError):  # a client that is turned away learns it from what it receives
             connection.sendall(b"".join(messages))
         received = []
         while chunk := connection.recv(1 << 20):
@@ -174,7 +174,7 @@ def test_a_certificate_is_replaced_without_a_restart(tmp_path, authority):
     install(first)
     server = TlsServer(tmp_path, live)
     assert shown() == "first"
-    with connect(server, trusting(authority)) as running:  # a scan that goes on meanwhile
+    with connect(server, trusting(authority)) as running:  # a scan that runs meanwhile
         scan = b"".join(stream())
         running.sendall(scan[: len(scan) // 2])
         install(second)
@@ -224,7 +224,7 @@ def test_only_the_networks_named_may_use_the_plain_port(tmp_path, pair, authorit
     server = TlsServer(tmp_path, pair, "--bind", "0.0.0.0", "--allow", "10.0.0.0/8", "--allow", "192.0.2.7")
     reply = wire.exchange(("127.0.0.1", server.port), stream())
     assert len(reply.errors()) == 1 and "not-allowed: the address 127.0.0.1" in reply.errors()[0]
-    assert len(images_of(exchange(server, trusting(authority), stream()))) == 1  # TLS is for everybody
+    assert len(images_of(exchange(server, trusting(authority), stream()))) == 1  # any address may use TLS
     assert server.stop() == 0
 
 

@@ -1,4 +1,4 @@
-"""Tokens: who knows none is told what to do, and gets nothing."""
+"""Tokens: a client without one is told what to do, and gets nothing."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def test_without_a_known_token_nothing_is_reconstructed(guarded):
         reply = exchange(guarded, config)
         assert not reply.images and len(reply.errors()) == 1
         assert "unauthorized" in reply.errors()[0] and "--token-file" in reply.errors()[0]
-    # A Gadgetron client asks like this before a scan, and dies of any text.
+    # A Gadgetron client asks this before a scan, and fails on any text.
     assert not wire.exchange(guarded.address, [wire.config_file("cartesian_2d"), wire.close()]).texts
 
 

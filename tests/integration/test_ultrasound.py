@@ -39,14 +39,14 @@ def axes(head):
 
 
 def peak(values, places):
-    """Where a parabola through the logarithms about the maximum has its own."""
+    """The maximum of a parabola through the logarithms about the largest value."""
     i = int(np.argmax(values))
     a, b, c = np.log(values[i - 1 : i + 2])
     return places[i] + (places[1] - places[0]) * 0.5 * (a - c) / (a - 2 * b + c)
 
 
 def width(values, places):
-    """Full width at half maximum, between samples by lines."""
+    """Full width at half maximum, interpolated linearly between samples."""
     i, half = int(np.argmax(values)), values.max() / 2
     left = np.flatnonzero(values[:i] < half)[-1]
     right = i + np.flatnonzero(values[i:] < half)[0]
@@ -125,8 +125,8 @@ def test_waves_of_several_angles_agree_and_compound(server, tmp_path):
     _, compounded = complex_images(server, scan, tmp_path, "ultrasound_compound")
     assert np.allclose(compounded[0, 0], waves[0].mean(axis=0), atol=1e-6 * abs(waves).max())
     one, many = waves[0][2, 0], compounded[0, 0, 0]
-    # Beside the points, where one wave leaves side lobes: of five waves, those that differ from wave to wave fall to a
-    # fifth of their power; those of the aperture, which all waves share, stay.
+    # Beside the points one wave leaves side lobes. With five waves, lobes that differ from wave to wave fall to a fifth
+    # of their power; those of the aperture, which all waves share, stay.
     for at in points:
         part, px, _ = near(one, x, z, at, 3.0)
         beside = np.abs(px - at[0]) > 3 * diffraction_limit(at)
@@ -136,7 +136,7 @@ def test_waves_of_several_angles_agree_and_compound(server, tmp_path):
 
 
 def test_speckle_keeps_its_hole_and_names_are_enough(server, tmp_path):
-    """Decibels of both pipelines by name: a disc without scatterers is dark, darker when compounded."""
+    """Both pipelines by name give decibels: a disc without scatterers is dark, and darker when compounded."""
     scan = simulate(tmp_path / "scan.h5", "--phantom", "speckle", "--angles", 5, "--elements", 64, "--no-truth",
                     "--depth-mm", 20, "--frames", 2)  # fmt: skip
     contrasts = []
@@ -151,13 +151,13 @@ def test_speckle_keeps_its_hole_and_names_are_enough(server, tmp_path):
         r = np.hypot(*np.meshgrid(x, z - 12))  # of the disc, whose radius is 1.2 mm
         power = 10 ** (image / 10)
         contrasts.append(10 * np.log10(power[(r > 1.5) & (r < 3)].mean() / power[r < 0.9].mean()))
-    # What one wave leaves in the disc are side lobes of the speckle around it. Five waves leave at best a fifth of them, 7
-    # dB; it is more where they cancel.
+    # In the disc one wave leaves side lobes of the speckle around it. With five waves these fall to a fifth of their
+    # power, by 7 dB, and further where they cancel.
     assert contrasts[0] > 10 and contrasts[1] > contrasts[0] + 7
 
 
 def disc_messages(rf, parameters):
-    """The measured frames as this pipeline wants them; images of 25 mm x 25 mm, from a depth of 10 mm on."""
+    """The measured frames in this pipeline's form; images of 25 mm x 25 mm, from a depth of 10 mm on."""
     value = {name: parameters[name].item() for name in ("fs", "pitch", "fc", "c", "t0")}
     messages = []
     for frame in range(rf.shape[2]):

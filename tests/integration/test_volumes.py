@@ -1,4 +1,4 @@
-"""Volumes, images as viewers want them, and what `echotrain export` makes of them: through the server by pipeline name,
+"""Volumes, images in viewers' formats, and `echotrain export`: through the server by pipeline name,
 against float64 transforms, and read back by readers that this file writes from the formats' descriptions."""
 
 import struct
@@ -192,7 +192,7 @@ def test_a_cine_plays_as_a_gif(server, tmp_path):
 
 @pytest.mark.parametrize("kind", ["noise", "flat", "ramp"])
 def test_gif_codes_of_every_kind_of_image(tmp_path, kind):
-    """Full code tables, one long run, and all greys: what the encoder's widths depend on."""
+    """Full code tables, one long run, and all greys, on which the encoder's widths depend."""
     import h5py
 
     n = 300  # 90000 pixels of noise fill the table many times over

@@ -1,6 +1,6 @@
 // The seed's own table, reproduced: 5,000 and 8,192 samples, uniform over a 512 x 512 grid, a Gaussian window of 8
 // points with a table of 10 entries per grid cell. Each case is checked against a float64 loop on the CPU with the same
-// window (`error`), and stands beside a single-thread CPU loop of this run (`speedup_cpu`; the case `cpu_loop`), the
+// window (`error`), and is compared with a single-thread CPU loop of this run (`speedup_cpu`; the case `cpu_loop`), the
 // rung below it (`speedup_step`) and what the seed reports for its step on a GeForce 8800 GTX (`seed_speedup`, Table 1,
 // where 40 % is written 1.4; `seed_speedup_cpu`, Table 2: 114). Differences from the seed:
 // - Its timer includes the grid's copy to the host; here the grid stays on the device, in every case.
@@ -46,7 +46,7 @@ using numerics::NufftPlan;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRepetitions = 20;
-constexpr int kBatch = 50;  // griddings between two looks at the clock: one alone takes about as long as its launch
+constexpr int kBatch = 50;  // griddings per timing, because a single one takes about as long as its launch
 
 enum class Window { gaussian, table, kaiser_bessel };
 
@@ -77,7 +77,7 @@ void cpu_loop(const std::vector<Sample>& samples, const std::vector<float>& tabl
   }
 }
 
-/// The truth. The table is looked up by the distance in fp32, so that the same entry is meant.
+/// The truth. The distance for the table is computed in fp32, so that it finds the same entry.
 std::vector<cdouble> float64_loop(const std::vector<Sample>& samples, Window window) {
   const std::vector<float> table = gaussian_table();
   const numerics::KaiserBessel kaiser_bessel(kWindow, 2.0);

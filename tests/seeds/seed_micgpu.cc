@@ -8,7 +8,7 @@
 // - `limit_us`: the bytes that must move, over the bandwidth measured in this run. `over_limit`: the time over it.
 // - `speedup_step`: over the row before, as in the document. `seed_us`, `seed_gb_s`: what the document reports for 2^22
 //   ints; it names no GPU. For Sobel's operator it reports no times.
-// Differences from the document: kernel 7 is told by its name and the paragraphs around it only; sums go down to one
+// Differences from the document: it gives only the name of kernel 7 and the paragraphs around it; sums go down to one
 // number on the GPU; inputs are taken in turn from eight copies, more than the cache holds; borders of pictures are
 // replicated.
 #include "tests/seeds/seed_micgpu.h"

@@ -105,7 +105,7 @@ Problem::Problem(std::int64_t matrix_, std::int64_t count, bool point_spread) : 
   });
 }
 
-/// Of `image`, which gives the value of a voxel.
+/// The error of `image`, a function that gives the value of a voxel.
 template <class Image>
 double error_of(const Problem& problem, const Image& image) {
   double difference = 0, size = 0;
@@ -122,8 +122,8 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The mean of three after one that does not count, as the seed does for its fastest versions; of what takes more than
-/// half a second, the first.
+/// The mean of three runs after one that does not count, as in the seed for its fastest versions; for runs of more than
+/// half a second, the first alone.
 double mean_seconds_of(const std::function<void()>& work) {
   constexpr double kLong = 0.5;
   const double first = seconds_of(work);
@@ -154,7 +154,7 @@ void report(benchmark::State& state, const Fidelity& clean, const Fidelity& nois
   state.counters["noisy_psnr"] = noisy.psnr;
 }
 
-/// `scan`: what images are judged by, or null.
+/// `scan`: the scan by which images are judged, or null.
 void run(benchmark::State& state, const Problem& problem, const Version& version, double flops_per_pair,
          const Reported& seed, const PhantomScan* scan) {
   double seconds = 0;

@@ -29,7 +29,7 @@ ECHOTRAIN_INLINE void sum_tiles(const Samples<T>& samples, std::int64_t matrix, 
 #pragma GCC unroll 4
       for (std::int64_t m = first; m < last; ++m) {
         const T angle = 2 * std::numbers::pi_v<T> * (kx[m] * x + ky[m] * y + kz[m] * z);
-        // Two cosines: for both of one angle the vector library has no function that compilers use.
+        // Two cosines, because the vector library has no function for sine and cosine of one angle that compilers use.
         const T cosine = std::cos(angle), sine = std::cos(angle - std::numbers::pi_v<T> / 2);
         sum_re += mu_re[m] * cosine - mu_im[m] * sine;
         sum_im += mu_im[m] * cosine + mu_re[m] * sine;

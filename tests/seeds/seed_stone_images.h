@@ -1,4 +1,4 @@
-// What the seed's table says of images: error and PSNR of the reconstruction that follows from each version's F^H d.
+// The image quality in the seed's table: error and PSNR of the reconstruction from each version's F^H d.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ class PhantomScan {
 
   std::int64_t matrix() const { return matrix_; }
   const Samples<float>& samples(bool noisy) const { return noisy ? noisy_ : clean_; }
-  /// Of the image that 60 iterations with Tikhonov's prior and the exact Q make of F^H d, [z, y, x].
+  /// Quality of the image that 60 iterations with Tikhonov's prior and the exact Q make of F^H d, [z, y, x].
   Fidelity solved(const std::vector<numerics::cfloat>& fhd) const;
-  /// Of the gridded image, weighted by k^2 and then scaled to fit the truth, as in the seed.
+  /// Quality of the gridded image, weighted by k^2 and then scaled to fit the truth, as in the seed.
   Fidelity gridded(bool noisy) const;
 
   /// The product's pipeline, from readouts in memory to images; Q is in its cache after the first.

@@ -145,11 +145,11 @@ class Pair:
         return sum(np.vdot(mine, true) for mine, true in steps) / sum(np.vdot(true, true) for _, true in steps)
 
     def variances(self):
-        """Of noise, and of noise and artefacts."""
+        """Variance of noise, and of noise and artefacts."""
         return np.array([np.var((self.noisy - self.clean)[self.flat]), np.var(self.noisy[self.flat])])
 
     def as_sharp_as(self, sharpness):
-        """Smoothed, if it is sharper."""
+        """The image, smoothed if it is the sharper one."""
         if self.sharpness() <= sharpness:
             return self
         sigma = optimize.brentq(lambda s: self.smoothed(s).sharpness() - sharpness, 0, 5, xtol=1e-3)
@@ -157,13 +157,13 @@ class Pair:
 
 
 def variance_ratios(pair, gridded):
-    """How many times less than in the gridded one, at the sharpness of the less sharp of both."""
+    """How many times less noise than in the gridded image, at the sharpness of the less sharp of both."""
     sharpness = min(pair.sharpness(), gridded.sharpness())
     return gridded.as_sharp_as(sharpness).variances() / pair.as_sharp_as(sharpness).variances()
 
 
 def flat_region(truth):
-    """The truth's structures are of one brightness but for the ripples of its finite resolution."""
+    """The largest structure's inside; structures have one brightness but for ripples of the finite resolution."""
     limit = FLAT_RANGE * truth.max()
     uniform = ndimage.maximum_filter(truth, FLAT_SIZE) - ndimage.minimum_filter(truth, FLAT_SIZE) < limit
     levels, counts = np.unique(np.round(truth[uniform & (truth > 5 * limit)] / limit), return_counts=True)

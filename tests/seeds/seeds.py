@@ -1,4 +1,4 @@
-"""The rows of docs/seeds.md that are measured, with today's numbers of this machine beside the documents' and the recorded.
+"""The measured rows of docs/seeds.md: this machine's numbers today beside the documents' and the recorded ones.
 
     python3 tests/seeds/seeds.py BIN_DIR OUT_DIR [NAME...]      runs the benches (default: all) and prints a Markdown table
     python3 tests/seeds/seeds.py --programs [NAME...]           says which programs of the build that takes
@@ -120,7 +120,7 @@ def micgpu_rows():
 
 
 # (row of docs/seeds.md, run, text): <PATTERN:COUNTER> is a counter of the benchmark whose name begins like that, or its
-# time in us, ms or s. A text with a number that this run has not got is left out.
+# time in us, ms or s. A text with a number that this run lacks is left out.
 ROWS = [
     *fft_rows(),
     ("F21", "stream", "<cine/cartesian_256_1coil/1_:frames_per_s> frames/s; <cine/cartesian_256_1coil/4_:frames_per_s> "
@@ -144,7 +144,7 @@ def number(value):
 
 
 class Results:
-    """Of one Google Benchmark program: medians where it repeats."""
+    """Results of one Google Benchmark program: medians where it repeats."""
 
     def __init__(self, benchmarks):
         self.by_name = {}
@@ -153,7 +153,7 @@ class Results:
                 self.by_name[entry.get("run_name", entry["name"])] = entry
 
     def get(self, pattern, counter):
-        """None where this run has no such number."""
+        """The number, or None where this run has none."""
         for name, entry in self.by_name.items():
             if re.match(pattern, name):
                 if counter in entry:
@@ -183,7 +183,7 @@ def page_rows():
 
 
 def run_bench(run, folder, out, name):
-    """Its results; None if it failed, which is told."""
+    """The program's results; None if it failed, which is reported."""
     log, result = out / f"{name}.log", out / f"{name}.json"
     result.unlink(missing_ok=True)
     outputs = [f"--benchmark_out={result}", "--benchmark_out_format=json"]
@@ -196,7 +196,7 @@ def run_bench(run, folder, out, name):
 
 
 def run_quality(folder, out, name):
-    """{row: text} of seed_stone_quality.py's table; None if it failed, which is told."""
+    """{row: text} of seed_stone_quality.py's table; None if it failed, which is reported."""
     script, log = SOURCE / "tests/seeds/seed_stone_quality.py", out / f"{name}.log"
     with open(log, "w") as file:
         status = subprocess.run([sys.executable, script, folder / "echotrain"], stdout=file, stderr=file).returncode

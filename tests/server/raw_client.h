@@ -60,7 +60,7 @@ struct Conversation {
       if (message.id == 1022) all.push_back(message.body);
     return all;
   }
-  /// What of the images is the same in every run: headers without the length of the attributes, and pixels.
+  /// The parts of the images that are the same in every run: headers without the length of the attributes, and pixels.
   std::vector<std::string> reproducible_images() const {
     std::vector<std::string> all;
     for (const Received& message : messages)
@@ -103,7 +103,7 @@ class RawClient {
     }
     return true;
   }
-  /// Sends as much as goes within `patience`; returns how much that was.
+  /// Sends as many bytes as possible within `patience`; returns their number.
   std::size_t send_for(const std::string& bytes, std::chrono::milliseconds patience) {
     ::fcntl(fd_, F_SETFL, O_NONBLOCK);
     std::size_t sent = 0;
@@ -209,7 +209,7 @@ class TestServer {
     server_.stop();
     if (thread_.joinable()) thread_.join();
   }
-  /// Waits until the server has ended by itself, or because it was asked to; how.
+  /// Waits until the server has ended, by itself or on request; returns how it ended.
   Server::End wait_for_end() {
     thread_.join();
     return end_;

@@ -177,7 +177,7 @@ TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   EXPECT_EQ(server.wait_for_end(), Server::End::broken);
 }
 
-// A server that is asked to stop accepts for a while, so that balancers notice; not once its device is lost.
+// A server that is to stop goes on accepting for a while, so that balancers notice, but not once its device is lost.
 TEST(DeviceLost, EndsTheDelayOfAShutdown) {
   config::ServerOptions options;
   options.shutdown_delay_s = 3600;
@@ -187,7 +187,7 @@ TEST(DeviceLost, EndsTheDelayOfAShutdown) {
   EXPECT_EQ(server.wait_for_end(), Server::End::broken);
 }
 
-// An error of memory is no reason to end.
+// A lack of memory is no reason to end.
 TEST(DeviceLost, IsNotWhatAnotherResourceErrorIs) {
   config::ServerOptions options;
   options.session_memory_mib = 1;

@@ -1,4 +1,4 @@
-// What of the machine benchmarks use.
+// The machine's resources that benchmarks use.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace echotrain {
 
-/// All cases of a program share it, as scans of a server do; ECHOTRAIN_* variables set it.
+/// Resources that all cases of a program share, as scans of a server do; ECHOTRAIN_* variables set them.
 inline const std::shared_ptr<numerics::Resources>& bench_resources() {
   // Never destroyed: CUDA may end before.
   static const auto& resources = *new std::shared_ptr<numerics::Resources>(

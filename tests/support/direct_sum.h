@@ -1,4 +1,4 @@
-// The non-uniform transform by its definition, in float64: the truth that the fast transforms are held against.
+// The non-uniform transform by its definition, in float64: the truth that the fast transforms are compared with.
 #pragma once
 
 #include <cmath>

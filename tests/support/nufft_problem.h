@@ -40,7 +40,7 @@ inline double amplification(const NufftOptions& options, const Shape& image, con
   return product;
 }
 
-/// What the transform may be wrong by: 1.3 times the aliasing of its kernel, and rounding.
+/// The error that the transform may have: 1.3 times the aliasing of its kernel, and rounding.
 inline double tolerance(const NufftOptions& options, const Shape& image, const Shape& grid) {
   return 1.3 * numerics::expected_error(options, image) + 1e-6 * amplification(options, image, grid);
 }
@@ -56,7 +56,7 @@ struct Problem {
 };
 
 /// Points anywhere, half of them close to the centre, and all the special places: on grid lines of the oversampled
-/// grid, at both edges of k-space, beyond them, several times the same, and none at all in a corner.
+/// grid, at both edges of k-space, beyond them, several at one place, and no point at all in a corner.
 inline Problem make_problem(const Shape& image, std::int64_t coils, const NufftOptions& options, std::int64_t count,
                             unsigned seed, const Shape& grid = {}) {
   Random random(seed);
@@ -65,7 +65,7 @@ inline Problem make_problem(const Shape& image, std::int64_t coils, const NufftO
   for (std::int64_t s = 0; s < count; ++s)
     for (std::size_t d = 0; d < dims; ++d) {
       const double k = random.uniform(-0.5, 0.5);
-      // The theory is a mean over positions between grid points, of which a small grid has few near its centre.
+      // The theory is a mean over positions between grid points, and a small grid has few of these near its centre.
       double value = s % 2 == 0 || image[dims - 1 - d] < 16 ? k : k * 0.1;
       if (value > 0.4) value -= 0.5;  // leaves an empty region
       if (s % 64 == 1) value = k < 0 ? -0.5 : 0.5;

@@ -1,4 +1,4 @@
-// What holds for any ranks, whatever connects them: called by each rank.
+// Checks that hold for any ranks, however they are connected. Each rank calls them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-/// What rank `rank` brings to a sum of n values.
+/// The part of rank `rank` in a sum of n values.
 inline std::vector<float> part_of_sum(int rank, std::size_t n) {
   Random random(100 + static_cast<unsigned>(rank));
   std::vector<float> values;

@@ -1,4 +1,4 @@
-// What of the machine a test uses.
+// The machine's resources that a test uses.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ inline numerics::ResourceOptions test_resource_options() {
   return options;
 }
 
-/// A test's own. threads: of the CPU; 0: as many as there are cores.
+/// Resources of one test. threads: of the CPU; 0: one per core.
 inline std::shared_ptr<numerics::Resources> test_resources(int threads = 0) {
   numerics::ResourceOptions options = test_resource_options();
   if (threads > 0) options.threads = threads;

@@ -1,4 +1,4 @@
-// What the solver's tests solve for.
+// Problems for the solver's tests.
 #pragma once
 
 #include <memory>

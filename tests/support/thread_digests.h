@@ -14,12 +14,12 @@
 
 namespace echotrain::testing {
 
-/// Takes down the bits of n elements, of what `name` says.
+/// Records the bits of n elements under this name.
 using NoteBits = std::function<void(const numerics::cfloat* data, std::int64_t n, const std::string& name)>;
-/// Computes by a context, and takes down the bits of its results.
+/// Computes with a context and records the bits of its results.
 using DigestWork = std::function<void(numerics::Context& context, const NoteBits& note)>;
 
-/// A digest of each result that `work` takes down, on a pool of so many threads.
+/// A digest of each result that `work` records, on a pool of so many threads.
 inline std::vector<std::string> digests(int threads, const DigestWork& work) {
   numerics::Context context(numerics::Backend::cpu, test_resources(threads));
   EXPECT_EQ(context.threads().size(), threads);

@@ -17,7 +17,7 @@ namespace echotrain::testing {
 
 class ThreadRanks final : public numerics::Ranks {
  public:
-  /// Where they meet.
+  /// The place where ranks meet.
   struct Room {
     explicit Room(int ranks) : brought(static_cast<std::size_t>(ranks)) {}
     std::mutex mutex;

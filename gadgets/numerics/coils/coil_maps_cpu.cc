@@ -11,7 +11,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kLanes = 16;  // voxels whose eigenvectors are worked out at once
+constexpr std::int64_t kLanes = 16;  // voxels whose eigenvectors are computed at once
 using Vector [[gnu::vector_size(64), gnu::may_alias, gnu::aligned(4)]] = float;
 
 constexpr std::int64_t kTileX = 32, kTileY = 8;  // voxels whose covariances are kept at once
@@ -57,7 +57,7 @@ ECHOTRAIN_CLONES void add_conjugate_product(const float* map, const float* image
   }
 }
 
-/// Matrices, vectors and results of kLanes voxels; of a matrix or vector element first the real parts.
+/// Matrices, vectors and results of kLanes voxels. Each element holds all real parts, then all imaginary parts.
 struct Lanes {
   const float* matrix;  ///< [triangle_size(coils), 2, width], of which the first kLanes are used
   std::int64_t width;
@@ -93,8 +93,8 @@ ECHOTRAIN_INLINE void apply(const Lanes& w, const Vector& factor) {
   }
 }
 
-/// sum = the vectors' squared lengths. (Results of this type by reference: by value they have no stable calling
-/// convention.)
+/// sum = the vectors' squared lengths. (The result is passed by reference, as this type has no stable calling
+/// convention by value.)
 ECHOTRAIN_INLINE void power(const float* v, std::int64_t coils, Vector& sum) {
   sum = Vector{};
   for (std::int64_t c = 0; c < 2 * coils; ++c) {
@@ -113,7 +113,7 @@ ECHOTRAIN_CLONES void find_eigenvectors(const Lanes& w) {
   Vector trace{};
   for (std::int64_t a = 0; a < w.coils; ++a) trace += load(w.matrix + triangle_index(a, a) * 2 * w.width);
   const Vector factor = trace > zero ? 1.0f / trace : zero;
-  // The dominant part shrinks to a coil's share of itself in a step at most, so it need not be scaled in each.
+  // A step shrinks the dominant part by a factor of the number of coils at most, so not every step has to scale it.
   constexpr int kUnscaled = 4;
   Vector norm{}, root{};
   for (int i = 0; i < w.iterations; ++i) {
@@ -126,7 +126,7 @@ ECHOTRAIN_CLONES void find_eigenvectors(const Lanes& w) {
     }
     for (std::int64_t c = 0; c < 2 * w.coils; ++c) store(w.x + c * kLanes, load(w.y + c * kLanes) * scale);
   }
-  // |M x| for x of unit length, which the iteration before left.
+  // |M x|, as the last iteration left x of unit length.
   store(w.eigenvalue, norm * root * trace);
   store(w.trace, trace);
 
@@ -159,13 +159,13 @@ float unit_scale(ThreadPool& threads, const cfloat* images, std::int64_t count) 
   const Extremes found =
       on_host::extremes(threads, HostView<const float>(reinterpret_cast<const float*>(images), {2 * count}));
   const float most = std::max(-found.least, found.most);
-  // Both ends of the range of float can be undone.
+  // The inverse of such a factor is a float, too.
   return most > 0 ? std::ldexp(1.0f, std::clamp(-std::ilogb(most), -126, 126)) : 1.0f;
 }
 
 /// The virtual coil: the principal component of all voxels.
 std::vector<cfloat> virtual_coil(Context& context, const AdaptiveMaps& w, float scale) {
-  constexpr std::int64_t kPieces = 64, kRun = 256;  // whatever the number of threads
+  constexpr std::int64_t kPieces = 64, kRun = 256;  // for any number of threads
   const std::int64_t voxels = volume(w.n), pairs = triangle_size(w.coils);
   const std::int64_t per_piece = (voxels + kPieces - 1) / kPieces;
   std::vector<cdouble> partial(static_cast<std::size_t>(kPieces * pairs));

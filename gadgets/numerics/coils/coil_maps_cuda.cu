@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kSharedBytes = 48 * 1024;  // that every device gives without asking
+constexpr std::int64_t kSharedBytes = 48 * 1024;  // every device gives a block so many
 
 /// The value scaled, 0 if it is not finite.
 __device__ float2 take(float2 value, float scale) {
@@ -87,7 +87,7 @@ struct Vectors {
       : x(shared + threadIdx.x), y(shared + n * blockDim.x + threadIdx.x), coils(n), stride(blockDim.x) {}
   __device__ float2& at_x(int c) { return x[c * stride]; }
   __device__ float2& at_y(int c) { return y[c * stride]; }
-  /// x = y, of unit length unless y is 0; returns the length of y.
+  /// x = y scaled to unit length, or 0 where y is 0; returns the length of y.
   __device__ float normalize() {
     float power = 0;
     for (int c = 0; c < coils; ++c) power += at_y(c).x * at_y(c).x + at_y(c).y * at_y(c).y;
@@ -230,7 +230,7 @@ __global__ void combine_kernel(const float2* maps, const float2* images, int coi
   }
 }
 
-/// Threads of a block that keep two vectors each in shared memory.
+/// A launch whose threads keep two vectors each in shared memory.
 struct Launch {
   unsigned blocks, threads;
   std::size_t shared;

@@ -14,7 +14,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// Matrices of whole planes of voxels worked on at a time.
+// Bytes of matrices, of whole planes of voxels, that are worked on at a time.
 constexpr std::int64_t kChunkBytes = 64ll << 20;
 
 /// The middle of k-space in float64, and the kernels' extents.
@@ -62,7 +62,7 @@ Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, c
   return c;
 }
 
-/// The sum of p p^H over all patches p: what the calibration matrix's right singular vectors are the eigenvectors of.
+/// The sum of p p^H over all patches p. Its eigenvectors are the right singular vectors of the calibration matrix.
 Eigen::MatrixXcd gram_matrix(ThreadPool& threads, const Calibration& c) {
   constexpr std::int64_t kPatchesAtOnce = 512, kColumnsAtOnce = 64;
   Eigen::MatrixXcd gram = Eigen::MatrixXcd::Zero(c.columns(), c.columns());
@@ -79,7 +79,7 @@ Eigen::MatrixXcd gram_matrix(ThreadPool& threads, const Calibration& c) {
           for (std::int64_t y = 0; y < c.kernel[1]; ++y)
             for (std::int64_t x = 0; x < c.kernel[2]; ++x) some(row++, p) = c.at(coil, z0 + z, y0 + y, x0 + x);
     }
-    // The lower triangle is enough; parts of fixed width, so that sums are the same for any number of threads.
+    // The lower triangle is enough. Parts have a fixed width, so that sums are the same for any number of threads.
     const std::int64_t parts = (c.columns() + kColumnsAtOnce - 1) / kColumnsAtOnce;
     threads.parallel_for(parts, 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t part = first; part < last; ++part) {
@@ -175,7 +175,7 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
   const Array<cfloat> start_there = context.upload<cfloat>({start.data(), {coils}}),
                       coil_there = context.upload<cfloat>({coil.data(), {coils}});
 
-  // Planes of voxels: the sum over the kernels' few z offsets by hand, the transform of x and y by FFT.
+  // Planes of voxels are transformed along x and y by FFT, and along the kernels' few z offsets by a plain sum.
   const Extents n = last_axes(maps.shape(), 3);
   const Extents span{2 * calibration.kernel[0] - 1, 2 * calibration.kernel[1] - 1, 2 * calibration.kernel[2] - 1};
   const std::int64_t plane = n[1] * n[2], flat = span[1] * span[2];

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
 constexpr const char* kSuffix = ".array";
-constexpr const char* kUnfinished = ".part";  // being written, by this process or one that was killed
+constexpr const char* kUnfinished = ".part";  // a file that is being written, or was when its process was killed
 constexpr auto kStale = std::chrono::hours(1);
 
 struct Head {
@@ -28,7 +28,7 @@ struct Head {
 }  // namespace
 
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed) {
-  // Words are stirred, so that every bit reaches every other, and mixed in one after another.
+  // Each word is mixed so that every bit reaches every other, and then joined to the hash.
   std::uint64_t hash = seed ^ (bytes * 0x9e3779b97f4a7c15ull);
   const auto* at = static_cast<const unsigned char*>(data);
   while (bytes > 0) {
@@ -69,7 +69,7 @@ std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std:
   if (!in.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(bytes)) ||
       digest_bytes(values.data(), bytes, 3) != head.checksum)
     return std::nullopt;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // it was used
+  fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // marks the file as used now
   return values;
 }
 

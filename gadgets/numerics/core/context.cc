@@ -123,9 +123,9 @@ Context::Context(Backend backend, std::shared_ptr<Resources> resources, const Co
 
 Context::~Context() {
   try {
-    synchronize();  // plans in the cache must outlive the work that uses them
+    synchronize();  // work that uses the cache's plans must end before they go
   } catch (const ResourceError&) {
-    // The error was or will be reported by the operation that caused it; there is nobody to tell here.
+    // The operation that caused the error reports it; nobody can be told here.
   }
   state_->cache.clear();
 }
@@ -148,7 +148,7 @@ std::shared_ptr<void> Context::raw(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  // A weak_ptr that only watches the memory must not keep the device.
   return {memory, [device, bytes](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
             last->release(released, bytes);
@@ -166,7 +166,7 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
     device->refund(bytes);
     throw;
   }
-  // Who only watches the memory, by a weak_ptr, must not keep the device.
+  // A weak_ptr that only watches the memory must not keep the device.
   return {memory, [device, bytes](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
             last->release_host(released, bytes);

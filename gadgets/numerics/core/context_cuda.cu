@@ -15,7 +15,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kStagingBytes = 16u << 20;     // of a copy from pageable memory, at a time
+constexpr std::size_t kStagingBytes = 16u << 20;     // that a copy from pageable memory stages at a time
 constexpr std::size_t kMostKeptPinned = 1ull << 30;  // pinned memory kept for reuse by all contexts
 constexpr std::size_t kMostKeptDevice = 96u << 20;   // device memory kept for reuse by a context
 constexpr std::size_t kMostSpareEvents = 64;         // of a device
@@ -23,7 +23,7 @@ constexpr std::size_t kMostSpareEvents = 64;         // of a device
 /// True while this thread runs a callback of a stream, where no CUDA call is allowed.
 thread_local bool in_stream_callback = false;
 
-/// Events for use again; making one takes longer than recording it. They belong to the current device.
+/// Events kept for reuse, as making one takes longer than recording it. They belong to the current device.
 class SpareEvents {
  public:
   SpareEvents() = default;
@@ -50,7 +50,7 @@ class SpareEvents {
     cudaEvent_t event = nullptr;
     return cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess ? event : nullptr;
   }
-  /// `device`: that it was taken for.
+  /// `device`: the one that the event was taken for.
   void give_back(cudaEvent_t event, int device) noexcept {
     {
       std::lock_guard lock(mutex_);
@@ -77,7 +77,7 @@ class SpareEvents {
 class PinnedMemory {
  public:
   explicit PinnedMemory(Resources& resources) : events_(resources.share<SpareEvents>()) {}
-  /// All work that used the blocks is done: no device is left.
+  /// No device is left here, so all work that used the blocks is done.
   ~PinnedMemory() {
     for (auto& [size, blocks] : kept_)
       for (const Block& block : blocks) free_now(block);
@@ -145,12 +145,12 @@ class PinnedMemory {
   struct Block {
     void* memory;
     cudaEvent_t done;
-    int device;  // of the event
+    int device;  // that `done` belongs to
   };
 
   static bool finished(cudaEvent_t done) noexcept {
     if (cudaEventQuery(done) == cudaSuccess) return true;
-    cudaGetLastError();  // "not ready" must not be taken for an error of the next launch
+    cudaGetLastError();  // clears "not ready", which the next launch would take for its error
     return false;
   }
 
@@ -261,7 +261,7 @@ class CudaDevice final : public Device {
     if (from.place == Place::pageable && to.place == Place::device) {
       copy_staged(static_cast<const char*>(from.memory), static_cast<char*>(to.memory), bytes);
     } else if (from.place != Place::device && to.place != Place::device) {
-      // Between two host places the order with work on the stream is kept by waiting for it.
+      // A copy within host memory waits for the stream, so that it stays in order with its work.
       check(cudaStreamSynchronize(stream_), "waiting for the device");
       std::memmove(to.memory, from.memory, bytes);
     } else {
@@ -276,7 +276,7 @@ class CudaDevice final : public Device {
     check(cudaStreamSynchronize(callbacks_), "waiting for the device");
   }
 
-  /// On a stream of their own, so that the device need not wait for the host to call back.
+  /// Callbacks have a stream of their own, so that the device need not wait for the host.
   void on_complete(std::function<void()> done) override {
     enter();
     check(cudaEventRecord(reached_, stream_), "recording an event");
@@ -327,17 +327,17 @@ class CudaDevice final : public Device {
       const cudaError_t status = cudaMemcpyAsync(to + at, staging, n, cudaMemcpyHostToDevice, stream_);
       pinned_->release(staging, n, stream_);
       check(status, "copying memory");
-      // The next part then finds this part's block free, and pinned memory stays small.
+      // The next part can then use the same block, so that pinned memory stays small.
       if (at + n < bytes) check(cudaStreamSynchronize(stream_), "waiting for the device");
     }
   }
 
-  /// A block that is kept and of this size, or nullptr. What was given back is used by nothing but work that the stream
-  /// does before whatever comes next. ResourceError where there is none and the stream is recorded.
+  /// A kept block of this size, or nullptr. Only work that is on the stream already may still use the block.
+  /// ResourceError where there is none and the stream is being recorded.
   void* take_kept(std::size_t bytes) {
     {
       std::lock_guard lock(kept_mutex_);
-      // The one given back last is the likeliest to be in the device's cache.
+      // The block given back last is the likeliest to be in the device's cache.
       for (std::size_t i = kept_.size(); i-- > 0;) {
         if (kept_[i].bytes != block_size(bytes)) continue;
         void* memory = kept_[i].memory;
@@ -373,7 +373,7 @@ class CudaDevice final : public Device {
       defer(block);
       return;
     }
-    const std::lock_guard lock(recording_mutex_);  // what follows must not become part of a recording
+    const std::lock_guard lock(recording_mutex_);  // the calls below must not become part of a recording
     if (recording_) {
       defer(block);
       return;
@@ -391,7 +391,7 @@ class CudaDevice final : public Device {
     try {
       deferred_.push_back(block);
     } catch (const std::bad_alloc&) {
-      // Lost: nothing may be freed here, and there is no memory to remember it.
+      // The block is lost: nothing may be freed here, and there is no memory to remember it.
     }
   }
 
@@ -432,15 +432,15 @@ class CudaDevice final : public Device {
   const std::shared_ptr<PinnedMemory> pinned_;
   cudaMemPool_t pool_ = nullptr;
   cudaStream_t stream_ = nullptr, callbacks_ = nullptr;
-  cudaEvent_t reached_ = nullptr;  // on stream_, by what is called back for
+  cudaEvent_t reached_ = nullptr;  // how far stream_ must be before the next callback
   std::mutex kept_mutex_;
   int keepers_ = 0;
-  std::vector<Block> kept_;  // free, for the next of this size; `bytes` is that of the block
+  std::vector<Block> kept_;  // free blocks, for the next array of their size
   std::size_t kept_bytes_ = 0;
   std::mutex recording_mutex_;
   std::atomic<bool> recording_ = false;  // written by the context's own thread only
   std::mutex deferred_mutex_;
-  std::vector<Block> deferred_;  // released in a callback or during a recording, freed at the next call after it
+  std::vector<Block> deferred_;  // released in a callback or a recording, freed at the next call after it
 };
 
 }  // namespace

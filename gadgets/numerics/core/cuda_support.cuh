@@ -33,7 +33,7 @@ inline bool is_sticky(cudaError_t status) {
 /// ResourceError when a CUDA call failed; DeviceLost when none will succeed any more.
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // an error of this call must not be blamed on the next one
+  cudaGetLastError();  // clears the error, so that the next call is not blamed for it
   const std::string text = std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(status);
   if (is_sticky(status)) throw DeviceLost(text);
   throw ResourceError(text);

@@ -16,24 +16,24 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-/// Columns of a grid are thousands of small pages apart, which takes longer to look up than to transform.
+/// A grid's column touches thousands of small pages, whose lookup would take longer than the transform.
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
-/// Large blocks that contexts left behind, for those after them.
+/// Large blocks that ended contexts left for later ones.
 class LeftBehind {
  public:
   ~LeftBehind() { drop(); }
 
   void* take(std::size_t size) {
     std::lock_guard lock(mutex_);
-    auto found = blocks_.upper_bound(size);  // the last one of this size that came, so that others grow old
+    auto found = blocks_.upper_bound(size);  // the newest one of this size, so that the others age
     if (found == blocks_.begin() || (--found)->first != size) return nullptr;
     void* memory = found->second.memory;
     blocks_.erase(found);
     bytes_ -= size;
     return memory;
   }
-  /// False: it is not kept.
+  /// Returns false when the block is not kept.
   bool put(void* memory, std::size_t size) noexcept {
     std::lock_guard lock(mutex_);
     if (size > kMostBytes - bytes_) return false;
@@ -51,7 +51,7 @@ class LeftBehind {
     blocks_.clear();
     bytes_ = 0;
   }
-  /// Frees what came before the period that ends now.
+  /// Frees blocks that came before the period that ends now.
   bool age() {
     std::lock_guard lock(mutex_);
     const std::size_t freed = std::erase_if(blocks_, [this](const auto& entry) {
@@ -67,16 +67,16 @@ class LeftBehind {
  private:
   struct Block {
     void* memory;
-    std::uint64_t period;  // in which it came
+    std::uint64_t period;  // in which the block came
   };
-  static constexpr std::size_t kMostBytes = 128 << 20;  // in all, whatever contexts there are
+  static constexpr std::size_t kMostBytes = 128 << 20;  // in all, for any number of contexts
   std::mutex mutex_;
   std::multimap<std::size_t, Block> blocks_;
   std::size_t bytes_ = 0;
   std::uint64_t period_ = 0;
 };
 
-/// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work that is done on them.
+/// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work done on them.
 class HostDevice final : public Device {
  public:
   HostDevice(std::uint64_t budget, std::shared_ptr<LeftBehind> left_behind)
@@ -147,7 +147,7 @@ class HostDevice final : public Device {
     const std::size_t alignment = bytes >= kWorthHugePages ? kHugePage : kAlignment;
     const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
     void* memory = std::aligned_alloc(alignment, size);
-    if (memory != nullptr && alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // a wish; may be refused
+    if (memory != nullptr && alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);  // may be refused
     return memory;
   }
 

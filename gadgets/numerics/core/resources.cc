@@ -19,7 +19,7 @@ std::string_view text_of(const char* variable) {
 }
 
 [[noreturn]] void refuse(const char* variable, std::string_view text, std::string_view allowed) {
-  throw std::invalid_argument(fmt::format("{}={}: it may be {}", variable, text, allowed));
+  throw std::invalid_argument(fmt::format("{}={}: it must be {}", variable, text, allowed));
 }
 
 std::uint64_t number(const char* variable, std::uint64_t low, std::uint64_t high, std::uint64_t otherwise) {

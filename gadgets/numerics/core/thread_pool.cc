@@ -15,7 +15,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Pieces per thread: more even the load, fewer cost less.
+/// Pieces per thread: more pieces even out the load, fewer cost less.
 constexpr std::int64_t kPiecesPerThread = 8;
 
 /// One parallel_for in progress. It lives on its caller's stack until no worker is in it.
@@ -40,7 +40,7 @@ struct Job {
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
-        next.store(pieces);  // nobody needs the rest
+        next.store(pieces);  // the other pieces are dropped
       }
     }
   }
@@ -65,7 +65,7 @@ struct ThreadPool::Impl {
         jobs.pop_front();
         continue;
       }
-      jobs.splice(jobs.end(), jobs, jobs.begin());  // the next worker helps the next session
+      jobs.splice(jobs.end(), jobs, jobs.begin());  // round robin: the next worker helps the next session
       ++job->workers;
       lock.unlock();
       job->run();

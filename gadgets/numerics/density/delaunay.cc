@@ -17,7 +17,7 @@ namespace {
 
 using Triangles = std::vector<std::array<std::int32_t, 3>>;
 
-/// What Qhull has to say goes here, never to the process's own streams.
+/// Takes Qhull's messages, which must not go to the process's own streams.
 class Messages {
  public:
   Messages() : file_(open_memstream(&text_, &size_)) {
@@ -50,7 +50,7 @@ class Qhull {
   Qhull(std::vector<double>& coordinates, bool merging) {
     qh_zero(&qh_, messages_.file());
     // Qbb scales the lifted coordinate. Q0 merges no facets, so rounding may be an error. Qt cuts facets that were
-    // merged for rounding into triangles; Q12 lets them be wide, as they are where many points lie on one circle.
+    // merged for rounding into triangles; Q12 allows wide facets, which arise where many points lie on one circle.
     char plain[] = "qhull d Qbb Q0", careful[] = "qhull d Qbb Qc Qt Q12";
     char* command = merging ? careful : plain;
     status_ = qh_new_qhull(&qh_, 2, static_cast<int>(coordinates.size() / 2), coordinates.data(), False, command,
@@ -75,7 +75,7 @@ class Qhull {
       std::size_t corners = 0;
       for (void* const* element = &facet->vertices->e[0].p; *element != nullptr; ++element, ++corners)
         if (corners < 3) triangle[corners] = qh_pointid(&qh_, static_cast<const vertexT*>(*element)->point);
-      if (corners == 3) result.push_back(triangle);  // others are missed below
+      if (corners == 3) result.push_back(triangle);  // what is left out shows in the area below
     }
     return result;
   }
@@ -110,7 +110,7 @@ double hull_area(std::vector<PlanePoint> points) {
   return area;
 }
 
-/// A number in [-1, 1) for each index, the same in every run (the mixing step of SplitMix64).
+/// A number in [-1, 1) for each index, the same in every run (by the mixing step of SplitMix64).
 double jitter(std::uint64_t index) {
   std::uint64_t z = (index + 1) * 0x9e3779b97f4a7c15ull;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -125,7 +125,7 @@ Triangles delaunay(const std::vector<PlanePoint>& points) {
   const double area = hull_area(points);
   std::string problem;
   // Trajectories are full of points on one circle, for which rounding decides and Qhull has to merge facets. Moving
-  // each by far less than their distances avoids that, and makes it faster; more is tried should it still fail.
+  // each point by far less than their distances avoids that and is faster; if it still fails, they are moved further.
   constexpr struct {
     double step;
     bool merging;

@@ -11,10 +11,10 @@ namespace {
 /// The samples of one arm, from the centre outwards.
 struct Arm {
   std::vector<std::size_t> samples;
-  double step_in = 0;   // first radial step that is not rounding
-  double step_out = 0;  // last one
+  double step_in = 0;   // first radial step that is more than rounding
+  double step_out = 0;  // last such step
   double edge = 0;      // how far the arm reaches
-  double angle = 0;     // of its outermost sample (2D)
+  double angle = 0;     // of the arm's outermost sample (2D)
   double share = 1;     // of the turn or the sphere, in any unit
 };
 
@@ -28,7 +28,7 @@ class Ramp {
       double square = 0;
       for (int d = 0; d < dims_; ++d) square += std::pow(coordinates[static_cast<std::int64_t>(s) * dims_ + d], 2);
       radii_[s] = std::sqrt(square);
-      if (!(radii_[s] <= k_max)) radii_[s] = -1;  // beyond, or not a number: in no arm
+      if (!(radii_[s] <= k_max)) radii_[s] = -1;  // beyond k_max or not a number: in no arm
       largest_ = std::max(largest_, radii_[s]);
     }
     for (std::int64_t r = 0; r < readouts; ++r)
@@ -63,9 +63,9 @@ class Ramp {
         const bool first = i == 0 || is_central(arm.samples[i - 1]), last = i + 1 == arm.samples.size();
         const double out = last ? arm.edge : (r + radii_[arm.samples[i + 1]]) / 2;
         double in = first ? cell : (radii_[arm.samples[i - 1]] + r) / 2;
-        // An arm that starts far from the centre leaves the middle to the others.
+        // An arm that starts far from the centre has no share of the middle.
         if (first && r - arm.step_in > cell + arm.step_in / 2) in = r - arm.step_in / 2;
-        // The arms that reach this shell, give or take one step, share it.
+        // The arms that reach this shell, within one step, share it.
         const auto from = std::lower_bound(reaching.begin(), reaching.end(), std::pair(r - (out - in), 0.0));
         const double all = from == reaching.end() ? arm.share : from->second;
         if (all > 0) result[s] = static_cast<float>((volume(out) - volume(in)) * arm.share / all);
@@ -146,8 +146,8 @@ class Ramp {
     });
   }
 
-  /// Straight arms share the turn by the gaps to their neighbours: half of each. Arms of one angle share its part. A
-  /// gap counts as twice the mean gap at most, so that a sector without arms is not given to those at its rim.
+  /// Each straight arm has half of the gap to either neighbour. Arms of one angle share its part. A gap counts as twice
+  /// the mean gap at most, so that a sector without arms is not given to those at its rim.
   void share_by_angle() {
     constexpr double kTurn = 2 * std::numbers::pi, kSame = 1e-6;
     std::vector<Arm*> order;
@@ -178,7 +178,7 @@ class Ramp {
   const double* coordinates_;
   double largest_ = 0;
   double cell_ = 0;
-  std::vector<double> radii_;  // -1: takes no part
+  std::vector<double> radii_;  // -1: the sample takes no part
   std::vector<Arm> arms_;
 };
 

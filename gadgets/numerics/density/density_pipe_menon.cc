@@ -44,7 +44,7 @@ PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, Devi
     plan.grid(context, ones.cview(), weights.cview(), grid.view());
     plan.interpolate(context, grid.cview(), convolved.view());
     ECHOTRAIN_DISPATCH(context, pipe_menon_step(context, step));
-    // Looking at the state would stall CUDA in each iteration; there the steps after the stop change nothing.
+    // Reading the state would stall CUDA in each iteration, so its loop runs on: steps after the stop change nothing.
     if (!context.cuda() && state.data()->stopped) break;
   }
   const auto log = context.download<double>(residuals.cview());

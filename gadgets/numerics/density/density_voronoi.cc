@@ -14,8 +14,8 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr double kSame = 1e-6;      // of the largest |k|
-constexpr double kRounding = 1e-9;  // lengths below are nothing
+constexpr double kSame = 1e-6;      // samples this close are one, relative to the largest |k|
+constexpr double kRounding = 1e-9;  // lengths below this count as zero
 constexpr double kFlat = 1e-4;      // area of a hull that counts as a line, in squares of its diameter
 constexpr std::size_t kMost = 2'000'000;
 
@@ -24,7 +24,7 @@ PlanePoint operator+(PlanePoint a, PlanePoint b) { return {a.x + b.x, a.y + b.y}
 double dot(PlanePoint a, PlanePoint b) { return a.x * b.x + a.y * b.y; }
 double cross(PlanePoint a, PlanePoint b) { return a.x * b.y - a.y * b.x; }
 
-/// Samples that take part, in units of the largest |k|, and the sites they were merged to.
+/// The samples that take part, merged to sites whose coordinates are in units of the largest |k|.
 struct Sites {
   std::vector<PlanePoint> points;
   std::vector<std::int32_t> count;  // samples at each
@@ -127,7 +127,7 @@ Sites find_sites(HostView<const double> coordinates, double k_max) {
   sites.of.assign(static_cast<std::size_t>(samples), -1);
   if (points.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
     throw std::invalid_argument("voronoi density: too many samples");
-  // Below that, k-space has no extent to speak of and 1 / scale may overflow.
+  // Below that k-space has practically no extent, and 1 / scale may overflow.
   if (sites.scale <= 1e-150) {
     if (!points.empty()) sites.points.push_back({0, 0});
   } else {
@@ -162,7 +162,7 @@ class Polygon {
     points_.swap(kept_);
   }
 
-  /// How far it goes from the origin this way. Sides that are nothing but rounding have no direction.
+  /// How far the polygon reaches from the origin in this direction. Sides as short as rounding have no direction.
   double reach(PlanePoint direction) const {
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < points_.size(); ++i) {
@@ -240,9 +240,9 @@ class Hull {
     return dot(normals_[edge], p - corners_[edge]) > kRounding;
   }
 
-  /// Which way is out at this point, in the hull's own directions: across the edge on the ray through the point; at a
-  /// corner across both edges, more across the one where the cell (about the point) is less deep, so that a line along
-  /// the hull halves the cell of an oblong lattice's corner too.
+  /// The outward direction at this point: across the edge on the ray through the point; at a corner across both edges,
+  /// more across the one where the cell (about the point) is less deep, so that a line along the hull halves the cell
+  /// of an oblong lattice's corner too.
   PlanePoint outward(std::size_t point, PlanePoint p, const Polygon& cell) const {
     const std::int32_t corner = corner_of_[point];
     if (corner < 0) return normals_[edge_towards(p - centre_)];
@@ -269,7 +269,7 @@ class Hull {
   double inradius_ = std::numeric_limits<double>::infinity();
   std::vector<PlanePoint> corners_, normals_;  // normals_[i]: of the edge from corner i to the next
   std::vector<double> angles_;
-  std::vector<std::int32_t> corner_of_;  // number of the corner that a point is, or -1
+  std::vector<std::int32_t> corner_of_;  // the number of the point's corner, or -1
 };
 
 /// The points that share a triangle with each point: those of point p are to[from[p]] .. to[from[p + 1]].
@@ -326,7 +326,7 @@ std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> c
   const Sites sites = find_sites(coordinates, k_max);
   if (sites.points.size() < 4)
     throw std::invalid_argument(fmt::format(
-        "voronoi density: a plane takes at least 4 distinct points, but the trajectory has {} within |k| <= "
+        "voronoi density: a plane needs at least 4 distinct points, but the trajectory has {} within |k| <= "
         "{:g} cycles/pixel ({} samples in all)",
         sites.points.size(), k_max, shape[0]));
   if (sites.points.size() > kMost)

@@ -33,13 +33,13 @@ DirectGrid make_grid(const Shape& image, std::int64_t coils) {
   return grid;
 }
 
-/// Parts begin where a plane does, or a group of lines: sums are worked out for such groups, from their first line on.
+/// Parts begin at a plane or a group of lines, because sums are made for whole groups.
 void choose_columns(DirectGrid& grid, ImagePart part) {
   constexpr std::int64_t kLines = 8;
   const std::int64_t columns = grid.ny * grid.nz, unit = grid.dims == 3 ? grid.ny : kLines,
                      units = (columns + unit - 1) / unit;
   require(part.index >= 0 && part.index < part.count && part.count <= units,
-          fmt::format("part {} of {} is none of {} planes or groups of lines", part.index, part.count, units));
+          fmt::format("there is no part {} of {} of {} planes or groups of lines", part.index, part.count, units));
   grid.first_column = units * part.index / part.count * unit;
   grid.last_column = std::min(columns, units * (part.index + 1) / part.count * unit);
 }
@@ -52,13 +52,13 @@ void check_samples(HostView<const double> coordinates, DeviceView<const cfloat> 
       fmt::format("expected samples of shape [{}, {}], got {}", coordinates.shape()[0], coils, samples.shape().text()));
 }
 
-/// Voxels whose sums are made in float64 too, where precision is given up.
+/// Voxels whose sums are also made in float64, to measure the error of the fast precision.
 constexpr std::int64_t kCheckedVoxels = 128;
 
 /// Samples that are copied at a time, so that work on them starts before all are there.
 constexpr std::int64_t kPart = 1 << 16;
 
-/// A copy of samples and their coordinates that is ours to change, where the context computes.
+/// A copy of samples and their coordinates, on the context's device, that may be changed.
 struct Prepared {
   Array<double> coordinates;  // [n, dims]
   Array<cfloat> samples;      // [n, coil]
@@ -97,7 +97,7 @@ struct DirectAdjoint::Impl {
   VoxelBasis basis = VoxelBasis::delta;
   Array<float> sums;
   std::int64_t samples = 0;
-  // Less than a group of samples that wait for more.
+  // Samples that wait until there is a whole group of them.
   Prepared waiting;
   std::int64_t waiting_count = 0;
   // Some voxels' numbers in the image, positions and sums; empty where nothing is lost.
@@ -197,7 +197,7 @@ void DirectAdjoint::get(Context& context, DeviceView<cfloat> image) {
   for (const auto e : impl.image) shape.push_back(e);
   require(image.shape() == shape, image.shape().text() + " is not " + shape.text());
   Array<float> sums = impl.sums;
-  if (impl.waiting_count > 0) {  // the sums stay without them, so that more may follow
+  if (impl.waiting_count > 0) {  // added to a copy of the sums, so that more samples may follow
     sums = context.allocate<float>(impl.sums.shape());
     context.copy<float>(impl.sums.cview(), sums.view());
     ECHOTRAIN_DISPATCH(context, direct_add(context, impl.grid, impl.waiting.coordinates.data(),

@@ -82,7 +82,7 @@ class Aligned {
   Array<float> memory_;
 };
 
-/// What depends on the samples and one axis, for a chunk of samples.
+/// Tables that depend on the samples and one axis, for a chunk of samples.
 class Tables {
  public:
   Tables(Context& context, const DirectGrid& grid)
@@ -168,7 +168,7 @@ void direct_add(Context& context, const DirectGrid& grid, const double* coordina
   for (std::int64_t chunk = 0; chunk < n; chunk += kChunk) {
     const std::int64_t in_chunk = std::min(kChunk, n - chunk);
     tables.fill(context.threads(), coordinates + chunk * grid.dims, in_chunk);
-    // A tile is one thread's alone, and takes the groups in order.
+    // One thread sums a tile, and adds the groups in order.
     context.threads().parallel_for(grid.coils * tiles_of_coil, 1, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) float b[kGroup * kTile] = {};
       for (std::int64_t t = begin; t < end; ++t) {
@@ -247,7 +247,7 @@ void weigh_samples(Context& context, const SampleFactors& factors, const float* 
       cfloat* values = samples + s * coils;
       if (!std::all_of(k, k + dims, [](double v) { return std::isfinite(v); })) {
         std::fill_n(k, dims, 0.0);
-        std::fill_n(values, coils, cfloat{});  // whatever they were
+        std::fill_n(values, coils, cfloat{});  // the data may be anything, such as NaN
         continue;
       }
       double size = weights == nullptr ? 1.0 : weights[s];

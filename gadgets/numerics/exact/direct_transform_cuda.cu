@@ -1,5 +1,5 @@
-// The direct transform but for its matrix product (direct_transform_tensor_cuda.cu): what samples are multiplied by,
-// what becomes of the sums, and voxels that are no grid.
+// The direct transform without its matrix product (direct_transform_tensor_cuda.cu): the samples' factors, the image
+// from the sums, and voxels that form no grid.
 #include <algorithm>
 
 #include "gadgets/numerics/core/complex_cuda.cuh"
@@ -28,7 +28,7 @@ __global__ void weigh_kernel(SampleFactors factors, const float* weights, std::i
     } else {
       for (int a = 0; a < factors.dims; ++a) k[a] = 0;
     }
-    // Data of a sample that counts nothing may be anything.
+    // A sample whose factor is 0 may hold any data, such as NaN.
     const bool counts = factor.x != 0.0f || factor.y != 0.0f;
     for (std::int64_t c = 0; c < coils; ++c)
       samples[s * coils + c] = counts ? factor * samples[s * coils + c] : make_float2(0.0f, 0.0f);
@@ -61,7 +61,7 @@ __global__ void image_kernel(DirectGrid grid, DirectTiles tiles, std::int64_t co
   }
 }
 
-constexpr int kSharers = 1024;  // of the samples of a voxel
+constexpr int kSharers = 1024;  // threads that share the samples of a voxel
 
 /// A block per voxel; threads share the samples, whose sums are added in a fixed order.
 __global__ void __launch_bounds__(kSharers)

@@ -1,7 +1,7 @@
-// The direct transform's matrix product for devices of compute capability 9.0, by the instructions that only they have.
-// Four warps copy factors and make the bases of the left factor, as far ahead as there is room; eight, or four in small
-// blocks, multiply: the tensor cores take the right factor from shared memory, and work while the next left factor is
-// made. Built for them alone; others never come here.
+// The direct transform's matrix product for devices of compute capability 9.0, by instructions that only those have.
+// Four warps copy factors and make the bases of the left factor, as far ahead as there is room. Eight warps, or four in
+// small blocks, multiply: the tensor cores take the right factor from shared memory, and work while the next left
+// factor is made. The file is built for those devices alone; other devices never run it.
 #include <algorithm>
 #include <cuda/ptx>
 
@@ -16,7 +16,7 @@ namespace ptx = ::cuda::ptx;
 constexpr int kMakers = 3;  // warps that make bases; they take steps in turn
 constexpr int kMostShared = 227 << 10, kMostStages = 16;
 constexpr int kProducers = 128;
-// Registers of a thread of the largest blocks: what producers and consumers have once they know what they are.
+// Registers of a thread of the largest blocks, once its role as producer or consumer is known.
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
 template <class F>
 constexpr bool kMovesRegisters = F::kWarps == kWarps;
@@ -29,7 +29,8 @@ struct Form {
   static constexpr int kWarps = kWarps_, kTiles = kTiles_, kSteps = kSteps_, kTime = kTime_;
   static constexpr int kGroups = kWarps * kTiles, kConsumers = kWarps * 32, kThreads = kProducers + kConsumers;
 };
-// Large blocks waste least; smaller ones are for images that have too few of them. Times: as measured on an H200.
+// Large blocks waste least; smaller ones serve images that would fill too few large ones. Times were measured on an
+// H200.
 using Large = Form<8, 2, 1, 30>;
 using Medium = Form<8, 1, 2, 17>;
 using Small = Form<4, 1, 2, 10>;
@@ -52,7 +53,7 @@ struct Memory {
       kMostStages, (kMostShared - static_cast<int>(sizeof(Sums)) - 1024) / static_cast<int>(sizeof(Stage)));
   Stage stages[kCount];
   Sums sums;
-  // Of each stage: its copies are there; its bases too; nobody reads it any more.
+  // Barriers of each stage: its copies have come; its bases are made; nobody reads it any more.
   std::uint64_t copied[kCount], made[kCount], read[kCount];
   int2 positions[F::kGroups];  // (y, z) of each group's first column
 };
@@ -100,7 +101,7 @@ template <int kPending>
 __device__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-/// The compiler must take these registers as changed here.
+/// Tells the compiler that these registers change here.
 template <int kTiles>
 __device__ void changed(float (&sum)[kTiles][4]) {
 #pragma unroll
@@ -119,7 +120,7 @@ __device__ void copy_in_bulk(T& to, const void* from, std::uint64_t& barrier) {
   ptx::cp_async_bulk(ptx::space_cluster, ptx::space_global, &to, from, sizeof(T), &barrier);
 }
 
-/// The place of a step among so many, and the parity of its turn there.
+/// The place of a step in a ring of so many places, and the parity of its turn there.
 template <int kCount>
 struct Turn {
   static constexpr int kPlaces = kCount;
@@ -204,7 +205,7 @@ __device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExac
   await();
   make(left[0]);
   float sum[F::kTiles][kTiles][4];
-  int before = 0;  // the place of the steps before
+  int before = 0;  // the place of the previous steps
   for (int begin = 0; begin < work.steps; begin += kStepsOfGroup) {
     const float scale = scales[begin / kStepsOfGroup];
 #pragma unroll 2
@@ -228,7 +229,7 @@ __device__ void consume(const DirectTiles& tiles, const Work& work, Memory<kExac
       products_end();
       next.advance(1);
       if (step + F::kSteps < work.steps) await();
-      products_wait<1>();  // the steps before, whose factors are overwritten now
+      products_wait<1>();  // of the steps before, whose factors may now be overwritten
       if (step > 0) ptx::mbarrier_arrive(&memory.read[before]);
       __syncwarp();
       make(left[(i + 1) % 2]);

@@ -14,7 +14,8 @@ constexpr int kStepsOfGroup = kDirectGroup / kStep;
 constexpr int kBlockThreads = kWarps * 32;
 static_assert(kBlockThreads == kGroups * kStep && kBlockThreads == kDirectGroup);
 
-/// What a step needs of each sample besides its data: exp(2 pi i ky j), j = 0 .. 7, and how phases go on along y and z.
+/// What a step needs to know of each sample besides its data: exp(2 pi i ky j), j = 0 .. 7, and how its phase advances
+/// along y and z.
 struct alignas(16) StepPhases {
   float2 near[2][kGroupColumns][8];  // [half of the step, j, sample of the half]
   int4 far[kStep];                   // ky, kz in 2^-32 turns, each with the rest in 2^-48 turns
@@ -30,7 +31,7 @@ struct Work {
   const unsigned char* right;  // [block of rows, step, right_bytes]
   const StepPhases* phases;    // [step]
   const StepData* data;        // [coil, step]
-  const float* scales;         // [coil, group]: what sums are multiplied by
+  const float* scales;         // [coil, group]: factors of the sums
   int steps;
   std::int64_t capacity;  // steps that the arrays have room for
   float* sums;
@@ -83,7 +84,7 @@ __device__ void make_left(Left<kExact, kTiles>& left, int tile, int half, const 
   }
 }
 
-/// Adds a group's sums of one m-tile to the rest: total[i * 32], a lane's.
+/// Adds a lane's sums of a group, for one m-tile, to its totals: totals[i * 32].
 template <int kTiles>
 __device__ void add_group(const float (&sum)[kTiles][4], float scale, float4* totals) {
 #pragma unroll
@@ -111,7 +112,8 @@ __device__ inline int2 group_position(const DirectGrid& grid, const DirectTiles&
 }
 
 /// In direct_transform_hopper_cuda.cu: the product for devices of compute capability 9.0, by their own instructions.
-/// hopper() says whether this is one; never with ResourceOptions::hopper = false, for tests of the other product.
+/// hopper() says whether the context's device is one; it is false with ResourceOptions::hopper = false, for tests of
+/// the other product.
 #if ECHOTRAIN_HAS_HOPPER
 bool hopper(Context& context);
 void multiply_on_hopper(Context& context, const DirectGrid& grid, const DirectTiles& tiles, const Work& work);

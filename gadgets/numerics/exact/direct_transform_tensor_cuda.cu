@@ -1,8 +1,8 @@
 // The direct transform's matrix product on the tensor cores: its left factor, d exp(2 pi i (ky y + kz z)), is made in
 // the registers that multiply it and is never in memory; its right factor, the cosines and sines along x, which all
-// blocks share, is made once for some samples at a time. Factors are rounded to fp16; what that loses is a second fp16
-// number, and the products are three (exact), or it is let go (fast). Sums are taken from the tensor cores, which round
-// towards zero, after each group of samples.
+// blocks share, is made once for some samples at a time. Factors are rounded to fp16. Exact: a second fp16 number holds
+// what that loses, and there are three products. Fast: it is dropped. The tensor cores round towards zero, so their
+// sums are taken after each group of samples.
 #include <algorithm>
 
 #include "gadgets/numerics/exact/direct_transform_product.cuh"
@@ -11,7 +11,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-// Of the factors along x that are kept at a time: samples, and bytes, most of which stay in the second-level cache.
+// Limits of the factors along x that are kept at a time: samples, and bytes, most of which stay in the second-level
+// cache.
 constexpr std::int64_t kMostSamples = 256 * kDirectGroup, kMostBytes = 64 << 20;
 
 // --- what is made before
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(kDirectGroup) data_kernel(const float2* sample
   const Largest largest = block_join<kDirectGroup>(Largest{fmaxf(fabsf(d.x), fabsf(d.y))});
   if (threadIdx.x == 0) most = largest.most;
   __syncthreads();
-  // fp16 holds up to 2^16; what is left under the largest is for the low parts of small samples.
+  // fp16 holds up to 2^16; the range below the largest sample serves the low parts of small ones.
   constexpr int kTop = 14, kFarthest = 120;
   int exponent = 0;
   if (most > 0 && isfinite(most)) frexpf(most, &exponent);
@@ -115,13 +116,13 @@ __device__ void multiply_add(float (&sum)[4], const std::uint32_t (&a)[4], std::
 
 __device__ std::int64_t group_of_block(int i) { return static_cast<std::int64_t>(blockIdx.x) * kGroups + i; }
 
-/// A block's shared memory, and what its threads do but multiply. They work in rounds of kRound steps, whose factors
-/// are in one of kStages places.
+/// A block's shared memory, and all that its threads do except multiplying. They work in rounds of kRound steps, whose
+/// factors are in one of kStages places.
 template <bool kExact, int kRows, int kRound, int kStages>
 class Block {
  public:
   static constexpr int kTiles = kRows / 8, kRightBytes = right_bytes(kExact, kRows);
-  /// Rounds whose factors a round needs beside its own: bases are made two steps ahead and more.
+  /// Rounds ahead whose factors a round needs besides its own: bases are made at least two steps ahead.
   static constexpr int kAhead = kRound == 1 ? 2 : 1;
   struct Stage {
     alignas(128) unsigned char right[kRound][kRightBytes];
@@ -167,7 +168,7 @@ class Block {
       else if (thread_ < kPhases + kData)
         copy_16(to.data, data_ + step, thread_ - kPhases);
     }
-    copies_end();  // also where there is nothing, so that they can be counted
+    copies_end();  // also where there is nothing to copy, so that groups of copies can be counted
   }
 
   /// The thread's part of the bases of `count` steps: one group of columns, one sample. Its warp needs no others.
@@ -243,7 +244,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply_kernel(DirectGrid g
     for (int i = 0; i < kStepsOfGroup; ++i) {
       const int step = begin + i;
       if (i % kRound == 0) {
-        copies_wait<kStages - 2 - ThisBlock::kAhead>();  // what bases are made of is there
+        copies_wait<kStages - 2 - ThisBlock::kAhead>();  // the data for the next bases have come
         __syncthreads();
         block.fetch(step / kRound + kStages - 1);
         block.template make_bases<kRound>(step + 2);
@@ -310,7 +311,7 @@ DirectTiles direct_tiles(Context& context, const DirectGrid& grid) {
   const std::int64_t last = grid.first_column + grid.columns() - 1;
   tiles.groups = (last / grid.ny - tiles.z0 + 1) * tiles.per_row;
   tiles.tiles = up_to_multiple(tiles.groups, kGroups) / kGroups;
-  // Narrow tiles where wide ones would be much emptier, or do not fit.
+  // Narrow tiles are used where wide ones would be much emptier, or do not fit.
   int shared = 0;
   check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device()),
         "asking for the size of shared memory");

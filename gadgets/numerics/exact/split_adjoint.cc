@@ -7,7 +7,7 @@ namespace echotrain::numerics {
 SplitAdjoint::SplitAdjoint(Context& context, Team* team, const Shape& image, std::int64_t coils, VoxelBasis basis,
                            Precision precision)
     : team_(team) {
-  // Planes smaller than this for each member are not worth a second device.
+  // A second device does not pay where each device would have fewer planes (lines in 2D) than this.
   constexpr std::int64_t kLeastLines = 8;
   if (team != nullptr && image.rank() > 0 && image[0] < kLeastLines * team->size()) team_ = nullptr;
   if (team_ == nullptr) {

@@ -18,8 +18,8 @@ constexpr std::int64_t kLineElements = 32 * 1024;
 constexpr std::int64_t kCachedElements = 256 * 1024;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
 
-/// This thread's working space for a few lines, aligned to 64 bytes. Grows to the longest axis met, so a few megabytes
-/// at most, and is not charged to any session.
+/// This thread's working space for a few lines, aligned to 64 bytes. It grows with the longest axis seen, to a few
+/// megabytes at most, and is charged to no session.
 cfloat* scratch(std::int64_t elements) {
   struct Free {
     void operator()(cfloat* memory) const { std::free(memory); }
@@ -44,7 +44,7 @@ class Rows {
   Rows(FftwPlans& plans, std::int64_t n, std::int64_t lines, Direction direction, cfloat* data)
       : n_(n), lines_(lines), together_(std::min(lines, lines_together(n))) {
     const std::int64_t rest = lines % together_;
-    for (cfloat* start : {data, data + 1}) {  // lines may be odd in length, so that alignments alternate
+    for (cfloat* start : {data, data + 1}) {  // lines of odd length have alternating alignments
       full_[variant(start)] = plans.get(n, together_, n, direction, start, start);
       if (rest > 0) rest_[variant(start)] = plans.get(n, rest, n, direction, start, start);
     }

@@ -68,8 +68,8 @@ class Plan {
   std::size_t work_bytes_ = 0;
 };
 
-/// Plans that no context has, for the next one: making a plan takes milliseconds, and giving up its memory stops the
-/// device. They do no work.
+/// Plans without work that no context uses, kept for the next one: making a plan takes milliseconds, and freeing its
+/// memory stops the device.
 class IdlePlans {
  public:
   std::unique_ptr<Plan> take(int device, const Problem& problem) {
@@ -101,11 +101,11 @@ class IdlePlans {
   std::size_t bytes_ = 0;
 };
 
-/// The plans of a context. They are given up when the stream has done their work.
+/// The plans of a context. They are released when the stream has done their work.
 struct Plans {
   static constexpr std::size_t kMost = 16;
   int device = 0;
-  std::shared_ptr<IdlePlans> idle;  // set with the first plan
+  std::shared_ptr<IdlePlans> idle;  // set when the first plan is made
   std::map<Problem, std::unique_ptr<Plan>> plans;
 
   ~Plans() { give_up(); }

@@ -9,7 +9,7 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kEdge = 4;                                  // of the squares that are transposed in registers
-using Four [[gnu::vector_size(kEdge * sizeof(cfloat))]] = double;  // a double holds a complex number, as mere bits
+using Four [[gnu::vector_size(kEdge * sizeof(cfloat))]] = double;  // each double holds the bits of a complex number
 
 /// to[j, i] = from[i, j]
 ECHOTRAIN_INLINE void transpose_square(const cfloat* from, std::int64_t from_stride, cfloat* to,

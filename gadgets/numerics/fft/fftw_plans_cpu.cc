@@ -25,8 +25,8 @@ int misalignment(const cfloat* line) {
   return fftwf_alignment_of(const_cast<float*>(reinterpret_cast<const float*>(line)));
 }
 
-// FFTW ends the process when its planner finds no memory, so it is asked only where there is some. What it takes are
-// tables of about n entries, and little things.
+// FFTW ends the process when its planner finds no memory, so it is called only where there is some. It needs tables of
+// about n entries, and little more.
 void require_memory_to_plan(std::int64_t n) {
   void* volatile there = std::malloc((std::size_t{1} << 20) + 64 * sizeof(cfloat) * static_cast<std::size_t>(n));
   if (there == nullptr) throw ResourceError("out of memory for the plan of a Fourier transform");

@@ -17,8 +17,8 @@ namespace {
 
 using cpu::FftwPlans;
 
-/// Lines and columns transformed together: always so many, as FFTW's bits may depend on it. Columns are two cache lines
-/// of each row.
+/// Lines and columns transformed together. The number is fixed, as FFTW's bits may depend on it; columns are two cache
+/// lines of each row.
 constexpr std::int64_t kTogether = 16;
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece: some 10 us of work
 
@@ -49,7 +49,7 @@ struct Axis {
     const std::int64_t middle = image / 2;
     return {Stretch{0, padded - middle, middle}, Stretch{middle, 0, image - middle}};
   }
-  std::int64_t distance() const { return (padded + 7) / 8 * 8 + 8; }  // columns of equal index in other cache sets
+  std::int64_t distance() const { return (padded + 7) / 8 * 8 + 8; }  // spreads equal indices over the cache sets
 };
 
 struct Axes {

@@ -31,7 +31,7 @@ ECHOTRAIN_CLONES void add_square(const float* from, std::int64_t n, float* sum) 
   for (std::int64_t i = 0; i < n; ++i) sum[i] += from[i] * from[i];
 }
 
-/// Lines along x of an image, whose borders go on beyond it.
+/// Lines along x of an image, whose border voxels are repeated beyond it.
 struct Lines {
   const float* image;
   Extents n;

@@ -21,8 +21,8 @@ struct Image {
 /// The weight of Sobel's operator at offset d = -1, 0, 1 along an axis across.
 __device__ float smooth(int d) { return d == 0 ? 0.5f : 0.25f; }
 
-/// Sums over a line along x of a 2D image, or over three lines of a plane of a volume, which those before and after it
-/// are joined with along the remaining axis.
+/// Sums over a line along x of a 2D image, or over three lines of a plane of a volume. They are combined with those
+/// before and after them along the remaining axis.
 struct Slab {
   float along_x, along_y, smooth;
 };
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) sobel_kernel(Image image, float* mag
   const int y = axes == 2 ? 0 : row, first = (axes == 2 ? row : static_cast<int>(blockIdx.z)) * kRun;
   const int end = static_cast<int>(axes == 2 ? image.ny : image.nz);
   if (x >= image.nx || y >= image.ny || first >= end) return;
-  Slab slabs[kRun + 2];  // those beyond the end are read, and repeat the last
+  Slab slabs[kRun + 2];  // those beyond the end repeat the last one
 #pragma unroll
   for (int i = 0; i < kRun + 2; ++i) slabs[i] = slab_of<axes>(image, first + i - 1, y, x);
   const long long step = axes == 2 ? image.nx : image.ny * image.nx, voxels = image.nz * image.ny * image.nx;
@@ -102,7 +102,7 @@ __global__ void differences_kernel(Image image, float* sizes) {
           for (int dx = -reach_x; dx <= reach_x; ++dx) {
             const float weight =
                 (reach_z ? smooth(dz) : 1.0f) * (reach_y ? smooth(dy) : 1.0f) * (reach_x ? smooth(dx) : 1.0f);
-            // The neighbour is inside: only the axes across are cut at borders.
+            // The neighbour is inside; the border cuts only the other axes.
             const long long bz = min(max(static_cast<long long>(z + dz), 0ll), image.nz - 1),
                             by = min(max(static_cast<long long>(y + dy), 0ll), image.ny - 1),
                             bx = min(max(static_cast<long long>(x + dx), 0ll), image.nx - 1);

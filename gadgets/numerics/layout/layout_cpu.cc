@@ -26,7 +26,7 @@ ECHOTRAIN_CLONES void multiply(const float* from, float factor, float* to, std::
   for (std::int64_t i = 0; i < n; ++i) to[i] = factor * from[i];
 }
 
-/// |factor z|. No float's square overflows or vanishes in float64.
+/// |factor z|. The square of a float neither overflows nor vanishes in float64.
 ECHOTRAIN_CLONES void magnitudes(const cfloat* from, float factor, float* to, std::int64_t n) {
   const auto* parts = reinterpret_cast<const float*>(from);
   for (std::int64_t i = 0; i < n; ++i) {

@@ -97,10 +97,10 @@ void launch_component(Context& context, DeviceView<const cfloat> from, Component
   check_launch("component");
 }
 
-/// Where the stretches of readouts end in which no line comes twice; nothing when there are more than `most`.
+/// The ends of the stretches of readouts in which no line comes twice; empty when there are more than `most`.
 std::vector<std::int64_t> ends_of_stretches(HostView<const std::int32_t> lines, std::int64_t height, std::size_t most) {
   std::vector<std::int64_t> ends;
-  std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the stretch, counted from 1, that had the line
+  std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the last stretch, from 1, with the line
   for (std::int64_t r = 0; r < lines.size(); ++r) {
     if (lines[r] < 0) continue;
     std::size_t& last = met[static_cast<std::size_t>(lines[r])];

@@ -12,9 +12,9 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Of split tiles, at a time: on a GPU as a rule all coils.
+/// Bytes of split tiles' partial sums at a time: enough for all coils on a GPU, as a rule.
 constexpr std::int64_t kPartialBytes = 256ll << 20, kPartialBytesCuda = 2ll << 30;
-/// Of oversampled grids, at a time: on a GPU all coils of a large volume, so that samples are placed once for all.
+/// Bytes of oversampled grids at a time: on a GPU all coils of a large volume, so that samples are placed once.
 constexpr std::int64_t kGridBytes = 1ll << 30, kGridBytesCuda = 8ll << 30;
 
 void require(bool good, const std::string& problem) {
@@ -84,7 +84,7 @@ bool has_item_shape(const Shape& shape, std::int64_t coils, const Shape& item) {
   return true;
 }
 
-/// `to`: the grids or images on the other side.
+/// `to`: the grids or images that belong to the samples.
 void check_arguments(const Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> samples,
                      DeviceView<const float> weights, DeviceView<const cfloat> to, const Shape& item) {
   require(context.backend() == plan.backend, "the plan was made for another backend");

@@ -27,8 +27,8 @@ double amplification(const NufftOptions& options, const Shape& image) {
   return product;
 }
 
-/// Work per voxel, up to a factor: a scan has about as many samples as its image has voxels, and the transform costs
-/// as much per grid point as some ten footprint points do.
+/// Work per voxel, up to a factor: a scan has about as many samples as its image has voxels, and the transform of one
+/// grid point costs as much as some ten footprint points.
 double work(const NufftOptions& options, std::size_t dims) {
   constexpr double kTransform = 12;
   return std::pow(options.kernel_width, dims) + kTransform * std::pow(options.oversampling, dims);

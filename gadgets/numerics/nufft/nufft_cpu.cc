@@ -10,7 +10,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-/// Coils gridded together. Five to seven are gridded as eight, for less than four and single ones would take.
+/// Coils gridded together. Five to seven are gridded as eight, which takes less time than four and single ones.
 std::int32_t group_of(const NufftPlan::Impl& plan, std::int64_t coils_left) {
   return std::min(plan.tuning.most_group, coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1);
 }
@@ -40,7 +40,7 @@ void for_rows(const Tiling& t, const Place& place, const Row& row) {
               place.origin[2]);
 }
 
-/// What does not depend on the samples or the coils.
+/// The part of the work that does not depend on the samples or the coils.
 GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
   const Tiling& t = plan.tiling;
   GatherWork work{.list = nullptr,
@@ -110,7 +110,7 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
   }
 }
 
-/// Calls visit(i) for every i < n, each taken by whichever thread is free: pieces differ much in their work.
+/// Calls visit(i) for every i < n, each on whichever thread is free, because pieces differ much in their work.
 template <class Visit>
 void for_each_piece(ThreadPool& threads, const NufftPlan::Impl& plan, std::int64_t n, const Visit& visit) {
   const std::int64_t size = plan.tuning.most_threads > 0 ? plan.tuning.most_threads : threads.size();

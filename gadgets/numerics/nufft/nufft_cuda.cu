@@ -1,8 +1,7 @@
 // One warp per piece of a tile's list and group of coils. Samples are copied to shared memory in batches and their
-// kernel weights worked out there, once for all coils, while the next batch is on its way: a window of a dozen
-// multiplications costs less than a look-up in memory. What a tile gathers is a matrix product on the tensor cores.
-// Sums are in list order: the same bits in every run. Source: Gregerson 2008, section 4.1 (output-driven,
-// sector-based).
+// kernel weights computed there, once for all coils, while the next batch is on its way: a window of a dozen
+// multiplications costs less than a look-up in memory. A tile's sum is a matrix product on the tensor cores. Sums are
+// in list order: the same bits in every run. Source: Gregerson 2008, section 4.1 (output-driven, sector-based).
 #include <algorithm>
 #include <cstdint>
 
@@ -158,7 +157,7 @@ void launch_terms(Context& context, const NufftPlan::Impl& plan, const GridArgum
 
 template <int Dims>
 void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
-  // In 1D, which no pipeline uses, one kernel is for any number of coils and any window.
+  // In 1D, which no pipeline uses, one kernel serves any number of coils and any window.
   if constexpr (Dims == 1)
     launch_grid<Dims, 4, WindowPolynomial::kMostTerms>(context, plan, arguments);
   else if (arguments.count > 2 * kCoilsPerMma)

@@ -1,7 +1,7 @@
 // From grids to images and back. In 3D only the planes that the image keeps are transformed within themselves.
 //
-// cuFFT's passes move 3 TB/s on an H200, and hand-written ones that leave out lines and divide out the kernel's
-// transform on the way 1.5 TB/s, with lengths known only at run time: they lose more than they save.
+// cuFFT's passes move 3 TB/s on an H200. Hand-written passes, which leave out lines and divide out the kernel's
+// transform on the way, move 1.5 TB/s with lengths known only at run time: they lose more than they save.
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/nufft/nufft_plan.h"
 

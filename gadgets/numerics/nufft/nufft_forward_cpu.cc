@@ -112,7 +112,7 @@ void interleave(const cfloat* from, std::int64_t coil_stride, std::int32_t n, fl
     for (int c = 0; c < Coils; ++c) std::memcpy(to + 2 * (i * Coils + c), from + c * coil_stride + i, sizeof(cfloat));
 }
 
-/// What the group of coils is when so many are left, and the functions for it.
+/// The group of coils to take when so many are left, and its functions.
 struct Group {
   std::int64_t coils;
   void (*interpolate[3])(const Work& work);  // by dimensions - 1

@@ -43,7 +43,7 @@ __device__ inline std::int32_t wrapped(std::int32_t i, std::int32_t extent) {
   return i;
 }
 
-/// The weights of a footprint along one axis; all 1 along one that is not there.
+/// The weights of a footprint along one axis; all 1 along an axis that does not exist.
 template <int Width, bool There>
 __device__ inline void read_weights(const float* from, float (&to)[Width]) {
   if constexpr (There && Width % 4 == 0) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t s = next;
     next = order[min(i + kSamplesAtOnce, piece.count - 1)];
     const int4 footprint = *reinterpret_cast<const int4*>(plan.footprints + s);
-    // A sample nowhere has no weights and may read anywhere in the tile.
+    // A sample outside the grid has zero weights and may read anywhere in the tile.
     const bool nowhere = footprint.x == Footprint::kNowhere;
     const std::int32_t start[3] = {nowhere ? piece.origin[3 - Dims] : footprint.x, footprint.y, footprint.z};
     const float* weights = plan.weights + s * (Dims * Width);
@@ -173,7 +173,7 @@ void launch_width(Context& context, const NufftPlan::Impl& plan, const Interpola
   if constexpr (Width <= FootprintWeights::kWidest) {
     if (plan.tiling.width != Width)
       launch_width<Dims, Width + 1>(context, plan, arguments);
-    else if constexpr (Dims == 1)  // in 1D, which no pipeline uses, one kernel is for any number of coils
+    else if constexpr (Dims == 1)  // in 1D, which no pipeline uses, one kernel serves any number of coils
       launch<Dims, Width, 4>(context, plan, arguments);
     else if (arguments.count == 1)
       launch<Dims, Width, 1>(context, plan, arguments);
@@ -182,7 +182,7 @@ void launch_width(Context& context, const NufftPlan::Impl& plan, const Interpola
   }
 }
 
-/// Index in the image's axis of n of what stands at i in the grid's axis of g, which is in FFT order; outside [0, n)
+/// The index on the image's axis, of n, for index i on the grid's axis, of g, which is in FFT order; outside [0, n)
 /// where the grid is empty.
 __device__ inline int image_index(int i, int n, int g) { return (i < n - n / 2 ? i : i - g) + n / 2; }
 

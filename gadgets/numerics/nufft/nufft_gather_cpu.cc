@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr int kLookAhead = 16;  // samples; their data are fetched that early
+constexpr int kLookAhead = 16;  // data are fetched this many samples ahead
 constexpr int kBlock = 4;       // points of one coil that are added together: 32 bytes
 
 template <int Floats>
@@ -20,7 +20,7 @@ struct Overlap {
   const float* w;
 };
 
-/// First point of a footprint, counted from the tile's.
+/// First point of a footprint, counted from the tile's first point.
 ECHOTRAIN_INLINE std::int32_t place(const GatherWork& work, int axis, std::int32_t start) {
   const std::int32_t a = start - work.origin[axis];
   return a >= work.extent[axis] ? a - work.grid[axis] : a;  // it reaches this tile around the grid's end
@@ -67,11 +67,11 @@ ECHOTRAIN_INLINE void for_footprint(const Overlap& y, const Overlap& z, const Ro
   }
 }
 
-/// Several coils: a point's coils are one vector.
+/// For several coils: a point's coils are one vector.
 template <int Coils, int Dims, int Width>
 requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
   using Value = Vector<2 * Coils>;
-  float padded[2 * Coils] = {};  // samples of fewer coils
+  float padded[2 * Coils] = {};  // for groups of fewer coils
   for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
                               const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
     const float* data = work.data + s * work.data_stride;
@@ -92,7 +92,7 @@ requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, co
 
 constexpr int blocks_for(int width) { return (width + 2 * (kBlock - 1)) / kBlock; }
 
-/// One coil: a few aligned blocks of a row cover the footprint, wherever in the first of them it starts. Aligned,
+/// For one coil: a few blocks of a row cover the footprint, wherever it starts in the first block. They are aligned,
 /// because a load that overlaps a recent store in part would have to wait for it.
 template <int Coils, int Dims, int Width>
 requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
@@ -110,7 +110,7 @@ requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, c
     const Value value = {re, im, re, im, re, im, re, im};
     const std::int32_t position = layout.halo + x, offset = position % kBlock;
     float padded[kBlock + kPoints];
-    if constexpr ((Dims - 1) * Width < kBlock - 1) {  // too few weights before these of the first sample
+    if constexpr ((Dims - 1) * Width < kBlock - 1) {  // the first sample has too few weights before these
       std::memcpy(padded + kBlock, wx, sizeof(float) * kPoints);
       std::fill_n(padded, kBlock, 0.0f);
       wx = padded + kBlock;

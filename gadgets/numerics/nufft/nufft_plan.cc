@@ -32,7 +32,7 @@ struct Touched {
   }
 };
 
-/// Whether a sample is on the grid at all: the middle of a footprint is never 0.
+/// Whether a sample is on the grid at all: the middle weight of a footprint on the grid is never 0.
 bool is_somewhere(const Tiling& t, const float* weights, std::int64_t sample) {
   return weights[sample * t.dims * t.width + t.width / 2] != 0;
 }
@@ -75,7 +75,7 @@ Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftT
     const auto wanted =
         static_cast<std::int64_t>(std::ceil(options.oversampling * static_cast<double>(image[i]) - 1e-9));
     t.grid[a] = static_cast<std::int32_t>(fast_even_size(std::max<std::int64_t>(wanted, t.width)));
-    // No footprint may leave a tile and come back into it around the grid.
+    // No footprint may leave a tile and reach it again around the grid's end.
     t.tile[a] = std::min(t.tile[a], t.grid[a] - t.width + 1);
     t.tiles[a] = (t.grid[a] + t.tile[a] - 1) / t.tile[a];
   }

@@ -19,7 +19,7 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::int64_t kStagedSamples = 1 << 19;  // of coordinates, on their way to the device
-constexpr std::int64_t kFewSamples = 1 << 12;     // whose coordinates are read where they are, on the host
+constexpr std::int64_t kFewSamples = 1 << 12;     // whose coordinates are read from host memory directly
 
 /// `coordinates`: of `n` samples, component 0 = x. `weights`: or nullptr. One thread per sample.
 __global__ void footprint_kernel(Tiling t, Windows windows, const double* coordinates, std::int64_t n,
@@ -115,7 +115,7 @@ __global__ void offsets_kernel(const std::uint32_t* keys, std::int64_t n, std::i
   }
 }
 
-/// How a list is cut: numbers of pieces, and of those in lists of several, and of such lists.
+/// How lists are cut: the number of pieces, of pieces in lists that have several, and of such lists.
 struct Cut {
   std::int32_t pieces, slots, split;
 };
@@ -336,7 +336,7 @@ void list_on_host(Context& context, HostView<const double> coordinates, NufftPla
   keep_lists(context, list_samples(context.threads(), plan, starts.data(), weights.data()), plan);
 }
 
-/// The windows used so far: working one out takes longer than all the rest of a small plan.
+/// The windows used so far: computing one takes longer than all the rest of a small plan.
 class KnownWindows {
  public:
   WindowPolynomial get(int width, double ratio) {

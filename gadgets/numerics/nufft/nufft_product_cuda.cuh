@@ -1,4 +1,4 @@
-// What a tile gathers as a matrix product on the tensor cores,
+// A tile's sum as a matrix product on the tensor cores,
 //   tile[point, coil] = sum over samples of weight[point, sample] value[sample, coil],
 // whose operands are split into two tf32 parts each; three products are added, which keeps fp32's accuracy (the product
 // left out is 2^-22 of the whole). Source: Markidis et al., IPDPSW 2018.
@@ -97,7 +97,7 @@ __device__ __forceinline__ void add_samples(const float (&value)[kBatch][Staged<
       high[2 + half] = other.high;
       low[2 + half] = other.low;
     }
-    // Operations on one sum wait for each other, so those of different coils take turns.
+    // Operations on one sum wait for each other, so the coils take turns.
 #pragma unroll
     for (int c = 0; c < Columns; ++c) multiply_add(sum[m][c], low, b0[c].high, b1[c].high);
 #pragma unroll

@@ -56,7 +56,7 @@ struct PieceSamples {
   bool paired;                 ///< values of two coils lie at multiples of 16 bytes
 };
 
-/// The lane's sample of batch b, or -1. Looking up is done well ahead, as each step waits for the one before.
+/// The lane's sample of batch b, or -1. Called well ahead, as each step of the look-up waits for the one before.
 __device__ __forceinline__ std::int32_t listed_sample(const PieceSamples& samples, int b, int lane) {
   const int i = b * kBatch + lane;
   return i < samples.piece.count ? samples.list[i] : -1;
@@ -81,7 +81,7 @@ __device__ __forceinline__ Placed<Dims> place_sample(const PlanView& plan, const
   for (int a = 0; a < Dims; ++a) {
     const int axis = a + 3 - Dims;
     std::int32_t begin = start[a] - place.origin[axis];
-    if (begin >= place.extent[axis]) begin -= plan.tiling.grid[axis];  // it reaches this tile around the grid's end
+    if (begin >= place.extent[axis]) begin -= plan.tiling.grid[axis];  // the footprint wraps around the grid's end
     p.start[a] = static_cast<float>(begin);
     p.shift[a] = shift[a];
   }

@@ -15,14 +15,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Tile = std::array<std::int32_t, 3>;
 
-// To be raised when kernels or candidates change so that earlier choices mean nothing.
+// Raise it when kernels or candidates change so that earlier choices mean nothing.
 constexpr int kRevision = 3;
-constexpr double kWorthTrying = 1e7;        // multiplications and additions, about a millisecond of two cores
-constexpr double kMostWork[] = {5e7, 1e9};  // of one run in a trial: CPU, CUDA
-constexpr double kMostSamples = 5e5;        // in a trial, for whose plan is made anew for every candidate
-constexpr double kClearlyBetter = 0.97;     // of the default's time
-constexpr double kThreadsBetter = 0.85;     // the same for fewer threads, which also look good while others compute
-constexpr double kHopeless = 1.08;          // times the best time: no chance to become the best
+constexpr double kWorthTrying = 1e7;        // multiplications and additions; about a millisecond on two cores
+constexpr double kMostWork[] = {5e7, 1e9};  // the same, in one run of a trial: CPU, CUDA
+constexpr double kMostSamples = 5e5;        // in a trial, which makes their plan anew for every candidate
+constexpr double kClearlyBetter = 0.97;     // share of the default's time
+constexpr double kThreadsBetter = 0.85;     // for fewer threads, which look better than they are while others compute
+constexpr double kHopeless = 1.08;          // times the best time; slower candidates drop out
 constexpr std::uint64_t kTrialMemory = 4ull << 30;
 
 /// Extents of a full tile on the CPU, the default first: a tile and its halo stay in the level-2 cache for eight coils.
@@ -49,7 +49,7 @@ std::vector<std::int64_t> piece_sizes(int dims, Backend backend) {
   return {8192, 4096, 2048};
 }
 
-/// Classes are factors of four apart.
+/// Powers of four: classes of problems are factors of four apart.
 int quarters(double value) { return static_cast<int>(std::lround(std::log2(value) / 2)); }
 
 std::int64_t typical_coils(std::int64_t coils) { return coils >= 5 ? 8 : coils >= 2 ? 4 : 1; }
@@ -59,7 +59,7 @@ TuningEntry to_entry(const NufftTuning& tuning) {
           {"most_piece", tuning.most_piece}, {"most_group", tuning.most_group}, {"most_threads", tuning.most_threads}};
 }
 
-/// The candidate that an entry means, if any: nothing else is ever used, whatever a file says.
+/// The candidate that an entry names, if any; whatever a file says, nothing else is used.
 std::optional<NufftTuning> from_entry(const TuningEntry& entry, const std::vector<NufftTuning>& candidates) {
   for (const NufftTuning& candidate : candidates)
     if (to_entry(candidate) == entry) return candidate;
@@ -79,7 +79,7 @@ double volume_of(const Shape& image) {
 }
 
 double work_of(double samples, double grid_points, std::int64_t coils, int width, std::size_t dims) {
-  constexpr double kPerPoint = 4;  // writing a grid point, beside adding to it
+  constexpr double kPerPoint = 4;  // the cost of writing a grid point, in additions to one
   return static_cast<double>(coils) * (samples * std::pow(width, dims) + kPerPoint * grid_points);
 }
 
@@ -106,12 +106,12 @@ struct Trial {
   NufftTuning tuning;
   std::shared_ptr<const NufftPlan> plan;
   double best = 0;  ///< seconds, of the rounds so far
-  /// What is compared.
+  /// The time by which candidates are compared.
   double score() const { return tuning.most_threads > 0 ? best / kThreadsBetter : best; }
 };
 
-/// Tries the tiles first, and then with the best of them the pieces' sizes, the groups of coils and the threads. All
-/// candidates run by turns, so that whatever else the machine does meets all alike, and the slow ones drop out.
+/// Tries the tiles first, and then with the best of them the pieces' sizes, the groups of coils and the threads.
+/// Candidates run by turns, so that other load on the machine slows all alike, and the slow ones drop out.
 class Search {
  public:
   Search(const Context& session, const Problem& problem, const NufftOptions& options, double seconds)
@@ -180,7 +180,7 @@ class Search {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
-  /// The fastest until `part` of the time has passed, or the first when no other is clearly better.
+  /// The fastest in trials until `part` of the time has passed, or the first when no other is clearly better.
   NufftTuning fastest(const std::vector<NufftTuning>& tunings, double part) {
     const double start = elapsed(), end = part * seconds_;
     const auto in_time = [&](double share) { return elapsed() < start + share * (end - start); };
@@ -206,7 +206,7 @@ class Search {
                              [](const Trial& a, const Trial& b) { return a.score() < b.score(); });
   }
 
-  Context context_;  // the session's budget and stream are none of the trial's business
+  Context context_;  // the trial's own: it leaves the session's budget and stream alone
   const Problem& problem_;
   NufftOptions options_;
   const Clock::time_point begin_;
@@ -312,7 +312,7 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
     const Problem problem = reduced(coordinates, image, typical, factor);
     best = Search(context, problem, options, seconds_).best();
   } catch (const ResourceError&) {
-    return known_[key] = usual;  // not kept on disk: there may be more memory another time
+    return known_[key] = usual;  // not kept on disk, as there may be more memory next time
   } catch (const std::bad_alloc&) {
     return known_[key] = usual;
   }

@@ -23,14 +23,14 @@ using Entries = std::map<std::string, TuningEntry>;
 constexpr char kFormat[] = "echotrain tuning 1";
 constexpr std::uintmax_t kLargestFile = 1 << 20;  // bytes; a site's choices are a few kilobytes
 
-/// What of the file makes sense.
+/// The valid entries of the file.
 Entries read(const std::string& file) {
   Entries entries;
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error) || std::filesystem::file_size(file, error) > kLargestFile)
     return entries;
   std::ifstream stream(file, std::ios::binary);
-  // Without exceptions: what is not JSON comes out as a value that is no object.
+  // Parses without exceptions: text that is not JSON gives a value that is no object.
   const Json json = Json::parse(stream, nullptr, false);
   if (!json.is_object()) return entries;
   const auto format = json.find("format"), kept = json.find("entries");
@@ -59,8 +59,8 @@ void write(const std::string& file, const Entries& entries) {
     ::unlink(temporary.c_str());
 }
 
-/// Held while a file is read and written anew, so that no other process's entry gets lost. Without it, after a short
-/// wait or where the file system has no locks, an entry may be lost, which costs another trial.
+/// Held while a file is read and written anew, so that no other process's entry gets lost. Where the lock cannot be
+/// had, after a short wait or because the file system has no locks, an entry may get lost, which costs another trial.
 class Lock {
  public:
   explicit Lock(const std::string& file)

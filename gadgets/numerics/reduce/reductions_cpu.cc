@@ -25,7 +25,7 @@ ECHOTRAIN_CLONES double block_dot(const float* u, const float* v, std::int64_t n
   return add_up(sums);
 }
 
-/// The finite values' extremes join those in `least` and `most`, [kSums].
+/// Joins the finite values' extremes to those in `least` and `most`, [kSums].
 ECHOTRAIN_CLONES void block_extremes(const float* v, std::int64_t n, float* least, float* most) {
   for_terms(n, [&](std::int64_t l, std::int64_t i) ECHOTRAIN_INLINE_LAMBDA {
     const bool finite = v[i] - v[i] == 0;

@@ -3,8 +3,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-// What is reduced: load(i) reads, take() joins what was read to a value. They are apart so that several reads are under
-// way before the first is used.
+// Sources of a reduction: load(i) reads, take() joins the result to a value. They are separate so that several reads
+// are under way before the first is used.
 
 struct SumOfValues {
   using Value = Sums<1>;

@@ -23,11 +23,11 @@ template <int threads = kThreads, class Value>
 __device__ Value block_join(const Value& value) {
   using Block = cub::BlockReduce<Value, threads>;
   __shared__ typename Block::TempStorage memory;
-  __syncthreads();  // of the call before
+  __syncthreads();  // the call before may still use the memory
   return Block(memory).Reduce(value, Join());
 }
 
-/// The largest of numbers that are 0 at least; NaN counts as none.
+/// The largest of numbers >= 0; NaN is ignored.
 struct Largest {
   float most = 0;
   __device__ void join(const Largest& other) { most = fmaxf(most, other.most); }

@@ -14,7 +14,7 @@
 namespace echotrain::numerics {
 namespace {
 
-/// Preconditioners never amplify more than this over what they amplify least.
+/// A preconditioner's smallest factor is at least this part of its largest.
 constexpr float kFloor = 1e-4f;
 
 void require_for_pcg(bool good, const std::string& problem) {
@@ -95,11 +95,11 @@ void check_options(const PcgOptions& options) {
   require_for_pcg(options.iterations >= 0 && options.iterations <= kMostIterations,
                   fmt::format("expected 0..{} iterations, got {}", kMostIterations, options.iterations));
   require_for_pcg(options.tolerance >= 0 && std::isfinite(options.tolerance),
-                  fmt::format("a tolerance of {} is none", options.tolerance));
+                  fmt::format("the tolerance cannot be {}", options.tolerance));
   require_for_pcg(options.lambda >= 0 && std::isfinite(options.lambda),
                   fmt::format("lambda cannot be {}", options.lambda));
   require_for_pcg(options.largest_eigenvalue >= 0 && std::isfinite(options.largest_eigenvalue),
-                  fmt::format("a largest eigenvalue of {} is none", options.largest_eigenvalue));
+                  fmt::format("the largest eigenvalue cannot be {}", options.largest_eigenvalue));
 }
 
 }  // namespace
@@ -173,7 +173,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     ECHOTRAIN_DISPATCH(context, pcg_product(context, arrays));
   };
 
-  // Members that iterate together must take the same turns, which all follow from the states.
+  // Members that iterate together must take the same branches, so all of them decide by the same states.
   static_assert(sizeof(PcgState) % sizeof(float) == 0);
   const DeviceView<const float> all_states(reinterpret_cast<const float*>(states.data()),
                                            {batch * static_cast<std::int64_t>(sizeof(PcgState) / sizeof(float))});
@@ -200,7 +200,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
 }
 
 double largest_eigenvalue(Context& context, const LinearOperator& a, int steps) {
-  require_for_pcg(steps >= 1, "the power iteration takes at least a step");
+  require_for_pcg(steps >= 1, "the power iteration needs at least one step");
   const Context::KeepMemory repeated(context);
   Shape shape{1};
   for (const auto e : a.image()) shape.push_back(e);

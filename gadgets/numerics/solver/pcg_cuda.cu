@@ -36,7 +36,7 @@ __device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_
   return make_float2(r.x * factor, r.y * factor);
 }
 
-/// What an item's state takes sums for.
+/// The point of the iteration at which an item's state takes sums.
 enum class Moment { start, step, finish };
 
 /// To be called by all threads of a kernel over vectors, at its end: the last block of an item to get here adds up all
@@ -194,7 +194,7 @@ void pcg_residual(Context& context, const PcgArrays& a) {
   check_launch("pcg_residual");
 }
 
-// Kernels take their own sums to the states; where z is an array of its own, they are complete only with its product.
+// Here kernels take their own sums to the states; where z is a separate array, product_kernel completes them.
 void pcg_product(Context&, const PcgArrays&) {}
 
 void pcg_start(Context& context, const PcgArrays& a) {

@@ -48,7 +48,7 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
                       2 * dot(context, DeviceView<const cfloat>(x), b) + data_power;
     result.lambda = solve.lambda;
     ++result.solves;
-    constexpr double kLeast = 1e-9;  // rounding can leave anything, also below 0
+    constexpr double kLeast = 1e-9;  // rounding can leave any small number, even below 0
     return End{log_lambda, std::log(std::max(result.residual / result.target, kLeast))};
   };
   const auto good = [&](const End& end) { return std::abs(std::expm1(end.excess)) <= search.accuracy; };
@@ -58,7 +58,7 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
   };
   using Status = DiscrepancyResult::Status;
 
-  // Down from the largest, by decades: systems of large lambda are solved fast, and each starts where the last ended.
+  // Goes down from the largest lambda by decades: large ones are solved fast, and each starts where the last ended.
   const double lowest = std::log(search.smallest);
   End high = excess_at(std::log(search.largest));
   if (good(high)) return finish(Status::matched);
@@ -75,7 +75,7 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
     const double share = std::clamp(low.excess / (low.excess - high.excess), 0.05, 0.95);
     const End middle = excess_at(low.at + share * (high.at - low.at));
     if (good(middle)) return finish(Status::matched);
-    // The end that stays counts half, so that both ends move (Illinois).
+    // The excess of the end that stays is halved, so that both ends move (the Illinois method).
     if (middle.excess < 0) {
       low = middle;
       high.excess /= 2;

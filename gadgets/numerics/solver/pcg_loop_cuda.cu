@@ -63,8 +63,8 @@ cudaError_t add_loop(cudaGraph_t graph, cudaGraphNode_t after, cudaGraphConditio
   return status;
 }
 
-/// Records `work` on the stream into the graph. False when that cannot be. Nothing is being recorded any more then, nor
-/// when `work` throws.
+/// Records `work` on the stream into the graph. Returns false when that is impossible. Recording has always ended on
+/// return, also when `work` throws.
 template <class Work>
 bool record(Context& context, cudaGraph_t graph, const Work& work) {
   const cudaStream_t stream = stream_of(context);
@@ -130,7 +130,7 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
   if (times == 0) return nullptr;
   if (may_record && context.resources().options().graphs) {
     if (auto recording = run_graph(context, a, times, step)) return recording;
-    cudaGetLastError();  // of what could not be recorded
+    cudaGetLastError();  // the error of work that could not be recorded
   }
   constexpr int kLookEvery = 8;
   for (int i = 0; i < times; ++i) {

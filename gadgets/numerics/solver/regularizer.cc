@@ -40,7 +40,7 @@ void check_one(const Shape& image, DeviceView<float> values) {
   require_for_regularizer(values.shape() == image, values.shape().text() + " is not " + image.text());
 }
 
-/// Puts values that are worked out on the host where the context computes.
+/// Copies values that were computed on the host to the context's device.
 void fill(Context& context, const std::vector<float>& values, DeviceView<float> to) {
   context.copy<float>(HostView<const float>(values.data(), to.shape()), to);
 }
@@ -75,7 +75,7 @@ class Identity final : public Regularizer {
 
 class Differences final : public Regularizer {
  public:
-  /// mean: of the squared weights of each axis's edges, the factor included.
+  /// mean: of each axis, the mean of its edges' squared weights, the factor included.
   Differences(const Shape& image, const Stencil& stencil, const std::array<double, 3>& mean, Array<float> weights)
       : image_(image), stencil_(stencil), mean_(mean), weights_(std::move(weights)) {}
   const Shape& image() const override { return image_; }

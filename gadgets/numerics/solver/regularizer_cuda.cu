@@ -11,7 +11,7 @@ __global__ void identity_kernel(float scale, const float2* x, float2* y, std::in
   }
 }
 
-/// What the edge that starts at voxel i along an axis counts.
+/// The weight of the edge that starts at voxel i along an axis.
 __device__ float edge(const Stencil& s, int axis, std::int64_t i) {
   if (s.weights[axis] == nullptr) return s.factor[axis];
   const float w = s.weights[axis][i];

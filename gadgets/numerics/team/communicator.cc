@@ -19,13 +19,13 @@ class Alone final : public Communicator {
   void abort() noexcept override {}
 };
 
-/// Where threads wait for each other.
+/// A point at which threads wait for each other.
 class Meeting {
  public:
   explicit Meeting(int members) : members_(members), values_(static_cast<std::size_t>(members)) {}
   int members() const { return members_; }
 
-  /// Returns when all members are here. What each of them brought can then be read until the next meeting.
+  /// Returns when all members have called it. Each one's values can then be read until the next meeting.
   void meet(int rank, DeviceView<const float> values) {
     std::unique_lock lock(mutex_);
     values_[static_cast<std::size_t>(rank)] = values;
@@ -61,7 +61,7 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return meeting_->members(); }
   void sum(Context& context, DeviceView<float> values) override {
-    if (context.cuda()) throw std::invalid_argument("threads add up what is in the machine's memory");
+    if (context.cuda()) throw std::invalid_argument("threads add up values in host memory only");
     meeting_->meet(rank_, values);
     std::vector<float> total(static_cast<std::size_t>(values.size()), 0.0f);
     for (int member = 0; member < size(); ++member) {
@@ -69,7 +69,7 @@ class ThreadCommunicator final : public Communicator {
       if (part.size() != values.size()) throw std::invalid_argument("members bring different numbers of values");
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += part.data()[i];
     }
-    meeting_->meet(rank_, values);  // all have read
+    meeting_->meet(rank_, values);  // returns when all have read
     std::copy(total.begin(), total.end(), values.data());
   }
   void abort() noexcept override { meeting_->abort(); }

@@ -1,5 +1,5 @@
-// CUDA devices of one process, connected by NCCL. Its library is loaded when it is first needed, so that programs start
-// where there is none.
+// CUDA devices of one process, connected by NCCL. NCCL's library is loaded when it is first needed, so that programs
+// start on machines without it.
 #include "gadgets/numerics/core/backends_built.h"
 
 #if ECHOTRAIN_HAS_NCCL
@@ -93,14 +93,14 @@ class Spare {
   std::map<std::vector<int>, std::vector<std::vector<ncclComm_t>>> kept_;
 };
 
-/// The ends of one team; kept for another when the last is gone, unless one was aborted.
+/// The connection of one team. It is kept for another team when its last end is gone, unless it was aborted.
 struct Connection {
   Connection(const std::vector<int>& of, std::shared_ptr<Spare> kept)
       : devices(of), ends(of.size()), spare(std::move(kept)) {}
 
   const std::vector<int> devices;
   std::vector<ncclComm_t> comms;
-  std::vector<std::timed_mutex> ends;  ///< of each comm, which NCCL wants to be used by one thread at a time
+  std::vector<std::timed_mutex> ends;  ///< of each comm: NCCL allows one thread at a time
   std::atomic<bool> aborted = false;
   const std::shared_ptr<Spare> spare;
 
@@ -124,8 +124,8 @@ class NcclCommunicator final : public Communicator {
                                ncclSum, connection_->comms[static_cast<std::size_t>(rank_)], stream),
                "adding up");
   }
-  /// A call enqueues work and returns at once; but the first ones may wait for other members to connect, and then this
-  /// is what ends them.
+  /// Calls enqueue work and return at once, but the first ones may wait for other members to connect; this ends the
+  /// wait.
   void abort() noexcept override {
     if (connection_->aborted.exchange(true)) return;
     for (std::size_t rank = 0; rank < connection_->comms.size(); ++rank) {
@@ -176,11 +176,11 @@ class NcclRank final : public RankCommunicator {
   bool aborted_ = false;
 };
 
-/// Lets `device` reach what arrays of the other one are in.
+/// Lets `device` access the memory that the other one's arrays are in.
 void give_access(int device, int other) {
   int can = 0;
   if (cudaDeviceCanAccessPeer(&can, device, other) != cudaSuccess || can == 0) {
-    cudaGetLastError();  // copies then go through the host
+    cudaGetLastError();  // clears the error; copies go through the host
     return;
   }
   cudaMemPool_t pool = nullptr;

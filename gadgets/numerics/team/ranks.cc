@@ -11,7 +11,7 @@ namespace {
 
 std::span<float> span_of(DeviceView<float> values) { return {values.data(), static_cast<std::size_t>(values.size())}; }
 
-/// Members that compute where `ranks` exchange: in the machines' memory.
+/// A member whose data are in host memory, where `ranks` exchange.
 class HostCommunicator final : public RankCommunicator {
  public:
   explicit HostCommunicator(Ranks& ranks) : ranks_(ranks) {}
@@ -35,7 +35,7 @@ class HostCommunicator final : public RankCommunicator {
 
  private:
   void require_host(const Context& context) const {
-    if (context.cuda()) throw std::invalid_argument("these ranks exchange what is in the machines' memory");
+    if (context.cuda()) throw std::invalid_argument("these ranks exchange data in host memory only");
     if (aborted_) throw ResourceError("another rank of this scan has failed");
   }
   Ranks& ranks_;

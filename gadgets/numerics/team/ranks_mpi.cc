@@ -18,7 +18,7 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr int kFailed = 1;                           // a message's tag: its sender has failed; the text says why
+constexpr int kFailed = 1;                           // tag of a message whose sender has failed; its text says why
 constexpr std::size_t kMostBytes = 1 << 30;          // MPI counts by int
 constexpr std::size_t kMostFloats = kMostBytes / 4;  // of one exchange
 
@@ -30,7 +30,7 @@ void check(int status, const char* what) {
   throw ResourceError(fmt::format("MPI: {} failed: {}", what, text.data()));
 }
 
-/// Ends this process, and so all ranks, unless they have found each other in time: MPI waits for ever where a firewall
+/// Ends this process, and so all ranks, unless they have found each other in time: MPI waits for ever if a firewall
 /// stands between machines.
 class StartLimit {
  public:
@@ -69,16 +69,16 @@ std::string machine() {
 }  // namespace
 
 struct MpiRanks::Impl {
-  MPI_Comm work = MPI_COMM_NULL;  // what ranks do together
-  MPI_Comm news = MPI_COMM_NULL;  // what they say about themselves
+  MPI_Comm work = MPI_COMM_NULL;  // for the ranks' common work
+  MPI_Comm news = MPI_COMM_NULL;  // for messages about failures
   int rank = 0, size = 1, local_rank = 0;
   std::string where;
   std::vector<float> parts;
-  std::string last_words;  // here, as they may still be on their way when fail() returns
-  std::string bad_news;    // of another rank that has failed
+  std::string last_words;  // a member, as it may still be on its way when fail() returns
+  std::string bad_news;    // from another rank that has failed
   bool gone = false;       // requests were left behind, so that MPI is not used any more
 
-  /// Takes what a rank that cannot go on has said.
+  /// Receives the message of a rank that has failed.
   void listen() {
     int there = 0;
     MPI_Status status;
@@ -91,9 +91,9 @@ struct MpiRanks::Impl {
           "listening");
   }
 
-  /// Waits without taking a core from those who compute, and without missing that another rank has failed. What can
-  /// still be had without that rank is waited for: what is wrong with the scan is then found here, too, and told by
-  /// rank 0 as by a single process.
+  /// Waits without taking a core from computing threads, and notices when another rank has failed. It still waits for
+  /// data that can come without that rank: an error in the scan is then found here, too, and rank 0 reports it as a
+  /// single process does.
   void wait(MPI_Request request, const char* what) {
     constexpr int kAtOnce = 2000, kListenEvery = 100, kPatience = 3000;
     constexpr std::chrono::microseconds kNap(100);
@@ -154,7 +154,7 @@ MpiRanks::MpiRanks(int& argc, char**& argv) : impl_(std::make_unique<Impl>()) {
   const StartLimit limit;
   int level = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level), "starting");
-  if (level < MPI_THREAD_FUNNELED) throw ResourceError("this MPI takes no programs with threads");
+  if (level < MPI_THREAD_FUNNELED) throw ResourceError("this MPI does not support programs with threads");
   check(MPI_Comm_dup(MPI_COMM_WORLD, &impl.work), "connecting");
   check(MPI_Comm_dup(MPI_COMM_WORLD, &impl.news), "connecting");
   MPI_Comm_set_errhandler(impl.work, MPI_ERRORS_RETURN);
@@ -202,7 +202,7 @@ void MpiRanks::sum(std::span<float> values) {
 
 void MpiRanks::fail(const std::string& why) noexcept {
   Impl& impl = *impl_;
-  if (impl.gone) return;  // the others know from whom this rank knows it
+  if (impl.gone) return;  // the others hear it from the rank that this one heard it from
   try {
     const std::string& text = impl.last_words = fmt::format("{} has failed: {}", name(), why);
     std::vector<MPI_Request> sends(impl.ranks(), MPI_REQUEST_NULL);
@@ -211,14 +211,14 @@ void MpiRanks::fail(const std::string& why) noexcept {
         check(MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_CHAR, to, kFailed, impl.news,
                         &sends[static_cast<std::size_t>(to)]),
               "telling the others");
-    // Short messages go at once; whoever does not take his in this time will not.
+    // Short messages go at once; a rank that does not receive its message within this time never will.
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
     for (int done = 0; done == 0 && std::chrono::steady_clock::now() < end;) {
       check(MPI_Testall(static_cast<int>(sends.size()), sends.data(), &done, MPI_STATUSES_IGNORE),
             "telling the others");
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-  } catch (const std::exception&) {  // it will be noticed when this rank ends
+  } catch (const std::exception&) {  // the others notice when this rank ends
   }
 }
 

@@ -35,7 +35,7 @@ struct Team::Impl {
       if (other.thread.joinable()) other.thread.join();
   }
 
-  /// A member with a thread.
+  /// A member with a thread of its own.
   struct Other {
     std::unique_ptr<Context> context;
     std::thread thread;
@@ -45,7 +45,7 @@ struct Team::Impl {
   const std::vector<int> other_devices;
   const std::uint64_t memory_budget;
   std::vector<std::unique_ptr<Communicator>> ends;  // of this process's members; empty before the first run
-  RankCommunicator* ranks = nullptr;                // the end, where there are several processes
+  RankCommunicator* ranks = nullptr;                // the end of this process, where there are several
   std::vector<Other> others;
 
   std::mutex mutex;
@@ -54,7 +54,7 @@ struct Team::Impl {
   std::uint64_t round = 0;
   int busy = 0;
   bool leave = false;
-  std::exception_ptr error;  // the first
+  std::exception_ptr error;  // the first one, if any
 
   void connect() {
     std::vector<int> devices{first.device()};
@@ -151,7 +151,7 @@ void Team::run(Sums sums, const std::function<void(Member&)>& work) {
   impl.changed.wait(lock, [&] { return impl.busy == 0; });
   if (impl.error) std::rethrow_exception(impl.error);
   lock.unlock();
-  if (impl.first.cuda()) impl.first.synchronize();  // sums may still run there
+  if (impl.first.cuda()) impl.first.synchronize();  // sums may still run on its stream
 }
 
 }  // namespace echotrain::numerics

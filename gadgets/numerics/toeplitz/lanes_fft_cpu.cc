@@ -66,7 +66,7 @@ ECHOTRAIN_INLINE void butterfly(Points<8>, V* re, V* im) {
     er[k] = re[k] + re[k + 4], ei[k] = im[k] + im[k + 4];
     odd_r[k] = re[k] - re[k + 4], odd_i[k] = im[k] - im[k + 4];
   }
-  // The odd half times exp(-2 pi i k / 8).
+  // Multiplies the odd half by exp(-2 pi i k / 8).
   const V r1 = (odd_r[1] + odd_i[1]) * kHalfRoot, i1 = (odd_i[1] - odd_r[1]) * kHalfRoot;
   const V r3 = (odd_i[3] - odd_r[3]) * kHalfRoot, i3 = -(odd_r[3] + odd_i[3]) * kHalfRoot;
   const V r2 = odd_i[2], i2 = -odd_r[2];
@@ -238,7 +238,7 @@ ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, 
                                 float* scratch) {
   const auto& stages = axis.stages();
   float *from = scratch, *to = scratch + axis.half() * kPoint;
-  if (stages.size() == 1) {  // so short that it is copied first, and then is the last stage's alone
+  if (stages.size() == 1) {  // one stage only: copies the input, which the last stage then takes
     for (std::int64_t i = 0; i < axis.half(); ++i) {
       V re, im;
       if (input.modulation != nullptr)
@@ -269,7 +269,7 @@ ECHOTRAIN_INLINE void transform(const LanesAxis& axis, const LanesInput& input, 
 using Sixteen [[gnu::vector_size(16 * sizeof(float))]] = float;
 using Four [[gnu::vector_size(4 * sizeof(float))]] = float;
 
-// The lanes that fit a register of the machine, and then the next ones.
+// Transforms the lanes that fit a register of the machine, and then the next ones.
 using Transform = void (*)(const LanesAxis&, const LanesInput&, const LanesOutput&, float*);
 ECHOTRAIN_TARGET("arch=x86-64-v4")
 void by_sixteen(const LanesAxis& axis, const LanesInput& input, const LanesOutput& output, float* scratch) {

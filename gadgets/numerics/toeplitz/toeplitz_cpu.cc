@@ -14,14 +14,14 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = 16 * 1024;  // elements per piece
-/// Items worked on together: enough for many threads, or one.
+/// Bytes of items worked on together: enough for many threads, and one item at least.
 constexpr std::int64_t kWorkBytes = 16ll << 20;
-/// Points between planes beyond their size. Columns through planes that are a power of two apart share cache sets.
+/// Points added between planes, because columns through planes a power of two apart share cache sets.
 constexpr std::int64_t kPlaneGap = 5;
 
 std::int64_t up_to_multiple(std::int64_t n, std::int64_t of) { return (n + of - 1) / of * of; }
 
-struct PlaneScratch;  // some planes, a few megabytes
+struct PlaneScratch;  // room for some planes: a few megabytes
 
 float* scratch(std::int64_t floats) { return thread_scratch<PlaneScratch>(static_cast<std::size_t>(floats)); }
 
@@ -311,7 +311,7 @@ void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const 
                   work.data() + c / layout.columns * item + column * (solid ? 1 : layout.rows) * kPoint);
       }
     });
-    // With maps all coils of a piece are added by one thread, in their order.
+    // With maps, one thread adds all coils of a piece, in their order.
     const std::int64_t summed = job.maps == nullptr ? 1 : items;
     threads.parallel_for(items / summed * units, 1, [&](std::int64_t begin, std::int64_t end) {
       float *space = scratch(plane + std::max(layout.group_floats, column_floats)), *own = space + plane;

@@ -10,7 +10,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// Items transformed together.
+/// Bytes of items transformed together.
 constexpr std::int64_t kWorkBytes = 512ll << 20;
 
 std::int64_t fast_extent(std::int64_t n) {
@@ -42,7 +42,7 @@ bool find_kernels(std::int64_t m, LineKernels& kernels) {
   }
 }
 
-/// How an operator is applied axis by axis. There is none where an axis has no kernels; cuFFT does those.
+/// How an operator is applied axis by axis. There is no such plan if an axis has no kernels; cuFFT does the work then.
 struct LinePlan {
   struct Axis {
     LineKernels kernels;

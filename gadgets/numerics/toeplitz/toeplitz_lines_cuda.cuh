@@ -217,7 +217,7 @@ struct Columns {
     item = blockIdx.x / tiles;
     column = blockIdx.x % tiles * C + threadIdx.x;
   }
-  /// Has these rows of the block's columns fetched, of [.., lines], for when they are needed.
+  /// Prefetches these rows, of [.., lines], of the block's columns.
   template <class T>
   __device__ void prefetch(const T* base, int first, int rows) const {
     static_assert(C * sizeof(T) <= 128, "a row is in one line of the cache");

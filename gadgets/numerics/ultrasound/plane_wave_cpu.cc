@@ -14,7 +14,7 @@ cdouble turn(double cycles) {
   return {std::cos(angle), std::sin(angle)};
 }
 
-/// Products written out: those of std::complex look for infinities.
+/// The product written out: that of std::complex checks for infinities.
 cfloat product(cfloat a, cfloat b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
@@ -23,7 +23,7 @@ cfloat product(cfloat a, cfloat b) {
 
 void take_band(Context& context, DeviceView<const cfloat> spectra, DeviceView<const double> advances,
                const EchoBand& which, DeviceView<cfloat> band) {
-  // Rows of a block are written element by element: the block stays in the cache, and the spectra are read along.
+  // Rows of a block are written element by element, so that the block stays in the cache and spectra are read in order.
   constexpr std::int64_t kBlock = 16;
   const std::int64_t elements = spectra.shape()[0], waves = spectra.shape()[1], bins = spectra.shape()[2];
   const std::int64_t count = band.shape()[1], columns = band.shape()[2], blocks = (count + kBlock - 1) / kBlock;

@@ -5,8 +5,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-/// One thread per element of the band, so that stores are contiguous. The phase is taken in float64: it is of tens of
-/// cycles.
+/// One thread per element of the band, so that stores are contiguous. The phase is computed in float64, as it is tens
+/// of cycles.
 __global__ void take_band_kernel(const float2* spectra, const double* advances, EchoBand which, std::int64_t elements,
                                  std::int64_t waves, std::int64_t bins, std::int64_t count, std::int64_t columns,
                                  std::int64_t n, float2* band) {

@@ -113,7 +113,7 @@ TEST_P(CartesianTest, MatricesAndFieldsOfView) {
 }
 
 TEST_P(CartesianTest, PartialEchoesAndDiscardedSamples) {
-  // 20 of 32 samples are used, their echo at sample 6 of those: it belongs at x = 16.
+  // 20 of 32 samples are used, with the echo at sample 6 of the 20: it belongs at x = 16.
   std::mt19937 random(2);
   for (const auto& [pre, post] : {std::pair{0, 0}, {3, 2}}) {
     Encoded encoded({32, 8, 1});
@@ -142,7 +142,7 @@ TEST_P(CartesianTest, AFullLineWithDiscardedEnds) {
     scan.push_back(line(std::move(data), y));
     scan.back().head.discard_pre = 4;
     scan.back().head.discard_post = 1;
-    scan.back().head.center_sample = 0;  // many senders leave it; a full line has one place only
+    scan.back().head.center_sample = 0;  // many senders leave it at 0; a full line has one place only
   }
   const auto out = run(kComplex, header({.encoded = {16, 4, 1}}), std::move(scan), here());
   ASSERT_EQ(out.images.size(), 1u);

@@ -1,5 +1,5 @@
-// How a scan arrives never shows in its images: any split into batches gives the same bits or, where readouts are
-// gridded as they come, the same numbers but for the rounding of sums in another order.
+// How a scan arrives does not change its images: any split into batches gives the same bits or, where readouts are
+// gridded as they come, the same numbers up to the rounding of sums in another order.
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -102,7 +102,7 @@ TEST_P(BatchingTest, SlidingWindows) {
   expect_same(text, h, sample(golden_radial(60, 48), {{2, {2, 1, 0}}}), 4, GetParam());
 }
 
-// Windows that move: what they take is the same however it comes. On CUDA samples are added in no fixed order.
+// Windows that move take the same readouts however these come. On CUDA samples are added in no fixed order.
 TEST_P(BatchingTest, MovingWindows) {
   const auto h = header({.encoded = {24, 24, 1}, .trajectory = "goldenangle"});
   for (const auto& [window, stride, images] :

@@ -1,4 +1,4 @@
-// Between upload and image nothing leaves the device.
+// No data leave the device between upload and image.
 #include <numeric>
 
 #include "tests/gadgets/scan.h"

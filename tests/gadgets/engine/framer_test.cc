@@ -35,13 +35,13 @@ std::vector<Acquisition> scan(const std::vector<Counters>& list) {
 
 using Numbers = std::vector<int>;
 
-/// A framer's doings: the readouts of each frame, and for each push what frames it closed.
+/// What a framer did: the readouts of each frame, and when each frame closed.
 struct Log {
   std::map<std::uint64_t, Numbers> frames;
   std::map<std::uint64_t, FrameKey> keys;
   Numbers closed;                      ///< frame ids in the order of their ends
   std::map<int, std::size_t> open_at;  ///< readouts pushed when a frame closed, by frame
-  std::map<int, int> began;            ///< the readout that a frame that closed has its geometry from
+  std::map<int, int> began;            ///< the readout that gave a closed frame its geometry
   std::vector<std::pair<protocol::ReadoutKind, Numbers>> others;
   std::vector<std::string> order;  ///< "noise", or the frame's number, for each batch
   std::vector<std::string> warnings;
@@ -146,7 +146,7 @@ TEST(FramerTest, WithoutFlagsCountersTellFramesApart) {
   EXPECT_EQ(log.frames.at(0), (Numbers{0, 2, 4, 6}));
   EXPECT_EQ(log.frames.at(1), (Numbers{1, 3, 5, 7}));
   EXPECT_EQ(log.frames.at(3), (Numbers{9, 11, 13, 15}));
-  EXPECT_EQ(log.open_at.at(0), 8u);  // whole, and another frame's readout came
+  EXPECT_EQ(log.open_at.at(0), 8u);  // the frame is whole, and another frame's readout came
   EXPECT_EQ(log.open_at.at(1), 9u);
 }
 
@@ -216,7 +216,7 @@ TEST(FramerTest, LateReadoutsAreCountedAndLeaveOtherFramesAlone) {
   const Log log = frames("auto", lines(4), scan(list));
   EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1}}, {1, {2, 5, 6, 7}}}));
   EXPECT_EQ(log.late, 2u);
-  ASSERT_EQ(log.warnings.size(), 2u);  // the pipeline says each text once
+  ASSERT_EQ(log.warnings.size(), 2u);  // the pipeline reports each text once
   EXPECT_EQ(log.warnings[0], log.warnings[1]);
   EXPECT_NE(log.warnings[0].find("left out and counted"), std::string::npos);
 }
@@ -281,7 +281,7 @@ TEST(FramerTest, FixedNumbersOfReadouts) {
   for (int i = 0; i < 11; ++i) list.push_back({.step = i % 4, .repetition = i / 4});
   const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
   const Log plain = frames("{readouts: 5}", h, scan(list));
-  // Readouts are handed on as they come, so the one left over too; its frame never ends.
+  // Readouts are handed on as they come, also the one left over, whose frame never ends.
   EXPECT_EQ(plain.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 1, 2, 3, 4}}, {1, {5, 6, 7, 8, 9}}, {2, {10}}}));
   EXPECT_EQ(plain.closed, (Numbers{0, 1}));
   EXPECT_EQ(plain.order.size(), 11u);
@@ -298,7 +298,7 @@ TEST(FramerTest, FixedNumbersOfReadouts) {
   EXPECT_EQ(sliding.keys.at(3).repetition, 2);
 }
 
-// What enters a window that moves comes once, and the last of it by itself, however the scan came.
+// A window that moves gets each new readout once, and the last one by itself, however the scan came.
 TEST(FramerTest, WindowsThatMoveTakeWhatIsNew) {
   const auto h = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
   std::vector<Counters> list;
@@ -343,7 +343,7 @@ TEST(FramerTest, OtherKindsAreSeparatedAndNothingOvertakes) {
   for (const std::size_t batch : {1u, 3u, 100u}) {
     const Log log = frames("auto", lines(4), scan(list), batch);
     EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {2, 4, 8, 9}}})) << batch;
-    std::string order;  // equal neighbours told once: batches may be cut anywhere
+    std::string order;  // equal neighbours appear once, as batches may be cut anywhere
     for (std::size_t i = 0; i < log.order.size(); ++i)
       if (i == 0 || log.order[i] != log.order[i - 1]) order += log.order[i] + " ";
     EXPECT_EQ(order, "other 0 other 0 other 0 ") << batch;
@@ -385,7 +385,7 @@ TEST(FramerTest, ATruncatedScanDropsWhatIsNotWhole) {
   EXPECT_EQ(windows.warnings.size(), 1u);
 }
 
-/// A framer for one rule, with a budget, that forgets what it gives.
+/// A framer for one rule, with a budget, whose output is dropped.
 struct Budgeted {
   Budgeted(const std::string& rule, std::uint64_t bytes)
       : compute(Backend::cpu, test_resources(), {.memory_budget = bytes}),
@@ -433,7 +433,7 @@ TEST(FramerMemoryTest, NothingOfTheWireIsHeldBetweenBatches) {
 }
 
 TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
-  // One sample each, given away at once: what stays is which lines have come.
+  // Readouts of one sample are given away at once; only the numbers of lines that have come stay.
   Budgeted budgeted("auto", 1 << 20);
   const auto fill = [&] {
     for (int i = 0; i < 1 << 17; ++i) {
@@ -447,7 +447,7 @@ TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
 }
 
 TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
-  // 1.9 MiB per window over several chunks; the copy given away is the only other one.
+  // A window takes 1.9 MiB in several chunks; only the copy that is given away comes on top.
   constexpr int kReadouts = 120, kSamples = 1000;
   constexpr std::uint64_t kWindow = kReadouts * (340 + kSamples * 16);
   Budgeted budgeted(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);

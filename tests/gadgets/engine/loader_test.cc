@@ -53,11 +53,11 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
   for (const auto& file : std::filesystem::directory_iterator(pipelines_folder())) files.insert(file.path().stem());
-  EXPECT_EQ(names, files);  // each is called as its file
+  EXPECT_EQ(names, files);  // each is named like its file
   EXPECT_GE(names.size(), 18u);
 }
 
-/// Whether a gadget gives the type that it takes, so that a chain fits together without it. `type` is that one.
+/// Whether a gadget gives the type that it takes, so that a chain fits together without it. `type` becomes that type.
 bool keeps_type(const std::string& name, ItemType* type = nullptr) {
   for (const GadgetForm& form : Registry::builtin().find(name)->forms)
     if (form.takes == form.gives) {
@@ -67,7 +67,7 @@ bool keeps_type(const std::string& name, ItemType* type = nullptr) {
   return false;
 }
 
-/// Whether `order` moves gadgets only among those that take and give the one same type.
+/// Whether `order` only swaps gadgets that take and give one and the same type.
 bool same_but_for_equals(const config::PipelineSpec& spec, const std::vector<std::size_t>& order) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     ItemType here{}, there{};
@@ -87,7 +87,7 @@ TEST(LoaderTest, EveryOtherOrderOfAShippedPipelineIsRefused) {
       ++orders;
       std::string text;
       for (std::size_t i : order) text += spec.gadgets[i].name + " ";
-      // Types do not tell gadgets apart that give what they take, where they take the same: those may change places.
+      // Gadgets that take and give the same type may change places: types do not tell them apart.
       EXPECT_EQ(refusal(spec, order).empty(), same_but_for_equals(spec, order)) << text;
     }
     EXPECT_EQ(orders + 1, std::lround(std::tgamma(static_cast<double>(spec.gadgets.size()) + 1)));
@@ -101,7 +101,7 @@ TEST(LoaderTest, OnlyOptionalGadgetsMayBeLeftOut) {
       std::iota(order.begin(), order.end(), 0u);
       order.erase(order.begin() + static_cast<std::ptrdiff_t>(without));
       const std::string& name = spec.gadgets[without].name;
-      const bool optional = keeps_type(name) || name == "partition_fft";  // what follows it takes its input too
+      const bool optional = keeps_type(name) || name == "partition_fft";  // the gadget after it takes its input, too
       EXPECT_EQ(refusal(spec, order).empty(), optional) << spec.name << " without " << name;
     }
 }
@@ -183,7 +183,7 @@ TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
   EXPECT_THROW(registry.explain("nothing"), std::out_of_range);
 }
 
-/// Gives what it takes, and counts how often its parameters are read.
+/// Passes items on, and counts how often its parameters are read.
 class Counted final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {

@@ -74,7 +74,7 @@ TEST(RankedPipelineTest, GivesWhatOneProcessGives) {
         const std::map<int, std::vector<protocol::Image>> alone = {{0, scan_of(nullptr, text)},
                                                                    {2, scan_of(nullptr, text, {}, 2)}};
         const auto lead = [&](Followers& followers) {
-          // Followers serve scan after scan, and one that is looked at.
+          // Followers serve scan after scan, also one with taps.
           for (const auto& [tapped, truths] : alone) {
             const auto images = scan_of(&followers, text, {}, tapped);
             ASSERT_EQ(images.size(), 2u);
@@ -92,7 +92,7 @@ TEST(RankedPipelineTest, GivesWhatOneProcessGives) {
       }
 }
 
-// The coil whose image is worst off is another rank's: what is said of the images is of all.
+// The worst coil image is another rank's; the images' texts must tell of all coils.
 TEST(RankedPipelineTest, SaysTheSameOfItsImages) {
   const std::string text = solver("method: nufft", "", "iterations: 7, prior: smoothness, lambda: 1e-2");
   const Blob last{1, {-6, 4, 0}};
@@ -140,7 +140,7 @@ TEST(RankedPipelineTest, FilesAreThoseOfRankZero) {
 TEST(RankedPipelineTest, WhatOneRankRefusesEndsTheScan) {
   const auto errors = errors_of(2, [&](Followers& followers) {
     EXPECT_THROW(scan_of(&followers, solver("dimensions: 3, method: exact", "", "iterations: 5")), ClientError);
-    EXPECT_FALSE(followers.dismiss());  // they are in the middle of it
+    EXPECT_FALSE(followers.dismiss());  // they are in the middle of the scan
     throw std::runtime_error("over");
   });
   EXPECT_EQ(errors[0], "over");

@@ -21,7 +21,7 @@ struct Seen {
   double sum() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }
 };
 
-/// What density_compensation gave, and the scan's outcome.
+/// The output of density_compensation, and the scan's outcome.
 std::pair<std::vector<Seen>, Outcome> samples_of(const std::string& text, const protocol::Header& h,
                                                  std::vector<Acquisition> scan, Backend backend = Backend::cpu) {
   std::vector<Seen> seen;

@@ -54,7 +54,7 @@ TEST_P(IncrementalTest, ARepeatedTrajectoryIsGriddedOnArrival) {
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[1]), 0, truth), 2e-3);
 }
 
-// A frame that begins like one before it and then goes another way.
+// A frame that begins like one before it and then continues differently.
 TEST_P(IncrementalTest, WhatIsNotAsExpectedIsGriddedAnew) {
   const Blob blob{2, {3, -2, 0}}, other{2, {-2, 4, 0}};
   const Path usual = radial(151, 96);
@@ -66,7 +66,7 @@ TEST_P(IncrementalTest, WhatIsNotAsExpectedIsGriddedAnew) {
     std::vector<Acquisition> scan;
     append_repetition(scan, sample(usual, {blob}), 0);
     append_repetition(scan, sample(path, {other}), 1);
-    append_repetition(scan, sample(usual, {blob}), 2);  // expected to be like the one before it, and is not
+    append_repetition(scan, sample(usual, {blob}), 2);  // it should repeat the frame before it, but does not
     append_repetition(scan, sample(usual, {other}), 3);
     const auto h = header({.encoded = {48, 46, 1}, .trajectory = "radial"});
     const auto out = run(gridded("method: ramp", kInParts), h, scan, split_by(GetParam(), 7));
@@ -136,7 +136,7 @@ TEST_P(IncrementalTest, ASlidingWindowFollowsAMovingPhantom) {
   const auto expected = run(gridded(density, kAtOnce, frame), h, scan, split_by(GetParam(), 9));
   ASSERT_EQ(expected.images.size(), (kSpokes - kWindow) / kStride + 1u);
   EXPECT_EQ(expected.counts.work.frames_in_parts, 0u);
-  // Made anew now and then, in every move, and never: what is added and taken away leaves its rounding behind.
+  // The grid is made anew now and then, in every move, and never: adding and subtracting leaves rounding behind.
   for (const int every : {7, 1, 1000000}) {
     const auto out = run(gridded(density, fmt::format("{}, rebuild_every: {}", kInParts, every), frame), h, scan,
                          split_by(GetParam(), 9));
@@ -150,7 +150,7 @@ TEST_P(IncrementalTest, ASlidingWindowFollowsAMovingPhantom) {
   }
 }
 
-// Window and stride without a common factor: parts of what came together leave at different times.
+// Window and stride have no common factor, so readouts that came together leave at different times.
 TEST_P(IncrementalTest, WindowsOfAnyStride) {
   const auto scan = moving_scan(120, 48, 0.1);
   const auto h = header({.encoded = {24, 24, 1}, .trajectory = "goldenangle"});
@@ -223,7 +223,7 @@ TEST_P(IncrementalTest, DroppedSamplesAreSaidInEverySession) {
   }
 }
 
-// Whether most samples are out of bounds is asked of the frame, not of the readouts that happen to come together.
+// Whether most samples are out of bounds is decided for the whole frame, not for readouts that happen to come together.
 TEST_P(IncrementalTest, AReadoutBeyondTheEdgeIsNotTheFrame) {
   Path path = spiral(31, 300, 4);
   for (double& k : path.k[7]) k += 0.6;  // one arm astray
@@ -235,7 +235,7 @@ TEST_P(IncrementalTest, AReadoutBeyondTheEdgeIsNotTheFrame) {
   EXPECT_EQ(parts.warned("lie beyond 0.5 cycles/pixel and are dropped"), 1);
   EXPECT_EQ(whole.texts, parts.texts);
   expect_same_images(parts, whole);
-  // All arms in another unit: refused, however they come.
+  // All arms are in another unit: the frame is refused, however they come.
   Path wide = spiral(31, 300, 4);
   for (auto& arm : wide.k)
     for (double& k : arm) k *= 40;

@@ -63,7 +63,7 @@ TEST_P(CoilCombineTest, AdaptiveGivesTheObjectWithItsPhase) {
       const auto image = only_image(run(cartesian_yaml(parameters), header({.encoded = n, .limits = step_limit(n[1])}),
                                         cartesian(seen, n), here()));
       ASSERT_EQ(image.size(), static_cast<std::size_t>(n[0] * n[1] * n[2]));
-      // One phase in all, the virtual coil's, is free.
+      // One phase of the whole image, the virtual coil's, is free.
       const auto centre = static_cast<std::size_t>((n[2] / 2 * n[1] + n[1] / 2) * n[0] + n[0] / 2);
       const cdouble phase = cdouble(image[centre]) / std::abs(cdouble(image[centre]));
       for (int z = 0, v = 0; z < n[2]; ++z)
@@ -88,14 +88,14 @@ TEST_P(CoilCombineTest, AdaptiveHoldsLessNoiseThanTheRootSumOfSquares) {
       const double truth = std::abs(Seen().at(x - 32, y - 32, 0));
       ASSERT_EQ(rss[v].imag(), 0);
       if (truth > 0.5) {
-        // Five deviations of the noise that is in phase.
+        // Five deviations of the noise component that is in phase.
         EXPECT_NEAR(std::abs(adaptive[v]), truth, 0.1);
       }
       if (truth > 1e-6) continue;
       noise_adaptive += std::norm(cdouble(adaptive[v]));
       noise_rss += std::norm(cdouble(rss[v]));
     }
-  // Of four coils' noise about one coil's is left, a little more because the maps follow it.
+  // About one coil's share of four coils' noise is left, and a little more because the maps follow the noise.
   EXPECT_LT(noise_adaptive, 0.5 * noise_rss);
 }
 
@@ -103,7 +103,7 @@ TEST_P(CoilCombineTest, OnlyTheRootSumOfSquaresIsFused) {
   const std::array n{48, 48, 1};
   const auto h = header({.encoded = n, .trajectory = "radial", .limits = step_limit(151)});
   std::vector<Acquisition> scan = sample(radial(151, 96), {Blob{}});
-  // The same coils, by their weights.
+  // Gives the readouts the same coils, by their weights.
   const Seen seen;
   for (Acquisition& a : scan) {
     std::vector<cfloat> one(a.head.number_of_samples), data;

@@ -14,7 +14,7 @@ struct Pose {
   Vec position{0, 0, 0}, x{1, 0, 0}, y{0, 1, 0}, z{0, 0, 1};
 };
 
-/// Floats of headers lie at any even address: they are written and read one by one.
+/// Floats of headers lie at any even address, so they are written and read one by one.
 void lay(protocol::AcquisitionHeader& head, const Pose& pose) {
   for (std::size_t a = 0; a < 3; ++a) {
     head.position[a] = static_cast<float>(pose.position[a]);
@@ -60,7 +60,7 @@ std::string meta(const protocol::Image& image, const std::string& name) {
   return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
 }
 
-/// Where the header of an image says that its voxel floor(n/2) lies and its axes run.
+/// The position of voxel floor(n/2) and the directions of the axes, as an image's header gives them.
 Pose pose_of(const protocol::ImageHeader& head) {
   Pose out;
   for (std::size_t a = 0; a < 3; ++a) {
@@ -72,7 +72,7 @@ Pose pose_of(const protocol::ImageHeader& head) {
   return out;
 }
 
-/// Where voxel (i, j, k) of an image lies: by its header alone, voxel floor(n/2) being at the position.
+/// The place of voxel (i, j, k) of an image by its header alone, voxel floor(n/2) being at the position.
 Vec place(const protocol::ImageHeader& head, int i, int j, int k) {
   const Pose pose = pose_of(head);
   const Vec axes[3] = {pose.x, pose.y, pose.z};
@@ -85,7 +85,7 @@ Vec place(const protocol::ImageHeader& head, int i, int j, int k) {
   return out;
 }
 
-/// Every voxel of `image` and where it lies, rounded to a hundredth of a millimetre, in the order of places.
+/// Every voxel of `image` and its place, rounded to a hundredth of a millimetre, in the order of places.
 std::map<std::array<long, 3>, cfloat> placed(const protocol::Image& image) {
   std::map<std::array<long, 3>, cfloat> out;
   const auto values = pixels<cfloat>(image);
@@ -400,7 +400,7 @@ TEST_P(AverageTest, OnlyTheNamedCounterIsAveragedOver) {
   std::vector<Acquisition> scan;
   for (int repetition = 0; repetition < 3; ++repetition)
     for (int contrast = 0; contrast < 2; ++contrast)
-      if (!(repetition == 2 && contrast == 1))  // never came: the mean of two leaves at the end of the scan
+      if (!(repetition == 2 && contrast == 1))  // never came, so the mean of two leaves at the end of the scan
         append(scan, frame({4, 4, 1}, random), [&](auto& head) {
           head.idx.repetition = static_cast<std::uint16_t>(repetition);
           head.idx.contrast = static_cast<std::uint16_t>(contrast);
@@ -438,7 +438,7 @@ TEST_P(ScaleTest, TheFirstImageDecidesForTheSeries) {
   std::vector<Acquisition> scan;
   for (int repetition = 0; repetition < 3; ++repetition) {
     auto more = frame({16, 16, 1}, random);
-    // The first is all zero and decides nothing; the third is twenty times as bright as the second.
+    // The first image is zero and does not set the scale; the third is twenty times as bright as the second.
     for (auto& readout : more) {
       std::vector<cfloat> data(16);
       readout.data.copy_to(data.data());

@@ -29,7 +29,8 @@ struct Voxels {
   cfloat at(std::int64_t c, std::int64_t z, std::int64_t y, std::int64_t x) const {
     return values.at(static_cast<std::size_t>(index(c, z, y, x)));
   }
-  double size(std::int64_t c, std::int64_t z, std::int64_t y, std::int64_t x) const {  // borders go on
+  double size(std::int64_t c, std::int64_t z, std::int64_t y,
+              std::int64_t x) const {  // border voxels are repeated outside
     return std::abs(cdouble(at(c, std::clamp<std::int64_t>(z, 0, n[1] - 1), std::clamp<std::int64_t>(y, 0, n[2] - 1),
                                std::clamp<std::int64_t>(x, 0, n[3] - 1))));
   }
@@ -78,7 +79,7 @@ Voxels random_voxels(const Shape& n, unsigned seed) {
 
 class SobelTest : public OnBackend {
  protected:
-  /// What the gadget makes of images whose field of view is `fov`.
+  /// The gadget's output for images whose field of view is `fov`.
   Voxels edges(const Voxels& voxels, const Sobel::Options& options, std::array<double, 3> fov = {1, 1, 1}) {
     numerics::Context compute(GetParam(), test_resources());
     Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
@@ -98,8 +99,8 @@ class SobelTest : public OnBackend {
     EXPECT_EQ(given, 1);
     return out;
   }
-  /// How far a gradient of ramps may be off: whole numbers are exact, but CUDA's magnitudes are so to 3 units in the
-  /// last place, of values up to 128.
+  /// How far a gradient of ramps may be off: whole numbers are exact, but CUDA's magnitudes are off by up to 3 units in
+  /// the last place, of values up to 128.
   double off() const { return GetParam() == Backend::cpu ? 0 : 5e-5; }
   std::map<std::string, std::string> notes_;  // of the image made last
 };
@@ -119,10 +120,10 @@ TEST_P(SobelTest, ARampHasItsSlopeAndDirection) {
         ASSERT_LE(std::abs(size.at(0, 0, y, x) - cfloat(static_cast<float>(slope))), off());
         ASSERT_LE(std::abs(both.at(0, 0, y, x) - vector), off());
         ASSERT_LE(std::abs(direction.at(0, 0, y, x) - unit), off());
-        // As `image` makes the phase of it: pi, not -pi, along -x.
+        // The phase as `image` computes it: pi, not -pi, along -x.
         ASSERT_NEAR(std::arg(direction.at(0, 0, y, x)), std::atan2(gy, gx), 1e-6 + off());
       }
-    // Across a border half the difference; along it the slope.
+    // Across a border the gradient is half the difference, along it the slope.
     ASSERT_LE(std::abs(both.at(0, 0, 4, 0) - cfloat(vector.real() / 2, vector.imag())), off());
     ASSERT_LE(std::abs(both.at(0, 0, 8, 5) - cfloat(vector.real(), vector.imag() / 2)), off());
   }
@@ -180,8 +181,7 @@ TEST_P(SobelTest, GradientByTheWrittenOutKernels) {
         if (per == "mm")
           for (std::size_t a = 0; a < 3; ++a) g[a] *= static_cast<double>(c.n[3 - a]) / fov[a];
         const double right = std::sqrt(g[0] * g[0] + g[1] * g[1] + g[2] * g[2]);
-        // Magnitudes up to 25 and their sums are rounded to some 1e-6 each; directions of small gradients suffer from
-        // it.
+        // Magnitudes up to 25 and their sums are rounded to some 1e-6 each; that turns small gradients most.
         const double off = 5e-5, turned = std::min(2.0, 2 * off / right);
         ASSERT_NEAR(size.at(coil, z, y, x).real(), right, off);
         ASSERT_EQ(size.at(coil, z, y, x).imag(), 0);

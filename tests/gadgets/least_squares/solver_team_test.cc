@@ -25,7 +25,7 @@ protocol::Header team_plane(int x, int y, const std::string& limits = "") {
 
 using SolverTeamTest = OnBackend;
 
-// Several devices: F^H d to the bit, the solver to rounding; with and without coil maps.
+// Several devices give the bits of one for F^H d, and agree to rounding for the solver, with and without coil maps.
 TEST_P(SolverTeamTest, ATeamGivesWhatOneDeviceGives) {
   if (const std::string reason = no_team(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   const Blob blob{2, {3, -2, 0}};
@@ -100,7 +100,7 @@ TEST_P(SolverTeamTest, SlicesAtHandGoToDifferentDevices) {
   }
 }
 
-// What comes alone is not kept until there is another.
+// A slice that comes alone does not wait for another one.
 TEST_P(SolverTeamTest, ASliceWaitsForNoneThatIsNotThere) {
   if (const std::string reason = no_team(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   numerics::Context compute(GetParam(), test_resources());

@@ -32,7 +32,7 @@ void append(std::vector<Acquisition>& scan, std::vector<Acquisition> frame, int 
 
 using SolverTest = OnBackend;
 
-// Enough samples and no prior: the image that explains the data is the object, whatever the weights.
+// With enough samples and no prior, the image that explains the data is the object, whatever the weights.
 TEST_P(SolverTest, FindsTheObject) {
   const Blob blob{2, {3, -2, 0}}, other{2, {-1.5, 4, 0}};
   for (const std::array<int, 2> n : {std::array{32, 32}, {31, 27}}) {
@@ -230,7 +230,7 @@ std::vector<Acquisition> two_contrasts(int n, double sigma, std::vector<double>*
   return scan;
 }
 
-// Noise is averaged within structures and not across them. One coil, whose sensitivity is in both images alike.
+// Noise is averaged within structures and not across them. One coil's sensitivity affects both images alike.
 TEST_P(SolverTest, AnAnatomicalPriorKeepsEdges) {
   constexpr int kMatrix = 32;
   std::vector<double> object;
@@ -292,7 +292,7 @@ TEST_P(SolverTest, ContrastsThatComeAgain) {
   }
 }
 
-// A frame without signal, as a scan may begin with, is no reason to end it, and says nothing about the coils.
+// A frame without signal, which a scan may begin with, does not end the scan and tells nothing about the coils.
 TEST_P(SolverTest, AFrameWithoutSignal) {
   std::vector<Acquisition> scan;
   const Blob blob{2, {3, -2, 0}};
@@ -312,7 +312,7 @@ TEST_P(SolverTest, AFrameWithoutSignal) {
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), pixels<cfloat>(alone.images.at(0))), 1e-5);
 }
 
-// A scan that breaks off gives nothing of the contrasts that waited for others.
+// A scan that breaks off gives no image of contrasts that waited for others.
 TEST_P(SolverTest, ContrastsThatNeverCome) {
   std::vector<double> object;
   auto scan = two_contrasts(24, 0, &object);
@@ -326,7 +326,7 @@ TEST_P(SolverTest, ContrastsThatNeverCome) {
   EXPECT_EQ(out.warned("waited for further contrasts"), 1);
 }
 
-// lambda by the noise that is in the data.
+// lambda is chosen by the noise in the data.
 TEST_P(SolverTest, TheDiscrepancyPrincipleMeetsTheNoise) {
   std::vector<double> object;
   const auto scan = two_contrasts(24, 5, &object);
@@ -335,7 +335,7 @@ TEST_P(SolverTest, TheDiscrepancyPrincipleMeetsTheNoise) {
   ASSERT_EQ(out.images.size(), 2u);
   EXPECT_NE(out.images[0].attributes.find("pcg_lambda"), std::string::npos);
   EXPECT_EQ(out.warned("pcg"), 0);
-  // More noise than there is: the data hold nothing else.
+  // The noise level is far too high, so the data seem to hold noise only.
   EXPECT_EQ(
       run(pipeline("method: nufft", "prior: smoothness, iterations: 30, noise_level: 1e6"), plane(24, 24), scan, here())
           .warned("nothing but noise"),
@@ -358,7 +358,7 @@ protocol::Image side_image(std::vector<T> values, std::uint16_t type, int channe
   return image;
 }
 
-// The maps that the scan was made with leave nothing to guess: better than maps from the data, from a file or sent.
+// The maps that the scan was made with, from a file or sent, do better than maps from the data.
 TEST_P(SolverTest, CoilMapsThatAreGiven) {
   constexpr int kMatrix = 40;
   const auto h = plane(kMatrix, kMatrix);
@@ -386,8 +386,8 @@ TEST_P(SolverTest, CoilMapsThatAreGiven) {
             0.9 * scaled_error(solved("method: adaptive, calibration: 16, block: 5", here()), few.object));
 }
 
-// What a reference knows of edges is all that it adds: one without edges is the smoothness prior, bright or dark. The
-// true object as the reference is the best there is.
+// A reference adds its edges only: one without edges equals the smoothness prior, bright or dark. The true object is
+// the best possible reference.
 TEST_P(SolverTest, AReferenceThatIsGiven) {
   constexpr int kMatrix = 32;
   std::vector<double> object;
@@ -439,7 +439,7 @@ TEST_P(SolverTest, ImagesAreGivenBySlice) {
   EXPECT_NE(client_error([&] { run(text, h, scan, options); }).find("for 2 slices, but none for slice 2"),
             std::string::npos);
   options.images.pop_back();
-  EXPECT_EQ(run(text, h, scan, options).images.size(), 3u);  // the only one serves all
+  EXPECT_EQ(run(text, h, scan, options).images.size(), 3u);  // the only map serves all slices
 }
 
 ECHOTRAIN_ON_BACKENDS(SolverTest);
@@ -475,7 +475,7 @@ TEST(SideImagesTest, WhatCannotBeUsedIsRefused) {
   EXPECT_THAT(refusal(anatomical, {}), HasSubstr("meta attribute role is reference"));
   EXPECT_THAT(refusal(anatomical, {side_image(std::vector<float>(64), 5, 1, 8, "reference")}),
               HasSubstr("1 x 8 x 8 voxels [z, y, x], but this scan's images have 1 x 16 x 16"));
-  // A pipeline that wants none says so once and goes on.
+  // A pipeline that has no use for such images says so once and goes on.
   RunOptions options;
   options.images = {side_image(one.maps, 7, 3, kMatrix, "coil_maps")};
   const auto out = run(pipeline("method: nufft", "iterations: 3"), h, one.scan, options);

@@ -1,4 +1,4 @@
-// Cardiac phases of readouts by an ECG: which readout goes where, what is left out, what is borrowed.
+// Cardiac phases of readouts by an ECG: where each readout goes, which are left out, and which lines are borrowed.
 #include <cmath>
 #include <set>
 #include <variant>
@@ -39,7 +39,7 @@ TEST(HeartbeatsTest, RisingEdgesOfATriggerChannel) {
   Heartbeats beats({.trigger_channel = 1, .min_interval_ms = 60});
   std::vector<std::uint32_t> lead(100, 2048), marks(100);
   for (const int at : {0, 1, 2, 30, 80, 81}) marks[static_cast<std::size_t>(at)] = 16384;
-  EXPECT_FALSE(beats.add(ecg(100, {lead})));  // has no such channel
+  EXPECT_FALSE(beats.add(ecg(100, {lead})));  // this lead has no such channel
   EXPECT_TRUE(beats.add(ecg(200, {lead, std::vector<std::uint32_t>(100)})) || beats.triggers().empty());
   EXPECT_TRUE(beats.add(ecg(300, {lead, marks})));
   // 30 comes within 60 ms of the one before; 1, 2 and 81 are no edges.

@@ -106,7 +106,7 @@ TEST_P(NoiseAdjustTest, TheMatrixWhitensTheMeasuredCovariance) {
     std::string bandwidth;
     double factor;
   };
-  // Noise power goes with bandwidth, 1 / dwell; the receiver saw `bandwidth` of it in the noise scan.
+  // Noise power is proportional to bandwidth, 1 / dwell; in the noise scan the receiver saw `bandwidth` of it.
   for (const Case& k : {Case{5, 5, "", 2},
                         {5, 10, "", 4},
                         {8, 2, "", 0.5},
@@ -137,8 +137,8 @@ TEST_P(NoiseAdjustTest, EachReadoutIsScaledByItsOwnDwellTime) {
 }
 
 TEST_P(NoiseAdjustTest, NoiseOfTheScanBecomesWhite) {
-  // With N noise and M imaging samples, elements of the covariance scatter by 2 sqrt(1/N + 1/M): 0.022 here. Five times
-  // that never happens by chance.
+  // With N noise and M imaging samples, elements of the covariance scatter by 2 sqrt(1/N + 1/M): 0.022 here. Chance
+  // never gives five times that.
   std::mt19937 random(3);
   constexpr std::size_t kSamples = 16384;
   const auto out = adjusted(header({.encoded = {4096, 1, 1}, .limits = limit("average", 0, 3, 0)}),

@@ -27,7 +27,7 @@ std::string limits(int spokes, int partitions) {
   return step_limit(spokes) + limit("kspace_encoding_step_2", 0, partitions - 1, partitions / 2);
 }
 
-/// What is sent of a position: its components, first to last.
+/// The components of a position that are sent, first to last.
 enum class Send { xy, xyz, xy_weight };
 
 /// A stack of `plane` (2D) through blobs (3D, one per coil), partitions of a spoke after each other.
@@ -91,7 +91,7 @@ double largest_volume_error(const protocol::Image& image, const std::vector<Blob
   return largest;
 }
 
-/// What partition_fft gave: a batch per entry.
+/// The output of partition_fft: a batch per entry.
 struct Given {
   std::vector<protocol::AcquisitionHeader> heads;
   std::vector<cfloat> data;  // [spoke, coil * planes, sample]
@@ -117,7 +117,7 @@ std::vector<Given> given(const protocol::Header& h, const std::vector<Acquisitio
     EXPECT_EQ(readouts.planes, h.encodings[0].recon.matrix[2]);
     out.push_back(std::move(batch));
   };
-  // Where data has no trajectory nothing can be gridded; the gadget after makes one.
+  // Data without a trajectory cannot be gridded, so the gadget after this one makes a trajectory.
   const auto result = run(yaml("  - partition_fft: {" + parameters +
                                "}\n  - radial_trajectory\n  - density_compensation\n  - gridding\n  - fft\n"
                                "  - deapodization\n  - image\n"),
@@ -404,7 +404,7 @@ ECHOTRAIN_ON_BACKENDS(PartitionFftTest);
 // Frames of a fixed number of readouts, gridded as they come: a spoke's share of the disc does not depend on how many
 // came before it.
 TEST(PartitionFftBatchTest, EqualSharesOfAFrameInParts) {
-  // Trajectories of their own, or the second run would know that of the first.
+  // Each case has its own trajectory, or the second run would know that of the first.
   for (const auto& [batch, spokes] : {std::pair{5, 59}, {12, 61}, {100, 63}}) {
     const auto scan = stack(radial(spokes, 48), blobs(), 5);
     const auto h = measurement({5, 5, 5, 5, ""}, spokes);
@@ -418,7 +418,7 @@ TEST(PartitionFftBatchTest, EqualSharesOfAFrameInParts) {
     ASSERT_EQ(parts.images.size(), 1u);
     ASSERT_EQ(whole.images.size(), 1u);
     EXPECT_EQ(parts.counts.work.frames_in_parts, 1u);
-    // One of the two is made from the other's weights, so their scale is held against the object.
+    // One of the two gets its weights from the other, so their scale is compared with the object.
     const auto image = pixels<cfloat>(parts.images[0]);
     EXPECT_LT(nrmse(image, pixels<cfloat>(whole.images[0])), 1e-5) << batch;
     double largest = 0;
@@ -473,7 +473,8 @@ TEST(PartitionFftBatchTest, NoiseReadoutsPassByAndWhitenCoils) {
 }
 
 TEST(PartitionFftBatchTest, ASpokeThatComesAgain) {
-  // Without an average limit in the header: whole again it is a spoke of its own, in part it is left out.
+  // Without an average limit in the header, a spoke that is whole again counts as another; incomplete ones are left
+  // out.
   std::mt19937 random(11);
   const auto scan = random_stack(2, 3, 8, random);
   const auto h = measurement({3, 3, 3, 3, ""}, 2);
@@ -486,7 +487,7 @@ TEST(PartitionFftBatchTest, ASpokeThatComesAgain) {
     std::size_t spokes = 0;
     for (const Given& batch : batches) spokes += batch.heads.size();
     EXPECT_EQ(spokes, again == 3 ? 3u : 2u);
-    EXPECT_EQ(outcome.warned("came again when it was whole"), again == 3 ? 0 : 1);
+    EXPECT_EQ(outcome.warned("came again after it was whole"), again == 3 ? 0 : 1);
   }
 }
 

@@ -1,4 +1,4 @@
-// Connection tests: images come back as they are, everything else is counted.
+// Connection tests: images come back unchanged, everything else is counted.
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 

@@ -132,7 +132,7 @@ TEST(RadialTrajectoryTest, SamplesSpanTheEncodedKspace) {
                {64, 32, 0, 0, -0.5, 31.0 / 64},        // readout oversampling: finer steps
                {33, 16, 0, 0, -16.0 / 33, 16.0 / 33},  // odd
                {40, 8, 0, 0, -8.0 / 64, 31.0 / 64},    // partial echo of 64
-               {40, 32, 0, 0, -0.5, 7.0 / 64},         // the other way round
+               {40, 32, 0, 0, -0.5, 7.0 / 64},         // the same, cut at the other end
                {24, 0, 0, 0, 0, 23.0 / 48},            // centre-out
                {70, 36, 4, 2, -36.0 / 64, 33.0 / 64}};
   for (const auto& c : cases) {

@@ -38,7 +38,7 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   const auto second = cache.get(two, request(positions(100, 0.013)));
   EXPECT_TRUE(second.reused);
   EXPECT_EQ(first.plan, second.plan);
-  EXPECT_EQ(one.bytes_in_use(), 0u);  // it is nobody's own
+  EXPECT_EQ(one.bytes_in_use(), 0u);  // the plan belongs to no session
   for (const PlanCache::Request& other :
        {request(positions(100, 0.014)), request(positions(99, 0.013)), request(positions(100, 0.013), 18)})
     EXPECT_NE(cache.get(one, other).plan, first.plan);
@@ -56,7 +56,7 @@ TEST(PlanCache, GivesTheSamePlanForTheSameRequestOnly) {
   EXPECT_EQ(counts.bytes, cache.bytes());
 }
 
-// Whoever makes a trajectory with the digest of another must not get its plan.
+// A trajectory made to have the digest of another must not get the other's plan.
 TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
   PlanCache cache(1 << 24);
   Context session(Backend::cpu, test_resources());
@@ -119,7 +119,7 @@ TEST(PlanCache, IsMadeOnceForSessionsThatAskTogether) {
   EXPECT_EQ(made, 1);
 }
 
-/// Something that takes no memory to make, but whose request holds some.
+/// A value that takes no memory itself, but whose request holds some.
 struct Token {
   std::uint64_t bytes() const { return 0; }
 };

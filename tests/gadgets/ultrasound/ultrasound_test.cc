@@ -53,8 +53,8 @@ std::vector<Shot> random_shots(const std::vector<double>& angles, bool iq) {
   return shots;
 }
 
-/// The sum over the frequencies of `bins` and the spatial frequencies of `columns` that the definition names: each is
-/// the traces' transform there, put to where the image's spectrum has it.
+/// The sum over the frequencies of `bins` and the spatial frequencies of `columns` that the definition names: each term
+/// is the traces' transform there, placed where the image's spectrum has it.
 std::vector<cdouble> defined(const Shot& shot, bool iq, int bins, int columns, double most_angle_deg) {
   const double sampling = kSampling[iq ? 1 : 0], c = kSound / 1000, base = iq ? kCenter : 0;  // MHz, mm/us
   const double angle = shot.angle_deg * kPi / 180;
@@ -203,7 +203,7 @@ TEST(UltrasoundScanTest, ReadoutsThatDoNotSayHowTheyWereSampledAreRefused) {
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[2] = 0; }), "pitch"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[3] = std::nanf(""); }), "speed of sound"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[0] = 89; }), "steering angle"));
-  EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[4] = 3; }), "otherwise than others"));
+  EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.user_float[4] = 3; }), "differently from others"));
   EXPECT_TRUE(has(refused([](Acquisition& a) { a.head.sample_time_us = 0; }), "sample_time_us"));
   const auto all = [&](const std::function<void(Acquisition&)>& spoil) {
     std::vector<Acquisition> scan{wave(shots[0], 0, true), wave(shots[1], 1, true)};

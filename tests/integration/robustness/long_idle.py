@@ -1,4 +1,4 @@
-"""Eight scans beside 1,000 connections that say nothing after the header take no longer than alone."""
+"""Eight scans take no longer beside 1,000 connections that are silent after the header than alone."""
 
 import resource
 import socket
@@ -49,8 +49,8 @@ def test_scans_are_not_slowed_down(tmp_path, capsys):
             for client in silent:
                 client.close()
             witness.at_rest(60)
-    # What else runs on the machine only adds to a round, so the quickest quarter says most. How far it is from the
-    # quickest round is what this machine leaves uncertain.
+    # Other load on the machine only adds to a round's time, so the quickest quarter says most. Its distance from the
+    # quickest round is the uncertainty of this machine.
     alone, beside = (statistics.quantiles(slowest[crowded], n=4)[0] for crowded in (False, True))
     noise = alone - min(slowest[False])
     with capsys.disabled():

@@ -33,7 +33,7 @@ FLAT = {"resident MiB": (0.05, 4), "descriptors": (0, 2), "threads": (0, 2)}  # 
 if BACKEND == "cuda":
     FLAT["GPU MiB"] = (0.05, 4)
 
-SCANS = {  # name: (pipeline, simulation, same bits however readouts come)
+SCANS = {  # name: (pipeline, simulation, whether the bits are the same however readouts come)
     "cartesian": ("cartesian_2d", "cartesian --matrix 64 --coils 4 --frames 3", True),
     "radial": ("radial_2d", "golden_radial --matrix 48 --coils 4 --readouts 70 --frames 3", False),
     "realtime": ("radial_realtime", "golden_radial --matrix 48 --coils 2 --readouts 150 --frames 1", False),
@@ -67,7 +67,7 @@ def simulated(folder, name):
 
 
 class Soak:
-    """What the clients do, each in a loop of its own, and what came of it."""
+    """The clients' work, each in a loop of its own, and its results."""
 
     def __init__(self, server, streams, echo):
         self.server, self.streams, self.echo = server, streams, echo
@@ -126,7 +126,7 @@ class Soak:
         talk(self.server.address, stream[: rng.choice((0, rng.randrange(len(stream))))] + rng.randbytes(1 << 16))
 
     def flipped(self, rng):
-        """Any reply is right that is one."""
+        """Any well-formed reply is right."""
         stream = bytearray(self.stream(rng))
         for _ in range(rng.randrange(1, 50)):
             stream[rng.randrange(len(stream))] ^= 1 << rng.randrange(8)

@@ -65,7 +65,7 @@ def test_fragments_give_the_same_bits(witness, server, fault):
 
 
 def test_fragments_of_a_radial_scan_give_the_same_bits(server):
-    """On the planned path; the one that grids as readouts come may differ by rounding."""
+    """Frames are gridded at their end: gridding readouts as they come may differ by rounding."""
     config = wire.config_text(variant("radial_2d", ("incremental: true", "incremental: false")))
     rng = np.random.default_rng(3)
     angle = np.arange(40)[:, None] * np.pi * 0.618
@@ -81,7 +81,7 @@ def test_fragments_of_a_radial_scan_give_the_same_bits(server):
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_reset_everywhere(witness, server, direction):
-    """RST after so many bytes from the client, or so many of the reply."""
+    """RST after so many bytes from the client, or after so many bytes of the reply."""
     offsets = everywhere(witness)
     if direction == "down":
         length = len(talk(server.address, witness.stream))
@@ -94,7 +94,7 @@ def test_reset_everywhere(witness, server, direction):
 
 
 def test_half_close_everywhere(witness, server):
-    """The images that are whole still come, and the client is told that the rest is missing."""
+    """Whole images still come, and the client is told that the rest is missing."""
     ends = boundaries(witness.messages)
     # An image is whole when the last readout of its repetition has come; two messages come before the first readout.
     last_readouts = [ends[1 + (r + 1) * MATRIX] for r in range(REPETITIONS)]
@@ -103,7 +103,7 @@ def test_half_close_everywhere(witness, server):
             reply = wire.parse(talk(proxy.address, witness.stream))
         assert bits(reply.images) == witness.truth[: sum(end <= offset for end in last_readouts)], offset
         if offset == 0:
-            assert not reply.texts, reply.texts  # some clients only look whether somebody listens
+            assert not reply.texts, reply.texts  # some clients only check whether a server listens
         else:
             *dropped, incomplete = reply.texts
             assert "incomplete" in incomplete, (offset, reply.texts)
@@ -157,7 +157,7 @@ def test_slow_loris(witness, server):
         time.sleep(0.02)
     for client, at, received, _ in clients:
         client.close()
-        # No message was finished: what ended these sessions is that they were slow.
+        # No message was finished, so these sessions ended because they were slow.
         assert min(abs(at - end) for end in ends) > 0
         reply = wire.parse(received)
         assert len(reply.errors()) == 1 and "timeout" in reply.errors()[0], reply.texts
@@ -188,14 +188,14 @@ def silent_reader(address, data, close_early=False):
         client.connect(address)
         try:
             client.sendall(data)
-            while client.send(b"\0"):  # after CLOSE everything is ignored, until there is nobody left to ignore it
+            while client.send(b"\0"):  # the server ignores everything after CLOSE, until it closes the connection
                 time.sleep(0.05)
         except OSError as error:
             return error
 
 
 def test_clients_that_never_read(witness, server, echo):
-    """They are cut off, whether the server still takes their data or not, and hold up nobody meanwhile."""
+    """Clients that do not read are cut off, whether the server still takes their data or not, and hold up nobody."""
     data = b"".join(echo[0])
     with ThreadPoolExecutor(4) as pool:
         silent = [pool.submit(silent_reader, server.address, part) for part in (data, data, data[:-2], data)]
@@ -218,7 +218,7 @@ def test_a_slow_reader_gets_everything(witness, server, echo):
 def test_vanishing_after_close(witness, server, echo, how):
     for stream in [witness.stream] * 20 + [b"".join(echo[0])] * 3:
         client = socket.create_connection(server.address, timeout=60)
-        if stream is not witness.stream:  # all of it fits into no buffer
+        if stream is not witness.stream:  # too large for any buffer
             with ThreadPoolExecutor(1) as pool:
                 sent = pool.submit(client.sendall, stream)
                 received = 0

@@ -31,7 +31,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory):
-    """The same server without faults: what it gives is right."""
+    """The same server without faults, whose images are the truth."""
     server = Server(tmp_path_factory.mktemp("twin"), "--backend", "cpu")
     yield server
     assert server.stop() == 0, server.text()
@@ -107,7 +107,7 @@ def test_allocations_fail(server, twin, witness, make, size, count, rounds, exac
             same(reply.images, truth.images[: len(reply.images)] if reply.errors() else truth.images, exact)
         same(wire.exchange(server.address, messages).images, truth.images, exact)
         witness.scan_is_good()
-    # One that fails is mostly made up for by the reserve; when all fail, nothing can be reconstructed.
+    # The reserve mostly makes up for one failed call; when all fail, nothing can be reconstructed.
     assert refused > served if count == FOR_GOOD else served > refused, (refused, served)
 
 
@@ -120,7 +120,7 @@ def same(images, truth, exact):
 
 
 def test_memory_runs_out(tmp_path, twin):
-    """Not by injection: the process may not have more address space than it has, and some."""
+    """Without injection: the process may have only a little more address space than it has."""
     server = Server(tmp_path, "--backend", "cpu")
     witness = Witness(server)
     rng = np.random.default_rng(1)
@@ -155,7 +155,7 @@ def echo():
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EPIPE, errno.ENOBUFS], ids=errno.errorcode.get)
 def test_a_write_fails(server, witness, echo, error):
-    """The client has what was sent before, and the connection ends."""
+    """The client gets what was sent before, and the connection ends."""
     stream = b"".join(echo[0])
     server.sending.count()
     whole = talk(server.address, stream)
@@ -166,7 +166,7 @@ def test_a_write_fails(server, witness, echo, error):
         server.sending.fail(number, error=error)
         received = talk(server.address, stream)
         server.sending.stop()
-        # Writes may be fewer this time: what is ready together goes out together.
+        # There may be fewer writes this time: data that are ready together go out together.
         assert whole.startswith(received) and (len(received) < len(whole)) == (server.sending["fired"] == 1)
         witness.scan_is_good()
         witness.at_rest()
@@ -209,7 +209,7 @@ def test_no_memory_for_a_connection(server, witness):
 
 
 def test_descriptors_run_out(tmp_path):
-    """Really: clients wait until another one has gone, and then are served."""
+    """Descriptors really run out: clients wait until another one has gone, and then are served."""
     server = Server(tmp_path, "--backend", "cpu")
     witness = Witness(server)
     unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
@@ -227,7 +227,7 @@ def test_descriptors_run_out(tmp_path):
 
 
 def test_the_log_cannot_be_written(witness):
-    """A full disk under the log costs the log."""
+    """A full disk under the log costs the log only."""
     command = [str(c) for c in (BIN / "echotrain-server", "--port", "0", "--backend", "cpu", "--log-level", "trace")]
     with open("/dev/full", "wb") as full, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=full) as process:
         try:

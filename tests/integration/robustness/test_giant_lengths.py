@@ -99,7 +99,7 @@ TOO_MUCH = {
     "image_of_nothing": ("header", image_head(matrix_size=(U16, 0, 1)), "bad-image"),
 }
 
-# The largest that is allowed, of which only the beginning comes.
+# Only the beginning comes of the largest message that is allowed.
 LARGEST = {
     "config_text": ("", text_head(wire.CONFIG_TEXT, 1 << 20)),
     "header": ("config", text_head(wire.HEADER, 16 << 20)),
@@ -160,7 +160,7 @@ def test_memory_follows_what_came(witness, name):
 
 
 def unread(client):
-    """Bytes that lie in the kernel and that the server has not read, from the kernel's table of connections."""
+    """Bytes in the kernel that the server has not read yet, from the kernel's table of connections."""
     _, port = client.getsockname()
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, _, remote, _, queues, *_ = line.split()

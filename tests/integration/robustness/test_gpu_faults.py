@@ -29,7 +29,7 @@ def server(cuda, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def twin(cuda, tmp_path_factory):
-    """The same server without faults: what it gives is right."""
+    """The same server without faults, whose images are the truth."""
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "0" for name in ("PLAN", "OPERATOR", "DISK")}
     server = Server(tmp_path_factory.mktemp("twin"), "--backend", "cuda", environment=caches)
     yield server
@@ -38,7 +38,7 @@ def twin(cuda, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def witness(server):
-    for make in SCANS.values():  # threads of the shared pool begin with the first that needs them
+    for make in SCANS.values():  # threads of the shared pool start when they are first needed
         assert not wire.exchange(server.address, make(30)).errors()
     return Witness(server)
 
@@ -51,7 +51,7 @@ def cartesian(size):
 
 def radial(pipeline):
     def make(size):
-        """Of a size and a trajectory of its own, so that it makes plans of its own."""
+        """A scan with a size and a trajectory of its own, so that it makes plans of its own."""
         rng = np.random.default_rng(size)
         angle = np.arange(60)[:, None] * np.pi * 0.618 + 0.01 * size
         line = np.linspace(-0.5, 0.5, 48, endpoint=False)[None, :, None]
@@ -106,7 +106,7 @@ def test_device_allocations_fail(server, twin, witness, name, count):
         fired, errors = tried(server, twin, kind, make(32 + 2 * i), number, count)
         assert fired > 0
         refused += bool(errors)
-    # One that fails is made up for by giving back what is kept and asking again; when all fail, that is of no use.
+    # After one failure, kept memory is given back and the call repeated; when all calls fail, that does not help.
     assert refused == (len(numbers) if count == FOR_GOOD else 0)
     witness.scan_is_good()
     witness.at_rest()
@@ -116,7 +116,7 @@ def test_device_allocations_fail(server, twin, witness, name, count):
 
 @pytest.mark.parametrize("count", [1, FOR_GOOD], ids=["one", "all"])
 def test_pinned_allocations_fail(cuda, twin, tmp_path, count):
-    """Blocks are kept for good, so that only a server's first scan asks for all."""
+    """Blocks are kept for good, so only a server's first scan asks for all of them."""
     messages = cartesian(48)
 
     def first_scan(number, play):
@@ -138,7 +138,7 @@ def test_pinned_allocations_fail(cuda, twin, tmp_path, count):
     struck = refused = 0
     for number in range(1, calls + 1):
         fired, errors = first_scan(number, lambda *faulty: tried(faulty[0], twin, faulty[1], messages, number, count))
-        struck += fired > 0  # how many there are depends on how soon one is free again
+        struck += fired > 0  # the number of calls depends on how soon blocks are free again
         refused += bool(errors)
     print(f"{calls} calls, {struck} of them failed, {refused} refused")
     assert struck >= calls - 1 and refused == (struck if count == FOR_GOOD else 0)

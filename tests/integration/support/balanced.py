@@ -136,7 +136,7 @@ class Cluster:
         log.close()
 
     def reload_balancer(self):
-        """As `systemctl reload haproxy`: a new process takes the port, the old one finishes its scans."""
+        """Like `systemctl reload haproxy`: a new process takes the port, the old one finishes its scans."""
         before = self.info().get("Pid")
         self.balancer.send_signal(signal.SIGUSR2)
         wait_until(lambda: self.info().get("Pid") not in (None, before), "the balancer's new process")
@@ -158,7 +158,7 @@ class Cluster:
             return {}
 
     def stats(self):
-        """What HAProxy knows of each server, by its number: status, scur (scans now), stot (in all), slim (maxconn)."""
+        """HAProxy's view of each server, by its number: status, scur (scans now), stot (in all), slim (maxconn)."""
         rows = csv.DictReader(self.ask("show stat").lstrip("# ").splitlines())
         return {int(row["svname"][5:]): row for row in rows if row["svname"].startswith("recon")}
 
@@ -173,7 +173,7 @@ class Cluster:
         return int(self.stats()[i]["stot"])
 
     def wait_for_all(self):
-        """Until every server is up and its agent has said how many scans it takes."""
+        """Waits until every server is up and its agent has said how many scans it takes."""
 
         def up():
             try:

@@ -17,11 +17,11 @@ class Fault:
     rate: float = 0  # bytes per second; 0: as fast as it goes
     fragment: int = 1 << 16  # largest piece that is written at once
     reset_at: int | None = None  # both connections end with RST
-    half_close_at: int | None = None  # FIN to the receiver; what still comes is read and dropped
-    stall_at: int | None = None  # nothing is read any more until the proxy ends
+    half_close_at: int | None = None  # FIN to the receiver; later bytes are read and dropped
+    stall_at: int | None = None  # nothing more is read until the proxy ends
 
     def end(self):
-        """(offset, kind) of what ends the forwarding; (None, "") when nothing does."""
+        """(offset, kind) of the fault that ends the forwarding; (None, "") when there is none."""
         kinds = ("reset", "half_close", "stall")
         return min(((at, k) for k in kinds if (at := getattr(self, f"{k}_at")) is not None), default=(None, ""))
 

@@ -28,7 +28,7 @@ class Kind:
         struct.pack_into("<q", self.control, self._place(name), value)
 
     def fail(self, first, count=1, size=0, error=0):
-        """Calls `first` ... from now on fail, of those of at least `size` bytes; none if `count` is 0."""
+        """Makes `count` calls (0: none) fail from number `first` on; calls of at least `size` bytes count from now."""
         self._set("last", 0)
         for name, value in (("size", size), ("error", error), ("first", first), ("seen", 0), ("fired", 0)):
             self._set(name, value)

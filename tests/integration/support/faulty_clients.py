@@ -46,7 +46,7 @@ def talk(address, data, timeout_s=60):
     received = []
     try:
         opened = socket.create_connection(address, timeout=timeout_s)
-    except ConnectionResetError:  # so early that connecting already fails
+    except ConnectionResetError:  # so early that the connection itself fails
         return b""
     with opened as connection:
 
@@ -104,7 +104,7 @@ class Witness:
             raise AssertionError(f"threads and descriptors {self.vitals.counts()}, at first {self.idle}") from None
 
     def recovers(self, memory_noise, timeout_s=60):
-        """The server is as good as new: it serves, and threads, descriptors and memory come back."""
+        """The server has recovered: it serves, and threads, descriptors and memory are as before."""
         end = time.monotonic() + timeout_s
         while True:
             self.scan_is_good()

@@ -25,13 +25,13 @@ def measured(name):
 
 
 def run_client(*arguments, timeout=120):
-    """`echotrain ARGUMENTS`, finished."""
+    """Runs `echotrain ARGUMENTS` to its end."""
     command = [str(BIN / "echotrain"), *(str(a) for a in arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
 
 
 def variant(name, *changes):
-    """The text of a shipped pipeline with parts replaced; each must be there, so that this follows what ships."""
+    """The text of a shipped pipeline with parts replaced. Each part must occur, so a changed pipeline is noticed."""
     text = (SHIPPED / f"{name}.yaml").read_text()
     text = re.sub(r"(?m)^(#|aliases:).*\n", "", text)
     for old, new in changes:
@@ -73,7 +73,7 @@ class Server:
         return self.log_path.read_text(errors="replace")
 
     def wait_for(self, pattern, timeout_s=10):
-        """Waits until the log holds `pattern`; the match."""
+        """Waits until the log holds `pattern`; returns the match."""
         end = time.monotonic() + timeout_s
         while True:
             found = re.search(pattern, self.text())
@@ -88,7 +88,7 @@ class Server:
                           timeout=timeout)  # fmt: skip
 
     def stop(self):
-        """SIGTERM; the exit code."""
+        """Sends SIGTERM; returns the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:

@@ -14,7 +14,7 @@ import echotrain  # noqa: E402,F401
 
 
 def environment():
-    """For processes of their own."""
+    """The environment for processes that import the client."""
     return {**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

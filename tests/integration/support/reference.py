@@ -1,4 +1,4 @@
-"""What images must be: plain float64 transforms, no code shared with the programs under test.
+"""The images' truth: plain float64 transforms that share no code with the programs under test.
 
 Conventions: image voxel r has index r + floor(n/2) on each axis; k is in cycles/pixel, component 0 along x; images are
 [coil, z, y, x] or [coil, y, x].

@@ -44,7 +44,7 @@ class Scan:
         return [config, wire.header(self.xml), *self.messages, wire.close()]
 
     def save(self, path):
-        """As an ISMRMRD file, in libismrmrd's layout."""
+        """Writes the scan as an ISMRMRD file, in libismrmrd's layout."""
         row = np.dtype(
             [
                 ("head", wire.ACQUISITION_HEAD),

@@ -26,18 +26,18 @@ class Vitals:
         return int(re.search(rf"{name}:\s+(\d+) kB", (self.process / "status").read_text())[1])
 
     def resident(self):
-        """Bytes of memory in RAM now."""
+        """Resident memory now [bytes]."""
         return self._kib("VmRSS") << 10
 
     def virtual(self):
-        """Bytes of address space."""
+        """Address space [bytes]."""
         return self._kib("VmSize") << 10
 
     def forget_peak(self):
         (self.process / "clear_refs").write_text("5")
 
     def peak(self):
-        """The most that was resident since forget_peak() [bytes]."""
+        """The largest resident memory since forget_peak() [bytes]."""
         return self._kib("VmHWM") << 10
 
 

@@ -20,7 +20,7 @@ COUNTERS = np.dtype(
     + [(name, "<u2") for name in ("phase", "repetition", "set", "segment")]
     + [("user", "<u2", 8)]
 )
-# Packed, and with libismrmrd's names: the same layout lies in its HDF5 files.
+# Packed, and with libismrmrd's names: its HDF5 files have the same layout.
 ACQUISITION_HEAD = np.dtype(
     [("version", "<u2"), ("flags", "<u8"), ("measurement_uid", "<u4"), ("scan_counter", "<u4")]
     + [("acquisition_time_stamp", "<u4"), ("physiology_time_stamp", "<u4", 3), ("number_of_samples", "<u2")]
@@ -145,7 +145,7 @@ def parse(data):
 
 
 def exchange(address, messages, timeout_s=60):
-    """Sends all while reading; the reply up to the server's half-close."""
+    """Sends everything while reading; returns the reply up to the server's half-close."""
     with socket.create_connection(address, timeout=timeout_s) as connection:
         failure = []
 

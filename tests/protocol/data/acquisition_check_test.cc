@@ -193,7 +193,7 @@ TEST(AcquisitionCheckTest, FirstGoodReadoutFixesTheShapeOfItsGroup) {
   AcquisitionCheck check(cartesian_header());
   Acquisition odd = readout(4, 2);
   odd.head.idx.kspace_encode_step_1 = 999;
-  EXPECT_TRUE(check.check(odd));  // skipped, so it fixes nothing
+  EXPECT_TRUE(check.check(odd));  // skipped, so the next readout sets the group's size
   EXPECT_FALSE(check.check(readout(8, 2)));
   EXPECT_FALSE(check.check(readout(8, 2)));
   for (const Acquisition& other : {readout(9, 2), readout(8, 3), readout(8, 2, 1)}) {

@@ -94,7 +94,7 @@ TEST(CodecFuzz, EveryTruncationOfAGoodMessageAsksForMore) {
       const auto extent = measure(part, Limits{});
       ASSERT_TRUE(extent);
       ASSERT_GT(extent->size, n);
-      ASSERT_GE(extent->size, known);  // what is needed is never taken back
+      ASSERT_GE(extent->size, known);  // the known size never shrinks
       known = extent->size;
       ASSERT_FALSE(decode_copy(part));
     }

@@ -16,7 +16,7 @@ Buffer encoded(const T& message) {
   return out;
 }
 
-// The extent, required to be exact; 0 when it is not.
+// The message's size, or 0 when its extent is not exact.
 std::uint64_t exact_size(std::span<const std::byte> bytes) {
   const auto extent = measure(bytes, Limits{});
   return extent && extent->exact ? extent->size : 0;
@@ -256,7 +256,7 @@ TEST(CodecVectors, ImageFieldsLieWhereTheTableSays) {
   poke<std::uint16_t>(bytes, 128, 128);
   poke<std::int32_t>(bytes, 130 + 28, -8);
   poke<float>(bytes, 162 + 28, 8);
-  poke<std::uint32_t>(bytes, 194, 999);  // informs only, and lies here
+  poke<std::uint32_t>(bytes, 194, 999);  // for information only, and wrong here
   const auto message = decode_copy(bytes);
   ASSERT_TRUE(message);
   const auto& image = std::get<Image>(*message);
@@ -288,7 +288,7 @@ TEST(CodecVectors, ImageFieldsLieWhereTheTableSays) {
   EXPECT_EQ(+head.user_float[7], 8);
   EXPECT_EQ(image.attributes, attributes);
   EXPECT_EQ(numbers<std::uint16_t>(image.pixels), (std::vector<std::uint16_t>{0, 1, 2, 3, 4, 5}));
-  poke<std::uint32_t>(bytes, 194, 14);  // what is sent agrees
+  poke<std::uint32_t>(bytes, 194, 14);  // the sent field is right
   EXPECT_EQ(encoded(image), bytes);
   Image lying = image;
   lying.head.attribute_string_len = 5;

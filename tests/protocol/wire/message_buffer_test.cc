@@ -132,7 +132,7 @@ TEST(MessageBuffer, LargeMessageEndsExactlyWhereItWasMeasured) {
     ASSERT_TRUE(message);
     whole = message->has_value();
   }
-  EXPECT_EQ(at, image);  // the room was never larger than what the message still needed
+  EXPECT_EQ(at, image);  // the room was never larger than the rest of the message
 }
 
 TEST(MessageBuffer, PendingTellsIdAndBytes) {
@@ -185,7 +185,7 @@ TEST(MessageBuffer, MessagesOutliveTheBufferAndSlabsAreUsedAgain) {
       ASSERT_TRUE(message && *message);
       if (i % 4 == 0) {
         slabs.insert(room.data());
-        // Takes the memory of a slab that was freed instead of kept, so that the next one lies elsewhere.
+        // Takes up the memory of a slab that was freed rather than kept, so that the next slab lies elsewhere.
         squatters.push_back(std::make_unique_for_overwrite<std::byte[]>(4 * readout.size()));
       }
       held.push_back(**std::move(message));
@@ -237,7 +237,7 @@ TEST(MessageBuffer, MessagesMayBeLetGoOnAnotherThread) {
   }
   worker.join();
   EXPECT_EQ(count, 5000u);
-  EXPECT_EQ(sum, 2500.0f);  // number 1 of each readout is 0.5
+  EXPECT_EQ(sum, 2500.0f);  // sample 1 of each readout is 0.5
 }
 
 TEST(MessageBuffer, HeldMessagesAreNeverOverwritten) {

@@ -27,7 +27,7 @@ class AdminAlone {
   }
   ~AdminAlone() {
     admin_.stop();
-    thread_.join();  // nothing may be left that keeps the loop busy
+    thread_.join();  // returns only if nothing keeps the loop busy
   }
   std::uint16_t port() const { return admin_.endpoint().port(); }
   Readiness& readiness() { return *environment_.readiness; }
@@ -92,7 +92,7 @@ TEST(Admin, OnlyReads) {
     EXPECT_EQ(page->status, 405) << method;
     EXPECT_EQ(page->headers.at("allow"), "GET, HEAD");
   }
-  // With a body, which is not read: what follows it is not taken for a request.
+  // The body is not read, and what follows it is not taken for a request.
   HttpClient client(admin.port());
   client.send("POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nGET /livez HTTP/1.1\r\n\r\n");
   EXPECT_EQ(client.receive()->status, 405);
@@ -203,7 +203,7 @@ TEST(Admin, MoreConnectionsThanAllowedEndTheOldestSilentOnes) {
   HttpClient used(admin.port());
   std::list<HttpClient> silent;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(silent.emplace_back(admin.port()).get("/livez")->status, 200);
-  EXPECT_EQ(used.get("/livez")->status, 200);  // now the one that was heard of last
+  EXPECT_EQ(used.get("/livez")->status, 200);  // now the most recently used connection
   for (int i = 0; i < 3; ++i) EXPECT_EQ(HttpClient(admin.port()).get("/livez")->status, 200);
   EXPECT_TRUE(silent.front().ended());
   EXPECT_EQ(used.get("/livez")->status, 200);
@@ -259,7 +259,7 @@ TEST(Admin, SessionsAreListedWhileTheyRun) {
   EXPECT_GE(all[0].at("age_s"), 0.0);
   EXPECT_EQ(all[1].at("state"), "connecting");
   EXPECT_EQ(all[1].at("pipeline"), "");
-  // A message of which the end has not come waits in memory.
+  // An unfinished message waits in memory.
   first.send(wire::acquisition(0).substr(0, 300));
   EXPECT_TRUE(eventually([&] { return sessions()[0].at("queue_bytes") == 300; })) << sessions();
   first.reset();
@@ -292,7 +292,7 @@ TEST(Admin, DefaultPortMayBeTaken) {
   TestServer taker;
   config::ServerOptions options;
   options.port = 0;
-  options.admin.port = taker.admin_port();  // as if that were the default: nobody asked for it
+  options.admin.port = taker.admin_port();  // as if that were the default port, which nobody asked for
   Server server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
                 test_resources());
   EXPECT_EQ(server.admin_address(), "");
@@ -305,7 +305,7 @@ TEST(Admin, IsNotReadyAndStillThereWhileDraining) {
   TestServer server(options);
   RawClient client(server.port());
   client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
-  ASSERT_TRUE(client.receive());  // the image: it scans
+  ASSERT_TRUE(client.receive());  // the image, so the session scans
   HttpClient admin(server.admin_port());
   EXPECT_EQ(admin.get("/readyz")->status, 200);
   server.ask_to_stop();

@@ -62,7 +62,7 @@ TEST(Agent, CapacityIsOfThePlacesThatScansGet) {
   EXPECT_EQ(scan_capacity(environment_with({cpu, gpu, other}, options)), 10);
   options.backend = config::BackendChoice::cpu;
   EXPECT_EQ(scan_capacity(environment_with({cpu, gpu}, options)), 5);
-  // No bound of its own: as many as there may be sessions. A maxconn of 0 would mean no bound to HAProxy.
+  // A CPU place without a bound counts as the limit of sessions. To HAProxy a maxconn of 0 would mean no bound.
   EXPECT_EQ(scan_capacity(environment_with({{numerics::Backend::cpu, 0, INT64_MAX, 0}}, options)), 10);
 }
 
@@ -82,7 +82,7 @@ TEST(Agent, ManySilentConnectionsDoNotStopTheServer) {
   TestServer server(with_agent());
   std::vector<std::unique_ptr<HttpClient>> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<HttpClient>(server.agent_port()));
-  // They are let go in time, and then others are answered.
+  // Silent connections are closed in time, and then others are answered.
   EXPECT_TRUE(eventually([&] { return ask(server.agent_port()).starts_with("ready up"); }));
   const auto begin = std::chrono::steady_clock::now();
   server.stop();

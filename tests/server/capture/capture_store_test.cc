@@ -194,7 +194,7 @@ TEST(CaptureStore, SlowDiskStopsTheCaptureWhereThatIsWanted) {
   capture->append(payload("b"));
   EXPECT_TRUE(capture->stopped());
   EXPECT_TRUE(capture->too_slow());
-  EXPECT_FALSE(capture->full());  // nobody need wait
+  EXPECT_FALSE(capture->full());  // nobody needs to wait
   EXPECT_TRUE(capture->written(capture->size()));
   EXPECT_EQ(woken, 1);
   EXPECT_THAT(capture->failure(), HasSubstr("slower than the data"));

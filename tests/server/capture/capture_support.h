@@ -1,4 +1,4 @@
-// For tests of raw capture: a folder that goes away, what it holds, and disks with a will of their own.
+// For tests of raw capture: a folder that goes away, a view of its files, and disks that misbehave.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -47,7 +47,7 @@ class CaptureOf : public testing::Test {
     options.capture.policy = policy;
     return options;
   }
-  /// There is one capture, with these bytes.
+  /// Whether there is exactly one capture, with these bytes.
   testing::AssertionResult holds(const std::string& bytes) const {
     const std::string found = folder_.only();
     if (found == bytes) return testing::AssertionSuccess();
@@ -124,7 +124,7 @@ TEST_F(CaptureOf, WhatComesAfterAFailureIsKeptToo) {
     TestServer server(options(), registry());
     RawClient client(server.port());
     client.send(kBroken + wire::frame(0));
-    ASSERT_TRUE(client.receive());  // the failure is told
+    ASSERT_TRUE(client.receive());  // the failure is reported
     client.send(rest);
     client.half_close();
     EXPECT_EQ(client.receive_all().count(4), 1U);
@@ -167,7 +167,7 @@ TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
                                        "device; the scan goes on\n"));
     EXPECT_EQ(all.count(5), 1U);
   }
-  EXPECT_TRUE(holds(kScan.substr(0, 5000)));  // what there was room for stays
+  EXPECT_TRUE(holds(kScan.substr(0, 5000)));  // the part that fitted stays
 }
 
 TEST_F(CaptureOf, AFullDiskEndsTheSessionWhereThatIsWanted) {
@@ -224,7 +224,7 @@ TEST_F(CaptureOf, ASlowDiskStopsTheCaptureWhereThatIsWanted) {
   config::ServerOptions o = options();
   o.capture.queue_mib = 1;
   o.capture.when_slow = Options::WhenSlow::stop_capture;
-  o.capture.when_full = Options::WhenFull::end_session;  // not this
+  o.capture.when_full = Options::WhenFull::end_session;  // does not apply here
   Gate gate;
   TestServer server(o, Registry::builtin(), gate.disk());
   std::string scan = kPassStart;

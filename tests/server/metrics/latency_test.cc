@@ -106,7 +106,7 @@ TEST(Latency, EachImageSaysHowLongItTook) {
   client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
   const auto first = client.receive();
   ASSERT_TRUE(first);
-  // What closes this frame comes much later than its last readout.
+  // The readout that closes this frame comes much later than the frame's last one.
   std::string unfinished;
   for (int line = 0; line < wire::kMatrix - 1; ++line) unfinished += wire::acquisition(line, 1);
   client.send(unfinished);

@@ -82,8 +82,8 @@ TEST(Metrics, CountEndsByKind) {
   server.exchange(start + wire::header(wire::xml()));                  // a second header
   server.exchange(start + wire::header(wire::xml()));                  // and again
   server.exchange(start + wire::acquisition(0), /*half_close=*/true);  // no CLOSE
-  server.exchange("", /*half_close=*/true);                            // somebody knocks
-  { RawClient(server.port()).reset(); }                                // somebody runs away
+  server.exchange("", /*half_close=*/true);                            // connects and sends nothing
+  { RawClient(server.port()).reset(); }                                // connects and resets
   const Exposition metrics = after(server, 6);
   EXPECT_EQ(sessions(metrics, "error"), 3);
   EXPECT_EQ(metrics["echotrain_errors_total{code=\"unknown-config\"}"], 1);
@@ -179,7 +179,7 @@ TEST(Metrics, PlansThatAreFoundAreHits) {
   EXPECT_EQ(count("misses_total"), misses);
 }
 
-// What one thread counts, another one may look at.
+// One thread counts while another one reads.
 TEST(Metrics, AreCountedAndReadAtTheSameTime) {
   const Environment environment = make_environment(
       {}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(), test_resources());

@@ -30,7 +30,7 @@ TEST(ComputePool, TheLeastLoadedDeviceIsLentFirst) {
   }
   EXPECT_THAT(devices, testing::ElementsAre(3, 5, 3, 5, 5));
   EXPECT_FALSE(pool->ask(Backend::cuda, nothing)->granted());
-  EXPECT_TRUE(pool->ask(Backend::cpu, nothing)->granted());  // other places are not touched by this
+  EXPECT_TRUE(pool->ask(Backend::cpu, nothing)->granted());  // other places are not affected
   tickets[1].reset();
   tickets[3].reset();
   EXPECT_EQ(pool->ask(Backend::cuda, nothing)->device(), 5);

@@ -103,13 +103,13 @@ TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
   const std::string image = wire::image(wire::image_head(1448));  // 8 MiB
   EXPECT_TRUE(server.exchange(scan_with("hoarder")).texts().empty());
 
-  // 8 MiB of a message, of which the end has not come, and then 12 MiB of arrays or 12 MiB of another message.
+  // An unfinished message of 8 MiB, and then 12 MiB of arrays or 12 MiB of another message.
   RawClient first(server.port());
   first.send(start + image.substr(0, image.size() - 10));
   const std::string larger = wire::image(wire::image_head(1773)).substr(0, 12 * kMiB);
   for (const std::string& second : {scan_with("hoarder"), start + larger}) {
     Conversation all;
-    for (int i = 0; i < 100 && all.texts().empty(); ++i)  // until the first client's bytes are all there
+    for (int i = 0; i < 100 && all.texts().empty(); ++i)  // until all bytes of the first client have arrived
       all = server.exchange(second, /*half_close=*/true);
     EXPECT_TRUE(all.ended_well());
     EXPECT_THAT(all.texts(), HasSubstr("ERROR    budget: "));
@@ -117,7 +117,7 @@ TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
   }
   EXPECT_TRUE(server.works());  // there is room for a small scan
 
-  // The others have given back what they had, also one that was refused and stays.
+  // The other sessions have given back their memory, also one that was refused and stays.
   RawClient stays(server.port());
   stays.send(start + larger);
   EXPECT_THAT(stays.receive_all().texts(), HasSubstr("ERROR    budget: "));

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-/// A text with the gadget below cannot be read to its end while this is closed.
+/// While this gate is closed, a text with the gadget below cannot be read to its end.
 class Gate {
  public:
   void set(bool open) {

@@ -55,7 +55,7 @@ TEST(Inbox, IsFullUntilTheWorkIsDoneAndSaysWhenThereIsRoom) {
   EXPECT_FALSE(inbox.full());
   inbox.push(image(60000));
   EXPECT_TRUE(inbox.full());
-  inbox.take();  // in the worker's hands: still counted
+  inbox.take();  // what the worker holds still counts
   EXPECT_TRUE(inbox.full());
   EXPECT_EQ(room, 0);
   inbox.take();
@@ -71,7 +71,7 @@ TEST(Inbox, BatchesAreBounded) {
   std::size_t most = 0;
   inbox.finish(End::complete);
   for (auto taken = inbox.take(); taken.work; taken = inbox.take()) most = std::max(most, bytes_of(*taken.work));
-  EXPECT_GT(most, 2 * Inbox::kBatchBytes);  // one that is larger comes alone
+  EXPECT_GT(most, 2 * Inbox::kBatchBytes);  // a larger message comes alone
 }
 
 TEST(Inbox, CancelWakesTheWorkerAndDropsWhatIsThere) {
@@ -90,13 +90,13 @@ TEST(Inbox, CancelWakesTheWorkerAndDropsWhatIsThere) {
 TEST(Outbox, WaitsForRoomUntilMessagesAreSentOrTheWaitIsCancelled) {
   Outbox outbox(1000, [] {});
   std::atomic<bool> cancelled = false;
-  outbox.wait_for_room(cancelled);  // at once
+  outbox.wait_for_room(cancelled);  // returns at once
   outbox.image(image(2000));
   auto waiting = std::async(std::launch::async, [&] { outbox.wait_for_room(cancelled); });
   EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
   std::vector<Outgoing> messages;
   outbox.take(messages, 16);
-  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // taken is not sent
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);  // messages that are taken are not sent yet
   outbox.sent(messages);
   waiting.get();
   outbox.image(image(2000));

@@ -49,7 +49,7 @@ std::string readout(Change change) {
   return wire::acquisition(head);
 }
 template <class Change>
-std::string bare_readout(Change change) {  // the header alone: what it claims never follows
+std::string bare_readout(Change change) {  // the header alone: the data it claims never follow
   auto head = wire::readout_head(0);
   change(head);
   return wire::id(1008) + raw(head);

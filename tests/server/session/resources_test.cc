@@ -175,7 +175,7 @@ TEST(Timeouts, ClientThatDoesNotReadAfterItsCloseIsGivenUp) {
 TEST(BackPressure, SlowReaderGetsEverythingThroughSmallQueues) {
   config::ServerOptions options;
   options.queue_mib = 1;
-  options.idle_timeout_s = options.message_timeout_s = 0.2;  // not to be counted while we hold the client back
+  options.idle_timeout_s = options.message_timeout_s = 0.2;  // must not run while we hold the client back
   TestServer server(options);
   RawClient client(server.port(), /*receive_buffer=*/65536);
   std::thread sender([&] {
@@ -252,7 +252,7 @@ TEST(Leaks, DisconnectAtEveryMessageBoundary) {
     }
   };
   ASSERT_TRUE(server.works());
-  disconnect_everywhere(0);  // whatever is made on first use is made now
+  disconnect_everywhere(0);  // makes everything that is made on first use
   std::this_thread::sleep_for(200ms);
   std::size_t threads_before = threads(), descriptors_before = descriptors();
   const double memory_before = resident_mib();

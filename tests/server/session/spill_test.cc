@@ -125,7 +125,7 @@ class Spill : public testing::Test {
   }
   ~Spill() override { tap().reset(); }
 
-  /// Of the scan when nothing is in its way.
+  /// The images of the scan when nothing holds it up.
   static const std::vector<std::string>& truth() {
     static const std::vector<std::string> truth = [] {
       tap().reset();
@@ -299,7 +299,7 @@ TEST_F(Spill, ClientIsNotBlamedForAPipelineThatIsBehind) {
   ASSERT_TRUE(client.send(start() + frames() + begun));
   std::this_thread::sleep_for(1s);  // five timeouts
   tap().open();
-  // Now all is parsed, and the message that stopped is the client's fault.
+  // Now everything is parsed, and the client is to blame for the unfinished message.
   const Conversation all = client.receive_all();
   EXPECT_TRUE(pixels(all) == truth());
   EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout: a message stopped after 100000 bytes"));

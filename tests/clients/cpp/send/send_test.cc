@@ -1,4 +1,4 @@
-// `send` against a server made of a socket and the codec: what it sends, what it keeps, and how it fails.
+// `send` against a server made of a socket and the codec: the messages it sends, the images it keeps, and how it fails.
 #include "clients/cpp/send/send.h"
 
 #include <arpa/inet.h>

@@ -30,7 +30,7 @@ TEST(Heart, BeatsAtItsRateWithItsJitter) {
   EXPECT_NEAR(mean, 800, 5 * 40 / std::sqrt(kBeats));
   EXPECT_NEAR(std::sqrt(squares / kBeats - mean * mean), 40, 5 * 40 / std::sqrt(2.0 * kBeats));
   EXPECT_LE(longest, 800 * 1.15 + 1e-9);
-  // The same beats, whatever was asked before.
+  // The beats do not depend on what was asked before.
   EXPECT_EQ(Heart(75, 0.05, 3).beat_ms(1000), heart.beat_ms(1000));
   EXPECT_NE(Heart(75, 0.05, 4).beat_ms(1000), heart.beat_ms(1000));
 }
@@ -75,7 +75,7 @@ TEST(Heart, TheEcgMarksEveryBeatOnceAndPeaksThere) {
 }
 
 TEST(BeatingPhantom, TheMuscleKeepsItsAreaAndTheChamberShrinks) {
-  // By counting, on the side of the heart's centre where only the left chamber, its muscle and the chest are.
+  // Counts pixels on the side of the heart's centre where only the left chamber, its muscle and the chest are.
   const auto areas = [](double phase) {
     const Phantom phantom = Phantom::beating(256, phase);
     std::pair<int, int> counts;  // chamber, chamber and muscle

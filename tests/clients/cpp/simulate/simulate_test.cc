@@ -1,4 +1,4 @@
-// Simulated files as others read them: through the dataset reader, the header checks and the readout checks.
+// Simulated files as other programs read them: through the dataset reader, the header checks and the readout checks.
 #include "clients/cpp/simulate/simulate.h"
 
 #include <gtest/gtest.h>
@@ -241,8 +241,8 @@ TEST(Simulate, ContrastsAreEchoesOfEachReadout) {
   }
   const auto truths = read_truths(o.output, "dataset");
   ASSERT_EQ(truths.size(), 3u);
-  // A large part of the brain, behind the ventricles: fades by exp(-0.4) from echo to echo. What the edges ring is a
-  // mixture of tissues, so within a tenth.
+  // A large part of the brain, behind the ventricles, fades by exp(-0.4) from echo to echo. Ringing from the edges
+  // mixes tissues, so the tolerance is a tenth.
   const std::size_t voxel = (8 * 16 + 12) * 16 + 8;
   EXPECT_NEAR(truths[1].values[voxel] / truths[0].values[voxel], std::exp(-0.4), 0.1);
   EXPECT_NEAR(truths[2].values[voxel] / truths[0].values[voxel], std::exp(-0.8), 0.1);

@@ -206,7 +206,7 @@ TEST(Truth, BlobPeaksAtOneInEveryGeometry) {
     const ScanPath scan(kind, 24, 0, 0, 1);
     const Truth truth(Phantom::blob(dims, 2), CoilSet(1, dims, 24), scan);
     const std::size_t center = dims == 3 ? (12 * 24 + 12) * 24 + 12 : 12 * 24 + 12;
-    // What lies beyond |k| = 0.5 of a Gaussian of two pixels: exp(-2 pi^2 4 / 4), below 1e-7.
+    // The part of a two-pixel Gaussian beyond |k| = 0.5 is exp(-2 pi^2 4 / 4), below 1e-7.
     EXPECT_NEAR(truth.root_sum_of_squares()[center], 1, 1e-6);
   }
 }

@@ -118,7 +118,7 @@ TYPED_TEST(CoilMapsTest, AdaptiveFindsTheCoils) {
       }
       step = std::max(step, std::sqrt(square));
     }
-    // The virtual coil leaves no jumps of phase: patterns change by a few radians over half the image, and by noise.
+    // With the virtual coil phases do not jump: patterns change by a few radians over half the image, and by noise.
     EXPECT_LT(step, 0.25 + 6.0 / static_cast<double>(scene.n[2])) << scene.n.text();
   }
 }
@@ -157,7 +157,7 @@ TYPED_TEST(CoilMapsTest, AdaptiveIsTheLocalCovariancesEigenvector) {
           value = std::sqrt(value);
           for (std::size_t a = 0; a < coils; ++a) s[a] = next[a] / value;
         }
-        // Eight steps end where the others have a fifth of the energy or less: 0.25^8 = 1.5e-5 of a vector is wrong.
+        // Eight steps are enough where the others have a fifth of the energy or less: 0.25^8 = 1.5e-5 is left of them.
         if (value < 0.8 * trace) continue;
         ++compared;
         ASSERT_GT(agreement(s, maps, voxels, v), 1 - 1e-5) << scene.n.text() << ", block " << block << ", voxel " << v;
@@ -276,7 +276,7 @@ TYPED_TEST(CoilMapsTest, AdaptiveThreshold) {
 }
 
 TYPED_TEST(CoilMapsTest, AdaptiveThresholdIsOfTheMeanPower) {
-  // In a corner the block is cut to an eighth; what counts is the power of a voxel.
+  // In a corner the block is cut to an eighth; the threshold is for the power per voxel.
   const Shape shape{2, 6, 9, 10};
   const std::vector<cfloat> images(static_cast<std::size_t>(shape.size()), cfloat(3, 1));
   const auto maps = this->adaptive(images, shape, 5, 0.9f);
@@ -294,7 +294,7 @@ TYPED_TEST(CoilMapsTest, AdaptiveOfBadValuesAndOfNothing) {
   images[10 * 20 + 10] = {std::numeric_limits<float>::quiet_NaN(), 1};
   images[400 + 3 * 20 + 10] = {1, std::numeric_limits<float>::infinity()};
   EXPECT_EQ(this->adaptive(images, scene.shape(), 3), this->adaptive(zeroed, scene.shape(), 3));
-  // A voxel without signal has the pattern of those about it.
+  // A voxel without signal gets the pattern of its neighbours.
   EXPECT_GT(agreement(scene.pattern(210), this->adaptive(hole, scene.shape(), 3), 400, 210), 0.99);
   for (const cfloat v : this->adaptive(std::vector<cfloat>(1200), scene.shape(), 3)) ASSERT_EQ(v, cfloat(0));
 }

@@ -1,4 +1,4 @@
-// Arrays on disk: what comes back is what was put there, or nothing.
+// Arrays on disk: reading gives the array that was stored, or nothing.
 #include "gadgets/numerics/core/array_store.h"
 
 #include <gtest/gtest.h>

@@ -135,8 +135,8 @@ TEST(ResourceEnvironment, SetsTheOptions) {
 }
 
 TEST(ResourceEnvironment, RefusesBadValues) {
-  EXPECT_EQ(refusal("ECHOTRAIN_THREADS", "two"), "ECHOTRAIN_THREADS=two: it may be a whole number from 0 to 4096");
-  EXPECT_EQ(refusal("ECHOTRAIN_AUTOTUNE", "no"), "ECHOTRAIN_AUTOTUNE=no: it may be on or off");
+  EXPECT_EQ(refusal("ECHOTRAIN_THREADS", "two"), "ECHOTRAIN_THREADS=two: it must be a whole number from 0 to 4096");
+  EXPECT_EQ(refusal("ECHOTRAIN_AUTOTUNE", "no"), "ECHOTRAIN_AUTOTUNE=no: it must be on or off");
   for (const char* value : {"-1", "4097", "2x", " 2", "99999999999999999999"})
     EXPECT_NE(refusal("ECHOTRAIN_THREADS", value), "") << value;
   for (const char* value : {"-1", "1073741825", "1.5"})

@@ -11,7 +11,7 @@
 namespace echotrain::numerics {
 namespace {
 
-// What one context leaves behind when it is gone: `count` blocks of 1 MiB, and where they lay.
+// Uses `count` blocks of 1 MiB in a context that then goes; returns where they lay.
 std::set<const float*> use(const std::shared_ptr<Resources>& resources, int count) {
   Context context(Backend::cpu, resources);
   std::vector<Array<float>> arrays;
@@ -46,7 +46,7 @@ TEST(SpareMemory, BelongsToItsResources) {
   EXPECT_TRUE(free_unused_blocks(*one));
 }
 
-// An array may outlive its context, and both the resources.
+// An array may outlive its context, and both may outlive the resources.
 TEST(SpareMemory, OutlivesTheResources) {
   Array<float> array;
   {

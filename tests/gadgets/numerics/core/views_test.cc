@@ -1,4 +1,4 @@
-// Memory of the wrong place does not compile: these are checks of the compiler, not of a run.
+// Views of memory in the wrong place do not compile; the compiler does these checks.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -20,7 +20,7 @@ static_assert(!std::is_constructible_v<HostView<float>, DeviceView<float>>);
 static_assert(!becomes<HostArray<float>, Array<float>> && !becomes<Array<float>, HostArray<float>>);
 static_assert(!becomes<View<float>, HostView<float>> && !becomes<View<float>, DeviceView<float>>);
 
-// Code that takes both takes either; what may be written to may be read, and not the other way round.
+// Code for both places takes either; a writable view converts to a read-only one, and not the other way round.
 static_assert(becomes<HostView<float>, View<float>> && becomes<DeviceView<float>, View<float>>);
 static_assert(becomes<HostView<float>, View<const float>> && becomes<DeviceView<float>, View<const float>>);
 static_assert(becomes<HostView<float>, HostView<const float>> && !becomes<HostView<const float>, HostView<float>>);

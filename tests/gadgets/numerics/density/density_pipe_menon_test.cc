@@ -143,7 +143,7 @@ TYPED_TEST(PipeMenonTest, OneIterationAndNone) {
   EXPECT_EQ(one.residuals.size(), 2u);
   EXPECT_EQ(one.best, 1u);
   EXPECT_NEAR(one.residuals[0], none.residuals[0], 1e-12);
-  // What is left as it is has the right scale: samples that no other is near have weights by the kernel alone.
+  // Weights that are not rescaled are right, too: a sample with no others near has a weight by the kernel alone.
   EXPECT_LT(*std::max_element(one.weights.begin(), one.weights.end()), 1.0f);
 }
 
@@ -229,7 +229,7 @@ TYPED_TEST(PipeMenonTest, ReconstructsAGaussian) {
     return value;
   };
   const double scale = at(result.weights, 0, 0);
-  EXPECT_NEAR(scale, 1, 0.1);  // the rim's weights are larger than its part of the disc, so the rest has less
+  EXPECT_NEAR(scale, 1, 0.1);  // the rim's weights exceed its share of the disc, so the rest has less
   const std::vector<float> flat(result.weights.size(),
                                 static_cast<float>(std::numbers::pi / 4) / static_cast<float>(k.size() / 2));
   double worst = 0, worst_flat = 0;
@@ -262,7 +262,7 @@ TYPED_TEST(PipeMenonTest, ZeroStaysZero) {
   for (float v : this->run(*made, std::vector<float>(start.size(), 0.0f), 8, 1).weights) EXPECT_EQ(v, 0.0f);
 }
 
-// One sample is flat from the start: nothing gets better, and the third that is not ends it.
+// One sample is flat from the start: no iteration improves it, and the third of these ends the loop.
 TYPED_TEST(PipeMenonTest, StopsWhenNothingGetsBetter) {
   const auto made = this->plan({0.1, -0.2}, {16, 16});
   const auto result = this->run(*made, {5.0f}, 50, 2);

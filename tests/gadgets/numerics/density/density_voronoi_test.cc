@@ -1,4 +1,4 @@
-// Voronoi density weights against areas in closed form, against counted pixels, and by what they reconstruct.
+// Voronoi density weights against areas in closed form, against counted pixels, and by the images they give.
 #include "gadgets/numerics/density/density_voronoi.h"
 
 #include <gtest/gtest.h>
@@ -242,7 +242,7 @@ TEST(VoronoiDensity, RandomPointsAgainstCountedPixels) {
 
 TEST(VoronoiDensity, DuplicatesShareTheirCell) {
   Points k = lattice(9, 9, 0.05, 0.05, -0.2, -0.2);
-  for (int copy = 0; copy < 4; ++copy)  // of the point at the centre, give or take rounding
+  for (int copy = 0; copy < 4; ++copy)  // copies of the centre's point, up to rounding
     for (double shift : {1e-9 * copy, -2e-8 * copy}) k.push_back(shift);
   k.push_back(-0.2);
   k.push_back(-0.2);
@@ -315,7 +315,7 @@ TEST(VoronoiDensity, DegenerateInputIsRefused) {
   EXPECT_THROW(voronoi_density(pool, {k.data(), {2, 3, 2}}, 1), std::invalid_argument);
 }
 
-// What makes convex hull programs stumble: circles, lines, clusters, needles. All cells are found, and nothing is said.
+// Points that trouble convex hull programs: circles, lines, clusters, needles. All cells are found without a message.
 TEST(VoronoiDensity, DifficultPoints) {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();

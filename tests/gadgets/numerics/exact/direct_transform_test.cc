@@ -17,10 +17,10 @@ namespace {
 using testing::Backends;
 using testing::Random;
 
-/// What is asked of the transform. Exact: factors are rounded to fp32 (3e-8 each, three factors) or to 22 bits, sums in
-/// fp32 of 256 samples, rounded towards zero (half of 2^-23 at each of 48 steps, which grow as their root), and of some
-/// thousand such groups: 2e-6 in all. Fast: both factors are rounded to 11 bits, 2.1e-4 each where all mantissas are as
-/// likely, and 2.9e-4 together.
+/// The accuracy asked of the transform. Exact: factors are rounded to fp32 (3e-8 each, three factors) or to 22 bits,
+/// sums in fp32 of 256 samples, rounded towards zero (half of 2^-23 at each of 48 steps, which grow as their root), and
+/// of some thousand such groups: 2e-6 in all. Fast: both factors are rounded to 11 bits, 2.1e-4 each where all
+/// mantissas are as likely, and 2.9e-4 together.
 constexpr double kTolerance = 5e-6;
 constexpr double tolerance(Precision precision) { return precision == Precision::exact ? kTolerance : 4e-4; }
 constexpr Precision kPrecisions[] = {Precision::exact, Precision::fast};
@@ -107,7 +107,7 @@ TYPED_TEST(DirectTransformTest, ManySamplesAtSomeVoxels) {
   }
 }
 
-/// More than the work is split into, and the same bits as in parts.
+/// More samples than are worked on at a time give the same bits as in parts.
 TYPED_TEST(DirectTransformTest, MoreSamplesThanAreWorkedOnAtATime) {
   const Shape size{12, 11};
   const Scan scan = make_scan(2, 140001, 1, 33);
@@ -132,7 +132,7 @@ TYPED_TEST(DirectTransformTest, SaysWhatSpeedCosts) {
     }
     ASSERT_TRUE(this->sampled_error_);
     const double error = testing::relative_error(fast, truth, fast.size());
-    EXPECT_GT(error, 1e-4);  // else there would be nothing to say
+    EXPECT_GT(error, 1e-4);  // else there would be no error to report
     EXPECT_NEAR(*this->sampled_error_ / error, 1, 0.3);
   }
 }
@@ -151,8 +151,8 @@ TYPED_TEST(DirectTransformTest, PartsGiveTheSameBits) {
   }
 }
 
-// Fewer columns are shared out among a device's multiprocessors in another way. Also fewer samples than there are
-// sharers, and sums that are added to once more.
+// Fewer columns are shared differently among a device's multiprocessors. Also with fewer samples than threads that
+// share them, and with sums that get more samples.
 TYPED_TEST(DirectTransformTest, PartsOfAnImageHaveTheBitsOfTheWhole) {
   Context& context = this->context();
   const Shape size{149, 61, 19};

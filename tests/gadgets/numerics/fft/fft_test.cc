@@ -177,7 +177,7 @@ struct LineCase {
   LinePlacement placement;
 };
 
-/// Lines and images by the definition, and from lines that come `together` at a time, rows of odd number twice.
+/// Compares images with the definition, from lines that come `together` at a time; odd rows come twice.
 void expect_images_from_lines(const LineCase& c, std::int64_t together) {
   const auto& [encoded, padded, image, direction] = c.geometry;
   const std::int64_t rows = encoded[0] * encoded[1], used = c.placement.last_sample - c.placement.first_sample;

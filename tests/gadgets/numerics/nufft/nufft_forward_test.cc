@@ -45,7 +45,7 @@ class NufftForwardTest : public testing::OnBackend<B> {
   }
   std::vector<cfloat> forward(const Problem& p, const NufftPlan& made, const std::vector<cfloat>& values) {
     auto image = this->upload(values, with_coils(p.coils, p.image));
-    // What is there before must not show.
+    // Earlier contents must not show.
     auto samples =
         this->upload(std::vector<cfloat>(static_cast<std::size_t>(p.count() * p.coils), {3, 4}), {p.count(), p.coils});
     made.forward(this->context(), image.cview(), samples.view());
@@ -60,7 +60,7 @@ class NufftForwardTest : public testing::OnBackend<B> {
         << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
         << p.options.oversampling;
   }
-  /// The same at every `step`-th sample, where all would take too long.
+  /// The same at every `step`-th sample, because all would take too long.
   void expect_right_at_some(const Problem& p, std::int64_t step) {
     const auto made = plan(p);
     const auto image = random_image(p), samples = forward(p, *made, image);
@@ -157,7 +157,7 @@ TYPED_TEST(NufftForwardTest, OneVoxelIsAWave) {
   for (std::size_t s = 0; s < 200; ++s) {
     const double phase = -2 * std::numbers::pi * (-4 * p.coordinates[2 * s] + 4 * p.coordinates[2 * s + 1]);
     const cdouble truth = cdouble(2, -1) * std::polar(1.0, phase);
-    // One voxel near the centre at one position is at most some times worse than the mean over both.
+    // One voxel near the centre, at one position, is at most a few times worse than the mean over both.
     EXPECT_LT(std::abs(cdouble(samples[s]) - truth), 5 * tolerance(p.options, p.image, made->grid_shape())) << s;
   }
 }

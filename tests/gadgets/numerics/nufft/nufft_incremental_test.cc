@@ -205,7 +205,7 @@ TYPED_TEST(NufftIncrementalTest, PlansDoWhatTheyWereMadeFor) {
   accumulate->accumulate(this->context(), 0, samples.cview(), {}, 1, grid.view());
 }
 
-// What was asked for is what comes out, and not much more work than needed is done for it.
+// The result has the accuracy that was asked for, without much more work than it needs.
 TYPED_TEST(NufftIncrementalTest, AskedAccuracyIsReached) {
   for (const Shape& size : {Shape{61, 72}, Shape{20, 17, 22}})
     for (double accuracy : {3e-2, 1e-3, 1e-4, 1e-5}) {

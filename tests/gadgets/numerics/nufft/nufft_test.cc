@@ -50,7 +50,7 @@ class NufftTest : public testing::OnBackend<B> {
         << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
         << p.options.oversampling;
   }
-  /// The same at random voxels of each coil, where the whole image would take too long.
+  /// The same at random voxels of each coil, because the whole image would take too long.
   void expect_right_at_some(const Problem& p, int voxels) {
     Random random(99);
     std::vector<std::int64_t> chosen;
@@ -137,7 +137,7 @@ TYPED_TEST(NufftTest, WithoutWeights) {
 TYPED_TEST(NufftTest, OneSampleAtTheCentreIsFlat) {
   Problem p{{32, 30}, 1, {5, 1.5}, {0, 0}, {cfloat(2, -1)}, {0.5f}};
   const auto made = this->plan(p);
-  // The worst voxel is some times worse than the mean.
+  // The worst voxel is a few times worse than the mean.
   const double worst = 5 * tolerance(p.options, p.image, made->grid_shape());
   for (const cfloat v : this->adjoint(p, *made)) EXPECT_LT(std::abs(v - cfloat(1, -0.5f)), worst);
 }
@@ -153,7 +153,7 @@ TYPED_TEST(NufftTest, CoordinatesThatAreNotFinite) {
   Problem without = p;
   p.coordinates[2 * 10] = std::numeric_limits<double>::quiet_NaN();
   p.coordinates[2 * 20 + 1] = std::numeric_limits<double>::infinity();
-  p.coordinates[2 * 30] = 1e300;  // wraps to some place: no crash is all that is asked for
+  p.coordinates[2 * 30] = 1e300;  // wraps to some place: the test asks only that nothing crashes
   without.coordinates[2 * 30] = 1e300;
   without.weights[10] = without.weights[20] = 0;
   // Other samples may be added in other groups, so the sums agree to fp32's rounding only.

@@ -25,7 +25,7 @@ using testing::Problem;
 
 constexpr double kShortTrial = 0.05;  // seconds
 
-/// A folder of a test's own.
+/// A folder for one test.
 class Folder {
  public:
   Folder() {
@@ -152,7 +152,7 @@ TYPED_TEST(TuningTest, SmallProblemsAndThoseWithoutTilesTakeTheDefault) {
   EXPECT_EQ(tuner.trials(), 0);
 }
 
-// Whatever is in the file, a choice is one of the candidates, and the file is of use afterwards.
+// Whatever is in the file, a choice is one of the candidates, and the file is usable afterwards.
 TYPED_TEST(TuningTest, UnusableFilesAreRewritten) {
   const Problem p = worth_trying();
   const Folder folder;
@@ -191,7 +191,7 @@ TYPED_TEST(TuningTest, PlacesThatCannotBeWrittenAreNoError) {
   const Folder folder;
   write_text(folder.file("plain"), "not a folder");
   std::filesystem::create_directory(folder.file("folder"));
-  // The rights of a file say nothing to root, who runs many tests: these cannot be written by anybody.
+  // Root ignores a file's permissions and runs many tests, so these are files that nobody can write.
   for (const std::string& file : {folder.file("plain/tuning.json"), folder.file("folder"), std::string("/proc/x/y"),
                                   std::string("/dev/null/tuning.json"), std::string("")}) {
     NufftTuner tuner(file, kShortTrial);

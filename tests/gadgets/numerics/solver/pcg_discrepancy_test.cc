@@ -83,7 +83,7 @@ TYPED_TEST(DiscrepancyTest, NoLambdaMatches) {
     return found;
   };
   const Noisy noisy = make_noisy(image, 2, 1);
-  EXPECT_EQ(run(noisy, 0.5).status, DiscrepancyResult::Status::below_range);  // said to be less than there is
+  EXPECT_EQ(run(noisy, 0.5).status, DiscrepancyResult::Status::below_range);  // the noise is given as less than it is
   EXPECT_EQ(run(make_noisy(image, 2, 0), 4).status, DiscrepancyResult::Status::above_range);
   const auto short_of_time = run(noisy, 2, {.accuracy = 1e-9, .solves = 3});
   EXPECT_EQ(short_of_time.status, DiscrepancyResult::Status::not_matched);

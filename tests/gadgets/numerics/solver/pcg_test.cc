@@ -168,7 +168,7 @@ TYPED_TEST(PcgTest, WithoutARegularizer) {
   PcgOptions options;
   options.tolerance = 1e-6;
   options.iterations = 100;
-  options.lambda = 3;  // of nothing
+  options.lambda = 3;  // has no effect without a regularizer
   const auto result = this->solve(problem, b, x, options);
   EXPECT_EQ(result.lambda, 0);
   EXPECT_EQ(result.items[0].status, PcgStatus::converged);
@@ -192,7 +192,7 @@ TYPED_TEST(PcgTest, ResidualsAreThoseThatRemain) {
       ASSERT_EQ(item.residuals.size(), static_cast<std::size_t>(iterations) + 1);
       EXPECT_EQ(item.status, PcgStatus::iterations_used);
       const double truth = (vector(b) - matrix * vector(x)).norm() / vector(b).norm();
-      // What rounding adds is about 1e-7 of |A| |x| / |b|, which is in the hundreds at this start, in each step.
+      // In each step rounding adds about 1e-7 of |A| |x| / |b|, which is in the hundreds at this start.
       EXPECT_NEAR(item.residuals.back(), truth, 1e-4 * truth + 1e-6 * item.residuals.front()) << iterations;
       const double best = *std::min_element(item.residuals.begin(), item.residuals.end());
       EXPECT_LT(item.residuals.back(), 5 * best);
@@ -201,7 +201,7 @@ TYPED_TEST(PcgTest, ResidualsAreThoseThatRemain) {
 }
 
 TYPED_TEST(PcgTest, ErrorFallsInTheEnergyNorm) {
-  // What conjugate gradients promise; residuals may rise on the way.
+  // Conjugate gradients promise this; residuals may rise on the way.
   const auto problem = this->plain({13, 12}, 300, Prior::tikhonov);
   const auto b = Random(9).normals(156);
   PcgOptions options;
@@ -407,7 +407,7 @@ TYPED_TEST(PcgTest, PreconditionersHelpWhereTheyShould) {
   EXPECT_LT(count(uneven, Preconditioner::jacobi), count(uneven, Preconditioner::none) / 2);
 }
 
-// The loop may end at any iteration; a longer one leaves what a shorter one did.
+// The loop may end at any iteration; a longer limit gives the same result as a shorter one that suffices.
 TYPED_TEST(PcgTest, EndsWhenAllAreDone) {
   const auto problem = this->plain({13, 12}, 300, Prior::tikhonov);
   const auto b = Random(26).normals(2 * 156);
@@ -482,7 +482,7 @@ TYPED_TEST(PcgTest, LargestEigenvalue) {
     EXPECT_GT(found, largest * 0.9);
     EXPECT_NEAR(largest_eigenvalue(this->context(), *problem.op, 300), largest, 1e-3 * largest);
     EXPECT_EQ(found, largest_eigenvalue(this->context(), *problem.op));
-    // It is what lambda is relative to.
+    // lambda is relative to this eigenvalue.
     auto b = this->upload(Random(27).normals(problem.image.size()), with_batch(1, problem.image));
     auto x = this->context().template zeros<cfloat>(b.shape());
     PcgOptions options;

@@ -1,6 +1,6 @@
 // Ranks that MPI has started. To be run by mpirun:
 //   mpirun -n 4 test_ranks          the tests, by all ranks in step
-//   mpirun -n 4 test_ranks --fail   the last rank fails while the others wait for it; they say what they have heard
+// mpirun -n 4 test_ranks --fail the last rank fails while the others wait for it; they print the message they got
 #include "gadgets/numerics/team/ranks_mpi.h"
 
 #include <gtest/gtest.h>
@@ -40,11 +40,11 @@ int fail_one() {
     return 2;
   } catch (const ResourceError& heard) {
     if (mpi->rank() == 0) std::cout << "rank 0 has heard: " << heard.what() << std::endl;
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // the others have, too
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the others hear it, too
     mpi->end_all(3);
   } catch (const std::runtime_error& error) {
     mpi->fail(error.what());
-    std::this_thread::sleep_for(std::chrono::seconds(60));  // it does not end by itself
+    std::this_thread::sleep_for(std::chrono::seconds(60));  // end_all() of rank 0 ends this process
     return 2;
   }
 }

@@ -1,4 +1,4 @@
-// Processes that share out the work give what one gives; here they are threads that only meet as processes would.
+// Processes that share the work give the results of one. Here they are threads that meet only as processes would.
 #include "gadgets/numerics/team/ranks.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Several devices give what one gives.
+// Several devices give the results of one.
 #include "gadgets/numerics/team/team.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TYPED_TEST(TeamTest, SharesCoverEverything) {
   }
 }
 
-// A member that fails does not leave the others waiting, and what it says is what is heard.
+// A member that fails does not leave the others waiting, and its error is the one that is reported.
 TYPED_TEST(TeamTest, AFailureEndsTheWork) {
   for (const int failing : {0, 1})
     for (const auto& team : this->teams()) {
@@ -168,7 +168,7 @@ TYPED_TEST(TeamTest, TheSolverWithCoilsSharedOut) {
     for (const auto preconditioner : {Preconditioner::none, Preconditioner::jacobi, Preconditioner::circulant}) {
       PcgOptions options;
       options.lambda = 1e-2;
-      options.iterations = 500;  // until it is the solution: on the way there, rounding makes them differ more
+      options.iterations = 500;  // until convergence: on the way there, rounding makes them differ more
       options.tolerance = 1e-6;
       options.preconditioner = preconditioner;
       auto x = context.template zeros<cfloat>(with_batch(2, image));

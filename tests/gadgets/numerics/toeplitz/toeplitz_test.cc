@@ -158,7 +158,7 @@ TYPED_TEST(ToeplitzTest, SaysWhatItIs) {
   double sum = 0;
   for (const float w : s.w) sum += static_cast<double>(w);
   EXPECT_NEAR(t.diagonal(), sum, 1e-5 * sum);
-  // The diagonal is the mean of the spectrum, so that is on both sides of it.
+  // The diagonal is the mean of the spectrum, so the spectrum has values on both sides of it.
   EXPECT_LT(t.smallest(), t.diagonal());
   EXPECT_GT(t.largest(), t.diagonal());
 }
@@ -204,7 +204,7 @@ TYPED_TEST(ToeplitzTest, RefusesWhatIsNoPointSpread) {
   std::vector<cfloat> q(120);
   q[0] = 1;
   EXPECT_NO_THROW(make(q, grid));
-  q[1] = cfloat(0, 0.5f);  // and not its conjugate at lag -1
+  q[1] = cfloat(0, 0.5f);  // without its conjugate at lag -1
   EXPECT_THROW(make(q, grid), std::invalid_argument);
   q[9] = cfloat(0, -0.5f);
   EXPECT_NO_THROW(make(q, grid));
