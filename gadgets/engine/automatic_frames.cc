@@ -1,0 +1,112 @@
+#include "gadgets/engine/automatic_frames.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "gadgets/engine/readout_batch.h"
+
+namespace echotrain {
+namespace {
+
+constexpr std::uint64_t kMayEndFrame =
+    flag_bit(8) | flag_bit(14) | flag_bit(25);   // last in slice, repetition, measurement
+constexpr std::size_t kClosedFramesKept = 1024;  // frames remembered, to recognise late readouts
+
+std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size_t otherwise) {
+  return limit ? static_cast<std::size_t>(limit->maximum - limit->minimum) + 1 : otherwise;
+}
+
+/// The counter may wrap, so "later" is a signed distance.
+bool later_repetition(std::uint16_t a, std::uint16_t b) { return static_cast<std::int16_t>(a - b) > 0; }
+
+}  // namespace
+
+void AutomaticFrames::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  for (const auto& encoding : header.encodings) {
+    const bool cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
+    const std::size_t step1 = extent(encoding.kspace_encoding_step_1, cartesian ? encoding.encoded.matrix[1] : 0);
+    const std::size_t step2 = extent(encoding.kspace_encoding_step_2, cartesian ? encoding.encoded.matrix[2] : 1);
+    expected_.push_back({step1 * step2 * extent(encoding.average, 1), encoding.average.has_value()});
+  }
+}
+
+AutomaticFrames::Line AutomaticFrames::line_of(const protocol::AcquisitionHeader& head) {
+  const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
+  return {idx.kspace_encode_step_1, idx.kspace_encode_step_2, idx.average};
+}
+
+/// Line numbers for a LineSet: with_average() tells the averages of a line apart, the other one does not.
+std::uint64_t AutomaticFrames::with_average(const Line& line) {
+  const auto [step_1, step_2, average] = line;
+  return 1ull << 48 | static_cast<std::uint64_t>(average) << 32 | static_cast<std::uint64_t>(step_2) << 16 | step_1;
+}
+std::uint64_t AutomaticFrames::of_any_average(const Line& line) {
+  return 1ull << 49 | static_cast<std::uint64_t>(std::get<1>(line)) << 16 | std::get<0>(line);
+}
+
+bool AutomaticFrames::complete(const OpenFrame& frame) const {
+  return frame.announced >= expected(frame.frame->key).lines;
+}
+
+bool AutomaticFrames::looks_finished(const OpenFrame& frame, const FrameKey& next) const {
+  const FrameKey& key = frame.frame->key;
+  if (key == next) return false;
+  const bool earlier = key.encoding == next.encoding && later_repetition(next.repetition, key.repetition);
+  return earlier || frame.last_seen || (expected(key).lines > 0 && complete(frame));
+}
+
+/// Whether a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
+/// a readout that repeats the closed frame's first line begins the next frame instead.
+bool AutomaticFrames::is_late(const FrameKey& key, const Line& line) const {
+  if (open_.find(key) != nullptr) return false;
+  const auto closed = std::find_if(closed_incomplete_.rbegin(), closed_incomplete_.rend(),
+                                   [&](const Closed& frame) { return frame.key == key; });
+  if (closed == closed_incomplete_.rend()) return false;
+  return line != closed->first || later_repetition(newest_.at(key.encoding), key.repetition);
+}
+
+void AutomaticFrames::close_finished(const FrameKey& next, const OpenFrames::EmitReadouts& emit) {
+  const auto finished = [&](const auto& entry) { return looks_finished(entry.second, next); };
+  if (std::none_of(open_.all().begin(), open_.all().end(), finished)) return;  // so it is for nearly every readout
+  for (const FrameKey& key : open_.keys())
+    if (looks_finished(*open_.find(key), next)) close(key, emit);
+}
+
+void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
+  const protocol::AcquisitionHeader head = acquisition.head;
+  const FrameKey key = key_of(head);
+  const Line line = line_of(head);
+  if (is_late(key, line)) {
+    ++late_;
+    scan_->warn("readouts arrived after their frame was closed; they are left out and counted");
+    return;
+  }
+  const auto newest = newest_.try_emplace(key.encoding, key.repetition).first;
+  if (later_repetition(key.repetition, newest->second)) newest->second = key.repetition;
+  close_finished(key, emit);
+  // A whole frame that begins again is the next one, though its counters are the same. (A header that announces one
+  // line says nothing: the readouts of such scans are often not numbered.)
+  if (const OpenFrame* same = open_.find(key);
+      same != nullptr && expected(key).lines > 1 && complete(*same) && same->lines.contains(with_average(line)))
+    close(key, emit);
+
+  OpenFrame& frame = open_.open(key, head);
+  if (frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line))))
+    ++frame.announced;
+  OpenFrames::add(frame, std::move(acquisition));
+  frame.last_seen |= (head.flags & kMayEndFrame) != 0;
+  if (frame.last_seen && complete(frame)) close(key, emit);
+}
+
+/// The same counters again mean a repeated frame if this one is whole, and late readouts if it is not.
+void AutomaticFrames::close(const FrameKey& key, const OpenFrames::EmitReadouts& emit) {
+  if (const OpenFrame& frame = *open_.find(key); !complete(frame)) {
+    closed_incomplete_.push_back({key, line_of(frame.frame->reference)});
+    if (closed_incomplete_.size() > kClosedFramesKept) closed_incomplete_.pop_front();
+  }
+  open_.close(key, emit);
+}
+
+}  // namespace echotrain

@@ -1,0 +1,49 @@
+#include "gadgets/engine/explicit_frames.h"
+
+#include <map>
+#include <utility>
+
+#include "gadgets/engine/readout_batch.h"
+
+namespace echotrain {
+namespace {
+
+constexpr std::uint64_t kLastInRepetition = flag_bit(14), kLastInMeasurement = flag_bit(25);
+
+std::uint64_t until_mask(const std::string& name) {
+  static const std::map<std::string, int> values = {
+      {"last_in_encode_step1", 2}, {"last_in_encode_step2", 4}, {"last_in_average", 6},     {"last_in_slice", 8},
+      {"last_in_contrast", 10},    {"last_in_phase", 12},       {"last_in_repetition", 14}, {"last_in_set", 16},
+      {"last_in_segment", 18},     {"last_in_measurement", 25}};
+  return flag_bit(values.at(name));
+}
+
+}  // namespace
+
+FlaggedFrames::FlaggedFrames(OpenFrames& open, const std::string& until) : open_(open), mask_(until_mask(until)) {}
+
+void FlaggedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
+  const std::uint64_t flags = acquisition.head.flags;
+  const FrameKey key = key_of(acquisition.head);
+  OpenFrames::add(open_.open(key, acquisition.head), std::move(acquisition));
+  if ((flags & mask_) == 0) return;
+  // Flags above the level of a slice end all frames of their repetition, or of the measurement.
+  for (const FrameKey& other : open_.keys()) {
+    const bool same_repetition = other.encoding == key.encoding && other.repetition == key.repetition;
+    if (other == key || mask_ == kLastInMeasurement || (mask_ == kLastInRepetition && same_repetition))
+      open_.close(other, emit);
+  }
+}
+
+void CountedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
+  FrameKey key = key_of(acquisition.head);
+  const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame continues across repetitions
+  OpenFrame& open = open_.open(key, acquisition.head);
+  Frame& frame = *open.frame;
+  frame.key.repetition = repetition;
+  if (frame.readouts == 0) frame.expected_readouts = readouts_;
+  OpenFrames::add(open, std::move(acquisition));
+  if (frame.readouts == readouts_) open_.close(key, emit);
+}
+
+}  // namespace echotrain

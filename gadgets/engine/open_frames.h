@@ -1,0 +1,65 @@
+// Frames that are being filled.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
+#include "gadgets/engine/line_set.h"
+
+namespace echotrain {
+
+/// A bit of AcquisitionHeader::flags (ISMRMRD: value v means bit v-1).
+constexpr std::uint64_t flag_bit(int value) { return 1ull << (value - 1); }
+
+struct OpenFrame {
+  explicit OpenFrame(numerics::Context& compute) : lines(compute) {}
+  std::shared_ptr<Frame> frame;
+  std::vector<protocol::Acquisition> waiting;  // readouts of the batch being pushed that are not yet handed on
+  bool started = false;                        // a first batch has been handed on
+  // Of frames that end by their counters:
+  LineSet lines;              // that have arrived
+  std::size_t announced = 0;  // how many of them the header counts
+  bool last_seen = false;     // a last-in flag has come
+};
+
+/// The frames that have begun and not ended, found by their keys. What makes a frame end is for others to say.
+class OpenFrames {
+ public:
+  using EmitReadouts = std::function<void(Readouts&&)>;
+
+  void start(Scan& scan) { scan_ = &scan; }
+  /// The pipeline took a batch at `taken`.
+  void batch_begins(Instant taken) { taken_ = taken; }
+
+  /// The frame of this key; if there is none yet, it begins with a readout whose head is `head`.
+  OpenFrame& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
+  /// The open frame of this key, or nullptr.
+  const OpenFrame* find(const FrameKey& key) const;
+  /// `frame` gets one more readout.
+  static void add(OpenFrame& frame, protocol::Acquisition&& acquisition);
+  /// Ends the frame, which must be open, and hands on the rest of it.
+  void close(const FrameKey& key, const EmitReadouts& emit);
+  /// Hands on what waits in any frame.
+  void flush_all(const EmitReadouts& emit);
+
+  const std::map<FrameKey, OpenFrame>& all() const { return open_; }
+  std::vector<FrameKey> keys() const;  ///< in the order in which they were opened
+  void clear() { open_.clear(); }
+  std::uint64_t& next_id() { return next_id_; }
+  std::uint64_t begun() const { return next_id_; }  ///< how many frames have been numbered so far
+
+ private:
+  void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
+
+  Scan* scan_ = nullptr;
+  std::map<FrameKey, OpenFrame> open_;
+  Instant taken_{};  // when the batch being pushed was taken
+  std::uint64_t next_id_ = 0;
+};
+
+}  // namespace echotrain
