@@ -1,0 +1,29 @@
+// Events that are used again and again.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace echotrain::numerics::cuda {
+
+/// Events kept for reuse, as making one takes longer than recording it. They belong to the current device. Thread-safe.
+class SpareEvents {
+ public:
+  SpareEvents() = default;
+  ~SpareEvents();
+  SpareEvents(const SpareEvents&) = delete;
+  SpareEvents& operator=(const SpareEvents&) = delete;
+  /// nullptr where none can be made.
+  cudaEvent_t take() noexcept;
+  /// `device`: the one that the event was taken for.
+  void give_back(cudaEvent_t event, int device) noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<cudaEvent_t>> spare_;
+};
+
+}  // namespace echotrain::numerics::cuda
