@@ -46,6 +46,10 @@ std::filesystem::path user_cache_folder();
 ///
 /// Objects that scans share are found by their type. An object is made when it is first asked for: by T(Resources&) if
 /// T has this constructor, else by T(). It must not keep the Resources alive, nor a Context, which keeps them alive.
+///
+/// The constructor runs while the Resources are locked, so it must not wait for threads(): a piece of its work on
+/// another thread that asks the Resources for anything would wait for that lock, and the constructor for the piece.
+/// Until it returns, no scan gets anything that is shared. Long work belongs in a member function.
 class Resources {
  public:
   explicit Resources(ResourceOptions options = {});
