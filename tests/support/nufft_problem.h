@@ -3,11 +3,13 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numbers>
 #include <vector>
 
 #include "gadgets/numerics/nufft/nufft.h"
 #include "tests/support/backends.h"
+#include "tests/support/direct_sum.h"
 
 namespace echotrain::testing {
 
@@ -81,5 +83,41 @@ inline Problem make_problem(const Shape& image, std::int64_t coils, const NufftO
   for (std::int64_t s = 0; s < count; ++s) p.weights.push_back(static_cast<float>(random.uniform(0.5, 1.5)));
   return p;
 }
+
+/// The same with every point on a line of `grid`.
+inline Problem make_problem_on_lines(const Shape& image, std::int64_t coils, const NufftOptions& options,
+                                     std::int64_t count, unsigned seed, const Shape& grid) {
+  Problem p = make_problem(image, coils, options, count, seed);
+  for (std::size_t i = 0; i < p.coordinates.size(); ++i) {
+    const double extent = static_cast<double>(grid[image.rank() - 1 - i % image.rank()]);
+    p.coordinates[i] = std::floor(p.coordinates[i] * extent) / extent;
+  }
+  return p;
+}
+
+inline Shape with_coils(std::int64_t coils, const Shape& item) {
+  Shape shape{coils};
+  for (auto e : item) shape.push_back(e);
+  return shape;
+}
+
+/// Makes plans for problems and says whether their answers are right.
+template <class B>
+class OnNufftProblem : public OnBackend<B> {
+ protected:
+  std::shared_ptr<const numerics::NufftPlan> plan(const Problem& p) {
+    return numerics::NufftPlan::make(this->context(),
+                                     {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}},
+                                     p.image, p.options);
+  }
+  /// `factor`: by which the error may exceed the tolerance.
+  template <class Truth>
+  void expect_close(const std::vector<cfloat>& values, const Truth& truth, const Problem& p,
+                    const numerics::NufftPlan& made, double factor = 1) {
+    EXPECT_LT(relative_error(values, truth, values.size()), factor * tolerance(p.options, p.image, made.grid_shape()))
+        << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
+        << p.options.oversampling;
+  }
+};
 
 }  // namespace echotrain::testing

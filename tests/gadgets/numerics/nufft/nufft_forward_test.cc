@@ -16,15 +16,11 @@ namespace {
 
 using testing::Backends;
 using testing::make_problem;
+using testing::make_problem_on_lines;
 using testing::Problem;
 using testing::Random;
 using testing::tolerance;
-
-Shape with_coils(std::int64_t coils, const Shape& item) {
-  Shape shape{coils};
-  for (auto e : item) shape.push_back(e);
-  return shape;
-}
+using testing::with_coils;
 
 std::vector<cfloat> random_image(const Problem& p) { return Random(7).normals(p.coils * p.image.size()); }
 
@@ -36,13 +32,8 @@ cdouble inner(const std::vector<cfloat>& a, const std::vector<cfloat>& b) {
 }
 
 template <class B>
-class NufftForwardTest : public testing::OnBackend<B> {
+class NufftForwardTest : public testing::OnNufftProblem<B> {
  protected:
-  std::shared_ptr<const NufftPlan> plan(const Problem& p) {
-    return NufftPlan::make(this->context(),
-                           {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}}, p.image,
-                           p.options);
-  }
   std::vector<cfloat> forward(const Problem& p, const NufftPlan& made, const std::vector<cfloat>& values) {
     auto image = this->upload(values, with_coils(p.coils, p.image));
     // Earlier contents must not show.
@@ -52,17 +43,14 @@ class NufftForwardTest : public testing::OnBackend<B> {
     return this->download(samples);
   }
   void expect_right(const Problem& p, double factor = 1) {
-    const auto made = plan(p);
+    const auto made = this->plan(p);
     const auto image = random_image(p), samples = forward(p, *made, image);
     const auto truth = testing::direct_forward(p.coordinates, image, p.coils, p.image);
-    EXPECT_LT(testing::relative_error(samples, truth, samples.size()),
-              factor * tolerance(p.options, p.image, made->grid_shape()))
-        << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
-        << p.options.oversampling;
+    this->expect_close(samples, truth, p, *made, factor);
   }
   /// The same at every `step`-th sample, because all would take too long.
   void expect_right_at_some(const Problem& p, std::int64_t step) {
-    const auto made = plan(p);
+    const auto made = this->plan(p);
     const auto image = random_image(p), samples = forward(p, *made, image);
     std::vector<std::int64_t> chosen;
     std::vector<cfloat> some;
@@ -71,7 +59,7 @@ class NufftForwardTest : public testing::OnBackend<B> {
       for (std::int64_t c = 0; c < p.coils; ++c) some.push_back(samples[static_cast<std::size_t>(s * p.coils + c)]);
     }
     const auto truth = testing::direct_forward(p.coordinates, image, p.coils, p.image, chosen);
-    EXPECT_LT(testing::relative_error(some, truth, some.size()), tolerance(p.options, p.image, made->grid_shape()));
+    this->expect_close(some, truth, p, *made);
   }
 };
 TYPED_TEST_SUITE(NufftForwardTest, Backends, testing::BackendNames);
@@ -112,14 +100,9 @@ TYPED_TEST(NufftForwardTest, PointsOnGridLines) {
       const NufftOptions options{width, 1.5};
       const Shape grid = this->plan(make_problem(size, 1, options, 1, 1))->grid_shape();
       this->expect_right(make_problem(size, 3, options, 800, 41, grid));
-      Problem all = make_problem(size, 3, options, 800, 42);
-      for (std::size_t i = 0; i < all.coordinates.size(); ++i) {
-        const double extent = static_cast<double>(grid[size.rank() - 1 - i % size.rank()]);
-        all.coordinates[i] = std::floor(all.coordinates[i] * extent) / extent;
-      }
       // Here the aliases all have the same sign, and the window's edge belongs to one side: up to 2.5 times the mean
       // over positions.
-      this->expect_right(all, 2.5);
+      this->expect_right(make_problem_on_lines(size, 3, options, 800, 42, grid), 2.5);
     }
 }
 

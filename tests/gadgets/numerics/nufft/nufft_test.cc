@@ -17,23 +17,15 @@ namespace {
 
 using testing::Backends;
 using testing::make_problem;
+using testing::make_problem_on_lines;
 using testing::Problem;
 using testing::Random;
 using testing::tolerance;
+using testing::with_coils;
 
 template <class B>
-class NufftTest : public testing::OnBackend<B> {
+class NufftTest : public testing::OnNufftProblem<B> {
  protected:
-  std::shared_ptr<const NufftPlan> plan(const Problem& p) {
-    return NufftPlan::make(this->context(),
-                           {p.coordinates.data(), {p.count(), static_cast<std::int64_t>(p.image.rank())}}, p.image,
-                           p.options);
-  }
-  static Shape with_coils(std::int64_t coils, const Shape& item) {
-    Shape shape{coils};
-    for (auto e : item) shape.push_back(e);
-    return shape;
-  }
   std::vector<cfloat> adjoint(const Problem& p, const NufftPlan& made) {
     auto samples = this->upload(p.samples, {p.count(), p.coils});
     auto weights = this->upload(p.weights, {static_cast<std::int64_t>(p.weights.size())});
@@ -42,13 +34,10 @@ class NufftTest : public testing::OnBackend<B> {
     return this->download(image);
   }
   void expect_right(const Problem& p, double factor = 1) {
-    const auto made = plan(p);
+    const auto made = this->plan(p);
     const auto image = adjoint(p, *made);
     const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
-    EXPECT_LT(testing::relative_error(image, truth, image.size()),
-              factor * tolerance(p.options, p.image, made->grid_shape()))
-        << p.image.text() << " x " << p.coils << " width " << p.options.kernel_width << " oversampling "
-        << p.options.oversampling;
+    this->expect_close(image, truth, p, *made, factor);
   }
   /// The same at random voxels of each coil, because the whole image would take too long.
   void expect_right_at_some(const Problem& p, int voxels) {
@@ -57,14 +46,14 @@ class NufftTest : public testing::OnBackend<B> {
     for (int i = 0; i < voxels; ++i)
       chosen.push_back(std::min<std::int64_t>(
           static_cast<std::int64_t>(random.uniform(0, 1) * static_cast<double>(p.image.size())), p.image.size() - 1));
-    const auto made = plan(p);
+    const auto made = this->plan(p);
     const auto image = adjoint(p, *made);
     const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image, chosen);
     std::vector<cfloat> some;
     for (std::int64_t c = 0; c < p.coils; ++c)
       for (auto v : chosen) some.push_back(image[static_cast<std::size_t>(c * p.image.size() + v)]);
     // The error at a few voxels scatters about its mean; with some thousand values by a few per cent.
-    EXPECT_LT(testing::relative_error(some, truth, some.size()), tolerance(p.options, p.image, made->grid_shape()));
+    this->expect_close(some, truth, p, *made);
   }
 };
 TYPED_TEST_SUITE(NufftTest, Backends, testing::BackendNames);
@@ -101,14 +90,9 @@ TYPED_TEST(NufftTest, PointsOnGridLines) {
       const NufftOptions options{width, 1.5};
       const Shape grid = this->plan(make_problem(size, 1, options, 1, 1))->grid_shape();
       this->expect_right(make_problem(size, 3, options, 800, 41, grid));
-      Problem all = make_problem(size, 3, options, 800, 42);
-      for (std::size_t i = 0; i < all.coordinates.size(); ++i) {
-        const double extent = static_cast<double>(grid[size.rank() - 1 - i % size.rank()]);
-        all.coordinates[i] = std::floor(all.coordinates[i] * extent) / extent;
-      }
       // Here the aliases of all samples have the same sign, and the window's edge belongs to one side: up to 2.5 times
       // the mean over positions.
-      this->expect_right(all, 2.5);
+      this->expect_right(make_problem_on_lines(size, 3, options, 800, 42, grid), 2.5);
     }
 }
 
@@ -178,8 +162,8 @@ TYPED_TEST(NufftTest, StepsEqualTheWhole) {
   const auto whole = this->adjoint(p, *made);
   auto samples = this->upload(p.samples, {p.count(), p.coils});
   auto weights = this->upload(p.weights, {p.count()});
-  auto grid = this->context().template allocate<cfloat>(this->with_coils(p.coils, made->grid_shape()));
-  auto image = this->context().template allocate<cfloat>(this->with_coils(p.coils, p.image));
+  auto grid = this->context().template allocate<cfloat>(with_coils(p.coils, made->grid_shape()));
+  auto image = this->context().template allocate<cfloat>(with_coils(p.coils, p.image));
   made->grid(this->context(), samples.cview(), weights.cview(), grid.view());
   fft(this->context(), grid.view(), 2, Direction::inverse);
   made->deapodize(this->context(), grid.cview(), image.view());
@@ -195,7 +179,7 @@ TYPED_TEST(NufftTest, GridIsTheConvolution) {
   ASSERT_EQ(g, (Shape{16, 18}));  // 15 is odd
   auto samples = this->upload(p.samples, {p.count(), p.coils});
   auto weights = this->upload(p.weights, {p.count()});
-  auto grid = this->context().template allocate<cfloat>(this->with_coils(p.coils, g));
+  auto grid = this->context().template allocate<cfloat>(with_coils(p.coils, g));
   made->grid(this->context(), samples.cview(), weights.cview(), grid.view());
   const auto got = this->download(grid);
   const auto phi = [&](double u, std::size_t axis) {
@@ -233,7 +217,7 @@ TYPED_TEST(NufftTest, SmallBudgetTakesCoilsInParts) {
   auto made = this->plan(p);
   auto samples = this->upload(p.samples, {p.count(), p.coils});
   auto weights = this->upload(p.weights, {p.count()});
-  auto image = this->context().template allocate<cfloat>(this->with_coils(p.coils, p.image));
+  auto image = this->context().template allocate<cfloat>(with_coils(p.coils, p.image));
   const auto before = this->context().bytes_in_use();
   ASSERT_GT(before + 16 * 96 * 96 * 8, 2200000u);
   made->adjoint(this->context(), samples.cview(), weights.cview(), image.view());
