@@ -7,12 +7,12 @@
 #include <cstring>
 #include <vector>
 
-#include "gadgets/numerics/exact/split_adjoint.h"
 #include "gadgets/numerics/solver/pcg.h"
 #include "gadgets/numerics/team/ranks.h"
 #include "tests/support/backends.h"
 #include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"
+#include "tests/support/split_problem.h"
 
 namespace echotrain::testing {
 
@@ -20,11 +20,6 @@ using numerics::Context;
 using numerics::Ranks;
 using numerics::Shape;
 using numerics::Team;
-
-template <class T>
-bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
 
 /// The part of rank `rank` in a sum of n values.
 inline std::vector<float> part_of_sum(int rank, std::size_t n) {
@@ -63,23 +58,9 @@ inline void check_exact_transform(Ranks& ranks) {
   Context context(numerics::Backend::cpu, test_resources());
   Team team(context, ranks);
   for (const Shape& image : {Shape{61, 45}, Shape{64, 48}, Shape{33, 20, 17}, Shape{40, 24, 20}}) {
-    const std::int64_t coils = 3, n = 600;
-    const auto dims = static_cast<std::int64_t>(image.rank());
-    Random random(31);
-    std::vector<double> k;
-    for (std::int64_t i = 0; i < n * dims; ++i) k.push_back(random.uniform(-0.5, 0.5));
-    std::vector<float> w;
-    for (std::int64_t i = 0; i < n; ++i) w.push_back(static_cast<float>(random.uniform(0.5, 1.5)));
-    const auto samples = random.normals(n * coils);
+    const SplitProblem problem(image, 3, 600);
     const auto transform = [&](Team* with) {
-      numerics::SplitAdjoint sum(context, with, image, coils, numerics::VoxelBasis::delta, numerics::Precision::exact);
-      for (std::int64_t at = 0; at < n; at += 200) {
-        const auto part = context.upload<numerics::cfloat>({samples.data() + at * coils, {200, coils}});
-        sum.add(context, {k.data() + at * dims, {200, dims}}, part.view(), {w.data() + at, {200}});
-      }
-      auto out = context.zeros<numerics::cfloat>(with_batch(coils, image));
-      sum.get(context, out.view());
-      return std::vector<numerics::cfloat>(out.data(), out.data() + out.size());
+      return split_adjoint(context, with, problem, numerics::VoxelBasis::delta, 200);
     };
     EXPECT_TRUE(same_bits(transform(&team), transform(nullptr))) << image.text() << " by " << ranks.size();
   }

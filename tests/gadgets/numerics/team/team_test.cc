@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <cstring>
 
 #include "gadgets/numerics/exact/split_adjoint.h"
 #include "gadgets/numerics/solver/pcg.h"
@@ -12,12 +11,14 @@
 #include "tests/support/on_team.h"
 #include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"
+#include "tests/support/split_problem.h"
 
 namespace echotrain::numerics {
 namespace {
 
 using testing::Backends;
 using testing::Random;
+using testing::same_bits;
 using testing::with_batch;
 
 constexpr std::uint64_t kMemberBudget = 4ull << 30;
@@ -40,10 +41,6 @@ class TeamTest : public testing::OnBackend<B> {
   }
 };
 TYPED_TEST_SUITE(TeamTest, Backends, testing::BackendNames);
-
-bool same_bits(const std::vector<cfloat>& a, const std::vector<cfloat>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(cfloat)) == 0;
-}
 
 TYPED_TEST(TeamTest, SumsAreTheSameForAll) {
   for (const auto& team : this->teams()) {
@@ -103,25 +100,9 @@ TYPED_TEST(TeamTest, AFailureEndsTheWork) {
 TYPED_TEST(TeamTest, ExactTransformsHaveTheBitsOfOneDevice) {
   Context& context = this->context();
   for (const Shape& image : {Shape{61, 45}, Shape{64, 48}, Shape{33, 20, 17}, Shape{32, 24, 40}}) {
-    const std::int64_t coils = 3, n = 1000;
-    const auto dims = static_cast<std::int64_t>(image.rank());
-    Random random(31);
-    std::vector<double> k;
-    for (std::int64_t i = 0; i < n * dims; ++i) k.push_back(random.uniform(-0.5, 0.5));
-    std::vector<float> w;
-    for (std::int64_t i = 0; i < n; ++i) w.push_back(static_cast<float>(random.uniform(0.5, 1.5)));
-    const auto samples = random.normals(n * coils);
+    const testing::SplitProblem problem(image, 3, 1000);
     const auto transform = [&](Team* team) {
-      SplitAdjoint sum(context, team, image, coils, VoxelBasis::box, Precision::exact);
-      for (std::int64_t at = 0; at < n;) {
-        const std::int64_t count = std::min<std::int64_t>(n - at, 313);
-        const auto part = context.template upload<cfloat>({samples.data() + at * coils, {count, coils}});
-        sum.add(context, {k.data() + at * dims, {count, dims}}, part.view(), {w.data() + at, {count}});
-        at += count;
-      }
-      auto out = context.template zeros<cfloat>(with_batch(coils, image));
-      sum.get(context, out.view());
-      return this->download(out);
+      return testing::split_adjoint(context, team, problem, VoxelBasis::box, 313);
     };
     const auto alone = transform(nullptr);
     for (const auto& team : this->teams())
