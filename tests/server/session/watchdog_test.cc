@@ -1,0 +1,243 @@
+// The session's deadlines, each by itself. The tests say what time it is, so none of them waits.
+#include "server/session/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
+#include "tests/support/resources.h"
+
+namespace echotrain::server {
+namespace {
+
+/// Far enough apart to tell them by their times.
+config::ServerOptions timeouts() {
+  config::ServerOptions options;
+  options.connect_timeout_s = 10;
+  options.idle_timeout_s = 20;
+  options.message_timeout_s = 30;
+  options.send_timeout_s = 40;
+  options.drain_timeout_s = 50;
+  options.wait_timeout_s = 60;
+  return options;
+}
+
+/// A watchdog of a session whose client has connected; it waits for bytes.
+struct Watched {
+  explicit Watched(const config::ServerOptions& options = timeouts())
+      : environment(make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
+                                     Registry::builtin(), test_resources())) {
+    connection.opened = true;
+    watchdog.set_reading(true);
+  }
+  Clock::time_point at(double s) const { return start + seconds(s); }
+  /// What the session's end is if the watchdog looks at the clock `s` after the beginning: "" if there is none.
+  std::string look(double s) {
+    watchdog.check(at(s));
+    if (connection.end.gone) return "gone";
+    return connection.end.error ? connection.end.error->code : "";
+  }
+  void message(double s) { watchdog.received({at(s), true, 0, true, {}}); }
+  void part(double s, std::size_t pending) { watchdog.received({at(s), false, pending, true, {}}); }
+
+  asio::io_context io;
+  Environment environment;
+  Connection connection{make_plain_transport(StreamSocket(io)), io.get_executor(), "peer", 1, environment};
+  Watchdog watchdog{connection};
+  const Clock::time_point start = Clock::now();
+};
+
+constexpr std::size_t kFast = 1 << 20;  // bytes in a period; 16 KiB/s are asked for
+
+TEST(Watchdog, AHandshakeHasConnectTimeout) {
+  Watched session;
+  session.connection.opened = false;
+  EXPECT_EQ(session.look(9), "");
+  EXPECT_EQ(session.look(11), "gone");
+}
+
+TEST(Watchdog, TheConfigHasConnectTimeout) {
+  Watched session;
+  EXPECT_EQ(session.look(9), "");
+  EXPECT_EQ(session.look(11), "timeout");
+}
+
+TEST(Watchdog, AClientThatFallsSilentHearsWhatIsWrongWithItsConfig) {
+  Watched session;
+  session.watchdog.received({session.at(5), true, 0, true, protocol::Error{"config", "no such gadget"}});
+  EXPECT_EQ(session.look(24), "");
+  EXPECT_EQ(session.look(26), "config");
+}
+
+TEST(Watchdog, EachMessageResetsIdleTimeout) {
+  Watched session;
+  for (const double s : {5.0, 20.0, 35.0}) {
+    EXPECT_EQ(session.look(s), "");
+    session.message(s);
+  }
+  EXPECT_EQ(session.look(54), "");
+  EXPECT_EQ(session.look(56), "timeout");
+}
+
+TEST(Watchdog, NobodyIsBlamedWhileNothingIsRead) {
+  Watched session;
+  session.message(5);
+  session.watchdog.set_reading(false);
+  EXPECT_EQ(session.look(1000), "");
+  session.watchdog.set_reading(true);
+  EXPECT_EQ(session.look(1001), "timeout");
+}
+
+TEST(Watchdog, AMessageHasMessageTimeoutFromItsFirstByte) {
+  Watched session;
+  session.message(1);
+  session.part(15, 100);
+  EXPECT_EQ(session.look(44), "");  // idle_timeout_s has passed since the last message
+  EXPECT_EQ(session.look(46), "timeout");
+}
+
+TEST(Watchdog, DripsDoNotKeepAMessageAlive) {
+  Watched session;
+  for (int s = 1; s < 31; ++s) {
+    session.part(s, static_cast<std::size_t>(s));
+    ASSERT_EQ(session.look(s), "") << s;
+  }
+  session.part(31, 31);
+  EXPECT_EQ(session.look(31.5), "timeout");
+}
+
+TEST(Watchdog, ALargeMessageOnASlowLinkHasItsTime) {
+  Watched session;
+  for (int s = 1; s < 200; ++s) {
+    session.part(s, static_cast<std::size_t>(s) * (kFast / 30));
+    ASSERT_EQ(session.look(s), "") << s;
+  }
+  EXPECT_EQ(session.look(220), "");  // the end of the last period in which bytes came
+  EXPECT_EQ(session.look(251), "timeout");
+}
+
+TEST(Watchdog, ReleaseForgivesTheTimeThatWasHeldBack) {
+  Watched session;
+  session.message(-100);
+  session.watchdog.hold_back();
+  session.watchdog.release();
+  EXPECT_EQ(session.look(19), "");
+  EXPECT_EQ(session.look(22), "timeout");
+  Watched other;
+  other.message(-100);
+  other.watchdog.release();  // nothing was held back
+  EXPECT_EQ(other.look(1), "timeout");
+}
+
+TEST(Watchdog, AClientIsNotWatchedWhileItsInputSpills) {
+  Watched session;
+  session.message(-100);
+  session.watchdog.set_spilling(true);
+  EXPECT_EQ(session.look(1000), "");
+  session.watchdog.set_spilling(false);
+  EXPECT_EQ(session.look(19), "");
+  EXPECT_EQ(session.look(22), "timeout");
+}
+
+TEST(Watchdog, AWriteHasSendTimeoutWhileTheClientHasToRead) {
+  for (const bool held : {true, false}) {
+    Watched session;
+    session.watchdog.set_reading(false);
+    session.watchdog.write_begins();
+    EXPECT_EQ(session.look(1000), "") << "while data are taken, the client need not read";
+    Watched other;
+    other.watchdog.set_reading(false);
+    if (held)
+      other.watchdog.hold_back();
+    else
+      other.connection.end.closed = true;  // the last messages go out
+    other.watchdog.write_begins();
+    EXPECT_EQ(other.look(39), "");
+    EXPECT_EQ(other.look(42), "gone");
+  }
+}
+
+TEST(Watchdog, AWriteThatMovesGoesOn) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  session.watchdog.hold_back();
+  session.watchdog.write_begins();
+  session.watchdog.wrote(kFast);
+  EXPECT_EQ(session.look(42), "");
+  session.watchdog.wrote(2 * kFast);
+  EXPECT_EQ(session.look(84), "");
+  session.watchdog.wrote(2 * kFast + 1);
+  EXPECT_EQ(session.look(126), "gone");
+}
+
+TEST(Watchdog, AWriteThatIsDoneIsNotWatched) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  session.watchdog.hold_back();
+  session.watchdog.write_begins();
+  session.watchdog.write_ends();
+  EXPECT_EQ(session.look(1000), "");
+}
+
+TEST(Watchdog, APlaceIsWaitedForSoLong) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  session.watchdog.place_wait_begins(session.at(7));
+  EXPECT_EQ(session.look(66), "");
+  EXPECT_EQ(session.look(68), "busy");
+  Watched other;
+  other.watchdog.set_reading(false);
+  other.watchdog.place_wait_begins(other.at(7));
+  other.watchdog.place_wait_ends();
+  EXPECT_EQ(other.look(1000), "");
+}
+
+TEST(Watchdog, TheAlarmRingsOnce) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  std::string rung;
+  session.watchdog.set_alarm(session.at(3), [&] { rung += 'a'; });
+  session.watchdog.set_alarm(session.at(5), [&] { rung += 'b'; });  // replaces it
+  session.look(4);
+  EXPECT_EQ(rung, "");
+  session.look(6);
+  session.look(7);
+  EXPECT_EQ(rung, "b");
+  session.watchdog.set_alarm(session.at(8), [&] { rung += 'c'; });
+  session.watchdog.clear_alarm();
+  session.look(9);
+  EXPECT_EQ(rung, "b");
+}
+
+TEST(Watchdog, ThePeerHasDrainTimeoutToHangUp) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  EXPECT_FALSE(session.watchdog.draining());
+  session.watchdog.drain_begins();
+  EXPECT_TRUE(session.watchdog.draining());
+  session.look(49);
+  EXPECT_FALSE(session.watchdog.drain_over());
+  session.look(52);
+  EXPECT_TRUE(session.watchdog.drain_over());
+}
+
+// By the real clock.
+TEST(Watchdog, WatchLooksAtTheClockUntilItIsStopped) {
+  config::ServerOptions options = timeouts();
+  options.connect_timeout_s = 0.2;
+  Watched session(options);
+  bool returned = false;
+  asio::co_spawn(session.io, session.watchdog.watch(), [&](const std::exception_ptr&) { returned = true; });
+  const auto began = Clock::now();
+  while (!session.connection.end.error && Clock::now() < began + seconds(10)) session.io.run_for(seconds(0.01));
+  ASSERT_TRUE(session.connection.end.error.has_value());
+  EXPECT_GE(Clock::now(), session.start + seconds(0.15));
+  EXPECT_FALSE(returned);  // the client is still to be told
+  session.watchdog.stop();
+  session.io.run_for(seconds(5));  // returns as soon as nothing is left to do
+  EXPECT_TRUE(returned);
+}
+
+}  // namespace
+}  // namespace echotrain::server
