@@ -1,5 +1,6 @@
 #include "config/resource_options.h"
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,14 @@ const OptionTable<ResourceOptions>& resource_option_table() {
                      "off: the solver records no CUDA graphs, for tools that cannot follow them")
           .variable("ECHOTRAIN_GRAPHS");
   return table;
+}
+
+ResourceOptions read_resource_variables() {
+  ResourceOptions options;
+  OptionTable<ResourceOptions>(resource_option_table())
+      .naming_errors()
+      .read_variables(options, [](const char* name) -> const char* { return std::getenv(name); });
+  return options;
 }
 
 }  // namespace echotrain::config

@@ -24,4 +24,8 @@ struct ResourceOptions {
 /// Each option also has an environment variable.
 const OptionTable<ResourceOptions>& resource_option_table();
 
+/// The defaults, changed by the variables that are set and not empty. ConfigError names the variable and says what is
+/// allowed.
+ResourceOptions read_resource_variables();
+
 }  // namespace echotrain::config

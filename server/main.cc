@@ -19,6 +19,7 @@
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/engine/reference.h"
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/shared/resource_options.h"
 #include "server/base/log.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
@@ -110,17 +111,7 @@ int list_all(const config::PipelineLibrary& library, const Registry& registry) {
 
 /// What all scans share, made from the options.
 std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
-  const config::ResourceOptions& from = options.resources;
-  numerics::ResourceOptions to;
-  to.threads = static_cast<int>(from.threads);
-  to.autotune = from.autotune;
-  to.cache_folder = from.cache_folder.empty() ? numerics::user_cache_folder() : fs::path(from.cache_folder);
-  to.plan_cache_bytes = static_cast<std::uint64_t>(from.plan_cache_mib) << 20;
-  to.operator_cache_bytes = static_cast<std::uint64_t>(from.operator_cache_mib) << 20;
-  to.trajectory_cache_bytes = static_cast<std::uint64_t>(from.trajectory_cache_mib) << 20;
-  to.disk_cache_bytes = static_cast<std::uint64_t>(from.disk_cache_mib) << 20;
-  to.hopper = from.hopper;
-  to.graphs = from.graphs;
+  numerics::ResourceOptions to = resource_options(options.resources);
   to.memory_budget = static_cast<std::uint64_t>(options.memory_mib) << 20;
   return std::make_shared<numerics::Resources>(to);
 }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "gadgets/numerics/core/resources.h"
+#include "gadgets/shared/resource_options.h"
 
 namespace echotrain {
 
@@ -11,7 +11,7 @@ namespace echotrain {
 inline const std::shared_ptr<numerics::Resources>& bench_resources() {
   // Never destroyed: CUDA may end before.
   static const auto& resources = *new std::shared_ptr<numerics::Resources>(
-      std::make_shared<numerics::Resources>(numerics::resource_options_from_environment()));
+      std::make_shared<numerics::Resources>(resource_options_from_environment()));
   return resources;
 }
 

@@ -1,14 +1,14 @@
 #include <iostream>
-#include <stdexcept>
 
 #include "clients/cpp/cli/cli.h"
-#include "gadgets/numerics/core/resources.h"
+#include "config/yaml_reader.h"
+#include "gadgets/shared/resource_options.h"
 
 int main(int argc, char** argv) {
   echotrain::numerics::ResourceOptions resources;
   try {
-    resources = echotrain::numerics::resource_options_from_environment();
-  } catch (const std::invalid_argument& error) {
+    resources = echotrain::resource_options_from_environment();
+  } catch (const echotrain::config::ConfigError& error) {
     std::cerr << "echotrain: " << error.what() << '\n';
     return 2;
   }

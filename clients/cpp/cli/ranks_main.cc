@@ -7,8 +7,8 @@
 
 #include "clients/cpp/cli/cli.h"
 #include "gadgets/engine/ranked_pipeline.h"
-#include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/team/ranks_mpi.h"
+#include "gadgets/shared/resource_options.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ int lead(MpiRanks& ranks, const ResourceOptions& resources, int argc, char** arg
 int main(int argc, char** argv) {
   try {
     MpiRanks ranks(argc, argv);
-    ResourceOptions resources = echotrain::numerics::resource_options_from_environment();
+    ResourceOptions resources = echotrain::resource_options_from_environment();
     if (ranks.size() == 1)
       return echotrain::client::run_ranks(argc, argv, ECHOTRAIN_VERSION, resources, nullptr, std::cout, std::cerr);
     resources.autotune = false;  // all ranks must compute the same bits

@@ -29,17 +29,7 @@ struct ResourceOptions {
   static constexpr int kMostThreads = 4096;
 };
 
-/// The defaults, changed by these variables where they are set and not empty:
-/// - ECHOTRAIN_THREADS: 0 (all) to 4096
-/// - ECHOTRAIN_AUTOTUNE, ECHOTRAIN_HOPPER, ECHOTRAIN_GRAPHS: on or off
-/// - ECHOTRAIN_PLAN_CACHE_MIB, ECHOTRAIN_OPERATOR_CACHE_MIB, ECHOTRAIN_TRAJECTORY_CACHE_MIB, ECHOTRAIN_DISK_CACHE_MIB:
-///   0 to 2^30
-/// - ECHOTRAIN_CACHE_DIR: a folder; by default $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else none
-/// For programs' main functions; nothing else reads the variables. Throws std::invalid_argument, which names the
-/// variable, its value and the allowed values.
-ResourceOptions resource_options_from_environment();
-
-/// ECHOTRAIN_CACHE_DIR, else $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else nowhere.
+/// $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else nowhere.
 std::filesystem::path user_cache_folder();
 
 /// A server has one, so have a run of the command line and a test. Contexts keep it alive. Thread-safe.
