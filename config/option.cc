@@ -33,6 +33,7 @@ std::string OptionInfo::allowed() const {
     case Kind::number:
       return low + " to " + high;
     case Kind::path:
+    case Kind::pair:
       return noun;
     case Kind::list:
       return noun + "s";

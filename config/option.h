@@ -17,7 +17,7 @@ namespace echotrain::config {
 
 /// An option as people see it.
 struct OptionInfo {
-  enum class Kind { integer, number, yes_or_no, choice, text, path, list };
+  enum class Kind { integer, number, yes_or_no, choice, text, path, list, pair };
 
   std::string name;  ///< "max_sessions"; in a group: "tls.port", which is `port` in the map `tls`
   std::string help;  ///< one line
@@ -25,9 +25,17 @@ struct OptionInfo {
   std::string fallback;              ///< the default as text: "64"; empty when there is none
   std::string low, high;             ///< bounds of a number
   std::vector<std::string> choices;  ///< values of a choice
-  std::string noun;                  ///< stands for a value of a path or list: "FILE.pem", "network"
+  std::string noun;                  ///< stands for a value of a path, list or pair: "FILE.pem", "network", "LOW HIGH"
   std::string unit;                  ///< "ms"; empty when there is none
   std::string variable;              ///< the environment variable that also sets it; empty when there is none
+
+  // On a command line only (config/command_line.h).
+  char letter = 0;                   ///< 'o' of "-o"; 0: none
+  bool positional = false;           ///< given by its place, without a flag
+  bool required = false;             ///< an error without it
+  bool repeats = false;              ///< each time it is given adds a value
+  std::optional<std::string> alone;  ///< the value that the flag alone stands for; without one, a value must follow
+  std::string heading;               ///< of its part of --help; empty: "Options"
 
   std::string type() const;     ///< "integer", "number", "true or false", "one of", "text"
   std::string range() const;    ///< "2 .. 8", "rss, none", or empty
@@ -66,6 +74,9 @@ std::string default_text(const T& value) {
   else
     return value;
 }
+inline void get(const Node& node, std::string& value) { value = node.as_string(); }
+inline void get(const Node& node, double& value) { value = node.as_double(); }
+
 template <class T>
 struct ValueOf {
   using Type = T;
@@ -80,7 +91,7 @@ struct ValueOf<std::optional<T>> {
 ///   OptionTable<Options>()
 ///       .integer("kernel_width", &Options::kernel_width, 2, 8, "width of the kernel").unit("grid cells")
 ///       .choice("method", &Options::method, {"rss", "none"}, "how coils are combined");
-/// Defaults are those of a default-constructed S. unit(), variable(), not_empty() and marking() apply to the option
+/// Defaults are those of a default-constructed S. unit(), variable(), letter() and the like apply to the option
 /// declared before them.
 template <class S>
 class OptionTable {
@@ -115,8 +126,17 @@ class OptionTable {
   OptionTable flag(std::string name, bool S::*place, std::string help) && {
     Option<S>& option = add(OptionInfo::Kind::yes_or_no, std::move(name), place, std::move(help));
     option.fallback = S{}.*place ? "true" : "false";
+    option.alone = "true";
     option.set = [=](S& s, const Node& node) { s.*place = node.as_bool(); };
     return std::move(*this);
+  }
+
+  /// The opposite of flag(): "no_truth" makes `truth` false.
+  OptionTable no_flag(std::string name, bool S::*place, std::string help) && {
+    OptionTable table = std::move(*this).flag(std::move(name), place, std::move(help));
+    table.options_.back().fallback = S{}.*place ? "false" : "true";
+    table.options_.back().set = [=](S& s, const Node& node) { s.*place = !node.as_bool(); };
+    return table;
   }
 
   OptionTable choice(std::string name, std::string S::*place, std::vector<std::string> choices, std::string help) && {
@@ -157,7 +177,7 @@ class OptionTable {
     option.noun = std::move(noun);
     option.set = [=](S& s, const Node& node) { s.*place = node.as_string(); };
     option.rebase = [=](S& s, const std::filesystem::path& folder) {
-      if (!(s.*place).empty()) s.*place = (folder / (s.*place)).string();
+      if (s.*place != T{}) s.*place = (folder / detail::default_text(s.*place)).string();
     };
     return std::move(*this);
   }
@@ -167,6 +187,7 @@ class OptionTable {
     Option<S>& option =
         add(OptionInfo::Kind::list, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
     option.noun = noun;
+    option.repeats = true;
     option.set = [=](S& s, const Node& node) {
       const std::vector<std::string> given = detail::list_of(node, noun);
       if (node.kind() == Node::Kind::sequence) (s.*place).clear();
@@ -182,6 +203,29 @@ class OptionTable {
       for (std::string& value : s.*place) value = (folder / value).string();
     };
     return table;
+  }
+
+  /// Two values that belong together. `place` is an optional pair, or a vector of pairs, to which each one is added.
+  template <class T>
+  OptionTable pair(std::string name, T S::*place, std::string noun, std::string help) && {
+    using Pair = typename T::value_type;
+    Option<S>& option =
+        add(OptionInfo::Kind::pair, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
+    option.noun = noun;
+    option.repeats = requires(T all, Pair one) { all.push_back(one); };
+    option.set = [=](S& s, const Node& node) {
+      const std::vector<Node>& two = node.as_sequence();
+      if (two.size() != 2) throw ConfigError(node.mark(), "two values are expected: " + noun);
+      Pair pair;
+      detail::get(two[0], pair.first);
+      detail::get(two[1], pair.second);
+      if constexpr (requires { (s.*place).push_back(pair); })
+        (s.*place).push_back(std::move(pair));
+      else
+        s.*place = std::move(pair);
+    };
+    if (option.repeats) option.clear = [=](S& s) { s.*place = T{}; };
+    return std::move(*this);
   }
 
   /// The options of a struct in S, named "`name`.option"; an empty `name` adds no prefix.
@@ -215,6 +259,36 @@ class OptionTable {
       if (node.as_string().empty()) throw ConfigError(node.mark(), "the text is empty");
       set(s, node);
     };
+    return std::move(*this);
+  }
+  /// It also has a flag of one letter on a command line.
+  OptionTable letter(char letter) && {
+    options_.back().letter = letter;
+    return std::move(*this);
+  }
+  /// A command line gives it by its place, without a flag.
+  OptionTable positional() && {
+    options_.back().positional = true;
+    return std::move(*this);
+  }
+  /// A command line without it is an error.
+  OptionTable required() && {
+    options_.back().required = true;
+    return std::move(*this);
+  }
+  /// On a command line its flag alone stands for `value`.
+  OptionTable alone(std::string value) && {
+    options_.back().alone = std::move(value);
+    return std::move(*this);
+  }
+  /// Its default is not shown: the help says what comes without it.
+  OptionTable default_in_help() && {
+    options_.back().fallback.clear();
+    return std::move(*this);
+  }
+  /// All options declared so far stand under `text` in --help.
+  OptionTable heading(const std::string& text) && {
+    for (Option<S>& option : options_) option.heading = text;
     return std::move(*this);
   }
   /// Giving the option a value sets `mark`.

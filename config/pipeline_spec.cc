@@ -208,13 +208,6 @@ PipelineSpec read_spec(const Node& root) {
 
 std::string_view to_string(BackendChoice choice) { return name_in(kBackends, choice); }
 
-BackendChoice parse_backend(std::string_view text) {
-  for (const auto& [value, name] : kBackends) {
-    if (text == name) return value;
-  }
-  throw std::invalid_argument(fmt::format("{} is not one of auto, cpu, cuda", in_quotes(text)));
-}
-
 std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); }
 
 std::vector<std::string> until_flags() {

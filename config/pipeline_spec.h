@@ -13,8 +13,6 @@ namespace echotrain::config {
 
 enum class BackendChoice { automatic, cpu, cuda };
 std::string_view to_string(BackendChoice choice);  ///< "auto", "cpu", "cuda"
-/// Reads "auto", "cpu" or "cuda"; std::invalid_argument otherwise.
-BackendChoice parse_backend(std::string_view text);
 
 /// What makes one image (docs/pipelines.md, "Frames").
 struct FrameRule {

@@ -1,7 +1,5 @@
 #include "config/server_options.h"
 
-#include <fmt/format.h>
-
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -139,18 +137,6 @@ ServerOptions read_server_variables() {
 ServerOptions read_server_options_file(const std::filesystem::path& file, ServerOptions options) {
   server_option_table().read_into(options, read_yaml_file(file), file.parent_path());
   return options;
-}
-
-void set_option(ServerOptions& options, std::string_view name, const std::string& text) {
-  const auto* option = server_option_table().find(name);
-  if (option == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& each : server_option_table().all()) names.push_back(each.name);
-    const std::string near = nearest(name, names);
-    throw ConfigError({"command line", 0, 0}, fmt::format("unknown option {}{}", in_quotes(name),
-                                                          near.empty() ? "" : "; did you mean '" + near + "'?"));
-  }
-  option->set(options, Node::scalar({option->flag(), 0, 0}, text, false));
 }
 
 }  // namespace echotrain::config

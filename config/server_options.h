@@ -103,7 +103,4 @@ ServerOptions read_server_options_file(const std::filesystem::path& file, Server
 /// for one's own file.
 std::string server_options_template();
 
-/// Sets one option from a command line's text; `name` is the table's name or the flag. ConfigError.
-void set_option(ServerOptions& options, std::string_view name, const std::string& text);
-
 }  // namespace echotrain::config

@@ -2,18 +2,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "config/command_line.h"
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
 #include "gadgets/engine/pipeline.h"
@@ -47,7 +47,7 @@ constexpr const char* kExamples = R"(Examples:
   echotrain-server --print-options >my_options.yaml    an options file to begin with, for --options
 )";
 
-/// What to do besides serving, from the command line.
+/// What to do besides serving.
 struct Request {
   std::string options_file, check_file;
   std::optional<std::string> explain;  // a gadget; empty: everything
@@ -138,66 +138,33 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
 }
 
-int run(int argc, char** argv) {
-  CLI::App app{"Streaming MRI reconstruction server: ISMRMRD readouts in, images out."};
-  app.footer(kExamples);
-  app.set_version_flag("--version", fmt::format("echotrain-server {}", server::version()));
-  Request request;
-  app.add_option("--options", request.options_file, "YAML file of the options below; the command line overrides it")
-      ->type_name("FILE.yaml");
-  app.add_option("--check", request.check_file, "check a pipeline file, print its chain and exit")
-      ->type_name("FILE.yaml");
-  app.add_option_function<std::string>(
-         "--explain", [&request](const std::string& name) { request.explain = name; },
-         "print what a gadget does and its parameters, and exit; without a name: all pipelines and gadgets")
-      ->type_name("GADGET")
-      ->expected(0, 1);
-  app.add_flag("--markdown", request.markdown, "with --explain: all gadgets, as docs/gadgets.md has them")
-      ->needs("--explain");
-  app.add_flag("--stdio", request.stdio, "serve one measurement from standard input to standard output, and exit");
-  app.add_flag("--list", request.list, "print the pipelines and the gadgets, a line for each, and exit");
-  app.add_flag("--list-pipelines", request.list_pipelines, "print the pipelines and exit");
-  app.add_flag("--list-gadgets", request.list_gadgets, "print the gadgets and exit");
-  app.add_flag("--print-options", request.print_options, "print an options file with every option explained and exit");
+config::OptionTable<Request> request_table() {
+  using R = Request;
+  return config::OptionTable<R>()
+      .path("options", &R::options_file, "FILE.yaml", "YAML file of the options below; the command line overrides it")
+      .path("check", &R::check_file, "FILE.yaml", "check a pipeline file, print its chain and exit")
+      .path("explain", &R::explain, "GADGET",
+            "print what a gadget does and its parameters, and exit; without a name: all pipelines and gadgets")
+      .alone("")
+      .flag("markdown", &R::markdown, "with --explain: all gadgets, as docs/gadgets.md has them")
+      .flag("stdio", &R::stdio, "serve one measurement from standard input to standard output, and exit")
+      .flag("list", &R::list, "print the pipelines and the gadgets, a line for each, and exit")
+      .flag("list_pipelines", &R::list_pipelines, "print the pipelines and exit")
+      .flag("list_gadgets", &R::list_gadgets, "print the gadgets and exit")
+      .flag("print_options", &R::print_options, "print an options file with every option explained and exit");
+}
 
-  const std::vector<config::Option<config::ServerOptions>>& table = config::server_option_table().all();
-  std::vector<std::vector<std::string>> given(table.size());
-  std::vector<const CLI::Option*> switches(table.size());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const config::OptionInfo& info = table[i];
-    std::string help = info.help;
-    if (!info.fallback.empty()) help += fmt::format(" [{}]", info.fallback);
-    if (!info.variable.empty()) help += fmt::format(" ({})", info.variable);
-    CLI::Option* option = app.add_option(info.flag(), given[i], help)->type_name(info.allowed());
-    const bool is_switch = info.kind == config::OptionInfo::Kind::yes_or_no;
-    option->expected(is_switch ? 0 : 1, 1);
-    if (is_switch) switches[i] = option;
-    const bool is_list = info.kind == config::OptionInfo::Kind::list;
-    option->multi_option_policy(is_list ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
-  }
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EXIT_SUCCESS : kUsage;
-  }
+/// Those of the environment, then of the options file, then of the command line.
+config::ServerOptions read_options(const std::string& file, const config::Given<config::ServerOptions>& given) {
+  config::ServerOptions options = config::read_server_variables();
+  if (!file.empty()) options = config::read_server_options_file(file, std::move(options));
+  given.read_into(options);
+  return options;
+}
 
-  config::ServerOptions options;
-  try {
-    options = config::read_server_variables();
-    if (!request.options_file.empty())
-      options = config::read_server_options_file(request.options_file, std::move(options));
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].clear && !given[i].empty()) table[i].clear(options);
-      const bool bare = switches[i] != nullptr && switches[i]->count() > 0 &&
-                        std::all_of(given[i].begin(), given[i].end(), [](const auto& text) { return text.empty(); });
-      if (bare) given[i] = {"true"};
-      for (const std::string& value : given[i]) config::set_option(options, table[i].name, value);
-    }
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return kUsage;
-  }
-  static Registry registry = Registry::builtin();  // as long as the server, which is never destroyed
+int answer(Request request, const config::ServerOptions& options) {
+  // Never destroyed, like the server, which refers to it.
+  static auto& registry = *new Registry(Registry::builtin());
   request.plugins = server::load_plugins(options.plugins, registry);
   if (!request.check_file.empty()) return check(request.check_file, registry);
   if (request.list_gadgets) return print(list_gadgets(registry));
@@ -213,6 +180,27 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "{}\n", error.what());
     return kUsage;
   }
+}
+
+int run(int argc, char** argv) {
+  config::Command program("echotrain-server", "Streaming MRI reconstruction server: ISMRMRD readouts in, images out.");
+  program.version(fmt::format("echotrain-server {}", server::version()));
+  program.examples(kExamples);
+  const auto asked = program.add(request_table());
+  const auto given = program.add(config::server_option_table(), config::Manner::settings);
+  program.act([&] {
+    Request request = asked.read();
+    if (request.markdown && !request.explain) throw config::CommandLineError("--markdown requires --explain");
+    config::ServerOptions options;
+    try {
+      options = read_options(request.options_file, given);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      return kUsage;
+    }
+    return answer(std::move(request), options);
+  });
+  return program.run(argc, argv, std::cout, std::cerr);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The server's options file, and the same text as values on the command line.
 #include "config/server_options.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/server_option.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace echotrain;
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const std::size_t colon = std::min(line.find(':'), line.size());
     try {
-      config::set_option(options, line.substr(0, colon), std::string(line.substr(std::min(colon + 1, line.size()))));
+      set_option(options, line.substr(0, colon), std::string(line.substr(std::min(colon + 1, line.size()))));
     } catch (const config::ConfigError& error) {
       fuzz::require(error.what()[0] != 0, "an error without a reason");
     }

@@ -34,18 +34,22 @@ std::string RemoteOptions::token() const {
   return line;
 }
 
-void add_remote_options(CLI::App& app, RemoteOptions& o) {
-  app.add_option("-a,--address", o.address, "host of the server")->capture_default_str();
-  app.add_option("-p,--port", o.port, "its port")->check(CLI::Range(1, 65535))->capture_default_str();
-  app.add_flag("--tls", o.tls, "connect with TLS, to the server's TLS port");
-  app.add_option("--ca", o.tls_settings.ca, "certificates to trust (default: those of this system)")
-      ->type_name("FILE.pem");
-  app.add_option("--cert", o.tls_settings.certificate, "our own certificate, for servers that want one")
-      ->type_name("FILE.pem");
-  app.add_option("--key", o.tls_settings.key, "its private key")->type_name("FILE.pem");
-  app.add_option("--token-file", o.token_file,
-                 "file with the token, for servers that want one (or ECHOTRAIN_TOKEN in the environment)")
-      ->type_name("FILE");
+config::OptionTable<RemoteOptions> remote_options() {
+  using O = RemoteOptions;
+  const auto tls =
+      config::OptionTable<TlsSettings>()
+          .path("ca", &TlsSettings::ca, "FILE.pem", "certificates to trust (default: those of this system)")
+          .path("cert", &TlsSettings::certificate, "FILE.pem", "our own certificate, for servers that want one")
+          .path("key", &TlsSettings::key, "FILE.pem", "its private key");
+  return config::OptionTable<O>()
+      .text("address", &O::address, "host of the server")
+      .letter('a')
+      .integer("port", &O::port, 1, 65535, "its port")
+      .letter('p')
+      .flag("tls", &O::tls, "connect with TLS, to the server's TLS port")
+      .group("", &O::tls_settings, tls)
+      .path("token_file", &O::token_file, "FILE",
+            "file with the token, for servers that want one (or ECHOTRAIN_TOKEN in the environment)");
 }
 
 void encode_config(const std::string& name, const std::string& text, const std::string& token, protocol::Buffer& out) {

@@ -1,11 +1,11 @@
 // Where a server is and how to be let in: options of all commands that talk to one.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 
 #include "clients/cpp/connection/connection.h"
+#include "config/option.h"
 #include "protocol/data/message_id.h"
 #include "protocol/wire/codec.h"
 
@@ -25,7 +25,7 @@ struct RemoteOptions {
   std::string token() const;
 };
 
-void add_remote_options(CLI::App& app, RemoteOptions& options);
+config::OptionTable<RemoteOptions> remote_options();
 
 /// The message that asks for a pipeline: `name`, or its `text` when that is not empty. With a token it is always a
 /// text, where servers look for the token.

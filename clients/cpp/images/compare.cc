@@ -7,20 +7,12 @@
 #include <ostream>
 #include <stdexcept>
 
-#include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pixels.h"
 #include "gadgets/numerics/reduce/reductions.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {
 namespace {
-
-ScaleFit parse_fit(const std::string& text) {
-  if (text == "none") return ScaleFit::none;
-  if (text == "real") return ScaleFit::real;
-  if (text == "complex") return ScaleFit::complex;
-  throw UsageError("--scale " + text + ": use none, real or complex");
-}
 
 // The images of one file that are compared.
 struct Selection {
@@ -88,8 +80,30 @@ Difference difference(const std::vector<std::complex<double>>& a, const std::vec
   return result;
 }
 
+config::OptionTable<CompareOptions> compare_options() {
+  using O = CompareOptions;
+  constexpr int kMost = 1'000'000'000;
+  return config::OptionTable<O>()
+      .path("a", &O::a, "A.h5", "file under test")
+      .positional()
+      .required()
+      .path("b", &O::b, "B.h5", "reference file")
+      .positional()
+      .required()
+      .text("group_a", &O::group_a, "group of A")
+      .text("group_b", &O::group_b, "group of B")
+      .text("series_a", &O::series_a, "image series of A (default: all, by name)")
+      .text("series_b", &O::series_b, "image series of B")
+      .integer("index_a", &O::index_a, -kMost, kMost, "one image of A; -1 is the last")
+      .integer("index_b", &O::index_b, -kMost, kMost, "one image of B; -1 is the last")
+      .flag("magnitude", &O::magnitude, "compare magnitudes")
+      .choice_of<ScaleFit>("scale", &O::scale,
+                           {{"none", ScaleFit::none}, {"real", ScaleFit::real}, {"complex", ScaleFit::complex}},
+                           "scale fitted to A before comparing")
+      .number("max_nrmse", &O::max_nrmse, 0, 1e12, "exit 1 above this");
+}
+
 int compare(const CompareOptions& o, std::ostream& out) {
-  const ScaleFit fit = parse_fit(o.scale);
   const protocol::DatasetReader reader_a(o.a, o.group_a), reader_b(o.b, o.group_b);
   const auto selections_a = select(reader_a, o.a, o.series_a, o.index_a);
   const auto selections_b = select(reader_b, o.b, o.series_b, o.index_b);
@@ -122,7 +136,7 @@ int compare(const CompareOptions& o, std::ostream& out) {
                                              pixels_b.size_text()));
       }
       const auto values_a = values(pixels_a, o.magnitude), values_b = values(pixels_b, o.magnitude);
-      const Difference d = difference(values_a, values_b, fit);
+      const Difference d = difference(values_a, values_b, o.scale);
       failed = failed || exceeds(d.nrmse);
       out << fmt::format("{}[{}] : {}[{}]  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", a.series,
                          a.indices[i], b.series, b.indices[i], d.nrmse, d.psnr, d.scale.real(), d.scale.imag());
@@ -130,7 +144,7 @@ int compare(const CompareOptions& o, std::ostream& out) {
       all_b.insert(all_b.end(), values_b.begin(), values_b.end());
     }
   }
-  const Difference d = difference(all_a, all_b, fit);
+  const Difference d = difference(all_a, all_b, o.scale);
   failed = failed || exceeds(d.nrmse);
   out << fmt::format("overall  NRMSE {:.3e}  PSNR {:.2f} dB  scale {:.6g}{:+.6g}i\n", d.nrmse, d.psnr, d.scale.real(),
                      d.scale.imag());

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "config/option.h"
+
 namespace echotrain::client {
 
 enum class ScaleFit { none, real, complex };
@@ -18,9 +20,11 @@ struct CompareOptions {
   std::string series_a, series_b;        ///< empty: all series, paired by name (or the only one of each file)
   std::optional<long> index_a, index_b;  ///< one image of each; negative counts from the end
   bool magnitude = false;
-  std::string scale = "complex";
+  ScaleFit scale = ScaleFit::complex;  ///< of A, before comparing
   std::optional<double> max_nrmse;
 };
+
+config::OptionTable<CompareOptions> compare_options();
 
 /// `a`, times the best scale s of the allowed kind, compared with the reference `b`.
 struct Difference {

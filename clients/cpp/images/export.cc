@@ -61,8 +61,8 @@ std::vector<float> shown(const Pixels& pixels) {
   return values;
 }
 
-Window window_of(const Series& series, const std::vector<double>& wanted) {
-  if (!wanted.empty()) return {static_cast<float>(wanted[0]), static_cast<float>(wanted[1])};
+Window window_of(const Series& series, const std::optional<std::pair<double, double>>& wanted) {
+  if (wanted) return {static_cast<float>(wanted->first), static_cast<float>(wanted->second)};
   const auto type = series.heads()[0].image_type;
   if (type == ISMRMRD::ISMRMRD_IMTYPE_PHASE) return {-std::numbers::pi_v<float>, std::numbers::pi_v<float>};
   std::vector<float> magnitudes;
@@ -178,10 +178,25 @@ std::size_t export_nifti(const Series& series, const std::filesystem::path& fold
 
 }  // namespace
 
+config::OptionTable<ExportOptions> export_options() {
+  using O = ExportOptions;
+  return config::OptionTable<O>()
+      .path("input", &O::input, "IN.h5", "ISMRMRD file with images")
+      .positional()
+      .required()
+      .path("png", &O::png, "DIR", "folder for pictures, one per image")
+      .path("gif", &O::gif, "DIR", "folder for animations, one per series")
+      .path("nifti", &O::nifti, "DIR", "folder for NIfTI-1 volumes, one per series")
+      .number("fps", &O::fps, 0.1, 100, "pictures per second of animations; a GIF counts hundredths of a second")
+      .text("group", &O::group, "group of the file")
+      .letter('g')
+      .text("series", &O::series, "one image series (default: all)")
+      .pair("window", &O::window, "LOW HIGH", "values shown as black and white");
+}
+
 void export_images(const ExportOptions& o, std::ostream& out) {
-  if (!o.window.empty() && (o.window.size() != 2 || !(o.window[0] < o.window[1]))) {
+  if (o.window && !(o.window->first < o.window->second))
     throw UsageError("--window takes two values, the lower one first");
-  }
   if (o.png.empty() && o.gif.empty() && o.nifti.empty())
     throw UsageError("say what to write: --png DIR, --gif DIR or --nifti DIR");
   const protocol::DatasetReader reader(o.input, o.group);

@@ -3,8 +3,11 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
+
+#include "config/option.h"
 
 namespace echotrain::client {
 
@@ -12,10 +15,12 @@ struct ExportOptions {
   std::filesystem::path input;
   std::filesystem::path png, gif, nifti;  ///< folders to write to, made when missing; at least one
   std::string group = "dataset";
-  std::string series;          ///< empty: all
-  std::vector<double> window;  ///< empty, or the values that become black and white
-  double fps = 15;             ///< frames per second of animations
+  std::string series;                               ///< empty: all
+  std::optional<std::pair<double, double>> window;  ///< the values that become black and white
+  double fps = 15;                                  ///< frames per second of animations
 };
+
+config::OptionTable<ExportOptions> export_options();
 
 /// png: one picture per image, channel and z: SERIES_III[_cCC][_zZZZ].png.
 /// gif: one animation per series and channel: SERIES[_cCC].gif. Planes z run fastest, then cardiac phases, repetitions,

@@ -11,6 +11,11 @@
 
 namespace echotrain::client {
 
+/// Of the option that compares images with a truth.
+inline constexpr const char* kTruthHelp =
+    "compare every image with the array 'truth' (of contrast or cardiac phase c > 0: 'truth_c') of FILE, or of the "
+    "input";
+
 /// ||values - reference|| / ||reference||, with roots of sums of squares as norms. Sizes must be equal.
 double nrmse(const std::vector<float>& values, const std::vector<float>& reference);
 

@@ -157,10 +157,9 @@ class Feeder {
 }  // namespace
 
 void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
-  const auto choice = backend_choice(o.backend);
   const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
   check_names(o, plan->spec());
-  const numerics::Backend backend = choose_backend(plan->spec(), choice);
+  const numerics::Backend backend = choose_backend(plan->spec(), o.backend);
   numerics::Context context(backend, std::make_shared<numerics::Resources>(o.resources));
 
   const protocol::DatasetReader reader(o.input, o.group);

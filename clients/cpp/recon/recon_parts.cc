@@ -3,19 +3,8 @@
 #include <fmt/format.h>
 
 #include <ostream>
-#include <stdexcept>
-
-#include "clients/cpp/base/errors.h"
 
 namespace echotrain::client {
-
-config::BackendChoice backend_choice(const std::string& text) {
-  try {
-    return config::parse_backend(text);
-  } catch (const std::invalid_argument&) {
-    throw UsageError("--backend " + text + ": use auto, cpu or cuda");
-  }
-}
 
 std::string_view level_name(protocol::Level level) {
   switch (level) {

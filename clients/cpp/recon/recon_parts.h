@@ -6,16 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "config/pipeline_spec.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::client {
-
-/// UsageError when `text` is not auto, cpu or cuda.
-config::BackendChoice backend_choice(const std::string& text);
 
 std::string_view level_name(protocol::Level level);  ///< "warning"
 

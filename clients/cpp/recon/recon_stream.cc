@@ -119,7 +119,6 @@ class StreamRecon {
  public:
   StreamRecon(const ReconOptions& o, Reply& reply, std::ostream& err) : options_(o), reply_(reply), err_(err) {
     if (!o.config.empty()) plan_ = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
-    backend_choice(o.backend);
   }
 
   /// False after CLOSE.
@@ -166,7 +165,7 @@ class StreamRecon {
     if (!plan_) throw UsageError("the stream names no pipeline: choose one with -c");
     const auto header = parse_header(text.xml, {});
     if (!header) throw std::runtime_error(fmt::format("{}: {}", header.error().code, header.error().message));
-    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), backend_choice(options_.backend)),
+    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), options_.backend),
                                                    std::make_shared<numerics::Resources>(options_.resources));
     PipelineSink sink;
     sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };

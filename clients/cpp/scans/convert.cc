@@ -182,6 +182,21 @@ int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
 
 }  // namespace
 
+config::OptionTable<ConvertOptions> convert_options() {
+  using O = ConvertOptions;
+  return config::OptionTable<O>()
+      .path("input", &O::input, "IN", "HDF5 file, or stream file (a raw capture), or - for a stream on stdin")
+      .positional()
+      .required()
+      .path("output", &O::output, "OUT", "the other of the two; a stream may go to - (stdout)")
+      .positional()
+      .required()
+      .path("config", &O::config, "NAME|FILE.yaml", "begin the stream with a pipeline: a name, or a .yaml file")
+      .letter('c')
+      .text("group", &O::group, "group of the HDF5 file")
+      .letter('g');
+}
+
 int convert(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   if (!is_pipe(o.input) && is_hdf5(o.input)) return to_stream(o, out, err);
   if (is_pipe(o.output)) throw UsageError("only a stream can go to stdout: name an HDF5 file to write");

@@ -5,6 +5,8 @@
 #include <iosfwd>
 #include <string>
 
+#include "config/option.h"
+
 namespace echotrain::client {
 
 struct ConvertOptions {
@@ -12,6 +14,8 @@ struct ConvertOptions {
   std::string config;             ///< configuration at the start of a stream: a name, or a .yaml file; empty for none
   std::string group = "dataset";  ///< group in the HDF5 file
 };
+
+config::OptionTable<ConvertOptions> convert_options();
 
 /// HDF5 to stream: configuration (if wanted), header, readouts with the waveforms between them by time stamp, images,
 /// CLOSE. Stream to HDF5: the same, but messages that HDF5 has no place for are only counted. A summary goes to `out`,

@@ -186,7 +186,15 @@ void print_images(const protocol::DatasetReader& reader, std::ostream& out) {
 
 }  // namespace
 
-void info(const std::filesystem::path& file, std::ostream& out) {
+config::OptionTable<InfoOptions> info_options() {
+  return config::OptionTable<InfoOptions>()
+      .path("input", &InfoOptions::input, "IN.h5", "ISMRMRD file")
+      .positional()
+      .required();
+}
+
+void info(const InfoOptions& options, std::ostream& out) {
+  const std::filesystem::path& file = options.input;
   const auto groups = protocol::DatasetReader::groups(file);
   out << fmt::format("{}: {} group{}\n", file.string(), groups.size(), groups.size() == 1 ? "" : "s");
   for (const auto& group : groups) {

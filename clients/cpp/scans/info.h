@@ -4,10 +4,18 @@
 #include <filesystem>
 #include <iosfwd>
 
+#include "config/option.h"
+
 namespace echotrain::client {
+
+struct InfoOptions {
+  std::filesystem::path input;
+};
+
+config::OptionTable<InfoOptions> info_options();
 
 /// Prints groups, header facts, counts of readouts by kind, trajectory range, flags and image series. A header that
 /// does not pass the server's checks is reported as such. protocol::DatasetError for a file that cannot be read.
-void info(const std::filesystem::path& file, std::ostream& out);
+void info(const InfoOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

@@ -34,6 +34,18 @@ std::string read_answer(Connection& connection, std::chrono::steady_clock::time_
 
 }  // namespace
 
+config::OptionTable<HealthOptions> health_options() {
+  using O = HealthOptions;
+  return config::OptionTable<O>()
+      .text("address", &O::address, "host of the server")
+      .letter('a')
+      .integer("port", &O::port, 1, 65535, "its admin port")
+      .letter('p')
+      .text("path", &O::path, "what to ask for: /readyz, /livez, /metrics or /sessions")
+      .number("timeout", &O::timeout_s, 0.001, 1e6, "longest wait")
+      .unit("s");
+}
+
 int health(const HealthOptions& options, std::ostream& out) {
   const std::chrono::duration<double> timeout(options.timeout_s);
   const auto until =

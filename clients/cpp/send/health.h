@@ -5,6 +5,8 @@
 #include <iosfwd>
 #include <string>
 
+#include "config/option.h"
+
 namespace echotrain::client {
 
 struct HealthOptions {
@@ -13,6 +15,8 @@ struct HealthOptions {
   std::string path = "/readyz";
   double timeout_s = 3;
 };
+
+config::OptionTable<HealthOptions> health_options();
 
 /// Asks the admin port and prints its answer. Returns 0 for status 200, 1 for any other. ConnectionError when it does
 /// not answer.

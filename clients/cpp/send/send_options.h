@@ -1,0 +1,34 @@
+// What `echotrain send` and `echotrain replay` may be told.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "clients/cpp/connection/remote_options.h"
+#include "config/option.h"
+
+namespace echotrain::client {
+
+struct SendOptions {
+  std::filesystem::path input, output;
+  std::string config;        ///< a name known to the server, or a .yaml file here, which is sent as text
+  bool config_text = false;  ///< send the pipeline as text in any case
+  RemoteOptions server;
+  std::string group = "dataset";
+  double rate = 0;  ///< readouts/s; 0: as fast as the server takes them
+  /// The longest time to connect, and without any progress [s]. When not given: 60 s, and no limit once everything has
+  /// been sent, as a server may reconstruct for as long as it takes (docs/protocol.md, "Exchange").
+  std::optional<double> timeout_s;
+  std::filesystem::path png;         ///< empty: no pictures
+  std::optional<std::string> truth;  ///< file with an array `truth`; empty: the input
+  std::filesystem::path summary;     ///< empty: on `out` only
+  bool progress = false;
+  bool latency = false;  ///< print a histogram of the images' latencies
+};
+
+config::OptionTable<SendOptions> send_options();
+/// Those that make sense for a captured stream.
+config::OptionTable<SendOptions> replay_options();
+
+}  // namespace echotrain::client

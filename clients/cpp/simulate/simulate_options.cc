@@ -1,0 +1,105 @@
+#include "clients/cpp/simulate/simulate_options.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <set>
+
+#include "clients/cpp/base/errors.h"
+
+namespace echotrain::client {
+namespace {
+
+config::OptionTable<UltrasoundOptions> ultrasound_options() {
+  using O = UltrasoundOptions;
+  return config::OptionTable<O>()
+      .integer("elements", &O::elements, 2, 1024, "of the linear array")
+      .integer("angles", &O::angles, 1, 255, "plane waves per frame")
+      .number("angle_span", &O::angle_span_deg, 0.1, 80, "from the first wave's angle to the last's")
+      .unit("degrees")
+      .number("pitch_mm", &O::pitch_mm, 0.01, 10, "between elements")
+      .number("center_mhz", &O::center_mhz, 0.1, 100, "of the pulse, whose bandwidth is half of it")
+      .number("sampling_mhz", &O::sampling_mhz, 0.1, 1000, "of the traces; RF may be band-pass sampled")
+      .number("sound_speed", &O::sound_m_per_s, 100, 10000, "of the object")
+      .unit("m/s")
+      .number("depth_mm", &O::depth_mm, 10, 1000, "where the image ends")
+      .flag("iq", &O::iq, "traces demodulated at the centre frequency, not RF")
+      .heading("Ultrasound");
+}
+
+}  // namespace
+
+config::OptionTable<SimulateOptions> simulate_options() {
+  using O = SimulateOptions;
+  constexpr int kMost = 65535;
+  return config::OptionTable<O>()
+      .path("output", &O::output, "OUT.h5", "file to write")
+      .letter('o')
+      .required()
+      .text("group", &O::group, "group in the file")
+      .letter('g')
+      .text("modality", &O::modality, "mri or ultrasound (plane waves)")
+      .group("", &O::ultrasound, ultrasound_options())
+      .text("trajectory", &O::trajectory,
+            "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
+      .text(
+          "phantom", &O::phantom,
+          "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1); of "
+          "ultrasound: points (the default there) or speckle")
+      .integer("matrix", &O::matrix, 4, 4096, "pixels per axis")
+      .integer("coils", &O::coils, 1, 1024, "receiver coils; one coil is 1 everywhere")
+      .integer("readouts", &O::readouts, 1, kMost,
+               "readouts per frame and slice or partition: lines, spokes or interleaves (default: enough)")
+      .default_in_help()
+      .integer("samples", &O::samples, 1, kMost, "samples per readout (default: enough)")
+      .default_in_help()
+      .integer("frames", &O::frames, 1, kMost, "frames (repetitions)")
+      .integer("slices", &O::slices, 1, kMost, "slices, all of the same object")
+      .integer("contrasts", &O::contrasts, 1, 64, "echoes of each readout: the same anatomy, other brightnesses")
+      .integer("oversampling", &O::oversampling, 1, 8, "of Cartesian readouts")
+      .integer("partitions", &O::partitions, 2, 4096,
+               "of a stack; voxels are fov / partitions thick (default: a quarter of the matrix)")
+      .default_in_help()
+      .flag("partitions_outermost", &O::partitions_outermost,
+            "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)")
+      .number("noise", &O::noise, 0, 1e12,
+              "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
+      .flag("noise_scan", &O::noise_scan, "noise readouts first; the coils' noise is correlated")
+      .integer("seed", &O::seed, 0, std::numeric_limits<std::int64_t>::max(), "of the noise; same seed, same file")
+      .number("fov", &O::fov_mm, 1, 1e4, "field of view")
+      .unit("mm")
+      .number("tr_ms", &O::tr_ms, 0.001, 1e5,
+              "time between readouts (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
+      .unit("ms")
+      .default_in_help()
+      .text("motion", &O::motion, "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
+      .text("gating", &O::gating,
+            "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
+            "retrospective (readouts run on)")
+      .integer("phases", &O::phases, 1, 1000, "of a heart: images per beat")
+      .number("heart_rate", &O::heart_rate, 1, 2000, "of a mouse: 500")
+      .unit("beats per minute")
+      .number("jitter", &O::jitter, 0, 0.3, "standard deviation of the time between beats, as a share of it")
+      .number("blob_sigma", &O::blob_sigma, 0.1, 1e3, "of the blob")
+      .unit("pixels")
+      .no_flag("no_truth", &O::truth, "leave out the array 'truth'")
+      .flag("coil_truth", &O::coil_truth, "also write the complex coil images as the array 'coil_truth'");
+}
+
+SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& given) {
+  SimulateOptions o = given.read();
+  const bool ultrasound = o.modality == "ultrasound";
+  const auto of_ultrasound = ultrasound_options();
+  const std::set<std::string> of_both = {"output", "group", "modality", "phantom", "matrix",
+                                         "frames", "noise", "seed",     "no_truth"};
+  bool phantom = false;
+  for (const config::OptionInfo& option : given.options()) {
+    phantom = phantom || option.name == "phantom";
+    if (!of_both.contains(option.name) && ultrasound != (of_ultrasound.find(option.name) != nullptr))
+      throw UsageError(fmt::format("{} means nothing for --modality {}", option.flag(), o.modality));
+  }
+  if (ultrasound && !phantom) o.phantom = "points";
+  return o;
+}
+
+}  // namespace echotrain::client

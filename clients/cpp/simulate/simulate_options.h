@@ -1,0 +1,62 @@
+// What `echotrain simulate` may be told.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "config/command_line.h"
+#include "config/option.h"
+
+namespace echotrain::client {
+
+/// A linear array and the plane waves it sends.
+struct UltrasoundOptions {
+  int elements = 128, angles = 1;
+  double angle_span_deg = 20;  ///< from the first wave's angle to the last's
+  double pitch_mm = 0.15, center_mhz = 5, sampling_mhz = 20, sound_m_per_s = 1540;
+  double depth_mm = 40;  ///< of the image's end
+  bool iq = false;       ///< demodulated at the centre frequency; otherwise RF
+};
+
+struct SimulateOptions {
+  std::string modality = "mri";  ///< mri or ultrasound, which uses output, group, phantom, matrix, frames, noise, seed,
+                                 ///< truth and `ultrasound` only
+  UltrasoundOptions ultrasound;
+  std::filesystem::path output;
+  std::string group = "dataset";
+  std::string trajectory = "golden_radial";
+  std::string phantom = "shepp_logan";
+  int matrix = 128;
+  int coils = 8;
+  int readouts = 0;  ///< per frame (of a stack: and partition); 0: enough for the Nyquist criterion
+  int samples = 0;   ///< per readout; 0: enough for the Nyquist criterion
+  int frames = 1;
+  int slices = 1;
+  int contrasts = 1;                  ///< echoes of each readout, of the same anatomy
+  int oversampling = 1;               ///< Cartesian readouts only
+  int partitions = 0;                 ///< of a stack, over a field of view of fov_mm; 0: a quarter of the matrix
+  bool partitions_outermost = false;  ///< of a stack: all spokes of a partition before the next
+  double noise = 0;         ///< standard deviation of the real and the imaginary part of a sample, in k-space units
+  bool noise_scan = false;  ///< noise readouts first; coils are then correlated
+  std::uint64_t seed = 1;
+  double fov_mm = 256;
+  double tr_ms = 0;             ///< between readouts; 0: repetition_time_ms()
+  std::string motion = "none";  ///< none or cardiac: the phantom is then Phantom::beating
+  std::string gating =
+      "prospective";        ///< of a heart: prospective or retrospective (clients/cpp/simulate/cine_scanner.h)
+  int phases = 13;          ///< of a heart: images of one beat
+  double heart_rate = 60;   ///< beats per minute
+  double jitter = 0.05;     ///< of the intervals between beats: standard deviation as a share of the mean
+  double blob_sigma = 2;    ///< [pixels]
+  bool truth = true;        ///< also writes the array `truth`; of contrast or cardiac phase c > 0: `truth_c`
+  bool coil_truth = false;  ///< also writes the complex array `coil_truth`; of contrast c > 0: `coil_truth_c`
+};
+
+config::OptionTable<SimulateOptions> simulate_options();
+
+/// What a command line asks for. UsageError for an option that the modality does not know, which would be left unused.
+/// Without --phantom, ultrasound has one of its own.
+SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& given);
+
+}  // namespace echotrain::client

@@ -1,0 +1,155 @@
+#include "config/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+
+namespace echotrain::config {
+namespace {
+
+constexpr int kUsage = 2;
+
+using Kind = OptionInfo::Kind;
+
+/// As people type it: "--port", or "input" where it has no flag.
+std::string typed(const OptionInfo& info) { return info.positional ? info.name : info.flag(); }
+
+/// A switch that takes no value.
+bool stands_alone(const OptionInfo& info, Manner manner) {
+  return info.kind == Kind::yes_or_no && manner == Manner::once;
+}
+
+/// "0.01 to 86400 s REQUIRED".
+std::string shape_of(const OptionInfo& info) {
+  std::string text = info.allowed();
+  if (!info.unit.empty()) text += " " + info.unit;
+  return info.required ? text + " REQUIRED" : text;
+}
+
+std::string help_of(const OptionInfo& info, Manner manner) {
+  std::string help = info.help;
+  if (!info.fallback.empty() && !stands_alone(info, manner)) help += fmt::format(" [{}]", info.fallback);
+  if (!info.variable.empty()) help += fmt::format(" ({})", info.variable);
+  return help;
+}
+
+void declare(CLI::App& app, const OptionInfo& info, Manner manner, std::vector<std::string>& words) {
+  const std::string name = info.letter == 0 ? typed(info) : fmt::format("-{},{}", info.letter, typed(info));
+  const CLI::callback_t take = [&words](const std::vector<std::string>& given) {
+    words = given;
+    return true;
+  };
+  CLI::Option* option = app.add_option(name, take, help_of(info, manner));
+  if (stands_alone(info, manner)) {
+    option->expected(0);
+  } else {
+    option->type_size(info.kind == Kind::pair ? 2 : 1)->expected(info.alone ? 0 : 1, 1)->option_text(shape_of(info));
+    option->type_name(info.allowed());
+    if (info.alone) option->default_str(*info.alone);
+  }
+  option->allow_extra_args(info.repeats)->required(info.required);
+  const bool last_counts = manner == Manner::settings || stands_alone(info, manner);
+  option->multi_option_policy(info.repeats  ? CLI::MultiOptionPolicy::TakeAll
+                              : last_counts ? CLI::MultiOptionPolicy::TakeLast
+                                            : CLI::MultiOptionPolicy::Throw);
+  if (!info.heading.empty()) option->group(info.heading);
+}
+
+/// "; did you mean --port?" when an unknown flag is near one that `app` has.
+std::string suggestion(const CLI::App& app) {
+  std::vector<std::string> names;
+  const std::vector<const CLI::App*> commands =
+      app.get_subcommands([](const CLI::App* each) { return each->parsed(); });
+  for (const CLI::Option* option : (commands.empty() ? &app : commands.front())->get_options())
+    names.push_back(option->get_name());
+  for (const std::string& word : app.remaining(true)) {
+    const std::string near = word.starts_with("--") ? nearest(word.substr(0, word.find('=')), names) : "";
+    if (!near.empty()) return fmt::format("; did you mean {}?", near);
+  }
+  return "";
+}
+
+}  // namespace
+
+namespace detail {
+
+std::vector<Node> values_of(const OptionInfo& info, const std::vector<std::string>& words) {
+  std::vector<Node> values;
+  for (const std::string& word : words) values.push_back(Node::scalar({typed(info), 0, 0}, word, false));
+  if (info.kind != Kind::pair) return values;
+  std::vector<Node> pairs;
+  for (std::size_t i = 0; i < values.size(); i += 2)
+    pairs.push_back(Node::sequence({typed(info), 0, 0},
+                                   {values.begin() + static_cast<std::ptrdiff_t>(i),
+                                    values.begin() + static_cast<std::ptrdiff_t>(std::min(i + 2, values.size()))}));
+  return pairs;
+}
+
+void refuse(const OptionInfo& info, const ConfigError& error) {
+  std::string message = error.what();
+  if (message.find(info.allowed()) == std::string::npos) message += "; allowed is " + info.allowed();
+  throw CommandLineError(message);
+}
+
+}  // namespace detail
+
+/// A node of CLI11's tree, which the root owns.
+struct Command::Parser {
+  std::unique_ptr<CLI::App> root;  // null for a subcommand
+  CLI::App* app = nullptr;
+  std::function<int()> action;
+};
+
+Command::Command(std::unique_ptr<Parser> parser) : parser_(std::move(parser)) {}
+
+Command::Command(const std::string& name, const std::string& purpose) : parser_(std::make_unique<Parser>()) {
+  parser_->root = std::make_unique<CLI::App>(purpose, name);
+  parser_->app = parser_->root.get();
+}
+
+Command::~Command() = default;
+
+Command& Command::add_command(const std::string& name, const std::string& purpose) {
+  auto parser = std::make_unique<Parser>();
+  parser->app = parser_->app->add_subcommand(name, purpose);
+  parser_->app->require_subcommand(1);
+  return *commands_.emplace_back(new Command(std::move(parser)));
+}
+
+std::shared_ptr<const detail::Words> Command::add_options(const std::vector<OptionInfo>& options, Manner manner) {
+  const auto words = std::make_shared<detail::Words>(options.size());
+  for (std::size_t i = 0; i < options.size(); ++i) declare(*parser_->app, options[i], manner, (*words)[i]);
+  return words;
+}
+
+void Command::version(const std::string& text) { parser_->app->set_version_flag("--version", text); }
+void Command::examples(const std::string& text) { parser_->app->footer(text); }
+void Command::act(std::function<int()> action) { parser_->action = std::move(action); }
+
+int Command::run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  const auto refuse = [&](const std::string& why) {
+    err << parser_->app->get_name() << ": " << why << "\nRun with --help for what is possible.\n";
+    return kUsage;
+  };
+  try {
+    parser_->app->parse(argc, argv);
+  } catch (const CLI::Success& asked_for_help) {
+    return parser_->app->exit(asked_for_help, out, err);
+  } catch (const CLI::ExtrasError& error) {
+    return refuse(error.what() + suggestion(*parser_->app));
+  } catch (const CLI::ParseError& error) {
+    return refuse(error.what());
+  }
+  const Command* asked_for = this;
+  for (const auto& command : commands_)
+    if (command->parser_->app->parsed()) asked_for = command.get();
+  try {
+    return asked_for->parser_->action();
+  } catch (const CommandLineError& error) {
+    return refuse(error.what());
+  }
+}
+
+}  // namespace echotrain::config
