@@ -72,7 +72,7 @@ class ScanMeter {
   std::shared_ptr<SessionStatus> status_;
   prometheus::Counter *readouts_, *waveforms_, *images_in_, *images_;
   prometheus::Histogram *total_, *queue_, *compute_, *copy_, *send_;
-  ScanCounts counted_;  // in the last progress()
+  ScanCounts counted_;  // readouts, waveforms, images_in and skipped of the last progress(); the rest stays 0
 };
 
 }  // namespace echotrain::server
