@@ -448,8 +448,8 @@ TEST(FramerMemoryTest, LinesOfAnOpenFrameCountAgainstTheBudget) {
 
 TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
   // A window takes 1.9 MiB in several chunks; only the copy that is given away comes on top.
-  constexpr int kReadouts = 120, kSamples = 1000;
-  constexpr std::uint64_t kWindow = kReadouts * (340 + kSamples * 16);
+  constexpr int kReadouts = 120, kLength = 1000;
+  constexpr std::uint64_t kWindow = kReadouts * (340 + kLength * 16);
   Budgeted budgeted(fmt::format("{{readouts: {}, stride: 7}}", kReadouts), 64 << 20);
   std::uint64_t frames = 0;
   int first = 0, expected = 0;
@@ -461,9 +461,9 @@ TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
     for (std::size_t i = 0; i < batch.heads.size(); ++i, ++expected) {
       const auto n = static_cast<std::int64_t>(i);
       ASSERT_EQ(+batch.heads[i].scan_counter, static_cast<std::uint32_t>(expected));
-      for (const std::int64_t sample : {0, kSamples - 1}) {
-        ASSERT_EQ(batch.data.data()[n * kSamples + sample], cfloat(static_cast<float>(expected), 1));
-        ASSERT_EQ(batch.trajectory.data()[(n * kSamples + sample) * 2], static_cast<float>(expected));
+      for (const std::int64_t sample : {0, kLength - 1}) {
+        ASSERT_EQ(batch.data.data()[n * kLength + sample], cfloat(static_cast<float>(expected), 1));
+        ASSERT_EQ(batch.trajectory.data()[(n * kLength + sample) * 2], static_cast<float>(expected));
       }
     }
     // A gadget may write to what it gets; the next window must not see it.
@@ -475,7 +475,7 @@ TEST(FramerMemoryTest, ASlidingWindowOfLargeReadoutsHoldsOneWindow) {
   };
   for (int i = 0; i < 400; ++i) {
     const auto value = static_cast<float>(i);
-    auto one = readout(1, std::vector<cfloat>(kSamples, {value, 1}), std::vector<float>(2 * kSamples, value));
+    auto one = readout(1, std::vector<cfloat>(kLength, {value, 1}), std::vector<float>(2 * kLength, value));
     one.head.scan_counter = static_cast<std::uint32_t>(i);
     std::vector<Acquisition> batch;
     batch.push_back(std::move(one));
