@@ -225,8 +225,10 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->encoding = frame.key.encoding;
   made->per_readout = batches.front().data.shape()[2];
   made->components = batches.front().trajectory.shape()[2];
-  for (const Readouts& batch : batches)
+  for (const Readouts& batch : batches) {
+    scan_->compute.check_stop();
     made->raw.insert(made->raw.end(), batch.trajectory.data(), batch.trajectory.data() + batch.trajectory.size());
+  }
   const HostView<const float> raw(made->raw.data(),
                                   {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
   if (auto known = known_.find(frame.key.encoding, raw, true)) return remember(std::move(known), false, true);
@@ -240,6 +242,7 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
         static_cast<float>(support_volume(weighted.positions->coordinates, weighted.positions->dims) / sum);
     for (float& w : weighted.positions->weights) w *= factor;
   }
+  scan_->compute.check_stop();
   const std::vector<double>& k = weighted.positions->coordinates;
   weighted.positions->digest =
       numerics::trajectory_digest({k.data(), {weighted.positions->count(), weighted.positions->dims}});

@@ -40,11 +40,13 @@ WeightedSamples DensityWeights::weigh(HostView<const float> raw, std::int64_t pe
   out.positions->encoding = frame.key.encoding;
   std::vector<double>& coordinates = out.positions->coordinates;
   coordinates.resize(static_cast<std::size_t>(total) * dims);
-  for (std::int64_t s = 0; s < total; ++s)
+  numerics::StopCheck check_stop(scan_->compute.stop_token());
+  for (std::int64_t s = 0; s < total; ++s, check_stop())
     for (std::size_t a = 0; a < dims; ++a)
       coordinates[static_cast<std::size_t>(s) * dims + a] =
           static_cast<double>(raw[s * components + static_cast<std::int64_t>(a)]) * space.to_cycles_per_pixel[a];
 
+  scan_->compute.check_stop();
   const std::vector<bool> unusable = outside(coordinates, space, out.dropped, out.largest);
   if (options_.method == "from_data") {
     out.positions->weights.resize(static_cast<std::size_t>(total));
@@ -71,10 +73,11 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
   const double k_max = kLargestComponent * std::sqrt(static_cast<double>(dims));
   if (options_.method == "none") return std::vector<float>(static_cast<std::size_t>(total), 1.0f);
   if (options_.method == "ramp") {
-    if (options_.share == "gaps") return numerics::ramp_density(coordinates, k_max);
+    if (options_.share == "gaps") return numerics::ramp_density(coordinates, k_max, true, scan_->compute.stop_token());
     const std::int64_t readouts = frame.expected_readouts > 0 ? frame.expected_readouts : coordinates.shape()[0];
     std::vector<float> weights;
     for (std::int64_t r = 0; r < coordinates.shape()[0]; ++r) {
+      scan_->compute.check_stop();
       const std::vector<float>& spoke = spoke_weights(coordinates.slice(r), k_max);
       for (const float w : spoke) weights.push_back(w / static_cast<float>(readouts));
     }

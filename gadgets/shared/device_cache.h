@@ -40,7 +40,7 @@ class DeviceCache {
     double made_ms;  ///< how long making it took, if it was not
   };
   /// The object for `session`'s device. One that does not fit the cache is made in the session's own memory and not
-  /// kept. ResourceError when that is exhausted too; passes on what make() throws.
+  /// kept. ResourceError when that is exhausted too, Stopped when the session is to stop; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
     const Place place{session.backend(), session.device()};
     {
@@ -51,7 +51,9 @@ class DeviceCache {
           return {found, true, 0};
         }
         if (!is_being_made(place, request)) break;
-        changed_.wait(lock);
+        // Woken too where the maker failed or was stopped: then this session, or another that waits, makes it.
+        changed_.wait(lock, session.stop_token(), [&, seen = made_] { return seen != made_; });
+        session.check_stop();
       }
       being_made_.push_back({place, &request});
       ++misses_;
@@ -118,6 +120,7 @@ class DeviceCache {
   void end_making(const Request& request) {
     const std::scoped_lock lock(mutex_);
     std::erase_if(being_made_, [&](const auto& each) { return each.second == &request; });
+    ++made_;
     changed_.notify_all();
   }
 
@@ -155,7 +158,8 @@ class DeviceCache {
 
   const std::uint64_t most_bytes_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
+  std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way
   std::uint64_t hits_ = 0, misses_ = 0;
   std::list<Entry> entries_;                                  // most recently used first
   std::vector<std::pair<Place, const Request*>> being_made_;  // of calls of get() in progress

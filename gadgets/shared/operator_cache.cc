@@ -43,7 +43,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
   const bool keeps = store != nullptr && method.exact && work > kWorthKeeping;
   const std::string key = keeps ? disk_key(*this) : "";
   if (keeps)
-    if (const auto kept = store->find(key, lags.size())) {
+    if (const auto kept = store->find(key, lags.size(), context.stop_token())) {
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
@@ -58,7 +58,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
                                  numerics::options_for_accuracy(method.accuracy, lags), q.view());
   if (keeps) {
     const HostArray<cfloat> host = context.download<cfloat>(q.view());
-    store->add(key, host.view());
+    store->add(key, host.view(), context.stop_token());
   }
   return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
 }

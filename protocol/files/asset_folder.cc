@@ -16,7 +16,7 @@ std::vector<std::string> AssetFolder::names() const {
   return names;
 }
 
-std::vector<Image> AssetFolder::images(const std::string& name) const {
+std::vector<Image> AssetFolder::images(const std::string& name, const std::function<void()>& between) const {
   if (folder_.empty())
     throw DatasetError(
         fmt::format("the file '{}' is asked for, but no folder of files was given (option assets)", name));
@@ -30,7 +30,10 @@ std::vector<Image> AssetFolder::images(const std::string& name) const {
     const std::vector<std::string> series = reader.image_series();
     if (series.empty()) throw DatasetError("it holds no images");
     std::vector<Image> images;
-    for (std::size_t i = 0; i < reader.images(series.front()); ++i) images.push_back(reader.image(series.front(), i));
+    for (std::size_t i = 0; i < reader.images(series.front()); ++i) {
+      if (between) between();
+      images.push_back(reader.image(series.front(), i));
+    }
     return images;
   } catch (const DatasetError& error) {
     // The client must not learn where the folder is.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,9 @@ class AssetFolder {
   explicit AssetFolder(std::filesystem::path folder = {}) : folder_(std::move(folder)) {}
 
   /// The images of the file's first image series, in order. `name` is the name of a file in the folder, never a path.
-  /// Throws DatasetError that says what is there instead.
-  std::vector<Image> images(const std::string& name) const;
+  /// Throws DatasetError that says what is there instead. `between` is called before each image; what it throws ends
+  /// the reading.
+  std::vector<Image> images(const std::string& name, const std::function<void()>& between = {}) const;
 
  private:
   std::vector<std::string> names() const;

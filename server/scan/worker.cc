@@ -41,6 +41,7 @@ Worker::~Worker() {
 
 void Worker::cancel() {
   cancelled_ = true;
+  stop_.request_stop();
   inbox_.cancel();
   outbox_->kick();
 }
@@ -55,6 +56,8 @@ void Worker::confirm() {
 void Worker::run() {
   try {
     work();
+  } catch (const numerics::Stopped&) {
+    log_.debug("stopped before its end");
   } catch (const ClientError& error) {
     failure_ = {"bad-data", error.what()};
   } catch (const OverBudget& error) {
@@ -82,6 +85,7 @@ void Worker::work() {
   numerics::ContextOptions context_options;
   context_options.device = place_.device;
   context_options.memory_budget = static_cast<std::uint64_t>(budget_mib) << 20;
+  context_options.stop_token = stop_.get_token();
   if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
   Memory::Share arrays(memory_);
   numerics::Context compute(place_.backend, resources_, context_options);
@@ -91,7 +95,9 @@ void Worker::work() {
       request_.plan, compute,
       {[this](protocol::Image&& image, const ImageTimes& times) { send(std::move(image), times); },
        [this](Level level, const std::string& text) { say(level, text); }},
-      [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); },
+      [&](const std::string& name) {
+        return protocol::AssetFolder(options_.assets).images(name, [&] { compute.check_stop(); });
+      },
       team ? &*team : nullptr);
   const auto count_arrays = [&] {
     if (compute.cuda()) return;  // not in this machine's memory

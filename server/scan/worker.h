@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -55,7 +56,7 @@ class Worker {
   bool full() const { return inbox_.full(); }
   /// The scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }
-  /// Stop as soon as possible; nothing more is reconstructed.
+  /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.
   void cancel();
 
   /// The thread has nothing left to do. The members below are valid from then on.
@@ -99,6 +100,7 @@ class Worker {
   std::exception_ptr send_error_;
   ScanCounts counts_;
 
+  std::stop_source stop_;
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> done_ = false;
   std::optional<protocol::Error> failure_;

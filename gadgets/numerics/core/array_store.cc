@@ -10,6 +10,8 @@
 #include <random>
 #include <system_error>
 
+#include "gadgets/numerics/core/errors.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -24,6 +26,16 @@ struct Head {
   char magic[8];
   std::uint64_t key_bytes, elements, checksum;
 };
+
+/// Calls move(begin, bytes) for stretches that take little time, unless `stop` comes before one.
+template <class Move>
+void in_stretches(std::size_t bytes, const std::stop_token& stop, const Move& move) {
+  constexpr std::size_t kStretch = std::size_t{16} << 20;
+  for (std::size_t at = 0; at < bytes; at += kStretch) {
+    if (stop.stop_requested()) throw Stopped();
+    move(at, std::min(kStretch, bytes - at));
+  }
+}
 
 }  // namespace
 
@@ -50,7 +62,8 @@ fs::path ArrayStore::file(const std::string& key) const {
                                digest_bytes(key.data(), key.size(), 2), kSuffix);
 }
 
-std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count) const {
+std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,
+                                                    const std::stop_token& stop) const {
   if (folder_.empty() || most_bytes_ == 0) return std::nullopt;
   const fs::path path = file(key);
   std::error_code error;
@@ -66,14 +79,15 @@ std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std:
     return std::nullopt;
   std::vector<cfloat> values(elements);
   const std::size_t bytes = values.size() * sizeof(cfloat);
-  if (!in.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(bytes)) ||
-      digest_bytes(values.data(), bytes, 3) != head.checksum)
-    return std::nullopt;
+  in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) {
+    in.read(reinterpret_cast<char*>(values.data()) + at, static_cast<std::streamsize>(n));
+  });
+  if (!in || digest_bytes(values.data(), bytes, 3) != head.checksum) return std::nullopt;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // marks the file as used now
   return values;
 }
 
-void ArrayStore::add(const std::string& key, HostView<const cfloat> array) const {
+void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop) const {
   const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(cfloat);
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
   std::error_code error;
@@ -90,7 +104,14 @@ void ArrayStore::add(const std::string& key, HostView<const cfloat> array) const
     head.checksum = digest_bytes(array.data(), bytes, 3);
     out.write(reinterpret_cast<const char*>(&head), sizeof head);
     out.write(key.data(), static_cast<std::streamsize>(key.size()));
-    out.write(reinterpret_cast<const char*>(array.data()), static_cast<std::streamsize>(bytes));
+    try {
+      in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) {
+        out.write(reinterpret_cast<const char*>(array.data()) + at, static_cast<std::streamsize>(n));
+      });
+    } catch (const Stopped&) {
+      fs::remove(temporary, error);
+      throw;
+    }
     out.close();
     if (!out) {
       fs::remove(temporary, error);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace echotrain::numerics {
 
 /// Arrays, each under a key that names everything it depends on. A file that is damaged, of another version or of
-/// another key counts as missing; a folder that cannot be written keeps nothing. Throws only std::bad_alloc. Several
-/// processes may share the folder. When the files exceed `most_bytes`, those unused for longest are removed.
+/// another key counts as missing; a folder that cannot be written keeps nothing. Throws only std::bad_alloc, and
+/// Stopped when `stop` comes meanwhile. Several processes may share the folder. When the files exceed `most_bytes`,
+/// those unused for longest are removed.
 class ArrayStore {
  public:
   /// With an empty folder or 0 bytes, nothing is kept.
@@ -21,8 +23,9 @@ class ArrayStore {
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
   /// The array of `count` elements, or nothing.
-  std::optional<std::vector<cfloat>> find(const std::string& key, std::int64_t count) const;
-  void add(const std::string& key, HostView<const cfloat> array) const;
+  std::optional<std::vector<cfloat>> find(const std::string& key, std::int64_t count,
+                                          const std::stop_token& stop = {}) const;
+  void add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop = {}) const;
 
  private:
   std::filesystem::path file(const std::string& key) const;

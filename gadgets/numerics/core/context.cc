@@ -114,7 +114,10 @@ struct Context::State {
 };
 
 Context::Context(Backend backend, std::shared_ptr<Resources> resources, const ContextOptions& options)
-    : backend_(backend), resources_(std::move(resources)), options_(options) {
+    : backend_(backend),
+      resources_(std::move(resources)),
+      options_(options),
+      threads_(resources_->threads(), options.stop_token) {
   std::string reason;
   if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
   state_ = std::make_shared<State>();
@@ -135,7 +138,6 @@ Context::KeepMemory::~KeepMemory() { state_->device->keep_memory(false); }
 Context::Recording::Recording(Context& context) : state_(context.state_) { state_->device->recording(true); }
 Context::Recording::~Recording() { state_->device->recording(false); }
 
-ThreadPool& Context::threads() { return resources_->threads(); }
 void* Context::stream() const { return state_->device->stream(); }
 
 std::shared_ptr<void> Context::raw(std::size_t bytes) {
@@ -175,11 +177,26 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
 }
 
 void Context::fill_zero(void* data, std::size_t bytes) {
-  if (bytes != 0) state_->device->fill_zero(data, bytes);
+  in_pieces(bytes, [&](std::size_t at, std::size_t count) {
+    state_->device->fill_zero(static_cast<std::byte*>(data) + at, count);
+  });
 }
 
 void Context::copy_bytes(Source from, Target to, std::size_t bytes) {
-  if (bytes != 0) state_->device->copy(from, to, bytes);
+  in_pieces(bytes, [&](std::size_t at, std::size_t count) {
+    state_->device->copy({static_cast<const std::byte*>(from.memory) + at, from.place},
+                         {static_cast<std::byte*>(to.memory) + at, to.place}, count);
+  });
+}
+
+// The CPU's memory moves at some GB/s, and slower where it is touched for the first time.
+template <class Do>
+void Context::in_pieces(std::size_t bytes, const Do& run) const {
+  const std::size_t most = cuda() ? bytes : std::size_t{64} << 20;
+  for (std::size_t at = 0; at < bytes; at += most) {
+    check_stop();
+    run(at, std::min(most, bytes - at));
+  }
 }
 
 void Context::synchronize() { state_->device->synchronize(); }

@@ -62,12 +62,16 @@ class Context {
   bool cuda() const { return backend_ == Backend::cuda; }
   int device() const { return options_.device; }
   void* stream() const;  ///< cudaStream_t; nullptr on the CPU
-  ThreadPool& threads();
+  /// The CPU threads, which all scans share; work on them is stopped with this scan.
+  ThreadPool& threads() { return threads_; }
   /// What this scan shares with others.
   Resources& resources() const { return *resources_; }
   const std::shared_ptr<Resources>& shared_resources() const { return resources_; }
-  /// Says when the scan is to stop; long operations check it from time to time.
+  /// Says when the scan is to stop. Every operation checks it before it begins, and work on threads() before each
+  /// piece; what takes longer than some 100 ms checks it in between.
   const std::stop_token& stop_token() const { return options_.stop_token; }
+  /// Stopped when the scan is to stop.
+  void check_stop() const { threads_.check_stop(); }
 
   /// Uninitialised memory where this context computes. ResourceError when the budget or the device is exhausted; the
   /// message says how much was asked for and how much is left. Arrays may outlive the context.
@@ -191,11 +195,14 @@ class Context {
   std::shared_ptr<void> raw_host(std::size_t bytes);
   void fill_zero(void* data, std::size_t bytes);
   void copy_bytes(Source from, Target to, std::size_t bytes);
+  template <class Do>
+  void in_pieces(std::size_t bytes, const Do& run) const;
   std::shared_ptr<void>& cache_slot(const void* key);
 
   Backend backend_;
   const std::shared_ptr<Resources> resources_;
   ContextOptions options_;
+  ThreadPool threads_;
   std::shared_ptr<State> state_;
 };
 

@@ -1,11 +1,12 @@
 // Which backend an operation runs on. Every operation has a cpu:: and, when built, a cuda:: function of the same shape.
+// A scan that is to stop begins no further operation: Stopped is thrown.
 #pragma once
 
 #include "gadgets/numerics/core/backends_built.h"
 #include "gadgets/numerics/core/context.h"
 
 #if ECHOTRAIN_HAS_CUDA
-#define ECHOTRAIN_DISPATCH(context, call) ((context).cuda() ? cuda::call : cpu::call)
+#define ECHOTRAIN_DISPATCH(context, call) ((context).check_stop(), (context).cuda() ? cuda::call : cpu::call)
 #else
-#define ECHOTRAIN_DISPATCH(context, call) (static_cast<void>(context), cpu::call)
+#define ECHOTRAIN_DISPATCH(context, call) ((context).check_stop(), cpu::call)
 #endif

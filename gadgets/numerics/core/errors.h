@@ -1,6 +1,7 @@
 // What numerics throws.
 #pragma once
 
+#include <exception>
 #include <stdexcept>
 
 namespace echotrain::numerics {
@@ -15,6 +16,13 @@ class ResourceError : public std::runtime_error {
 class DeviceLost : public ResourceError {
  public:
   using ResourceError::ResourceError;
+};
+
+/// The scan's stop token was set: whoever asked for the work wants it no more. No error, so handlers of errors do not
+/// take it for one.
+class Stopped : public std::exception {
+ public:
+  const char* what() const noexcept override { return "stopped"; }
 };
 
 }  // namespace echotrain::numerics

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <fstream>
@@ -18,25 +19,64 @@ namespace {
 /// Pieces per thread: more pieces even out the load, fewer cost less.
 constexpr std::int64_t kPiecesPerThread = 8;
 
+using Clock = std::chrono::steady_clock;
+/// A piece is done in steps of about this time, before each of which the stop token is looked at.
+constexpr std::chrono::milliseconds kStep{20};
+/// Most that a step may be longer than the one before: how long it takes is only known afterwards.
+constexpr double kGrowth = 16;
+
+/// How many elements a thread takes at once: `grain` at first, and then as many as kStep allows.
+class Steps {
+ public:
+  Steps(std::int64_t grain, const ThreadPool& pool) : grain_(std::max(std::int64_t{1}, grain)), pool_(pool) {}
+
+  void run(std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t, std::int64_t)>& work) {
+    while (begin < end) {
+      pool_.check_stop();
+      const std::int64_t to = end - begin < step_ + grain_ ? end : begin + step_;
+      const auto since = Clock::now();
+      work(begin, to);
+      adapt(to - begin, Clock::now() - since);
+      begin = to;
+    }
+  }
+
+ private:
+  void adapt(std::int64_t elements, Clock::duration took) {
+    const double ratio = std::chrono::duration<double>(kStep) / std::max(took, Clock::duration(1));
+    const double wanted = static_cast<double>(elements) * std::min(ratio, kGrowth);
+    constexpr double kMost = 1e15;
+    step_ = std::max(grain_, static_cast<std::int64_t>(std::min(wanted, kMost)));
+  }
+
+  const std::int64_t grain_;
+  const ThreadPool& pool_;
+  std::int64_t step_ = grain_;
+};
+
 /// One parallel_for in progress. It lives on its caller's stack until no worker is in it.
 struct Job {
-  Job(std::int64_t elements, std::int64_t parts, const std::function<void(std::int64_t, std::int64_t)>& f)
-      : n(elements), pieces(parts), work(f) {}
-
-  const std::int64_t n, pieces;
+  const std::int64_t n, pieces, grain;
   const std::function<void(std::int64_t, std::int64_t)>& work;
+  const ThreadPool& pool;
+  const bool stoppable;
   std::atomic<std::int64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr error;
+  std::mutex mutex{};
+  std::exception_ptr error{};
   int workers = 0;  // guarded by the pool's mutex
 
   bool exhausted() const { return next.load(std::memory_order_relaxed) >= pieces; }
   void run() {
+    Steps steps(grain, pool);
     for (;;) {
       const std::int64_t piece = next.fetch_add(1);
       if (piece >= pieces) return;
       try {
-        work(piece * n / pieces, (piece + 1) * n / pieces);
+        const std::int64_t begin = piece * n / pieces, end = (piece + 1) * n / pieces;
+        if (stoppable)
+          steps.run(begin, end, work);
+        else
+          work(begin, end);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
@@ -54,6 +94,18 @@ struct ThreadPool::Impl {
   std::list<Job*> jobs;
   bool stopping = false;
   std::vector<std::thread> threads;
+
+  explicit Impl(int helpers) {
+    for (int i = 0; i < helpers; ++i) threads.emplace_back([this] { serve(); });
+  }
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    wake.notify_all();
+    for (auto& thread : threads) thread.join();
+  }
 
   void serve() {
     std::unique_lock lock(mutex);
@@ -76,28 +128,27 @@ struct ThreadPool::Impl {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()), size_(std::max(1, threads)) {
-  for (int i = 1; i < size_; ++i) impl_->threads.emplace_back([this] { impl_->serve(); });
-}
+ThreadPool::ThreadPool(int threads)
+    : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->stopping = true;
-  }
-  impl_->wake.notify_all();
-  for (auto& thread : impl_->threads) thread.join();
-}
+ThreadPool::ThreadPool(const ThreadPool& other, std::stop_token stop)
+    : impl_(other.impl_), size_(other.size_), stop_(std::move(stop)) {}
+
+ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
                               const std::function<void(std::int64_t, std::int64_t)>& work) {
   if (n <= 0) return;
   const std::int64_t pieces = std::min(size_ * kPiecesPerThread, n / std::max(std::int64_t{1}, grain));
+  const bool stoppable = stop_.stop_possible();
   if (size_ == 1 || pieces <= 1) {
-    work(0, n);
+    if (stoppable)
+      Steps(grain, *this).run(0, n, work);
+    else
+      work(0, n);
     return;
   }
-  Job job(n, pieces, work);
+  Job job{n, pieces, grain, work, *this, stoppable};
   {
     std::lock_guard lock(impl_->mutex);
     impl_->jobs.push_back(&job);

@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
+#include <utility>
+
+#include "gadgets/numerics/core/errors.h"
 
 namespace echotrain::numerics {
 
@@ -11,17 +15,44 @@ namespace echotrain::numerics {
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);
+  /// The same threads, for work that `stop` ends.
+  ThreadPool(const ThreadPool& other, std::stop_token stop);
   ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
   int size() const { return size_; }
   /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
   /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
-  /// piece is not fixed: work must give the same result for any split.
+  /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces take some 20
+  /// ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
+  /// Stopped when the work of this caller is to stop.
+  void check_stop() const {
+    if (stop_.stop_requested()) throw Stopped();
+  }
+  const std::stop_token& stop_token() const { return stop_; }
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
   int size_;
+  std::stop_token stop_;
+};
+
+/// Throws Stopped when work is to stop; looks once in many calls, for loops whose steps take little.
+class StopCheck {
+ public:
+  explicit StopCheck(const std::stop_token& stop) : stop_(stop) {}
+  explicit StopCheck(const ThreadPool& threads) : StopCheck(threads.stop_token()) {}
+  void operator()() {
+    if (++calls_ % kCalls == 0 && stop_.stop_requested()) throw Stopped();
+  }
+
+ private:
+  static constexpr std::uint32_t kCalls = 1 << 14;
+  const std::stop_token& stop_;
+  std::uint32_t calls_ = 0;
 };
 
 /// Cores that this process may use: its affinity, and the quota of its container.

@@ -4,13 +4,19 @@
 #include <libqhull_r/libqhull_r.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
-#include "gadgets/numerics/core/errors.h"
+#include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -43,16 +49,42 @@ class Messages {
   FILE* file_;
 };
 
+/// Ends a run of Qhull early when `stop` says so. Before each point that it adds, Qhull compares their number with
+/// STOPadd, where 0 means all; it has no other way to be asked. STOPcone, here of a point that is none, keeps it from
+/// checking what it has made. Written again and again, because a run begins by setting both to 0.
+class Interrupter {
+ public:
+  Interrupter(qhT& qh, const std::stop_token& stop) {
+    if (!stop.stop_possible()) return;
+    thread_ = std::jthread([&qh, stop](const std::stop_token& over) {
+      std::mutex mutex;
+      std::condition_variable_any changed;
+      for (std::unique_lock lock(mutex); !over.stop_requested();) {
+        if (stop.stop_requested()) {
+          std::atomic_ref(qh.STOPcone).store(std::numeric_limits<int>::max());
+          std::atomic_ref(qh.STOPadd).store(1);
+        }
+        changed.wait_for(lock, over, kTick, [] { return false; });
+      }
+    });
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kTick{10};
+  std::jthread thread_;
+};
+
 /// One run of Qhull and its memory.
 class Qhull {
  public:
-  /// `coordinates`: x, y of each point; they must outlive this.
-  Qhull(std::vector<double>& coordinates, bool merging) {
+  /// `coordinates`: x, y of each point; they must outlive this. A run that `stop` has ended has no result.
+  Qhull(std::vector<double>& coordinates, bool merging, const std::stop_token& stop) {
     qh_zero(&qh_, messages_.file());
     // Qbb scales the lifted coordinate. Q0 merges no facets, so rounding may be an error. Qt cuts facets that were
     // merged for rounding into triangles; Q12 allows wide facets, which arise where many points lie on one circle.
     char plain[] = "qhull d Qbb Q0", careful[] = "qhull d Qbb Qc Qt Q12";
     char* command = merging ? careful : plain;
+    const Interrupter interrupter(qh_, stop);
     status_ = qh_new_qhull(&qh_, 2, static_cast<int>(coordinates.size() / 2), coordinates.data(), False, command,
                            nullptr, messages_.file());
   }
@@ -89,13 +121,17 @@ class Qhull {
 double cross(double ax, double ay, double bx, double by) { return ax * by - ay * bx; }
 
 /// Twice the area of the convex hull, by Andrew's monotone chain.
-double hull_area(std::vector<PlanePoint> points) {
-  std::sort(points.begin(), points.end(),
-            [](const PlanePoint& a, const PlanePoint& b) { return a.x < b.x || (a.x == b.x && a.y < b.y); });
+double hull_area(std::vector<PlanePoint> points, const std::stop_token& stop) {
+  StopCheck check_stop(stop);
+  std::sort(points.begin(), points.end(), [&](const PlanePoint& a, const PlanePoint& b) {
+    check_stop();
+    return a.x < b.x || (a.x == b.x && a.y < b.y);
+  });
   double area = 0;
   for (int side = 0; side < 2; ++side) {
     std::vector<PlanePoint> chain;
     for (const PlanePoint& p : points) {
+      check_stop();
       while (chain.size() > 1) {
         const PlanePoint &a = chain[chain.size() - 2], &b = chain.back();
         if (cross(b.x - a.x, b.y - a.y, p.x - a.x, p.y - a.y) > 0) break;
@@ -121,8 +157,8 @@ double jitter(std::uint64_t index) {
 
 }  // namespace
 
-Triangles delaunay(const std::vector<PlanePoint>& points) {
-  const double area = hull_area(points);
+Triangles delaunay(const std::vector<PlanePoint>& points, std::stop_token stop) {
+  const double area = hull_area(points, stop);
   std::string problem;
   // Trajectories are full of points on one circle, for which rounding decides and Qhull has to merge facets. Moving
   // each point by far less than their distances avoids that and is faster; if it still fails, they are moved further.
@@ -137,7 +173,8 @@ Triangles delaunay(const std::vector<PlanePoint>& points) {
       moved.push_back(p.x + step * jitter(moved.size()));
       moved.push_back(p.y + step * jitter(moved.size()));
     }
-    Qhull qhull(moved, merging);
+    Qhull qhull(moved, merging, stop);
+    if (stop.stop_requested()) throw Stopped();
     if (qhull.status() == qh_ERRmem) throw ResourceError("not enough memory to triangulate the trajectory");
     if (qhull.status() != qh_ERRnone) {
       problem = qhull.message();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <stop_token>
 #include <vector>
 
 namespace echotrain::numerics {
@@ -17,6 +18,7 @@ struct PlanePoint {
 /// triangles at the rim of the hull may be missing. std::invalid_argument when the points cannot be triangulated;
 /// ResourceError when memory is short. By Qhull: Barber, Dobkin, Huhdanpaa, "The quickhull algorithm for convex hulls",
 /// ACM TOMS 22(4), 1996.
-std::vector<std::array<std::int32_t, 3>> delaunay(const std::vector<PlanePoint>& points);
+/// Stopped when `stop` says so.
+std::vector<std::array<std::int32_t, 3>> delaunay(const std::vector<PlanePoint>& points, std::stop_token stop = {});
 
 }  // namespace echotrain::numerics

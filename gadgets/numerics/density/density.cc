@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <numbers>
 
+#include "gadgets/numerics/core/thread_pool.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -20,11 +22,12 @@ struct Arm {
 
 class Ramp {
  public:
-  Ramp(HostView<const double> coordinates, double k_max, bool by_angle)
-      : dims_(static_cast<int>(coordinates.shape()[2])), coordinates_(coordinates.data()) {
+  Ramp(HostView<const double> coordinates, double k_max, bool by_angle, const std::stop_token& stop)
+      : dims_(static_cast<int>(coordinates.shape()[2])), coordinates_(coordinates.data()), check_stop_(stop) {
     const std::int64_t readouts = coordinates.shape()[0], n = coordinates.shape()[1];
     radii_.resize(static_cast<std::size_t>(readouts * n));
     for (std::size_t s = 0; s < radii_.size(); ++s) {
+      check_stop_();
       double square = 0;
       for (int d = 0; d < dims_; ++d) square += std::pow(coordinates[static_cast<std::int64_t>(s) * dims_ + d], 2);
       radii_[s] = std::sqrt(square);
@@ -39,7 +42,7 @@ class Ramp {
       share_by_angle();
   }
 
-  std::vector<float> weights() const {
+  std::vector<float> weights() {
     std::vector<float> result(radii_.size(), 0.0f);
     // Edges in order, each with the shares of all arms that reach at least as far.
     std::vector<std::pair<double, double>> reaching;
@@ -54,6 +57,7 @@ class Ramp {
 
     for (const Arm& arm : arms_)
       for (std::size_t i = 0; i < arm.samples.size(); ++i) {
+        check_stop_();
         const std::size_t s = arm.samples[i];
         if (is_central(s)) {
           result[s] = static_cast<float>(volume(cell) / static_cast<double>(central));
@@ -86,7 +90,7 @@ class Ramp {
   /// its neighbours. A readout that starts or ends there is one arm.
   void cut(std::size_t begin, std::size_t end) {
     std::size_t middle = end;
-    for (std::size_t s = begin; s < end; ++s)
+    for (std::size_t s = begin; s < end; ++s, check_stop_())
       if (radii_[s] >= 0 && (middle == end || radii_[s] < radii_[middle])) middle = s;
     if (middle == end) return;
     if (middle + 1 == end)
@@ -176,6 +180,7 @@ class Ramp {
 
   int dims_;
   const double* coordinates_;
+  StopCheck check_stop_;
   double largest_ = 0;
   double cell_ = 0;
   std::vector<double> radii_;  // -1: the sample takes no part
@@ -184,12 +189,13 @@ class Ramp {
 
 }  // namespace
 
-std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle) {
+std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle,
+                                const std::stop_token& stop) {
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 3 || (shape[2] != 2 && shape[2] != 3))
     throw std::invalid_argument("ramp density: expected [readout, sample, 2 or 3], got " + shape.text());
   if (coordinates.size() == 0) return {};
-  return Ramp(coordinates, k_max, by_angle).weights();
+  return Ramp(coordinates, k_max, by_angle, stop).weights();
 }
 
 }  // namespace echotrain::numerics

@@ -1,6 +1,7 @@
 // Density compensation: how much of k-space each sample stands for.
 #pragma once
 
+#include <stop_token>
 #include <vector>
 
 #include "gadgets/numerics/core/array.h"
@@ -18,7 +19,8 @@ namespace echotrain::numerics {
 /// cycles/pixel. Host only; runs once per trajectory. Source: Hoge et al., "Density compensation functions for spiral
 /// MRI", MRM 38, 1997, and the ramp filter of projection reconstruction; the shared centre follows from area
 /// conservation.
-/// `by_angle` false: straight arms in 2D share their shells equally too.
-std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle = true);
+/// `by_angle` false: straight arms in 2D share their shells equally too. Stopped when `stop` says so.
+std::vector<float> ramp_density(HostView<const double> coordinates, double k_max, bool by_angle = true,
+                                const std::stop_token& stop = {});
 
 }  // namespace echotrain::numerics

@@ -14,10 +14,10 @@
 namespace echotrain::numerics {
 namespace {
 
-constexpr double kSame = 1e-6;      // samples this close are one, relative to the largest |k|
-constexpr double kRounding = 1e-9;  // lengths below this count as zero
-constexpr double kFlat = 1e-4;      // area of a hull that counts as a line, in squares of its diameter
-constexpr std::size_t kMost = 2'000'000;
+constexpr double kSame = 1e-6;          // samples this close are one, relative to the largest |k|
+constexpr double kRounding = 1e-9;      // lengths below this count as zero
+constexpr double kFlat = 1e-4;          // area of a hull that counts as a line, in squares of its diameter
+constexpr std::size_t kMost = 500'000;  // Qhull needs gigabytes for many more, and seconds to free them
 
 PlanePoint operator-(PlanePoint a, PlanePoint b) { return {a.x - b.x, a.y - b.y}; }
 PlanePoint operator+(PlanePoint a, PlanePoint b) { return {a.x + b.x, a.y + b.y}; }
@@ -35,7 +35,8 @@ struct Sites {
 /// Samples in one square of edge kSame are one; so are those of adjacent squares whose means are that close.
 class Merger {
  public:
-  explicit Merger(const std::vector<PlanePoint>& points) : points_(points), order_(points.size()) {
+  Merger(const ThreadPool& threads, const std::vector<PlanePoint>& points)
+      : points_(points), check_stop_(threads), order_(points.size()) {
     std::iota(order_.begin(), order_.end(), 0);
     std::vector<std::pair<std::int64_t, std::int64_t>> keys;
     keys.reserve(points.size());
@@ -43,10 +44,12 @@ class Merger {
       keys.emplace_back(static_cast<std::int64_t>(std::floor(p.y / kSame)),
                         static_cast<std::int64_t>(std::floor(p.x / kSame)));
     std::sort(order_.begin(), order_.end(), [&](std::int32_t a, std::int32_t b) {
+      check_stop_();
       const auto &ka = keys[static_cast<std::size_t>(a)], &kb = keys[static_cast<std::size_t>(b)];
       return ka != kb ? ka < kb : a < b;
     });
     for (std::size_t i = 0; i < order_.size(); ++i) {
+      check_stop_();
       const auto& key = keys[static_cast<std::size_t>(order_[i])];
       if (squares_.empty() || squares_.back().key != key) squares_.push_back({key, {0, 0}, i, i, squares_.size()});
       Square& square = squares_.back();
@@ -59,6 +62,7 @@ class Merger {
   std::vector<std::int32_t> merge(Sites& sites) {
     std::size_t below = 0;  // first square of the next row that may touch this one
     for (std::size_t i = 0; i < squares_.size(); ++i) {
+      check_stop_();
       const auto [row, column] = squares_[i].key;
       if (i + 1 < squares_.size() && squares_[i + 1].key == std::pair(row, column + 1)) join(i, i + 1);
       while (below < squares_.size() && squares_[below].key < std::pair(row + 1, column - 1)) ++below;
@@ -68,6 +72,7 @@ class Merger {
     std::vector<std::int32_t> site_of_root(squares_.size(), -1), of(points_.size());
     std::vector<PlanePoint> sums;
     for (std::size_t i = 0; i < squares_.size(); ++i) {
+      check_stop_();
       std::int32_t& site = site_of_root[root(i)];
       if (site < 0) {
         site = static_cast<std::int32_t>(sums.size());
@@ -107,16 +112,19 @@ class Merger {
   }
 
   const std::vector<PlanePoint>& points_;
+  StopCheck check_stop_;
   std::vector<std::int32_t> order_;  // of the points, square after square
   std::vector<Square> squares_;
 };
 
-Sites find_sites(HostView<const double> coordinates, double k_max) {
+Sites find_sites(const ThreadPool& threads, HostView<const double> coordinates, double k_max) {
   const std::int64_t samples = coordinates.shape()[0];
+  StopCheck check_stop(threads);
   Sites sites;
   std::vector<PlanePoint> points;
   std::vector<std::size_t> taken;
   for (std::int64_t s = 0; s < samples; ++s) {
+    check_stop();
     const PlanePoint k{coordinates[2 * s], coordinates[2 * s + 1]};
     const double radius = std::hypot(k.x, k.y);
     if (!(radius <= k_max) || !std::isfinite(radius)) continue;
@@ -132,7 +140,7 @@ Sites find_sites(HostView<const double> coordinates, double k_max) {
     if (!points.empty()) sites.points.push_back({0, 0});
   } else {
     for (PlanePoint& p : points) p = {p.x / sites.scale, p.y / sites.scale};
-    const auto of = Merger(points).merge(sites);
+    const auto of = Merger(threads, points).merge(sites);
     for (std::size_t i = 0; i < of.size(); ++i) sites.of[taken[i]] = of[i];
   }
   return sites;
@@ -187,16 +195,19 @@ class Polygon {
 /// The convex hull, counter-clockwise.
 class Hull {
  public:
-  explicit Hull(const std::vector<PlanePoint>& points) : corner_of_(points.size(), -1) {
+  Hull(const ThreadPool& threads, const std::vector<PlanePoint>& points) : corner_of_(points.size(), -1) {
+    StopCheck check_stop(threads);
     std::vector<std::int32_t> order(points.size()), chain;
     std::iota(order.begin(), order.end(), 0);
     const auto at = [&](std::int32_t i) { return points[static_cast<std::size_t>(i)]; };
     std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      check_stop();
       return at(a).x != at(b).x ? at(a).x < at(b).x : at(a).y < at(b).y;
     });
     for (int side = 0; side < 2; ++side) {  // Andrew's monotone chain: below, then above
       const std::size_t start = chain.size();
       for (const std::int32_t i : order) {
+        check_stop();
         while (chain.size() > start + 1 &&
                cross(at(chain.back()) - at(chain[chain.size() - 2]), at(i) - at(chain[chain.size() - 2])) <= 0)
           chain.pop_back();
@@ -292,7 +303,8 @@ struct Neighbours {
 /// Areas of the cells, in the points' own unit. Each is cut from a large square by the lines halfway to the neighbours,
 /// which needs no Voronoi vertices: where several coincide, any triangulation gives the same cell.
 std::vector<double> cell_areas(ThreadPool& threads, const std::vector<PlanePoint>& points, const Hull& hull) {
-  const Neighbours neighbours(delaunay(points), points.size());
+  const Neighbours neighbours(delaunay(points, threads.stop_token()), points.size());
+  threads.check_stop();
   std::vector<double> areas(points.size());
   const auto work = [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::int32_t> around;
@@ -323,7 +335,7 @@ std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> c
   const Shape& shape = coordinates.shape();
   if (shape.rank() != 2 || shape[1] != 2)
     throw std::invalid_argument("voronoi density: expected coordinates of shape [sample, 2], got " + shape.text());
-  const Sites sites = find_sites(coordinates, k_max);
+  const Sites sites = find_sites(threads, coordinates, k_max);
   if (sites.points.size() < 4)
     throw std::invalid_argument(fmt::format(
         "voronoi density: a plane needs at least 4 distinct points, but the trajectory has {} within |k| <= "
@@ -333,7 +345,7 @@ std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> c
     throw std::invalid_argument(
         fmt::format("voronoi density: {} distinct points are too many (at most {}); use ramp or pipe_menon",
                     sites.points.size(), kMost));
-  const Hull hull(sites.points);
+  const Hull hull(threads, sites.points);
   if (hull.flat())
     throw std::invalid_argument(
         fmt::format("voronoi density: all {} distinct points of the trajectory lie on one line (to 1e-4 of its "

@@ -20,7 +20,7 @@ namespace echotrain::numerics {
 /// ramp_density do (pi/4 for the full disc). A gap inside the hull is given to the samples at its rim.
 ///
 /// std::invalid_argument when fewer than four distinct points remain, when all lie on one line (to 1e-4 of its length),
-/// or when there are more than two million. Host only; runs once per trajectory. Source: Rasche et al., "Resampling of
+/// or when there are more than 500,000. Host only; runs once per trajectory. Source: Rasche et al., "Resampling of
 /// data between arbitrary grids using convolution interpolation", IEEE TMI 18(5), 1999.
 std::vector<float> voronoi_density(ThreadPool& threads, HostView<const double> coordinates, double k_max);
 

@@ -116,7 +116,10 @@ void for_each_piece(ThreadPool& threads, const NufftPlan::Impl& plan, std::int64
   const std::int64_t size = plan.tuning.most_threads > 0 ? plan.tuning.most_threads : threads.size();
   std::atomic<std::int64_t> next{0};
   threads.parallel_for(std::min(size, n), 1, [&](std::int64_t, std::int64_t) {
-    for (std::int64_t i = next++; i < n; i = next++) visit(i);
+    for (std::int64_t i = next++; i < n; i = next++) {
+      threads.check_stop();
+      visit(i);
+    }
   });
 }
 

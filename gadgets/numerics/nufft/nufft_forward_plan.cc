@@ -31,8 +31,12 @@ SampleBins bin_samples(ThreadPool& threads, const Tiling& t, HostView<const std:
   std::vector<std::vector<std::int32_t>> next(stretches, std::vector<std::int32_t>(count_of_bins, 0));
   const auto for_stretches = [&](const auto& visit) {
     threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {
+      StopCheck check_stop(threads);
       for (std::int64_t i = begin; i < end; ++i)
-        for (std::int64_t s = i * samples / stretches; s < (i + 1) * samples / stretches; ++s) visit(next[i], s);
+        for (std::int64_t s = i * samples / stretches; s < (i + 1) * samples / stretches; ++s) {
+          check_stop();
+          visit(next[i], s);
+        }
     });
   };
   for_stretches([&](std::vector<std::int32_t>& counts, std::int64_t s) { ++counts[bin_of(s)]; });

@@ -108,10 +108,13 @@ TileLists list_tiles(ThreadPool& threads, const Tiling& t, const std::int32_t* s
   std::vector<std::vector<std::uint32_t>> counts(stretches, std::vector<std::uint32_t>(tiles, 0));
   const auto for_stretches = [&](const auto& visit) {
     threads.parallel_for(stretches, 1, [&](std::int64_t begin, std::int64_t end) {
+      StopCheck check_stop(threads);
       for (std::int64_t i = begin; i < end; ++i)
-        for (std::int64_t s = i * count / stretches; s < (i + 1) * count / stretches; ++s)
+        for (std::int64_t s = i * count / stretches; s < (i + 1) * count / stretches; ++s) {
+          check_stop();
           if (is_somewhere(t, weights, s))
             for_touched_tiles(t, starts + s * t.dims, [&](std::int32_t tile) { visit(i, tile, s); });
+        }
     });
   };
   for_stretches([&](std::int64_t i, std::int32_t tile, std::int64_t) { ++counts[i][tile]; });

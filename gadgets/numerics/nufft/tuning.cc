@@ -24,6 +24,7 @@ constexpr double kClearlyBetter = 0.97;     // share of the default's time
 constexpr double kThreadsBetter = 0.85;     // for fewer threads, which look better than they are while others compute
 constexpr double kHopeless = 1.08;          // times the best time; slower candidates drop out
 constexpr std::uint64_t kTrialMemory = 4ull << 30;
+constexpr std::chrono::milliseconds kPatience(20);  // between two looks at whether to stop
 
 /// Extents of a full tile on the CPU, the default first: a tile and its halo stay in the level-2 cache for eight coils.
 const std::vector<Tile>& cpu_tiles(int dims) {
@@ -293,7 +294,8 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
   const std::string key =
       fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(backend, context.resources()), ECHOTRAIN_VERSION, kRevision,
                   problem_class(dims, width, grid_points, samples, coils));
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  while (!lock.try_lock_for(kPatience)) context.check_stop();
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   const std::vector<NufftTuning> candidates = candidate_tunings(dims, width, backend, context.threads().size());
   if (const auto kept = store_.find(key))

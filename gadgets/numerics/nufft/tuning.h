@@ -63,7 +63,7 @@ class NufftTuner {
   static constexpr double kSeconds = 0.3;
   const TuningStore store_;
   const double seconds_;
-  mutable std::mutex mutex_;
+  mutable std::timed_mutex mutex_;
   std::map<std::string, NufftTuning> known_;
   int trials_ = 0;
 };

@@ -1,5 +1,8 @@
 // The loop of the conjugate gradients as a CUDA graph that ends itself.
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <stop_token>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/resources.h"
@@ -17,18 +20,22 @@ __device__ bool any_runs(const PcgState* states, std::int64_t batch) {
 
 #if CUDART_VERSION >= 12040
 
-__global__ void first_kernel(int times, const PcgState* states, std::int64_t batch, int* left,
+/// Once it is set, the loop ends after the iteration that runs. Host memory, so that a launched graph can be stopped.
+using StopFlag = const volatile int*;
+
+__global__ void first_kernel(int times, const PcgState* states, std::int64_t batch, int* left, StopFlag stop,
                              cudaGraphConditionalHandle more) {
   const bool runs = any_runs(states, batch);
   if (threadIdx.x != 0) return;
   *left = times;
-  cudaGraphSetConditional(more, runs ? 1 : 0);
+  cudaGraphSetConditional(more, runs && *stop == 0 ? 1 : 0);
 }
 
-__global__ void next_kernel(const PcgState* states, std::int64_t batch, int* left, cudaGraphConditionalHandle more) {
+__global__ void next_kernel(const PcgState* states, std::int64_t batch, int* left, StopFlag stop,
+                            cudaGraphConditionalHandle more) {
   const bool runs = any_runs(states, batch);
   if (threadIdx.x != 0) return;
-  cudaGraphSetConditional(more, --*left > 0 && runs ? 1 : 0);
+  cudaGraphSetConditional(more, --*left > 0 && runs && *stop == 0 ? 1 : 0);
 }
 
 /// What must live until the graph has run.
@@ -36,9 +43,16 @@ struct Recording {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   Array<int> left;
+  HostArray<int> stop;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop;
 
-  Recording() = default;
+  explicit Recording(Context& context) : left(context.allocate<int>({1})), stop(context.allocate_host<int>({1})) {
+    int* flag = stop.data();
+    *flag = 0;
+    on_stop.emplace(context.stop_token(), [flag] { *static_cast<volatile int*>(flag) = 1; });
+  }
   ~Recording() {
+    on_stop.reset();
     if (executable != nullptr) cudaGraphExecDestroy(executable);
     if (graph != nullptr) cudaGraphDestroy(graph);
     cudaGetLastError();
@@ -90,16 +104,15 @@ bool record(Context& context, cudaGraph_t graph, const Work& work) {
 /// Null where the driver or the work does not allow it.
 std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
-  auto recording = std::make_shared<Recording>();
-  recording->left = context.allocate<int>({1});
-  int* left = recording->left.data();
+  auto recording = std::make_shared<Recording>(context);
+  int *left = recording->left.data(), *stop = recording->stop.data();
   cudaGraphConditionalHandle more = 0;
   cudaGraph_t body = nullptr;
   if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
       cudaGraphConditionalHandleCreate(&more, recording->graph, 0, 0) != cudaSuccess)
     return nullptr;
   if (!record(context, recording->graph,
-              [&] { first_kernel<<<1, kThreads, 0, stream>>>(times, a.states, a.batch, left, more); }))
+              [&] { first_kernel<<<1, kThreads, 0, stream>>>(times, a.states, a.batch, left, stop, more); }))
     return nullptr;
   cudaGraphNode_t first = nullptr;
   std::size_t nodes = 1;
@@ -108,7 +121,7 @@ std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times,
     return nullptr;
   if (!record(context, body, [&] {
         step();
-        next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, left, more);
+        next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, left, stop, more);
       }))
     return nullptr;
   if (cudaGraphInstantiate(&recording->executable, recording->graph, 0) != cudaSuccess ||

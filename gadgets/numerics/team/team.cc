@@ -1,5 +1,6 @@
 #include "gadgets/numerics/team/team.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -10,8 +11,8 @@ namespace echotrain::numerics {
 namespace {
 
 /// Connections of different teams must not be used at the same time on the same devices.
-std::mutex& one_team_at_a_time() {
-  static std::mutex mutex;
+std::timed_mutex& one_team_at_a_time() {
+  static std::timed_mutex mutex;
   return mutex;
 }
 
@@ -133,8 +134,9 @@ void Team::share(std::vector<std::byte>& bytes, int from) {
 
 void Team::run(Sums sums, const std::function<void(Member&)>& work) {
   Impl& impl = *impl_;
-  std::unique_lock<std::mutex> turn(one_team_at_a_time(), std::defer_lock);
-  if (impl.first.cuda() && (sums == Sums::some || impl.ends.empty())) turn.lock();
+  std::unique_lock turn(one_team_at_a_time(), std::defer_lock);
+  if (impl.first.cuda() && (sums == Sums::some || impl.ends.empty()))
+    while (!turn.try_lock_for(std::chrono::milliseconds(20))) impl.first.check_stop();
   if (impl.ends.empty()) impl.connect();
   if (turn && sums == Sums::none) turn.unlock();
   impl.first.synchronize();

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <future>
 #include <limits>
+#include <stop_token>
 #include <thread>
 
 #include "gadgets/shared/trajectory_store.h"
@@ -170,6 +173,61 @@ TEST(DeviceCache, SessionsWaitForTheSameThingOnly) {
   EXPECT_THROW(cache.get(session, {.number = 3, .on_make = [] { throw std::invalid_argument("no"); }}),
                std::invalid_argument);
   EXPECT_FALSE(cache.get(session, {.number = 3}).reused);
+}
+
+// Whoever waits for another's object must not wait for a session that is gone.
+TEST(DeviceCache, AnotherSessionMakesWhatAStoppedOneBegan) {
+  DeviceCache<TokenRequest> cache(1000);
+  std::stop_source source;
+  std::promise<void> began;
+  std::thread stopped([&] {
+    Context own(Backend::cpu, test_resources(), {.stop_token = source.get_token()});
+    const TokenRequest request{.number = 1, .on_make = [&] {
+                                 began.set_value();
+                                 for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) own.check_stop();
+                               }};
+    EXPECT_THROW(cache.get(own, request), numerics::Stopped);
+  });
+  began.get_future().wait();
+  std::atomic<int> made = 0, reused = 0;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 4; ++i)
+    others.emplace_back([&] {
+      Context own(Backend::cpu, test_resources());
+      const auto result = cache.get(own, {.number = 1, .on_make = [&] { ++made; }});
+      EXPECT_TRUE(result.plan);
+      reused += result.reused ? 1 : 0;
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // most of them wait by now
+  EXPECT_EQ(made, 0);
+  source.request_stop();
+  stopped.join();
+  for (auto& other : others) other.join();
+  EXPECT_EQ(made, 1);
+  EXPECT_EQ(reused, 3);
+}
+
+TEST(DeviceCache, ASessionThatWaitsCanBeStopped) {
+  DeviceCache<TokenRequest> cache(1000);
+  std::promise<void> began, may_end;
+  std::thread maker([&] {
+    Context own(Backend::cpu, test_resources());
+    cache.get(own, {.number = 1, .on_make = [&] {
+                      began.set_value();
+                      may_end.get_future().wait();
+                    }});
+  });
+  began.get_future().wait();
+  std::stop_source source;
+  std::thread waits([&] {
+    Context own(Backend::cpu, test_resources(), {.stop_token = source.get_token()});
+    EXPECT_THROW(cache.get(own, {.number = 1}), numerics::Stopped);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  source.request_stop();
+  waits.join();  // or for ever
+  may_end.set_value();
+  maker.join();
 }
 
 std::shared_ptr<const KnownTrajectory> trajectory(std::size_t floats) {
