@@ -56,7 +56,9 @@ OptionTable<AdminOptions> admin_options() {
           "TCP port of the admin pages; 0 takes any free one; if the default is taken, the server starts without them")
       .marking(&O::asked_for)
       .integer("agent_port", &O::agent_port, -1, 65535,
-               "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none");
+               "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
+      .path("token_file", &O::token_file, "FILE",
+            "file of tokens, one per line, of those who may stop sessions over HTTP; empty: nobody may");
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ struct AdminOptions {
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
   std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
+  std::string token_file;        ///< of administrators, who may stop sessions; empty: nobody may
   bool asked_for = false;        ///< bind or port was given: a failure to bind is then an error
 };
 

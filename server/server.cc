@@ -17,6 +17,8 @@ namespace {
 
 // Sockets need few threads: pipelines have their own.
 constexpr unsigned kMostThreads = 4;
+// After shutdown_timeout_s: until clients that do not hang up are cut off, and until the process is ended by force.
+constexpr std::chrono::milliseconds kGoodbye{1000}, kEnd{1700};
 
 std::string text_of(const std::optional<tcp::endpoint>& endpoint) {
   return endpoint ? server::text_of(*endpoint) : std::string();
@@ -50,7 +52,9 @@ void Server::open_admin_port() {
   if (options.agent_port >= 0) agent_ = std::make_unique<Agent>(context_, environment_);
   if (!options.enabled) return;
   try {
-    admin_ = std::make_unique<Admin>(context_, environment_);
+    admin_ = std::make_unique<Admin>(
+        context_, environment_, AdminLimits{},
+        [this](std::uint64_t id, const protocol::Error& reason) { return listener_.stop_session(id, reason); });
   } catch (const std::runtime_error& error) {
     if (options.asked_for) throw;
     write_log(LogLevel::warning, fmt::format("no admin port: {}", error.what()));
@@ -66,6 +70,7 @@ std::uint16_t Server::tls_port() const { return listener_.tls_endpoint().value_o
 std::string Server::tls_address() const { return text_of(listener_.tls_endpoint()); }
 
 void Server::heed_signals() {
+  owns_process_ = true;
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   hangup_.add(SIGHUP);
@@ -93,7 +98,7 @@ void Server::await_hangup() {
 }
 
 void Server::reload_secrets() {
-  if (!environment_.certificates && !environment_.tokens)
+  if (!environment_.certificates && !environment_.tokens && !environment_.admin_tokens)
     write_log(LogLevel::info, "asked to read certificates and tokens again, but this server has none");
   const auto reload = [](const char* what, auto& files) {
     if (!files) return;
@@ -106,6 +111,7 @@ void Server::reload_secrets() {
   };
   reload("TLS certificates", environment_.certificates);
   reload("tokens", environment_.tokens);
+  reload("administrators' tokens", environment_.admin_tokens);
 }
 
 Server::End Server::run() {
@@ -133,6 +139,7 @@ Server::End Server::run() {
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
   serve();
   helpers.clear();
+  last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }
 
@@ -166,11 +173,34 @@ void Server::stop() {
 // Runs on control_.
 void Server::close_down() {
   if (std::exchange(closing_, true)) return;
-  patience_.expires_after(seconds(environment_.options.shutdown_timeout_s));
+  const Clock::duration allowed = seconds(environment_.options.shutdown_timeout_s);
+  if (owns_process_) last_resort_.arm(allowed + kEnd, [this] { return what_hangs(); });
+  patience_.expires_after(allowed);
   patience_.async_wait([this](const error_code& cancelled) {
-    if (!cancelled) listener_.stop_sessions_now();
+    if (!cancelled) out_of_time();
   });
   listener_.stop();
+}
+
+// Runs on control_.
+void Server::out_of_time() {
+  if (ended_) return;
+  supervision_.out_of_time();
+  listener_.stop_sessions_now();
+  patience_.expires_after(kGoodbye);
+  patience_.async_wait([this](const error_code& cancelled) {
+    if (!cancelled) listener_.cut_sessions_off();
+  });
+}
+
+std::string Server::what_hangs() const {
+  std::string text;
+  for (const auto& session : environment_.board->list())
+    text += fmt::format("{}session {} ({}, {} on {}, {})", text.empty() ? "" : ", ", session->id,
+                        to_string(session->state), session->pipeline(), session->backend(), session->peer);
+  return fmt::format(
+      "the server did not end within shutdown_timeout_s and {} s, and is ended by force; still there: {}",
+      std::chrono::duration<double>(kEnd).count(), text.empty() ? "no session" : text);
 }
 
 // Ends all that is left in the context, so that run() returns.

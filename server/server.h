@@ -12,6 +12,7 @@
 #include "server/admin/admin.h"
 #include "server/admin/agent.h"
 #include "server/base/signal.h"
+#include "server/last_resort.h"
 #include "server/session/listener.h"
 #include "server/supervision.h"
 
@@ -35,7 +36,8 @@ class Server {
   std::string agent_address() const;  ///< empty when HAProxy's agent-check is not answered
   std::uint16_t agent_port() const { return agent_ ? agent_->endpoint().port() : 0; }
 
-  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets().
+  /// SIGTERM and SIGINT call stop(); a second one ends the process at once. SIGHUP calls reload_secrets(). The process
+  /// is this server's: it ends, one way or another, within 2 s after shutdown_timeout_s.
   void heed_signals();
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
@@ -44,13 +46,16 @@ class Server {
   enum class End { asked, broken };
   End run();
   /// Makes the server not ready; it accepts no more clients after shutdown_delay_s (at once when a device is lost);
-  /// running scans may then finish for shutdown_timeout_s and are ended with fatal `shutdown`.
+  /// running scans may then finish for shutdown_timeout_s, are ended with fatal `shutdown`, and a second later
+  /// their connections are reset.
   void stop();
 
  private:
   void emptied();
   void open_admin_port();
   void close_down();
+  void out_of_time();
+  std::string what_hangs() const;
   void await_stop_signal();
   void await_hangup();
   void tidy_later();
@@ -63,10 +68,12 @@ class Server {
   bool stopping_ = false;         // on control_
   bool closing_ = false;          // on control_
   bool ended_ = false;            // on control_
+  bool owns_process_ = false;     // set before run()
   Supervision supervision_;       // on control_
   std::unique_ptr<Admin> admin_;  // null: there is none
   std::unique_ptr<Agent> agent_;  // null: there is none
   Listener listener_;
+  LastResort last_resort_;
 };
 
 }  // namespace echotrain::server

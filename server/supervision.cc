@@ -40,7 +40,7 @@ void Supervision::ready() {
 }
 
 void Supervision::stopping() {
-  stopping_ = true;
+  extends_ = true;
   if (!notifier_.on()) return;
   notifier_.send("STOPPING=1");
   beat();
@@ -55,7 +55,7 @@ void Supervision::beat() {
   if (ended_) return;
   std::string lines = status_line(environment_);
   if (notifier_.watchdog()) lines += "\nWATCHDOG=1";
-  if (stopping_) lines += fmt::format("\nEXTEND_TIMEOUT_USEC={}", kPatience.count());
+  if (extends_) lines += fmt::format("\nEXTEND_TIMEOUT_USEC={}", kPatience.count());
   notifier_.send(lines);
   const microseconds pause =
       notifier_.watchdog() ? std::clamp(*notifier_.watchdog() / 2, kShortestPause, kLongestPause) : kLongestPause;

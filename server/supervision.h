@@ -19,8 +19,10 @@ class Supervision {
   /// READY=1, and from then on, at half of the time that the manager allows, WATCHDOG=1 and a line for `systemctl
   /// status`.
   void ready();
-  /// STOPPING=1. The manager's own limit for stopping is extended as long as this goes on.
+  /// STOPPING=1. The manager's own limit for stopping is extended as long as this goes on, until out_of_time().
   void stopping();
+  /// What is left ends within seconds, or hangs: the manager is asked for no more time.
+  void out_of_time() { extends_ = false; }
   /// No more signs of life.
   void end();
 
@@ -30,7 +32,7 @@ class Supervision {
   const Environment& environment_;
   const Notifier notifier_;
   asio::steady_timer timer_;
-  bool stopping_ = false;
+  bool extends_ = false;
   bool ended_ = false;
 };
 

@@ -46,15 +46,33 @@ Response refuse(const error_code& error) {
   return respond({400, "text/plain", "this is not an HTTP request that this port understands\n"});
 }
 
-Response answer(const Request& parser, const Environment& environment) {
+std::string_view view(beast::string_view text) { return {text.data(), text.size()}; }
+
+std::string address_of(const tcp::socket& socket) {
+  error_code unknown;
+  const tcp::endpoint peer = socket.remote_endpoint(unknown);
+  return unknown ? "unknown" : text_of(peer);
+}
+
+Response answer(const Request& parser, const std::string& peer, const Environment& environment,
+                const StopSession& stop_session) {
   const auto& request = parser.get();
-  if (request.method() != http::verb::get && request.method() != http::verb::head) {
-    Response response = respond({405, "text/plain", "only GET and HEAD are answered here\n"});
-    response.set(http::field::allow, "GET, HEAD");
+  const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
+  const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
+             acts = is_action(path);
+  if (acts && request.method() == http::verb::post) {
+    Response response =
+        respond(admin_action({path, view(request[http::field::authorization]), peer}, environment, stop_session));
+    if (response.result() == http::status::unauthorized) response.set(http::field::www_authenticate, "Bearer");
     return response;
   }
-  const std::string_view target(request.target().data(), request.target().size());
-  return respond(admin_page(target.substr(0, target.find('?')), environment));
+  if (!reads || acts) {
+    const std::string allowed = acts ? "POST" : "GET, HEAD";
+    Response response = respond({405, "text/plain", fmt::format("only {} is answered here\n", allowed)});
+    response.set(http::field::allow, allowed);
+    return response;
+  }
+  return respond(admin_page(path, environment));
 }
 
 }  // namespace
@@ -74,9 +92,11 @@ struct Admin::Connection {
   std::list<std::shared_ptr<Connection>>::iterator place;
 };
 
-Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits)
+Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits,
+             StopSession stop_session)
     : environment_(environment),
       limits_(limits),
+      stop_session_(std::move(stop_session)),
       strand_(asio::make_strand(context)),
       acceptor_(strand_),
       endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
@@ -93,7 +113,7 @@ Admin::Admin(asio::io_context& context, const Environment& environment, const Ad
         text_of(endpoint_), error.code().message()));
   }
   if (!endpoint_.address().is_loopback())
-    write_log(LogLevel::warning, fmt::format("the admin port {} has no authentication: whoever reaches it sees the "
+    write_log(LogLevel::warning, fmt::format("the admin port {} asks readers for no token: whoever reaches it sees the "
                                              "addresses of clients and how much they send",
                                              text_of(endpoint_)));
 }
@@ -160,7 +180,8 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (error == http::error::end_of_stream || error == beast::error::timeout ||
         error == asio::error::operation_aborted || error == asio::error::connection_reset)
       co_return;
-    Response response = error ? refuse(error) : answer(parser, environment_);
+    Response response =
+        error ? refuse(error) : answer(parser, address_of(stream.socket()), environment_, stop_session_);
     // Bodies are not read, so after a request with a body the next one's beginning is unknown.
     keep = !error && parser.is_done() && parser.get().keep_alive();
     response.keep_alive(keep);

@@ -1,4 +1,4 @@
-// The port for those who watch over the server: HTTP/1.1, read only, without authentication.
+// The port for those who watch over the server: HTTP/1.1. Who reaches it may read; who stops a session shows a token.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/admin/admin_actions.h"
 #include "server/base/signal.h"
 #include "server/session/environment.h"
 
@@ -31,11 +32,13 @@ struct AdminLimits {
   std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests
 };
 
-/// /livez, /readyz, /metrics and /sessions. Reads what others keep up to date, and waits for nobody.
+/// /livez, /readyz, /metrics and /sessions, and what can be done there (admin_actions.h). Reads what others keep up to
+/// date, and waits for nobody.
 class Admin {
  public:
   /// Binds to admin.bind and admin.port. Throws std::runtime_error that says what to do when that fails.
-  Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {});
+  Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {},
+        StopSession stop_session = {});
 
   void start();
   /// Closes everything. From any thread, as are the others.
@@ -52,6 +55,7 @@ class Admin {
 
   const Environment& environment_;
   const AdminLimits limits_;
+  const StopSession stop_session_;
   // Everything happens on it: there is little to do.
   const asio::strand<asio::io_context::executor_type> strand_;
   asio::ip::tcp::acceptor acceptor_;

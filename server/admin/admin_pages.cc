@@ -16,7 +16,8 @@ constexpr std::string_view kPlaces =
     "/livez      200 while the server's loop turns\n"
     "/readyz     200 while it takes scans; else 503 and the reason\n"
     "/metrics    for Prometheus\n"
-    "/sessions   the current sessions, as JSON\n";
+    "/sessions   the current sessions, as JSON\n"
+    "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n";
 
 AdminPage ready_page(const Readiness& readiness) {
   const Readiness::State state = readiness.state();

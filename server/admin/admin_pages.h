@@ -1,4 +1,4 @@
-// What the admin port answers.
+// What the admin port answers to those who read.
 #pragma once
 
 #include <string>

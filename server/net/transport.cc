@@ -1,5 +1,7 @@
 #include "server/net/transport.h"
 
+#include <poll.h>
+
 #include <boost/asio/socket_base.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
@@ -49,6 +51,12 @@ class PlainTransport : public Transport {
 
 std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated) {
   return std::make_unique<PlainTransport>(std::move(socket), authenticated);
+}
+
+bool Transport::is_reset() const {
+  // Asio's own waiting for errors would cost each read of this socket a turn of the loop.
+  pollfd state{const_cast<StreamSocket&>(socket_).native_handle(), 0, 0};
+  return socket_.is_open() && ::poll(&state, 1, 0) > 0 && (state.revents & POLLERR) != 0;
 }
 
 void Transport::close() {

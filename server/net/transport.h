@@ -37,6 +37,9 @@ class Transport {
   /// Says that no more will be written; the peer may go on sending.
   virtual asio::awaitable<void> finish_writing() = 0;
 
+  /// Whether the peer has reset the connection, though nobody reads from it. What came before can still be read.
+  bool is_reset() const;
+
   bool is_open() const { return socket_.is_open(); }
   void close();
   /// Closes so that the peer's kernel reports a reset, and drops what was not sent.

@@ -64,7 +64,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           make_compute_pool(options),
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
-          make_captures(options.capture, memory, std::move(disk))};
+          make_captures(options.capture, memory, std::move(disk)),
+          options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file)};
 }
 
 }  // namespace echotrain::server

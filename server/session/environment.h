@@ -31,6 +31,7 @@ struct Environment {
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
+  std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();

@@ -196,6 +196,20 @@ void Listener::stop() {
 
 void Listener::stop_sessions_now() { shut_down_sessions(true); }
 
+void Listener::cut_sessions_off() {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [id, session] : sessions_)
+    session->cut_off("the server ends, and the session has not: the connection is reset");
+}
+
+bool Listener::stop_session(std::uint64_t id, const protocol::Error& reason) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return false;
+  found->second->stop(reason);
+  return true;
+}
+
 void Listener::shut_down_sessions(bool now) {
   const std::scoped_lock lock(mutex_);
   for (const auto& [id, session] : sessions_) session->shut_down(now);

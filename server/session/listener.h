@@ -33,6 +33,10 @@ class Listener {
   void stop();
   /// Ends all sessions, with fatal `shutdown`.
   void stop_sessions_now();
+  /// Ends all sessions without waiting for their clients.
+  void cut_sessions_off();
+  /// Ends the session of this number with a reason that its client is told. False: there is none.
+  bool stop_session(std::uint64_t id, const protocol::Error& reason);
 
   std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }
   std::optional<tcp::endpoint> tls_endpoint() const { return endpoint_of(true); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kDrainBytes = 256 << 10;
+// How often a connection that is not read from is looked at.
+constexpr std::chrono::milliseconds kLookForReset{50};
 }  // namespace
 
 Reader::Reader(const Parts& parts)
@@ -55,7 +58,7 @@ asio::awaitable<void> Reader::receive() {
   while (!connection_.ending()) {
     if (must_wait()) {
       watchdog_.hold_back();
-      co_await connection_.wait();
+      co_await wait_held_back();
       continue;
     }
     watchdog_.release();
@@ -86,6 +89,17 @@ asio::awaitable<void> Reader::receive() {
       spill_.free_room();
     }
   }
+}
+
+// A client that resets the connection meanwhile is noticed, although nothing is read: its scan stops, and what it has
+// sent can be read.
+asio::awaitable<void> Reader::wait_held_back() {
+  if (connection_.transport->is_reset()) scan_.cancel();
+  asio::steady_timer look_again(connection_.strand, kLookForReset);
+  look_again.async_wait([wake = connection_.waker()](const error_code& cancelled) {
+    if (!cancelled) wake();
+  });
+  if (must_wait()) co_await connection_.wait();
 }
 
 void Reader::count(std::size_t n) {

@@ -27,7 +27,7 @@ class Reader {
     Dialogue& dialogue;
     SessionCapture& capture;
     Watchdog& watchdog;
-    const ScanRunner& scan;
+    ScanRunner& scan;
     MessageHandler& handler;
     Spill& spill;
   };
@@ -42,6 +42,7 @@ class Reader {
   asio::awaitable<void> open();
   asio::awaitable<void> receive();
   bool must_wait();
+  asio::awaitable<void> wait_held_back();
   void begin_spill_for_waiting_scan();
   void count(std::size_t n);
   asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);
@@ -52,7 +53,7 @@ class Reader {
   Dialogue& dialogue_;
   SessionCapture& capture_;
   Watchdog& watchdog_;
-  const ScanRunner& scan_;
+  ScanRunner& scan_;
   MessageHandler& handler_;
   Spill& spill_;
   std::uint64_t bytes_ = 0;

@@ -41,9 +41,22 @@ void Session::refuse(protocol::Error reason) {
 
 void Session::shut_down(bool now) {
   asio::post(connection_.strand, [self = shared_from_this(), now] {
-    if (!now && self->scan_.started()) return;
+    if (now || !self->scan_.started())
+      self->stop({"shutdown", "the server is shutting down; send the measurement again later"});
+  });
+}
+
+void Session::stop(protocol::Error reason) {
+  asio::post(connection_.strand, [self = shared_from_this(), reason = std::move(reason)] {
     self->scan_.cancel();
-    self->connection_.fail({"shutdown", "the server is shutting down; send the measurement again later"});
+    self->connection_.fail(reason);
+  });
+}
+
+void Session::cut_off(std::string why) {
+  asio::post(connection_.strand, [self = shared_from_this(), why = std::move(why)] {
+    self->scan_.cancel();
+    self->connection_.lose(why);
   });
 }
 

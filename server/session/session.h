@@ -35,6 +35,10 @@ class Session : public std::enable_shared_from_this<Session> {
   void refuse(protocol::Error reason);
   /// From any thread: ends the session with fatal `shutdown` if it runs no scan, or if `now`.
   void shut_down(bool now);
+  /// From any thread: stops its scan, and ends the session with this reason.
+  void stop(protocol::Error reason);
+  /// From any thread: the same without a word and without waiting for the client.
+  void cut_off(std::string why);
   const asio::any_io_executor& executor() const { return connection_.strand; }
   /// "complete", or what the summary calls the reason why the session ended. For use once it has ended.
   const std::string& outcome() const { return summary_.outcome; }

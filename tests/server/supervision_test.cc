@@ -87,6 +87,34 @@ TEST(Supervision, TellsReadyAliveAndStopping) {
   EXPECT_EQ(manager.receive(100ms), "");
 }
 
+// What has not ended in time hangs, or waits for a client: the manager need not be patient with it.
+TEST(Supervision, AsksForNoTimeAfterTheTimeoutOfTheShutdown) {
+  Manager manager(/*abstract=*/true);
+  ::setenv("WATCHDOG_USEC", "20000", 1);
+  config::ServerOptions options;
+  options.shutdown_timeout_s = 0.3;
+  options.drain_timeout_s = 60;
+  TestServer server(options);
+  RawClient client(server.port());
+  client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame());
+  EXPECT_TRUE(manager.hears("1 session, 1 of them scanning"));
+  server.ask_to_stop();
+  EXPECT_TRUE(manager.hears("EXTEND_TIMEOUT_USEC="));
+  const auto begin = std::chrono::steady_clock::now();
+  std::string datagram;
+  do {
+    datagram = manager.receive();
+  } while (datagram.find("EXTEND_TIMEOUT_USEC=") != std::string::npos);
+  EXPECT_THAT(datagram, HasSubstr("WATCHDOG=1"));
+  EXPECT_THAT(datagram, HasSubstr("STATUS=draining: 1 session"));  // its client has not hung up
+  int without = 0;
+  for (datagram = manager.receive(); !datagram.empty(); datagram = manager.receive(200ms), ++without)
+    EXPECT_THAT(datagram, Not(HasSubstr("EXTEND_TIMEOUT_USEC=")));
+  EXPECT_GT(without, 5);
+  server.wait_for_end();  // the client is cut off
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 4s);
+}
+
 TEST(Supervision, WorksWithAnAbstractSocketAndWithoutWatchdog) {
   Manager manager(/*abstract=*/true);
   TestServer server;

@@ -1,0 +1,32 @@
+// What the admin port does when it is told to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocol/data/result.h"
+#include "server/admin/admin_pages.h"
+
+namespace echotrain::server {
+
+/// Ends the session of a number with a reason that its client is told. False: there is none. From any thread.
+using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
+
+/// Who asks, and what for.
+struct AdminOrder {
+  std::string_view path;           ///< without query
+  std::string_view authorization;  ///< the header of this name
+  std::string peer;                ///< address:port, for the log
+};
+
+/// Whether something can be done at a path: "/sessions/7/stop".
+bool is_action(std::string_view path);
+
+/// Does it, for who shows a token of admin.token_file. Precondition: is_action(order.path). 202 when it is under way,
+/// 401 without a token, 403 where there is no such file, 404 where there is no such session.
+AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session);
+
+}  // namespace echotrain::server

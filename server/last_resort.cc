@@ -1,0 +1,25 @@
+#include "server/last_resort.h"
+
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <stop_token>
+#include <utility>
+
+#include "server/base/log.h"
+
+namespace echotrain::server {
+
+void LastResort::arm(std::chrono::steady_clock::duration time, std::function<std::string()> what_hangs) {
+  thread_ = std::jthread([time, what = std::move(what_hangs)](const std::stop_token& disarmed) {
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, disarmed, time, [] { return false; });
+    if (disarmed.stop_requested()) return;
+    write_log(LogLevel::error, what());
+    std::_Exit(EXIT_FAILURE);
+  });
+}
+
+}  // namespace echotrain::server

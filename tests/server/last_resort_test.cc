@@ -1,0 +1,35 @@
+// Processes that do not end by themselves.
+#include "server/last_resort.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(LastResortDeathTest, EndsTheProcessAndSaysWhatHung) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        LastResort last_resort;
+        last_resort.arm(20ms, [] { return std::string("session 7 hangs"); });
+        std::this_thread::sleep_for(20s);
+      },
+      testing::ExitedWithCode(EXIT_FAILURE), "session 7 hangs");
+}
+
+TEST(LastResort, DoesNothingOnceDisarmedOrGone) {
+  {
+    LastResort disarmed, gone;
+    for (LastResort* each : {&disarmed, &gone}) each->arm(50ms, [] { return std::string("not to be seen"); });
+    disarmed.disarm();
+  }
+  std::this_thread::sleep_for(100ms);
+}
+
+}  // namespace
+}  // namespace echotrain::server
