@@ -227,7 +227,7 @@ class Freed:
     starved_s: float  # of which the machine was busy otherwise
 
     def own_s(self):
-        return self.after_s - self.starved_s
+        return max(0, self.after_s - self.starved_s)
 
 
 def wait_until_free(server, begin, queue, timeout_s=60):
