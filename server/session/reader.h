@@ -42,6 +42,7 @@ class Reader {
   asio::awaitable<void> open();
   asio::awaitable<void> receive();
   bool must_wait();
+  std::uint64_t most_waiting() const;
   void begin_spill_for_waiting_scan();
   void count(std::size_t n);
   asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);
