@@ -27,18 +27,30 @@ OptionTable<CaptureOptions> capture_options() {
       .choice_of<O::Policy>("policy", &O::policy, {{"always", O::Policy::always}, {"on_error", O::Policy::on_error}},
                             "captures to keep; on_error removes those of scans that ended well")
       .choice_of<O::Sync>(
-          "sync", &O::sync, {{"none", O::Sync::none}, {"end", O::Sync::end}, {"periodic", O::Sync::periodic}},
-          "when to force captures to the disk: never, at a session's end, or also every sync_s before it")
+          "sync", &O::sync,
+          {{"none", O::Sync::none},
+           {"end", O::Sync::end},
+           {"periodic", O::Sync::periodic},
+           {"before_close", O::Sync::before_close}},
+          "when to force captures to the disk: never, at a session's end, also every sync_s before it, or also before "
+          "the client's CLOSE is answered")
       .seconds("sync_s", &O::sync_s,
-               "period of sync: periodic; a machine that loses power loses at most about that much of a capture")
+               "period of sync: periodic and before_close; a machine that loses power loses at most about that much of "
+               "a capture that was not acknowledged")
       .choice_of<O::WhenFull>(
           "when_full", &O::when_full,
           {{"stop_capture", O::WhenFull::stop_capture}, {"end_session", O::WhenFull::end_session}},
-          "on a full disk or a failed write: go on without a capture and warn the client, or end the session")
+          "on a full disk, a failed write or at max_mib: go on without a capture and warn the client, or end the "
+          "session")
       .choice_of<O::WhenSlow>("when_slow", &O::when_slow,
                               {{"wait", O::WhenSlow::wait}, {"stop_capture", O::WhenSlow::stop_capture}},
                               "on a disk slower than the data: hold the client back, or go on without a capture")
       .integer("queue_mib", &O::queue_mib, 1, 1 << 20, "bound of a session's bytes that wait for the disk")
+      .integer("max_mib", &O::max_mib, 1, 1 << 30, "bound of one capture; there it stops as on a full disk")
+      .integer("waiting_mib", &O::waiting_mib, 1, 1 << 30,
+               "bound of a capture while its scan waits for a place; there the client is held back")
+      .integer("reserve_mib", &O::reserve_mib, 0, 1 << 30,
+               "space that captures leave free on their file system; there they stop as on a full disk; 0: none")
       .integer("keep_days", &O::keep_days, 0, 36500, "days after which captures are removed; 0 keeps them")
       .integer("keep_gib", &O::keep_gib, 0, 1 << 20,
                "size of all captures above which the oldest are removed; 0 keeps them");

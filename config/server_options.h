@@ -25,8 +25,9 @@ struct TlsOptions {
 
 /// Each session's incoming bytes in a file of their own (docs/capture.md).
 struct CaptureOptions {
-  enum class Policy { always, on_error };   ///< which captures are kept; on_error: those of scans that did not end well
-  enum class Sync { none, end, periodic };  ///< when written bytes are forced to the disk
+  enum class Policy { always, on_error };  ///< which captures are kept; on_error: those of scans that did not end well
+  /// When written bytes are forced to the disk; before_close: periodically, and all of them before CLOSE is answered.
+  enum class Sync { none, end, periodic, before_close };
   enum class WhenFull { stop_capture, end_session };
   enum class WhenSlow { wait, stop_capture };
   std::string directory;  ///< empty: nothing is captured
@@ -36,8 +37,11 @@ struct CaptureOptions {
   WhenFull when_full = WhenFull::stop_capture;
   WhenSlow when_slow = WhenSlow::wait;
   std::int64_t queue_mib = 256;
-  std::int64_t keep_days = 0;  ///< 0: for ever
-  std::int64_t keep_gib = 0;   ///< 0: no bound
+  std::int64_t max_mib = 65536;     ///< of one capture
+  std::int64_t waiting_mib = 1024;  ///< of a capture whose scan waits for its place
+  std::int64_t reserve_mib = 1024;  ///< that stay free on the file system; 0: none
+  std::int64_t keep_days = 0;       ///< 0: for ever
+  std::int64_t keep_gib = 0;        ///< 0: no bound
 };
 
 /// A port for those who watch over the server: HTTP, without authentication.

@@ -1,6 +1,7 @@
 #include "server/capture/capture.h"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,18 +10,29 @@
 #include <system_error>
 #include <utility>
 
+#include "server/base/log.h"
+
 namespace echotrain::server {
 
 namespace {
 
 constexpr std::size_t kMostParts = 64;  // of one write
-constexpr std::size_t kMostBytes = 8 << 20;
+constexpr std::size_t kMostBytes = 1 << 20;  // few enough to be in the processor's cache still for their checksum
+// How long what the file system said of free space is believed.
+constexpr std::uint64_t kMostBeforeAsking = 64 << 20;
+constexpr std::chrono::milliseconds kLongestBeforeAsking(100);
 
 ssize_t read_at(int descriptor, std::span<std::byte> room, std::uint64_t offset) {
   for (;;) {
     const ssize_t n = ::pread(descriptor, room.data(), room.size(), static_cast<off_t>(offset));
     if (n >= 0 || errno != EINTR) return n;
   }
+}
+
+std::optional<std::uint64_t> free_bytes(int descriptor) {
+  struct statvfs status {};
+  if (::fstatvfs(descriptor, &status) != 0 || status.f_blocks == 0) return std::nullopt;  // some say nothing
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
 }
 
 }  // namespace
@@ -38,7 +50,7 @@ void Capture::count_waiting(std::size_t bytes) {
 void Capture::append(protocol::Payload bytes) {
   if (bytes.bytes.empty()) return;
   const std::scoped_lock lock(store_.mutex_);
-  if (finished_ || abandoned_) return;
+  if (finished_ || abandoned_ || seal_ != Seal::none) return;
   const std::size_t n = bytes.bytes.size();
   waiting_.push_back(std::move(bytes));
   size_ += n;
@@ -81,6 +93,11 @@ bool Capture::too_slow() const {
   return too_slow_;
 }
 
+void Capture::stop(const std::string& why) {
+  const std::scoped_lock lock(store_.mutex_);
+  store_.stop(*this, why);
+}
+
 void Capture::abandon() {
   const std::scoped_lock lock(store_.mutex_);
   if (std::exchange(abandoned_, true)) return;
@@ -93,6 +110,18 @@ bool Capture::written(std::uint64_t bytes) {
   if (stopped_ || written_ >= bytes) return true;
   awaited_ = bytes;
   return false;
+}
+
+void Capture::seal() {
+  const std::scoped_lock lock(store_.mutex_);
+  if (seal_ != Seal::none || finished_) return;
+  seal_ = Seal::wanted;
+  store_.schedule(*this);
+}
+
+bool Capture::sealed() const {
+  const std::scoped_lock lock(store_.mutex_);
+  return stopped_ || seal_ == Seal::done;
 }
 
 void Capture::fetch(std::uint64_t offset, std::span<std::byte> room) {
@@ -121,7 +150,8 @@ void Capture::finish(bool keep) {
 CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk)
     : options_(options),
       memory_(std::move(memory)),
-      disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync},
+      disk_{disk.write ? std::move(disk.write) : ::writev, disk.sync ? std::move(disk.sync) : ::fdatasync,
+            disk.free ? std::move(disk.free) : free_bytes},
       queue_bytes_(static_cast<std::size_t>(options.queue_mib) << 20) {
   prepare_capture_directory(options_.directory);
   writer_ = std::thread([this] { write_all(); });
@@ -186,10 +216,13 @@ void CaptureStore::serve(Capture& capture, Lock& lock) {
     capture.awaited_.reset();
     wake(capture);
   }
-  if (all_written && capture.finished_)
+  if (all_written && capture.seal_ == Capture::Seal::wanted) seal(capture, lock);
+  if (all_written && capture.finished_) {
+    if (capture.keep_) end_checksums(capture, lock);
     close(capture);
-  else if (!all_written || capture.fetch_)
+  } else if (!all_written || capture.fetch_) {
     schedule(capture);
+  }
 }
 
 void CaptureStore::fetch(Capture& capture, Lock& lock) {
@@ -234,27 +267,19 @@ void CaptureStore::fetch(Capture& capture, Lock& lock) {
 void CaptureStore::write(Capture& capture, Lock& lock) {
   std::vector<iovec> parts;
   std::size_t bytes = 0;
+  const std::uint64_t bound = (static_cast<std::uint64_t>(options_.max_mib) << 20) - capture.written_;
   for (const protocol::Payload& part : capture.waiting_) {
-    if (parts.size() == kMostParts || bytes >= kMostBytes) break;
+    if (parts.size() == kMostParts || bytes >= std::min<std::uint64_t>(kMostBytes, bound)) break;
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(part.bytes.size(), bound - bytes));
     // iovec has no const pointer; writev() changes nothing.
-    parts.push_back({const_cast<std::byte*>(part.bytes.data()), part.bytes.size()});  // NOLINT
-    bytes += part.bytes.size();
+    parts.push_back({const_cast<std::byte*>(part.bytes.data()), n});  // NOLINT
+    bytes += n;
   }
   std::shared_ptr<CaptureFile> file = capture.file_;
-  std::string failure;
   std::size_t done = 0;
   lock.unlock();
-  try {
-    if (!file) file = std::make_shared<CaptureFile>(options_.directory, capture.name_);
-    const ssize_t n = disk_.write(file->descriptor(), parts.data(), static_cast<int>(parts.size()));
-    if (n > 0)
-      done = static_cast<std::size_t>(n);
-    else if (n == 0 || errno != EINTR)
-      failure = "writing failed: " + (n == 0 ? "no byte was written" : system_text(errno));
-    if (done > 0) file->unsynced = true;
-  } catch (const std::system_error& error) {
-    failure = error.what();
-  }
+  std::string failure = bytes == 0 ? fmt::format("it has reached capture.max_mib = {}", options_.max_mib) : "";
+  if (bytes > 0) failure = write_parts(capture.name_, file, parts, done);
   lock.lock();
   capture.file_ = std::move(file);
   const bool was_full = is_full(capture);
@@ -264,6 +289,90 @@ void CaptureStore::write(Capture& capture, Lock& lock) {
     stop(capture, failure);
   else if (was_full && !is_full(capture))
     wake(capture);
+}
+
+// Makes the file if need be. Returns what failed, or nothing; `done` bytes are in the file.
+std::string CaptureStore::write_parts(const std::string& name, std::shared_ptr<CaptureFile>& file,
+                                      const std::vector<iovec>& parts, std::size_t& done) {
+  try {
+    if (!file) file = std::make_shared<CaptureFile>(options_.directory, name);
+  } catch (const std::system_error& error) {
+    return error.what();
+  }
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  if (std::string why = why_no_room(file->descriptor(), bytes); !why.empty()) return why;
+  const ssize_t n = disk_.write(file->descriptor(), parts.data(), static_cast<int>(parts.size()));
+  if (n < 0 && errno == EINTR) return {};
+  if (n <= 0) return "writing failed: " + (n == 0 ? "no byte was written" : system_text(errno));
+  done = static_cast<std::size_t>(n);
+  file->unsynced = true;
+  std::string lines;
+  std::size_t left = done;
+  for (const iovec& part : parts) {
+    const std::size_t taken = std::min(left, part.iov_len);
+    lines += file->checksums.add({static_cast<const std::byte*>(part.iov_base), taken});
+    left -= taken;
+  }
+  return write_checksums(*file, lines);
+}
+
+// Asks the file system now and then only: on a network that takes time.
+std::string CaptureStore::why_no_room(int descriptor, std::size_t bytes) {
+  const std::uint64_t reserve = static_cast<std::uint64_t>(options_.reserve_mib) << 20;
+  if (reserve == 0) return {};
+  const Clock::time_point now = Clock::now();
+  if (known_free_ < bytes || now >= known_free_until_) {
+    const std::optional<std::uint64_t> free = disk_.free(descriptor);
+    if (free && *free < reserve + bytes)
+      return fmt::format("{} MiB are left on the disk, of which capture.reserve_mib = {} stay free", *free >> 20,
+                         options_.reserve_mib);
+    known_free_ = free ? std::min(*free - reserve, kMostBeforeAsking) : kMostBeforeAsking;
+    known_free_until_ = now + kLongestBeforeAsking;
+  }
+  known_free_ -= std::min<std::uint64_t>(known_free_, bytes);
+  return {};
+}
+
+std::string CaptureStore::write_checksums(CaptureFile& file, std::string_view lines) const {
+  if (file.checksums_end) return {};
+  while (!lines.empty()) {
+    const iovec part{const_cast<char*>(lines.data()), lines.size()};  // NOLINT
+    const ssize_t n = disk_.write(file.checksums_descriptor(), &part, 1);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      file.checksums_end = true;  // lines after one that is cut off would mean nothing
+      return "writing checksums failed: " + (n == 0 ? "no byte was written" : system_text(errno));
+    }
+    file.checksums_unsynced = true;
+    lines.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+// Nothing is written to the capture any more.
+void CaptureStore::end_checksums(Capture& capture, Lock& lock) {
+  const std::shared_ptr<CaptureFile> file = capture.file_;
+  if (!file || file->checksums_end) return;
+  lock.unlock();
+  const std::string failure = write_checksums(*file, file->checksums.end());
+  file->checksums_end = true;
+  lock.lock();
+  if (failure.empty()) return;
+  stop(capture, failure);
+  if (capture.finished_) write_log(LogLevel::error, fmt::format("capture {}: {}", capture.name_, failure));
+}
+
+void CaptureStore::seal(Capture& capture, Lock& lock) {
+  end_checksums(capture, lock);
+  if (!capture.stopped_ && capture.file_ && options_.sync == config::CaptureOptions::Sync::before_close) {
+    capture.seal_ = Capture::Seal::syncing;
+    sealing_.push_back(capture.shared_from_this());
+    housework_.notify_one();
+  } else {
+    capture.seal_ = Capture::Seal::done;
+    wake(capture);
+  }
 }
 
 // Removes that many bytes from the front of the queue.

@@ -13,21 +13,25 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "config/server_options.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "server/base/clock.h"
 #include "server/base/memory.h"
 #include "server/capture/capture_files.h"
 
 namespace echotrain::server {
 
-/// How bytes reach the disk: as ::writev and ::fdatasync, unless a test makes them slow or fail.
+/// How bytes reach the disk: as ::writev and ::fdatasync, unless a test makes them slow or fail. `free` says how many
+/// bytes are left on the file system of a descriptor; nothing where it does not tell.
 struct Disk {
   std::function<ssize_t(int descriptor, const iovec* parts, int count)> write;
   std::function<int(int descriptor)> sync;
+  std::function<std::optional<std::uint64_t>(int descriptor)> free;
 };
 
 class CaptureStore;
@@ -45,15 +49,22 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::uint64_t saved() const;
   /// As many bytes wait for the disk as may wait: append no more. Wakes when that changes.
   bool full() const;
-  /// Nothing more is written, because a write failed or the disk was too slow; failure() says why. Wakes when that
-  /// happens. What was not written stays readable by fetch() until abandon().
+  /// Nothing more is written, because a write failed, a bound is reached or the disk was too slow; failure() says why.
+  /// Wakes when that happens. What was not written stays readable by fetch() until abandon().
   bool stopped() const;
   std::string failure() const;
   bool too_slow() const;  ///< the disk was too slow
+  /// Stops for a reason of the session's.
+  void stop(const std::string& why);
   /// Drops what waits, and takes nothing more.
   void abandon();
   /// Whether the first `bytes` of what was taken are written, or the capture has stopped. Wakes when that becomes so.
   bool written(std::uint64_t bytes);
+  /// No more bytes are taken. Ends the checksums when all is written and, with sync: before_close, forces everything to
+  /// the disk.
+  void seal();
+  /// Whether that is done, or the capture has stopped. Wakes when that becomes so.
+  bool sealed() const;
 
   /// Begins to copy bytes from `offset` on, at least one and as many as are at hand and fit, to `room`, which stays
   /// valid until fetched(). Precondition: offset < size(), and no other fetch is under way. Wakes when it is done.
@@ -82,6 +93,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::string failure_;
   bool stopped_ = false, too_slow_ = false, abandoned_ = false;
   std::optional<std::uint64_t> awaited_;  // by who asked for written()
+  enum class Seal { none, wanted, syncing, done };
+  Seal seal_ = Seal::none;
   bool finished_ = false, keep_ = true, closed_ = false;
   struct Fetch {
     std::uint64_t offset;
@@ -124,12 +137,19 @@ class CaptureStore {
   void serve(Capture& capture, Lock& lock);
   void fetch(Capture& capture, Lock& lock);
   void write(Capture& capture, Lock& lock);
+  std::string write_parts(const std::string& name, std::shared_ptr<CaptureFile>& file, const std::vector<iovec>& parts,
+                          std::size_t& done);
+  std::string why_no_room(int descriptor, std::size_t bytes);
+  std::string write_checksums(CaptureFile& file, std::string_view lines) const;
+  void end_checksums(Capture& capture, Lock& lock);
+  void seal(Capture& capture, Lock& lock);
   void take_written(Capture& capture, std::size_t bytes);
   void close(Capture& capture);
 
   // The housekeeper.
   void keep_house();
   std::string sync(CaptureFile& file) const;  // empty, or what failed
+  void sync_sealed(Lock& lock);
   void close_files(std::vector<Closing> closing) const;
   void sync_open_files(Lock& lock);
   void prune() const;
@@ -145,6 +165,9 @@ class CaptureStore {
   std::vector<std::shared_ptr<Capture>> captures_;  // not closed
   std::vector<protocol::Payload> spent_;            // the writer's, to be let go outside the lock
   std::vector<Closing> closing_;
+  std::vector<std::shared_ptr<Capture>> sealing_;  // for the housekeeper to synchronise
+  std::uint64_t known_free_ = 0;                   // the writer's: may be written before it asks again
+  Clock::time_point known_free_until_;
   bool stopping_ = false, writer_done_ = false;
   std::thread writer_, housekeeper_;
 };

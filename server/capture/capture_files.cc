@@ -64,11 +64,14 @@ std::vector<Found> find_captures(const fs::path& directory) {
   return found;
 }
 
-/// False when the file is still being written.
+void remove_file(const fs::path& path) { ::unlink(path.c_str()); }
+
+/// False when the file is still being written. Its checksums go first, as they mean nothing without it.
 bool remove_unused(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return false;
   const bool unused = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  if (unused) remove_file(protocol::checksum_file(path));
   const bool removed = unused && ::unlink(path.c_str()) == 0;
   ::close(descriptor);
   return removed;
@@ -91,6 +94,15 @@ bool is_capture_name(std::string_view name) {
          skip(name, digit) > 0 && skip_text(name, "-") && skip(name, hexadecimal) == 8 && name == kSuffix;
 }
 
+std::string sync_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return "its folder cannot be opened: " + system_text(errno);
+  const int result = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  return result == 0 ? std::string() : "synchronising its folder failed: " + system_text(error);
+}
+
 void prepare_capture_directory(const fs::path& directory) {
   const auto refuse = [&](const std::string& why) {
     throw std::runtime_error(
@@ -101,22 +113,37 @@ void prepare_capture_directory(const fs::path& directory) {
   const fs::path parent = fs::absolute(directory).lexically_normal().parent_path();
   fs::create_directories(parent, error);
   if (error) refuse(error.message());
-  if (::mkdir(directory.c_str(), S_IRWXU) != 0 && errno != EEXIST) refuse(system_text(errno));
+  const bool made = ::mkdir(directory.c_str(), S_IRWXU) == 0;
+  if (!made && errno != EEXIST) refuse(system_text(errno));
   if (!fs::is_directory(directory, error)) refuse("it is not a folder");
   if (::access(directory.c_str(), R_OK | W_OK | X_OK) != 0) refuse(system_text(errno));
+  if (made) sync_folder(parent);  // where the file system can
 }
 
-CaptureFile::CaptureFile(const fs::path& directory, const std::string& name)
-    : path_(directory / name),
-      descriptor_(
-          ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR)) {
+CaptureFile::CaptureFile(const fs::path& directory, const std::string& name) : path_(directory / name) {
+  const auto make = [](const fs::path& path) {
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  };
+  descriptor_ = make(path_);
   if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make the file");
   ::flock(descriptor_, LOCK_EX | LOCK_NB);
+  checksums_descriptor_ = make(protocol::checksum_file(path_));
+  if (checksums_descriptor_ >= 0) return;
+  const int error = errno;
+  ::close(descriptor_);
+  remove_file(path_);
+  throw std::system_error(error, std::generic_category(), "cannot make the file of checksums");
 }
 
-CaptureFile::~CaptureFile() { ::close(descriptor_); }
+CaptureFile::~CaptureFile() {
+  ::close(checksums_descriptor_);
+  ::close(descriptor_);
+}
 
-void CaptureFile::remove() const { ::unlink(path_.c_str()); }
+void CaptureFile::remove() const {
+  remove_file(protocol::checksum_file(path_));
+  remove_file(path_);
+}
 
 Removed remove_old_captures(const config::CaptureOptions& options, system_clock::time_point now) {
   Removed removed;

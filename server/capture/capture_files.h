@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "config/server_options.h"
+#include "protocol/files/checksums.h"
 
 namespace echotrain::server {
 
@@ -21,26 +22,34 @@ bool is_capture_name(std::string_view name);
 /// cannot be made or no file can be made in it.
 void prepare_capture_directory(const std::filesystem::path& directory);
 
-/// A capture that is open for writing and reading. While it is, retention (of whatever process) leaves it alone.
+/// A capture that is open for writing and reading, and the file of its checksums. While it is, retention (of whatever
+/// process) leaves it alone.
 class CaptureFile {
  public:
-  /// Makes a new file, for its owner only (0600). std::system_error.
+  /// Makes both files, for their owner only (0600). std::system_error.
   CaptureFile(const std::filesystem::path& directory, const std::string& name);
   ~CaptureFile();
   CaptureFile(const CaptureFile&) = delete;
   CaptureFile& operator=(const CaptureFile&) = delete;
 
   int descriptor() const { return descriptor_; }
+  int checksums_descriptor() const { return checksums_descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   void remove() const;  ///< ignores errors
 
-  std::atomic<bool> unsynced = true;  ///< the disk may lack some of it; at first its name
-  bool name_synced = false;           ///< for whoever synchronises it
+  /// The disk may lack some of the file (at first its name), or of its checksums.
+  std::atomic<bool> unsynced = true, checksums_unsynced = false;
+  bool name_synced = false;            ///< for whoever synchronises it
+  protocol::ChecksumWriter checksums;  ///< for whoever writes it, as the next one
+  bool checksums_end = false;          ///< no more lines are written: the last one was, or could not be
 
  private:
   const std::filesystem::path path_;
-  int descriptor_;
+  int descriptor_ = -1, checksums_descriptor_ = -1;
 };
+
+/// Forces the names of a folder's files to the disk. Returns what failed, or nothing.
+std::string sync_folder(const std::filesystem::path& folder);
 
 /// What the system says of an errno.
 std::string system_text(int error);

@@ -1,7 +1,5 @@
 // What the store of captures does with files besides writing them: synchronising, closing and removing.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,12 +22,14 @@ constexpr std::chrono::minutes kBetweenPrunings(10);
 
 void CaptureStore::keep_house() {
   const auto period = seconds(options_.sync_s);
-  const bool periodic = options_.sync == Sync::periodic;
+  const bool periodic = options_.sync == Sync::periodic || options_.sync == Sync::before_close;
   Clock::time_point prune_at = Clock::now();
   Clock::time_point sync_at = periodic ? prune_at + period : Clock::time_point::max();
   Lock lock(mutex_);
   for (;;) {
-    housework_.wait_until(lock, std::min(prune_at, sync_at), [this] { return writer_done_ || !closing_.empty(); });
+    housework_.wait_until(lock, std::min(prune_at, sync_at),
+                          [this] { return writer_done_ || !closing_.empty() || !sealing_.empty(); });
+    sync_sealed(lock);  // first: sessions wait for it
     if (writer_done_ && closing_.empty()) return;
     std::vector<Closing> closing = std::exchange(closing_, {});
     const Clock::time_point now = Clock::now();
@@ -49,15 +49,24 @@ void CaptureStore::keep_house() {
 }
 
 std::string CaptureStore::sync(CaptureFile& file) const {
-  if (!file.unsynced.exchange(false)) return {};
-  if (disk_.sync(file.descriptor()) != 0) return "synchronising failed: " + system_text(errno);
-  if (std::exchange(file.name_synced, true)) return {};
-  const int folder = ::open(file.path().parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return "its folder cannot be opened: " + system_text(errno);
-  const int result = ::fsync(folder);
-  const int error = errno;
-  ::close(folder);
-  return result == 0 ? std::string() : "synchronising its folder failed: " + system_text(error);
+  if (file.unsynced.exchange(false) && disk_.sync(file.descriptor()) != 0)
+    return "synchronising failed: " + system_text(errno);
+  if (file.checksums_unsynced.exchange(false) && disk_.sync(file.checksums_descriptor()) != 0)
+    return "synchronising checksums failed: " + system_text(errno);
+  return std::exchange(file.name_synced, true) ? std::string() : sync_folder(file.path().parent_path());
+}
+
+void CaptureStore::sync_sealed(Lock& lock) {
+  for (const auto& capture : std::exchange(sealing_, {})) {
+    const std::shared_ptr<CaptureFile> file = capture->file_;
+    if (!file) continue;  // closed meanwhile
+    lock.unlock();
+    const std::string failure = sync(*file);
+    lock.lock();
+    if (!failure.empty()) stop(*capture, failure);
+    capture->seal_ = Capture::Seal::done;
+    wake(*capture);
+  }
 }
 
 void CaptureStore::close_files(std::vector<Closing> closing) const {
@@ -75,7 +84,8 @@ void CaptureStore::close_files(std::vector<Closing> closing) const {
 void CaptureStore::sync_open_files(Lock& lock) {
   std::vector<std::pair<std::shared_ptr<Capture>, std::shared_ptr<CaptureFile>>> open;
   for (const auto& capture : captures_)
-    if (capture->file_ && capture->file_->unsynced) open.emplace_back(capture, capture->file_);
+    if (capture->file_ && (capture->file_->unsynced || capture->file_->checksums_unsynced))
+      open.emplace_back(capture, capture->file_);
   for (const auto& [capture, file] : open) {
     lock.unlock();
     const std::string failure = sync(*file);

@@ -15,8 +15,8 @@ constexpr int kMostPeerTexts = 100;          // in the log, per session
 constexpr std::size_t kLongText = 16 << 10;  // a config of this size takes a few ms to read; 1 MiB can take a second
 }  // namespace
 
-MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, const SessionCapture& capture,
-                               Watchdog& watchdog, ScanRunner& scan)
+MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
+                               ScanRunner& scan)
     : connection_(connection),
       dialogue_(dialogue),
       capture_(capture),
@@ -129,6 +129,7 @@ void MessageHandler::tell(const Step& step) {
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;
+  capture_.admit();
   // While the scan waits, the client's data go to the capture, or wait on the client's side.
   if (!scan_.has_place() && capture_.can_spill()) {
     waiting_scan_ = std::move(request);

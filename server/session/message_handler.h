@@ -24,7 +24,7 @@ namespace echotrain::server {
 class MessageHandler {
  public:
   /// All outlive this.
-  MessageHandler(Connection& connection, Dialogue& dialogue, const SessionCapture& capture, Watchdog& watchdog,
+  MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
                  ScanRunner& scan);
 
   /// Room for bytes of the client; never empty.
@@ -53,7 +53,7 @@ class MessageHandler {
 
   Connection& connection_;
   Dialogue& dialogue_;
-  const SessionCapture& capture_;
+  SessionCapture& capture_;
   Watchdog& watchdog_;
   ScanRunner& scan_;
   protocol::MessageBuffer buffer_;

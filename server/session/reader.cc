@@ -111,11 +111,16 @@ void Reader::count(std::size_t n) {
 // Whether the socket must be held back. Begins to spill where that avoids it.
 bool Reader::must_wait() {
   if (capture_.full()) return true;
-  if (spill_.active()) return capture_.stopped();
+  if (spill_.active()) return capture_.stopped() || (handler_.scan_waits() && spill_.backlog() >= most_waiting());
   if (!scan_.input_full()) return false;
   if (!scan_.started() || !capture_.can_spill()) return true;
   spill_.begin();
   return false;
+}
+
+// Bytes that a scan may send while it waits for its place.
+std::uint64_t Reader::most_waiting() const {
+  return static_cast<std::uint64_t>(connection_.options.capture.waiting_mib) << 20;
 }
 
 void Reader::begin_spill_for_waiting_scan() {

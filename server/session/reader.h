@@ -43,6 +43,7 @@ class Reader {
   asio::awaitable<void> receive();
   bool must_wait();
   asio::awaitable<void> wait_held_back();
+  std::uint64_t most_waiting() const;
   void begin_spill_for_waiting_scan();
   void count(std::size_t n);
   asio::awaitable<void> consume_copy(std::span<const std::byte> bytes);

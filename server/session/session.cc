@@ -81,7 +81,7 @@ asio::awaitable<void> Session::live() {
     scan_.check();
   }
   co_await scan_.finish();
-  co_await capture_.wait_until_written();
+  co_await capture_.wait_until_written(scan_.started());
   co_await say_goodbye();
   stop_transfers();
   while (!reader_done_ || !writer_done_ || !watchdog_done_) co_await connection_.wait();

@@ -11,14 +11,44 @@ namespace echotrain::server {
 
 using config::CaptureOptions;
 
+namespace {
+
+// A configuration, a header, some texts and queries, and what came with them in one read.
+std::size_t most_held(const protocol::Limits& limits) {
+  return limits.config_text_bytes + limits.header_bytes + (8 << 20);
+}
+
+}  // namespace
+
+SessionCapture::SessionCapture(Connection& connection, const Dialogue& dialogue)
+    : connection_(connection), dialogue_(dialogue), held_memory_(connection.status->queues) {}
+
 SessionCapture::~SessionCapture() {
   if (capture_) capture_->finish(true);
 }
 
 void SessionCapture::append(protocol::Payload bytes) {
   if (!connection_.environment.captures) return;
-  if (!capture_) capture_ = connection_.environment.captures->open(connection_.log.id(), connection_.waker());
-  capture_->append(std::move(bytes));
+  if (admitted_) return capture_->append(std::move(bytes));
+  if (connection_.ending() || too_much_held_) return;
+  too_much_held_ = held_.size() + bytes.bytes.size() > most_held(connection_.environment.limits);
+  if (too_much_held_)
+    held_ = {};
+  else
+    held_.insert(held_.end(), bytes.bytes.begin(), bytes.bytes.end());
+  held_memory_.set(held_.capacity());
+}
+
+void SessionCapture::admit() {
+  if (!connection_.environment.captures || std::exchange(admitted_, true)) return;
+  open();
+  if (too_much_held_) capture_->stop("too much came before its header");
+}
+
+void SessionCapture::open() {
+  capture_ = connection_.environment.captures->open(connection_.log.id(), connection_.waker());
+  capture_->append(protocol::Payload::take(std::exchange(held_, {})));
+  held_memory_.set(0);
 }
 
 void SessionCapture::check() {
@@ -41,22 +71,39 @@ void SessionCapture::check() {
 
 // Called before the last messages, so that they are true and report a failure. A disk that hangs must not keep CLOSE
 // from the client for ever.
-asio::awaitable<void> SessionCapture::wait_until_written() {
+asio::awaitable<void> SessionCapture::wait_until_written(bool scanned) {
+  if (!capture_ && !held_.empty() && is_bad_start()) open();  // it shows what was wrong
   if (!capture_) co_return;
+  // After another end the client may go on sending, which is kept.
+  sealing_ = (connection_.end.closed || connection_.end.broken_off) && is_kept(scanned);
+  if (sealing_) capture_->seal();
   const std::uint64_t size = capture_->size();
   const Clock::time_point until = Clock::now() + seconds(connection_.options.send_timeout_s);
   asio::steady_timer patience(connection_.strand, until);
   patience.async_wait([wake = connection_.waker()](const error_code&) { wake(); });
-  while (!connection_.end.gone && !capture_->written(size) && Clock::now() < until) co_await connection_.wait();
+  while (!connection_.end.gone && !settled(size) && Clock::now() < until) co_await connection_.wait();
+  // CLOSE would say that the disk has it.
+  if (connection_.options.capture.sync == CaptureOptions::Sync::before_close && !connection_.end.gone && !settled(size))
+    capture_->stop(fmt::format("the disk did not take it within {} s", connection_.options.send_timeout_s));
   check();
+}
+
+bool SessionCapture::settled(std::uint64_t size) const {
+  return sealing_ ? capture_->sealed() : capture_->written(size);
+}
+
+// A header that is refused, of a client that may send scans.
+bool SessionCapture::is_bad_start() const {
+  const auto unauthorized = [](const auto& error) { return error && error->code == "unauthorized"; };
+  return connection_.end.error && dialogue_.state() == Dialogue::State::header &&
+         !unauthorized(connection_.end.error) && !unauthorized(dialogue_.config_error());
 }
 
 // A capture outlives the session unless it is that of a mere query, or of a client that may not send scans.
 bool SessionCapture::is_kept(bool scanned) const {
   if (!capture_ || (capture_->stopped() && capture_->saved() == 0)) return false;
   const Ending& end = connection_.end;
-  const bool bad_start = end.error && end.error->code != "unauthorized" && dialogue_.state() == Dialogue::State::header;
-  if (!scanned && !bad_start) return false;
+  if (!scanned && !is_bad_start()) return false;
   return connection_.options.capture.policy == CaptureOptions::Policy::always || end.error || end.broken_off ||
          end.gone;
 }

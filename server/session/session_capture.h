@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "server/base/memory.h"
 #include "server/base/signal.h"
 #include "server/capture/capture.h"
 #include "server/session/connection.h"
@@ -17,26 +19,30 @@
 
 namespace echotrain::server {
 
-/// Keeps what the session receives, from the first byte on, and decides at the end whether the file stays. Does nothing
-/// where the server captures nothing. For the session's strand.
+/// Keeps what the session receives, from the first byte on, and decides at the end whether the file stays. Until the
+/// session's scan is admitted nothing goes to the disk: bytes wait in memory, within a bound. Does nothing where the
+/// server captures nothing. For the session's strand.
 class SessionCapture {
  public:
   /// Both outlive this.
-  SessionCapture(Connection& connection, const Dialogue& dialogue) : connection_(connection), dialogue_(dialogue) {}
+  SessionCapture(Connection& connection, const Dialogue& dialogue);
   ~SessionCapture();  ///< keeps a capture that was not finished
   SessionCapture(const SessionCapture&) = delete;
   SessionCapture& operator=(const SessionCapture&) = delete;
 
   /// Takes bytes as they come from the socket, before anything else is made of them.
   void append(protocol::Payload bytes);
+  /// The peer may use this server, and its scan has its place or stands in line for one: a file is made.
+  void admit();
   /// The disk is behind: the session reads no more until this changes.
   bool full() const { return capture_ && capture_->full(); }
   bool stopped() const { return capture_ && capture_->stopped(); }
   std::uint64_t size() const { return capture_->size(); }
   /// Acts, once, on a capture that has stopped: tells the client, or ends the session.
   void check();
-  /// Waits until all is on the disk, the capture has stopped, or send_timeout_s has passed.
-  asio::awaitable<void> wait_until_written();
+  /// Waits until all is written (with sync: before_close, until the disk has it), the capture has stopped, or
+  /// send_timeout_s has passed. `scanned`: a scan was started.
+  asio::awaitable<void> wait_until_written(bool scanned);
 
   // While the session spills, bytes go to the capture only, and Spill gets them back from it.
   bool spilling() const { return spilling_; }
@@ -52,11 +58,19 @@ class SessionCapture {
   std::string finish(bool scanned);
 
  private:
+  bool is_bad_start() const;
   bool is_kept(bool scanned) const;
+  void open();
+  bool settled(std::uint64_t size) const;  // what wait_until_written() waits for
 
   Connection& connection_;
   const Dialogue& dialogue_;
-  std::shared_ptr<Capture> capture_;  // null before the first byte
+  std::vector<std::byte> held_;  // what came before the scan was admitted
+  Memory::Share held_memory_;
+  bool too_much_held_ = false;
+  bool admitted_ = false;
+  std::shared_ptr<Capture> capture_;  // null before the scan is admitted
+  bool sealing_ = false;
   bool spilling_ = false;
   bool told_ = false;  // that it has stopped
 };

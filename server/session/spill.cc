@@ -52,6 +52,7 @@ protocol::Payload Spill::commit(std::size_t n) {
 asio::awaitable<void> Spill::read_back() {
   if (handler_.scan_waits()) {
     co_await handler_.run_waiting_scan();
+    connection_.notify();                                    // the reader may have been held back
     if (!connection_.ending()) co_await handler_.consume();  // what has come with the header
   }
   while (!connection_.ending()) {

@@ -41,7 +41,8 @@ class Spill {
   /// room() is not needed for the moment.
   void free_room() { slab_.reset(); }
 
-  std::uint64_t bytes() const { return bytes_; }  ///< all that was spilled
+  std::uint64_t bytes() const { return bytes_; }                       ///< all that was spilled
+  std::uint64_t backlog() const { return capture_.size() - parsed_; }  ///< bytes that wait now
 
  private:
   asio::awaitable<void> read_back();

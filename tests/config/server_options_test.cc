@@ -59,6 +59,9 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"capture.when_full", "end_session"},
                                                                {"capture.when_slow", "stop_capture"},
                                                                {"capture.queue_mib", "16"},
+                                                               {"capture.max_mib", "20"},
+                                                               {"capture.waiting_mib", "21"},
+                                                               {"capture.reserve_mib", "22"},
                                                                {"capture.keep_days", "17"},
                                                                {"capture.keep_gib", "18"},
                                                                {"--admin-enabled", "false"},
@@ -122,6 +125,9 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.capture.when_full, CaptureOptions::WhenFull::end_session);
   EXPECT_EQ(o.capture.when_slow, CaptureOptions::WhenSlow::stop_capture);
   EXPECT_EQ(o.capture.queue_mib, 16);
+  EXPECT_EQ(o.capture.max_mib, 20);
+  EXPECT_EQ(o.capture.waiting_mib, 21);
+  EXPECT_EQ(o.capture.reserve_mib, 22);
   EXPECT_EQ(o.capture.keep_days, 17);
   EXPECT_EQ(o.capture.keep_gib, 18);
   EXPECT_THAT(o.pipelines, ElementsAre("a", "b"));

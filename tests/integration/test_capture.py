@@ -82,6 +82,48 @@ def test_a_capture_holds_the_scan_and_replays_to_the_same_images(server_with_cap
     assert captures(tmp_path)[1].read_bytes() == stream, "a replay is captured as what it replays"
 
 
+def test_verify_convert_and_replay_notice_a_flipped_bit(server_with_captures, tmp_path, scan, stream, truth):
+    server = server_with_captures
+    assert server.send(scan, "cartesian_2d", tmp_path / "first.h5").returncode == 0
+    (capture,) = captures(tmp_path)
+    checksums = capture.with_name(capture.name + ".crc32c")
+    done = run_ok("verify", capture)
+    assert done.stdout == f"{capture}: right: all {len(stream)} bytes, by 1 checksums\n" and not done.stderr
+    # The format is told in docs/capture.md, so that others can read it.
+    first, block, end = checksums.read_text().splitlines()
+    assert first == "echotrain crc32c 1" and block.startswith(f"{0:016x} {len(stream):08x} ")
+    assert end.startswith(f"end {len(stream):016x} ")
+    assert "warning" not in run_ok("convert", capture, tmp_path / "right.h5").stderr
+
+    damaged = bytearray(stream)
+    damaged[-1000] ^= 1  # in the last readout's samples
+    capture.write_bytes(damaged)
+    done = run_client("verify", capture)
+    assert done.returncode == 1 and "Take another copy" in done.stderr
+    assert done.stdout == f"{capture}: damaged: MiB 0 of 1 (the first is 0) has changed since it was written\n"
+    warning = f"warning: {capture}: damaged: MiB 0 of 1"
+    assert warning in run_ok("convert", capture, tmp_path / "damaged.h5").stderr
+    assert warning in run_ok("replay", capture, "-p", server.port, "-o", tmp_path / "damaged_images.h5").stderr
+
+    capture.write_bytes(stream[:-100])
+    done = run_client("verify", capture)
+    assert done.returncode == 1
+    assert f"damaged: the file ends at byte {len(stream) - 100} and had {len(stream)}" in done.stdout
+    capture.write_bytes(stream)
+    lines = bytearray(checksums.read_bytes())
+    lines[30] ^= 2
+    checksums.write_bytes(lines)
+    done = run_client("verify", capture)
+    assert done.returncode == 1 and "damaged: 1 of its lines of checksums has changed" in done.stdout
+    checksums.unlink()
+    done = run_client("verify", capture)
+    assert done.returncode == 2 and f"no checksums: {checksums.name} is not beside it" in done.stdout
+    assert "warning" not in run_ok("convert", capture, tmp_path / "old.h5").stderr
+    done = run_client("verify", capture, tmp_path / "not_there.mrd")
+    assert done.returncode == 2 and "cannot be checked: cannot open" in done.stdout
+    check(tmp_path / "first.h5", truth)
+
+
 def test_another_pipeline_and_queries(server, tmp_path, scan, kspace, stream):
     """-c replaces the stream's pipeline, also in FIRE's text after the header; queries are not repeated."""
     query = b"\x06\x00" + bytes(16) + (1).to_bytes(8, "little") + b"a"

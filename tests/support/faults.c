@@ -27,11 +27,11 @@ struct fault {
   _Atomic int64_t first;  // the number of the first call that fails; calls count from 1
   _Atomic int64_t last;   // and of the last one; 0: none fails
   _Atomic int64_t size;   // smaller calls are not counted [bytes]
-  _Atomic int64_t error;  // errno of the failure, for writes and accepts
+  _Atomic int64_t error;  // errno of the failure, for writes, accepts and synchronisations
   _Atomic int64_t fired;  // calls that failed
 };
 
-enum { ALLOCATION, SENDING, ACCEPTING, DEVICE_ALLOCATION, PINNED_ALLOCATION, KINDS };
+enum { ALLOCATION, SENDING, ACCEPTING, DEVICE_ALLOCATION, PINNED_ALLOCATION, STORING, SYNCING, KINDS };
 
 static struct fault idle[KINDS];
 static struct fault* faults = idle;
@@ -101,15 +101,14 @@ int posix_memalign(void** memory, size_t alignment, size_t size) {
   return 0;
 }
 
-// Only sockets and files: a program wakes its own threads by writing to an eventfd or a pipe.
-static int counts(int descriptor) {
-  struct stat status;
-  return fstat(descriptor, &status) == 0 && (S_ISSOCK(status.st_mode) || S_ISREG(status.st_mode));
-}
-
+// Only sockets and files: a program wakes its own threads by writing to an eventfd or a pipe. Files count by themselves
+// too.
 static int unwritable(int descriptor, size_t size) {
-  if (size == 0 || !counts(descriptor) || !fails(SENDING, size)) return 0;
-  errno = (int)atomic_load(&faults[SENDING].error);
+  struct stat status;
+  if (size == 0 || fstat(descriptor, &status) != 0 || !(S_ISSOCK(status.st_mode) || S_ISREG(status.st_mode))) return 0;
+  const int file = S_ISREG(status.st_mode) && fails(STORING, size);
+  if (!fails(SENDING, size) && !file) return 0;
+  errno = (int)atomic_load(&faults[file ? STORING : SENDING].error);
   return 1;
 }
 
@@ -136,6 +135,16 @@ ssize_t sendmsg(int descriptor, const struct msghdr* message, int flags) {
   if (unwritable(descriptor, total(message->msg_iov, message->msg_iovlen))) return -1;
   return syscall(SYS_sendmsg, descriptor, message, flags);
 }
+
+static int unsynced(void) {
+  if (!fails(SYNCING, 0)) return 0;
+  errno = (int)atomic_load(&faults[SYNCING].error);
+  return 1;
+}
+
+int fsync(int descriptor) { return unsynced() ? -1 : (int)syscall(SYS_fsync, descriptor); }
+
+int fdatasync(int descriptor) { return unsynced() ? -1 : (int)syscall(SYS_fdatasync, descriptor); }
 
 // Only calls that find a connection count: an acceptor that does not block may ask more often than clients come. The
 // connection stays in the queue, as it does when a process is out of descriptors, except for the error that says that

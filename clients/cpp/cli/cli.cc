@@ -15,6 +15,7 @@
 #include "clients/cpp/recon/recon_stream.h"
 #include "clients/cpp/scans/convert.h"
 #include "clients/cpp/scans/info.h"
+#include "clients/cpp/scans/verify.h"
 #include "clients/cpp/send/health.h"
 #include "clients/cpp/send/replay.h"
 #include "clients/cpp/send/send.h"
@@ -177,6 +178,19 @@ void add_info(config::Command& program, Streams streams) {
   });
 }
 
+void add_verify(config::Command& program, Streams streams) {
+  config::Command& command = program.add_command(
+      "verify",
+      "check raw captures by their checksums; exit 0 if all are right, 1 if one is damaged or was not finished, 2 if "
+      "one cannot be checked");
+  command.examples(
+      "Examples:\n"
+      "  echotrain verify 20260131T120000Z-s17-8c1f03d2.mrd\n"
+      "  echotrain verify /srv/captures/*.mrd");
+  command.act(
+      [streams, given = command.add(verify_options())] { return verify(given.read(), streams.out, streams.err); });
+}
+
 void add_health(config::Command& program, Streams streams) {
   config::Command& command =
       program.add_command("health", "ask a server's admin port whether it takes scans; exit 0 if it does");
@@ -222,6 +236,7 @@ int run(int argc, const char* const* argv, const std::string& version, const num
   add_compare(program, streams);
   add_export(program, streams);
   add_info(program, streams);
+  add_verify(program, streams);
   add_health(program, streams);
   return run_program(program, "echotrain", argc, argv, streams);
 }

@@ -16,6 +16,7 @@
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/scan_source.h"
+#include "clients/cpp/scans/verify.h"
 #include "protocol/files/dataset.h"
 #include "protocol/files/stream_file.h"
 
@@ -100,6 +101,7 @@ int to_dataset(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
   auto message = stream.next();
   if (!message && message.error().code != "truncated")  // before the output is touched
     throw UsageError(fmt::format("{}: is neither an HDF5 file nor a stream: {}", name, message.error().message));
+  if (!is_pipe(o.input)) warn_of_damage(o.input, err);
   ToDataset dataset(o);
   bool closed = false;
   while (message && *message && !closed) {

@@ -9,6 +9,7 @@
 
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/raw_stream.h"
+#include "clients/cpp/scans/verify.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/wire/codec.h"
 
@@ -93,6 +94,7 @@ class StreamSource final : public ScanSource {
 
 int replay(const SendOptions& o, std::ostream& out, std::ostream& err) {
   StreamSource source(o.input, !o.config.empty());
+  warn_of_damage(o.input, err);
   if (!source.problem().empty())
     err << fmt::format("warning: {}: {}; everything before is sent\n", o.input.string(), source.problem());
   else if (!source.complete())

@@ -1,4 +1,4 @@
-"""A server whose allocations (a GPU's too), writes or accepts fail when a test says so (tests/support/faults.c)."""
+"""A server whose allocations (a GPU's too), writes, accepts or fsyncs fail when a test says so (tests/support/faults.c)."""
 
 import mmap
 import os
@@ -52,8 +52,9 @@ class FaultyServer(Server):
         path.write_bytes(bytes(mmap.PAGESIZE))
         with open(path, "r+b") as file:
             self.control = mmap.mmap(file.fileno(), mmap.PAGESIZE)
-        kinds = [Kind(self.control, 8 * len(FIELDS) * i) for i in range(5)]
-        self.allocation, self.sending, self.accepting, self.device_allocation, self.pinned_allocation = kinds
+        kinds = [Kind(self.control, 8 * len(FIELDS) * i) for i in range(7)]
+        self.allocation, self.sending, self.accepting, self.device_allocation, self.pinned_allocation = kinds[:5]
+        self.storing, self.syncing = kinds[5:]  # writes to files; fsync and fdatasync
         caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "0" for name in ("PLAN", "OPERATOR", "DISK")}
         environment = {"LD_PRELOAD": str(LIBRARY), "ECHOTRAIN_FAULTS": str(path), **caches}
         super().__init__(folder, *arguments, environment=environment)

@@ -29,6 +29,9 @@ protocol::Payload payload(const std::string& bytes) {
   return protocol::Payload::take(std::vector<char>(bytes.begin(), bytes.end()));
 }
 void nothing() {}
+bool is_checksums(int descriptor) {
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor)).extension() == ".crc32c";
+}
 
 TEST(CaptureName, HasTimeSessionAndARandomPart) {
   const std::chrono::system_clock::time_point when(1769860800s);  // 2026-01-31 12:00:00 UTC, by `date -u`
@@ -87,6 +90,7 @@ Disk capricious() {
             if (n > 1) return ::writev(descriptor, parts, n);
             return ::write(descriptor, parts[0].iov_base, 1 + random() % parts[0].iov_len);
           },
+          {},
           {}};
 }
 
@@ -111,7 +115,11 @@ TEST(CaptureStore, FilesHoldExactlyWhatWasAppended) {
       capture->finish(true);
     }
   }
-  for (std::size_t i = 0; i < sent.size(); ++i) EXPECT_EQ(folder.read(names[i]), sent[i]) << i;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(folder.read(names[i]), sent[i]) << i;
+    const protocol::Verdict verdict = protocol::verify(folder.path() / names[i]);
+    EXPECT_EQ(verdict.state, protocol::Verdict::State::right) << verdict.text;
+  }
 }
 
 // The function refers to the session's strand, which may not last as long as the writer needs.
@@ -122,7 +130,7 @@ TEST(CaptureStore, AFinishedCaptureLetsGoOfItsSession) {
     wait.wait();
     return ::writev(descriptor, parts, count);
   };
-  CaptureStore store(capture_to(folder), nullptr, {slow, {}});
+  CaptureStore store(capture_to(folder), nullptr, {slow, {}, {}});
   const auto session = std::make_shared<int>();
   const auto capture = store.open(1, [session] {});
   EXPECT_EQ(session.use_count(), 2);
@@ -289,10 +297,13 @@ TEST(CaptureStore, SynchronisesAsOftenAsItIsTold) {
     options.sync_s = 0.01;
     std::atomic<int> syncs = 0;
     {
-      CaptureStore store(options, nullptr, {{}, [&](int descriptor) {
-                                              ++syncs;
-                                              return ::fdatasync(descriptor);
-                                            }});
+      CaptureStore store(options, nullptr,
+                         {{},
+                          [&](int descriptor) {
+                            if (!is_checksums(descriptor)) ++syncs;
+                            return ::fdatasync(descriptor);
+                          },
+                          {}});
       const auto capture = store.open(1, nothing);
       capture->append(payload("a"));
       EXPECT_TRUE(comes_true_soon([&, expected = open_syncs] { return syncs >= expected; }));
@@ -312,14 +323,149 @@ TEST(CaptureStore, FailedSynchronisationStopsTheCapture) {
   const TemporaryFolder folder;
   Options options = capture_to(folder);
   options.sync_s = 0.01;
-  CaptureStore store(options, nullptr, {{}, [](int /*descriptor*/) {
-                                          errno = EIO;
-                                          return -1;
-                                        }});
+  CaptureStore store(options, nullptr,
+                     {{},
+                      [](int /*descriptor*/) {
+                        errno = EIO;
+                        return -1;
+                      },
+                      {}});
   const auto capture = store.open(1, nothing);
   capture->append(payload("a"));
   EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
   EXPECT_EQ(capture->failure(), "synchronising failed: Input/output error");
+}
+
+TEST(CaptureStore, ACaptureStopsAtItsBound) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.max_mib = 2;
+  std::mt19937 random(9);
+  const std::string bytes = random_bytes(random, 2 * kMiB + 1);
+  {
+    CaptureStore store(options, nullptr);
+    const auto capture = store.open(1, nothing);
+    for (std::size_t at = 0; at < bytes.size(); at += 100000) capture->append(payload(bytes.substr(at, 100000)));
+    EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+    EXPECT_EQ(capture->failure(), "it has reached capture.max_mib = 2");
+    EXPECT_EQ(capture->saved(), 2 * kMiB);
+    capture->finish(true);
+  }
+  EXPECT_TRUE(folder.only() == bytes.substr(0, 2 * kMiB));
+  EXPECT_EQ(verdict_of(folder).text, "right: all 2097152 bytes, by 2 checksums");
+}
+
+TEST(CaptureStore, ACaptureOfTheBoundsSizeIsWhole) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.max_mib = 1;
+  CaptureStore store(options, nullptr);
+  const auto capture = store.open(1, nothing);
+  capture->append(payload(std::string(kMiB, 'x')));
+  capture->seal();
+  EXPECT_TRUE(comes_true_soon([&] { return capture->sealed(); }));
+  EXPECT_FALSE(capture->stopped());
+}
+
+TEST(CaptureStore, SpaceStaysFree) {
+  const TemporaryFolder folder;
+  Options options = capture_to(folder);
+  options.reserve_mib = 10;
+  std::atomic<std::uint64_t> free = 12 * kMiB + 5000;
+  Disk disk;
+  disk.write = [&](int descriptor, const iovec* parts, int count) {
+    const ssize_t n = ::writev(descriptor, parts, count);
+    free -= static_cast<std::uint64_t>(n);
+    return n;
+  };
+  disk.free = [&](int /*descriptor*/) { return std::optional<std::uint64_t>(free); };
+  CaptureStore store(options, nullptr, disk);
+  const auto capture = store.open(1, nothing);
+  for (int i = 0; i < 40; ++i) capture->append(payload(std::string(kMiB / 10, 'x')));
+  EXPECT_TRUE(comes_true_soon([&] { return capture->stopped(); }));
+  EXPECT_GE(free, 10 * kMiB);
+  EXPECT_THAT(capture->failure(), HasSubstr("MiB are left on the disk, of which capture.reserve_mib = 10 stay free"));
+  // Another one ends at once, and one that comes when there is space again does not.
+  const auto second = store.open(2, nothing);
+  second->append(payload(std::string(3 * kMiB, 'x')));
+  EXPECT_TRUE(comes_true_soon([&] { return second->stopped(); }));
+  EXPECT_EQ(second->saved(), 0U);
+  free = 100 * kMiB;
+  std::this_thread::sleep_for(150ms);
+  const auto third = store.open(3, nothing);
+  third->append(payload(std::string(3 * kMiB, 'x')));
+  EXPECT_TRUE(comes_true_soon([&] { return third->written(3 * kMiB); }));
+  EXPECT_FALSE(third->stopped());
+}
+
+TEST(CaptureStore, ASealedCaptureHasItsChecksumsOnTheDisk) {
+  for (const Options::Sync when : {Options::Sync::none, Options::Sync::before_close}) {
+    const TemporaryFolder folder;
+    Options options = capture_to(folder);
+    options.sync = when;
+    options.sync_s = 1000;
+    std::atomic<int> syncs = 0;
+    std::promise<void> disk_goes_on;
+    const auto wait = disk_goes_on.get_future().share();
+    CaptureStore store(options, nullptr,
+                       {{},
+                        [&](int descriptor) {
+                          wait.wait();
+                          ++syncs;
+                          return ::fdatasync(descriptor);
+                        },
+                        {}});
+    std::atomic<int> woken = 0;
+    const auto capture = store.open(1, [&] { ++woken; });
+    capture->append(payload(std::string(3 * kMiB / 2, 'x')));
+    EXPECT_FALSE(capture->sealed());
+    capture->seal();
+    capture->append(payload("too late"));
+    if (when == Options::Sync::before_close) {
+      EXPECT_TRUE(comes_true_soon([&] { return verdict_of(folder).state == protocol::Verdict::State::right; }));
+      std::this_thread::sleep_for(50ms);
+      EXPECT_FALSE(capture->sealed());
+    }
+    disk_goes_on.set_value();
+    EXPECT_TRUE(comes_true_soon([&] { return capture->sealed(); }));
+    EXPECT_EQ(syncs, when == Options::Sync::before_close ? 2 : 0);
+    EXPECT_EQ(woken, 1);
+    EXPECT_EQ(verdict_of(folder).text, "right: all 1572864 bytes, by 2 checksums");
+    capture->finish(true);
+  }
+}
+
+// The Nth write, whatever it is of: what is on the disk is never said to be right when it is not all there.
+TEST(CaptureStore, AFullDiskAtAnyWriteIsNoticed) {
+  std::mt19937 random(10);
+  const std::string bytes = random_bytes(random, 5 * kMiB / 2);
+  int failures = 0;
+  for (int number = 1; number < 60; ++number) {
+    const TemporaryFolder folder;
+    std::atomic<int> writes = 0;
+    std::atomic<bool> failed = false;
+    const auto write = [&](int descriptor, const iovec* parts, int count) {
+      if (++writes < number) return ::writev(descriptor, parts, count);
+      failed = true;
+      errno = ENOSPC;
+      return ssize_t{-1};
+    };
+    CaptureStore store(capture_to(folder), nullptr, {write, {}, {}});
+    const auto capture = store.open(1, nothing);
+    for (std::size_t at = 0; at < bytes.size(); at += 100000) {
+      const std::string part = bytes.substr(at, 100000);
+      capture->append(payload(part));
+      ASSERT_TRUE(comes_true_soon([&] { return capture->written(capture->size()); }));
+    }
+    capture->seal();
+    ASSERT_TRUE(comes_true_soon([&] { return capture->sealed(); }));
+    EXPECT_EQ(capture->stopped(), failed) << number;
+    const protocol::Verdict verdict = verdict_of(folder);
+    EXPECT_EQ(verdict.state, failed ? protocol::Verdict::State::unfinished : protocol::Verdict::State::right) << number;
+    EXPECT_TRUE(bytes.starts_with(folder.only()));
+    failures += failed ? 1 : 0;
+  }
+  EXPECT_EQ(failures, 27 + 3);  // 27 parts; the lines of two MiB, and the end's
 }
 
 class Retention : public testing::Test {
@@ -371,6 +517,16 @@ TEST_F(Retention, BySizeTakesTheOldestAndNeverTheNewest) {
   EXPECT_EQ(remove(0, 1).files, 2);
   EXPECT_THAT(folder_.names(), ElementsAre(name(5)));
   EXPECT_EQ(remove(1, 1).files, 0);
+}
+
+TEST_F(Retention, TakesTheChecksumsToo) {
+  file(name(1), 10);
+  file(name(1) + ".crc32c", 10);
+  file(name(2), 1);
+  file(name(2) + ".crc32c", 1);
+  EXPECT_EQ(remove(7, 0).files, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / (name(1) + ".crc32c")));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / (name(2) + ".crc32c")));
 }
 
 TEST_F(Retention, LeavesWhatIsBeingWritten) {

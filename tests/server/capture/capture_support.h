@@ -34,14 +34,21 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  /// Without the checksums of what is there.
   std::set<std::string> names() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) names.insert(entry.path().filename());
+    std::erase_if(names, [all = names](const std::string& name) {
+      return name.ends_with(".mrd.crc32c") && all.contains(name.substr(0, name.size() - 7));
+    });
     return names;
   }
   std::string read(const std::string& name) const {
     std::ifstream file(path_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void clear() const {
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) std::filesystem::remove(entry.path());
   }
   /// The bytes of the only capture that is there; "no file" or "N files" when there is not one.
   std::string only() const {
@@ -57,6 +64,7 @@ class TemporaryFolder {
 inline config::CaptureOptions capture_to(const TemporaryFolder& folder) {
   config::CaptureOptions options;
   options.directory = folder.path();
+  options.reserve_mib = 0;  // the machine's disk may be full
   return options;
 }
 
@@ -68,6 +76,11 @@ bool comes_true_soon(Condition condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return false;
+}
+
+/// What `echotrain verify` would say of the only capture.
+inline protocol::Verdict verdict_of(const TemporaryFolder& folder) {
+  return protocol::verify(folder.path() / *folder.names().begin());
 }
 
 /// Takes `room` bytes in all, then answers ENOSPC.
@@ -82,6 +95,7 @@ inline Disk disk_of(std::size_t room) {
             *left -= n;
             return ::write(descriptor, parts[0].iov_base, n);
           },
+          {},
           {}};
 }
 
@@ -103,6 +117,7 @@ class Gate {
               }
               return ::writev(descriptor, parts, count);
             },
+            {},
             {}};
   }
 

@@ -1,6 +1,9 @@
 // Raw capture as a client and an operator see it: what is in the files, which of them stay, who is told what.
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <future>
 
 #include "tests/server/capture/capture_support.h"
 #include "tests/server/raw_client.h"
@@ -74,7 +77,7 @@ TEST_F(CaptureOf, AScanHoldsItsBytesHoweverTheyCame) {
         EXPECT_TRUE(client.receive_all().ended_well());
       }
       EXPECT_TRUE(holds(scan));
-      for (const std::string& name : folder_.names()) std::filesystem::remove(folder_.path() / name);
+      folder_.clear();
     }
   }
 }
@@ -247,6 +250,76 @@ TEST_F(CaptureOf, ADiskThatHangsKeepsNoClientFromItsClose) {
   EXPECT_TRUE(client.receive_all().ended_well());
   EXPECT_GE(std::chrono::steady_clock::now() - began, 400ms);  // CLOSE waited for the disk
   gate.open();
+}
+
+// A disk whose synchronisation waits for the test.
+class SyncGate {
+ public:
+  Disk disk() {
+    return {{},
+            [wait = opened_.get_future().share()](int descriptor) {
+              wait.wait();
+              return ::fdatasync(descriptor);
+            },
+            {}};
+  }
+  void open() { opened_.set_value(); }
+
+ private:
+  std::promise<void> opened_;
+};
+
+TEST_F(CaptureOf, CloseComesWhenTheDiskHasItWhereThatIsWanted) {
+  config::ServerOptions o = options();
+  o.capture.sync = Options::Sync::before_close;
+  SyncGate gate;
+  TestServer server(o, Registry::builtin(), gate.disk());
+  RawClient client(server.port());
+  client.send(kScan);
+  for (int image = 0; image < 2; ++image) {
+    const auto message = client.receive();
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->id, 1022);
+  }
+  EXPECT_FALSE(client.receive(300ms));  // and no CLOSE
+  EXPECT_TRUE(holds(kScan));
+  EXPECT_EQ(verdict_of(folder_).state, protocol::Verdict::State::right);
+  gate.open();
+  const auto close = client.receive();
+  ASSERT_TRUE(close);
+  EXPECT_EQ(close->id, 4);
+}
+
+TEST_F(CaptureOf, ADiskThatDoesNotTakeItInTimeIsTold) {
+  for (const Options::WhenFull when : {Options::WhenFull::stop_capture, Options::WhenFull::end_session}) {
+    config::ServerOptions o = options();
+    o.send_timeout_s = 0.4;
+    o.capture.sync = Options::Sync::before_close;
+    o.capture.when_full = when;
+    SyncGate gate;
+    TestServer server(o, Registry::builtin(), gate.disk());
+    const Conversation all = server.exchange(kScan);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(),
+                HasSubstr(when == Options::WhenFull::stop_capture
+                              ? "WARNING  the raw data are no longer kept: the disk did not take it within 0.4 s"
+                              : "ERROR    capture: the raw data cannot be kept: the disk did not take it"));
+    gate.open();
+  }
+}
+
+TEST_F(CaptureOf, TooMuchBeforeTheHeaderIsNotKept) {
+  std::string scan = wire::config("cartesian_2d");
+  for (int i = 0; i < 40; ++i) scan += wire::text(std::string(1 << 20, 'x'));
+  scan += wire::header(wire::xml()) + wire::frame(0) + wire::close();
+  {
+    TestServer server(options());
+    const Conversation all = server.exchange(scan);
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_EQ(all.count(1022), 1U);
+    EXPECT_THAT(all.texts(), HasSubstr("WARNING  the raw data are no longer kept: too much came before its header"));
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
 }
 
 TEST_F(CaptureOf, MemoryBoundMustHoldItsQueue) {

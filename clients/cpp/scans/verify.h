@@ -1,0 +1,27 @@
+// `echotrain verify`: whether raw captures are what the server has written.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "config/option.h"
+
+namespace echotrain::client {
+
+struct VerifyOptions {
+  std::vector<std::string> files;
+};
+
+config::OptionTable<VerifyOptions> verify_options();
+
+/// Checks each file by the checksums beside it and says on `out` what they say, one line for each file, and on `err`
+/// what to do. Returns 0 when all are right, 1 when one is damaged or was not finished, otherwise 2: one cannot be
+/// checked.
+int verify(const VerifyOptions& options, std::ostream& out, std::ostream& err);
+
+/// For commands that read a stream file: a warning on `err` when its checksums say that it has changed.
+void warn_of_damage(const std::filesystem::path& file, std::ostream& err);
+
+}  // namespace echotrain::client
