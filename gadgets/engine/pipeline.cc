@@ -11,6 +11,7 @@
 
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
+#include "gadgets/shared/image_check.h"
 #include "protocol/data/meta.h"
 
 namespace echotrain {
@@ -153,8 +154,9 @@ struct Pipeline::Impl {
     if (image == nullptr) return;  // waveforms that no gadget took are dropped
     ++counts.images_out;
     auto held = std::make_shared<Image>(std::move(*image));
-    compute.on_complete([to = sink, held] {
+    compute.on_complete([to = sink, held, check = image_check] {
       if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      check->look(*held);
       to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
     });
   }
@@ -197,6 +199,7 @@ struct Pipeline::Impl {
   numerics::Team* team;
   ReadAsset read_asset;
   std::shared_ptr<PipelineSink> sink;
+  std::shared_ptr<ImageCheck> image_check = std::make_shared<ImageCheck>();
   std::set<std::string> said;
   std::optional<Scan> scan;  // empty before start()
   Framer framer;
@@ -237,6 +240,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   }
   for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->pause(impl_->next[i]);
   impl_->compute.check();
+  impl_->image_check->report(*impl_->scan);
 }
 
 void Pipeline::push(protocol::Image&& image) {
@@ -260,7 +264,10 @@ void Pipeline::finish(End how) {
   for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->end(how, impl_->next[i]);
 }
 
-void Pipeline::wait() { impl_->compute.synchronize(); }
+void Pipeline::wait() {
+  impl_->compute.synchronize();
+  if (impl_->scan) impl_->image_check->report(*impl_->scan);
+}
 
 const PipelineCounts& Pipeline::counts() const {
   if (impl_->scan) impl_->counts.work = impl_->scan->numbers;

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -70,31 +72,83 @@ __device__ float convert(float2 z, Component what) {
   }
 }
 
-__device__ void store(float value, float* to) { *to = value; }
-__device__ void store(float value, std::uint16_t* to) {
-  *to = static_cast<std::uint16_t>(rintf(fminf(fmaxf(value, 0.0f), 65535.0f)));  // NaN becomes 0
+/// What one thread adds to a tally.
+struct Counts {
+  unsigned not_finite = 0, saturated = 0, any = 0;  // any: not 0 if something is not zero
+};
+
+__device__ void store(float value, float* to, Counts& /*counts*/) { *to = value; }
+__device__ void store(float value, std::uint16_t* to, Counts& counts) {
+  constexpr float kMost = 65535.0f;
+  *to = static_cast<std::uint16_t>(rintf(fminf(fmaxf(value, 0.0f), kMost)));  // NaN becomes 0
+  counts.saturated += (value >= kMost + 0.5f || value < -0.5f) && isfinite(value) ? 1u : 0u;
+  counts.any |= *to;
+}
+
+/// z and what was made of it, which is finite if z is, but for magnitudes.
+template <class T>
+__device__ void count(float2 z, float value, const T& /*type*/, Counts& counts) {
+  counts.not_finite += isfinite(z.x) && isfinite(z.y) && isfinite(value) ? 0u : 1u;
+  if constexpr (!std::is_same_v<T, std::uint16_t>) counts.any |= z.x != 0 || z.y != 0 ? 1u : 0u;
+}
+
+/// Adds what the threads of a block counted; all of them call it. An image without faults costs no atomic operation.
+__device__ void add(const Counts& counts, PixelTally* tally) {
+  __shared__ unsigned not_finite, saturated;
+  if (threadIdx.x == 0) not_finite = saturated = 0;
+  const int any = __syncthreads_or(static_cast<int>(counts.any));
+  if (counts.not_finite > 0) atomicAdd(&not_finite, counts.not_finite);
+  if (counts.saturated > 0) atomicAdd(&saturated, counts.saturated);
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  const auto add_to = [](std::uint64_t* sum, unsigned count) {
+    if (count > 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(count));
+  };
+  add_to(&tally->not_finite, not_finite);
+  add_to(&tally->saturated, saturated);
+  if (any != 0) tally->any = 1;  // all blocks write the same
 }
 
 template <class T>
-__global__ void component_kernel(const float2* from, std::int64_t n, Component what, float factor, T* to) {
+__global__ void component_kernel(const float2* from, std::int64_t n, Component what, float factor, T* to,
+                                 PixelTally* tally) {
+  Counts counts;
   ECHOTRAIN_GRID_STRIDE(i, n) {
-    const float2 z = from[i];
-    store(convert(make_float2(z.x * factor, z.y * factor), what), to + i);
+    const float2 z = make_float2(from[i].x * factor, from[i].y * factor);
+    const float value = convert(z, what);
+    store(value, to + i, counts);
+    count(z, value, T{}, counts);
   }
+  if (tally != nullptr) add(counts, tally);
 }
 
-__global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to) {
+/// `to` may be null: then only the tally is made.
+__global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to, PixelTally* tally) {
+  Counts counts;
   ECHOTRAIN_GRID_STRIDE(i, n) {
-    const float2 z = from[i];
-    to[i] = make_float2(z.x * factor, z.y * factor);
+    const float2 z = make_float2(from[i].x * factor, from[i].y * factor);
+    if (to != nullptr) to[i] = z;
+    count(z, 0.0f, float{}, counts);
   }
+  if (tally != nullptr) add(counts, tally);
 }
+
+/// Few enough that their sums do not queue for the tally's memory, and enough to keep any device busy.
+unsigned tallied_blocks(std::int64_t n) { return std::min(blocks_for(n), 4096u); }
 
 template <class T>
-void launch_component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to) {
-  component_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
-                                                                                 what, factor, to.data());
+void launch_component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to,
+                      DeviceView<PixelTally> tally) {
+  component_kernel<<<tallied_blocks(from.size()), kThreads, 0, stream_of(context)>>>(
+      device_view(from.data()), from.size(), what, factor, to.data(), tally.data());
   check_launch("component");
+}
+
+void launch_scale(Context& context, DeviceView<const cfloat> from, float factor, cfloat* to,
+                  DeviceView<PixelTally> tally) {
+  scale_kernel<<<tallied_blocks(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
+                                                                                 factor, device_view(to), tally.data());
+  check_launch("scale");
 }
 
 /// The ends of the stretches of readouts in which no line comes twice; empty when there are more than `most`.
@@ -151,19 +205,23 @@ void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfl
   check_launch("scale_lines");
 }
 
-void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
-  launch_component(context, from, what, factor, to);
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to,
+               DeviceView<PixelTally> tally) {
+  launch_component(context, from, what, factor, to, tally);
 }
 
 void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
-               DeviceView<std::uint16_t> to) {
-  launch_component(context, from, what, factor, to);
+               DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally) {
+  launch_component(context, from, what, factor, to, tally);
 }
 
-void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
-  scale_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
-                                                                             factor, device_view(to.data()));
-  check_launch("scale");
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to,
+           DeviceView<PixelTally> tally) {
+  launch_scale(context, from, factor, to.data(), tally);
+}
+
+void tally(Context& context, DeviceView<const cfloat> from, DeviceView<PixelTally> tally) {
+  launch_scale(context, from, 1, nullptr, tally);
 }
 
 }  // namespace echotrain::numerics::cuda
