@@ -132,6 +132,8 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
+  static constexpr std::size_t kMostTexts = 200;  // of one scan; texts may hold what a client wrote
+
   Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read, numerics::Team* t)
       : plan(std::move(p)),
         compute(c),
@@ -143,7 +145,13 @@ struct Pipeline::Impl {
   /// Taps look at a gadget's output as whole frames.
   void begin() {
     const auto say = [this](protocol::Level level, const std::string& text) {
-      if (said.insert(text).second) sink->text(level, text);
+      if (said.size() > kMostTexts || !said.insert(text).second) return;
+      if (said.size() <= kMostTexts)
+        sink->text(level, text);
+      else
+        sink->text(protocol::Level::warning, fmt::format("this scan has said {} different things; whatever else there "
+                                                         "is to say is left out",
+                                                         kMostTexts));
     };
     scan.emplace(compute, plan->spec().trajectory_unit, say, std::move(read_asset),
                  taps.empty() ? plan->delivery_ : Delivery::frames, team);

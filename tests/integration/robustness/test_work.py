@@ -1,7 +1,9 @@
-"""What a scan costs in CPU time grows with its readouts, whatever counters and matrices they have."""
+"""What a scan costs in CPU time and in lines of the log, whatever counters, matrices and texts its messages have."""
 
 import os
 import pathlib
+import struct
+import unicodedata
 
 import numpy as np
 import pytest
@@ -84,3 +86,35 @@ def test_navigators_between_the_readouts_of_a_large_frame(own_server):
     reply, many = cost(own_server, scan(2000, 1))
     assert len(reply.images) == 1, reply.texts
     assert many < 2 * few + 1, f"{many:.2f} s of CPU time, and {few:.2f} s with two navigators"
+
+
+def image_of_role(role):
+    """An image of one pixel that no pipeline has a use for."""
+    head = np.zeros((), wire.IMAGE_HEAD)
+    head["version"], head["data_type"], head["channels"], head["matrix_size"] = 1, 5, 1, (1, 1, 1)
+    text = f"<ismrmrdMeta><meta><name>role</name><value>{role}</value></meta></ismrmrdMeta>".encode()
+    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(text)) + text + bytes(4)
+
+
+def test_log_lines_of_a_session_are_bounded(own_server):
+    """20,000 images of as many roles, each of which the log would like to name."""
+    before = own_server.text().count("\n")
+    messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
+    messages += [image_of_role(f"role{i}") for i in range(20000)]
+    reply, _ = cost(own_server, [*messages, wire.close()])
+    assert own_server.text().count("\n") - before < 300
+    assert 0 < len(reply.texts) < 300
+
+
+def test_nothing_unseen_reaches_the_log(own_server):
+    """Characters that turn, hide or break a line: all that Unicode has of the categories Cc, Cf, Zl and Zp but what XML
+    does not allow."""
+    unseen = [chr(c) for c in range(0x80, 0x110000) if unicodedata.category(chr(c)) in ("Cc", "Cf", "Zl", "Zp")]
+    assert "\u202e" in unseen and "\u2028" in unseen
+    messages = [wire.config_file("cartesian_2d"), wire.header(scans.header_xml("cartesian", (8, 8, 1)))]
+    messages += [image_of_role("gnp" + "".join(unseen[i : i + 8]) + "exe") for i in range(0, len(unseen), 8)]
+    messages += [wire.text("a\u202egnp.exe\u2028INFO forged"), wire.close()]
+    reply, _ = cost(own_server, messages)
+    said = own_server.text() + "".join(reply.texts)
+    assert "gnp????????exe" in said and "a?gnp.exe?INFO forged" in said
+    assert not [c for c in unseen if c in said]
