@@ -58,7 +58,9 @@ OptionTable<AdminOptions> admin_options() {
           "TCP port of the admin pages; 0 takes any free one; if the default is taken, the server starts without them")
       .marking(&O::asked_for)
       .integer("agent_port", &O::agent_port, -1, 65535,
-               "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none");
+               "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
+      .list("hosts", &O::hosts, "name",
+            "name that requests to the admin port may have in their Host header, besides localhost and addresses");
 }
 
 }  // namespace
