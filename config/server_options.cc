@@ -70,7 +70,9 @@ OptionTable<AdminOptions> admin_options() {
       .integer("agent_port", &O::agent_port, -1, 65535,
                "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
       .path("token_file", &O::token_file, "FILE",
-            "file of tokens, one per line, of those who may stop sessions over HTTP; empty: nobody may");
+            "file of tokens, one per line, of those who may stop sessions over HTTP; empty: nobody may")
+      .list("hosts", &O::hosts, "name",
+            "name that requests to the admin port may have in their Host header, besides localhost and addresses");
 }
 
 }  // namespace

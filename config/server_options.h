@@ -49,9 +49,10 @@ struct AdminOptions {
   bool enabled = true;
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
-  std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
-  std::string token_file;        ///< of administrators, who may stop sessions; empty: nobody may
-  bool asked_for = false;        ///< bind or port was given: a failure to bind is then an error
+  std::int64_t agent_port = -1;    ///< for HAProxy's agent-check; -1: none
+  std::string token_file;          ///< of administrators, who may stop sessions; empty: nobody may
+  std::vector<std::string> hosts;  ///< names by which browsers and others may ask, besides localhost and addresses
+  bool asked_for = false;          ///< bind or port was given: a failure to bind is then an error
 };
 
 /// The options that main() starts a server with. Times are in seconds, sizes in MiB (2^20 bytes).

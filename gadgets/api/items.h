@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/array.h"
+#include "gadgets/numerics/core/pixel_tally.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/messages.h"
 
@@ -222,6 +223,8 @@ struct Image {
   std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client
   protocol::Image message;
   std::shared_ptr<ImageTimes> times;  ///< filled in as the stream reaches each point; may be empty
+  /// [1], complete when the pixels are. Empty: nobody has counted, and the engine looks at the pixels itself.
+  HostArray<numerics::PixelTally> tally;
 };
 
 /// A physiological waveform. Gadgets that do not take it hand it on.

@@ -20,12 +20,13 @@ namespace numerics {
 class Team;  // gadgets/numerics/team/team.h
 }
 
-/// What the gadgets of a scan counted, for the log.
+/// What was counted of a scan, for the log and for metrics.
 struct ScanNumbers {
   std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that reused one
   std::uint64_t operators_made = 0, operators_reused = 0;  ///< the same for F^H F
   std::uint64_t frames_in_parts = 0;                       ///< frames gridded as their readouts came
   double plan_ms = 0;                                      ///< making plans, in all
+  std::uint64_t images_not_finite = 0, images_saturated = 0, images_all_zero = 0;  ///< images that have such pixels
 };
 
 /// How the data of a frame may reach a gadget, from least to most. Each gadget declares what it can take; the pipeline

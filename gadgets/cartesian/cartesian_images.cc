@@ -1,9 +1,39 @@
 #include "gadgets/cartesian/cartesian_images.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace echotrain {
+namespace {
+
+// Batches may be small and frames may have millions of rows, so that neither of these touches rows that did not come.
+
+/// Whether each readout's row had come before it. `hits` counts all readouts, and does so again in the end.
+std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std::vector<std::int32_t>& hits) {
+  std::vector<std::uint8_t> repeated(rows.size());
+  for (std::size_t i = rows.size(); i-- > 0;)
+    if (rows[i] >= 0) repeated[i] = --hits[static_cast<std::size_t>(rows[i])] > 0 ? 1 : 0;
+  for (const std::int32_t row : rows)
+    if (row >= 0) ++hits[static_cast<std::size_t>(row)];
+  return repeated;
+}
+
+/// The ends of the stretches of readouts in which no row comes twice.
+std::vector<std::int64_t> ends_of_stretches(const std::vector<std::int32_t>& rows) {
+  std::vector<std::int64_t> ends;
+  std::unordered_map<std::int32_t, std::size_t> met;  // the last stretch, from 1, with the row
+  met.reserve(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] < 0) continue;
+    std::size_t& last = met[rows[i]];
+    if (last == ends.size() + 1) ends.push_back(static_cast<std::int64_t>(i));
+    last = ends.size() + 1;
+  }
+  return ends;
+}
+
+}  // namespace
 
 void CartesianImages::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
@@ -33,21 +63,9 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
   }
-  std::vector<std::int32_t> hits = buffer.hits;  // of the rows, before this batch
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
-  std::vector<std::uint8_t> repeated(rows.size());
-  std::vector<std::int64_t> ends;  // ends of stretches in which no row comes twice
-  std::vector<std::uint8_t> met(hits.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] < 0) continue;
-    const auto row = static_cast<std::size_t>(rows[i]);
-    repeated[i] = hits[row]++ > 0 ? 1 : 0;
-    if (std::exchange(met[row], std::uint8_t{1}) != 0) {
-      ends.push_back(static_cast<std::int64_t>(i));
-      std::fill(met.begin(), met.end(), std::uint8_t{0});
-      met[row] = 1;
-    }
-  }
+  const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
+  const std::vector<std::int64_t> ends = ends_of_stretches(rows);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
     for (auto next = ends.begin(); begin < end;) {
       while (next != ends.end() && *next <= begin) ++next;

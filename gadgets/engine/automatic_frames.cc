@@ -50,13 +50,6 @@ bool AutomaticFrames::complete(const OpenFrame& frame) const {
   return frame.announced >= expected(frame.frame->key).lines;
 }
 
-bool AutomaticFrames::looks_finished(const OpenFrame& frame, const FrameKey& next) const {
-  const FrameKey& key = frame.frame->key;
-  if (key == next) return false;
-  const bool earlier = key.encoding == next.encoding && later_repetition(next.repetition, key.repetition);
-  return earlier || frame.last_seen || (expected(key).lines > 0 && complete(frame));
-}
-
 /// Whether a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
 /// a readout that repeats the closed frame's first line begins the next frame instead.
 bool AutomaticFrames::is_late(const FrameKey& key, const Line& line) const {
@@ -67,11 +60,17 @@ bool AutomaticFrames::is_late(const FrameKey& key, const Line& line) const {
   return line != closed->first || later_repetition(newest_.at(key.encoding), key.repetition);
 }
 
+/// Frames of earlier repetitions are over, and so are others that are whole or have seen a last-in flag. Only the one
+/// that got the readout before this one can have become so since the last call.
 void AutomaticFrames::close_finished(const FrameKey& next, const OpenFrames::EmitReadouts& emit) {
-  const auto finished = [&](const auto& entry) { return looks_finished(entry.second, next); };
-  if (std::none_of(open_.all().begin(), open_.all().end(), finished)) return;  // so it is for nearly every readout
-  for (const FrameKey& key : open_.keys())
-    if (looks_finished(*open_.find(key), next)) close(key, emit);
+  std::vector<OpenFrames::Numbered> finished = open_.before(next.encoding, next.repetition);
+  const OpenFrame* last = last_ == next ? nullptr : open_.find(last_);
+  if (last != nullptr && (last->last_seen || (expected(last_).lines > 0 && complete(*last))))
+    finished.emplace_back(last->frame->id, last_);
+  if (finished.empty()) return;  // as for nearly every readout
+  std::sort(finished.begin(), finished.end());
+  finished.erase(std::unique(finished.begin(), finished.end()), finished.end());
+  for (const auto& [id, key] : finished) close(key, emit);
 }
 
 void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
@@ -95,7 +94,8 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   OpenFrame& frame = open_.open(key, head);
   if (frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line))))
     ++frame.announced;
-  OpenFrames::add(frame, std::move(acquisition));
+  open_.add(frame, std::move(acquisition));
+  last_ = key;
   frame.last_seen |= (head.flags & kMayEndFrame) != 0;
   if (frame.last_seen && complete(frame)) close(key, emit);
 }

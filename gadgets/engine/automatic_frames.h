@@ -40,7 +40,6 @@ class AutomaticFrames {
 
   const Expected& expected(const FrameKey& key) const { return expected_.at(key.encoding); }
   bool complete(const OpenFrame& frame) const;
-  bool looks_finished(const OpenFrame& frame, const FrameKey& next) const;
   bool is_late(const FrameKey& key, const Line& line) const;
   void close_finished(const FrameKey& next, const OpenFrames::EmitReadouts& emit);
   void close(const FrameKey& key, const OpenFrames::EmitReadouts& emit);
@@ -50,6 +49,7 @@ class AutomaticFrames {
   std::vector<Expected> expected_;                 // per encoding
   std::deque<Closed> closed_incomplete_;           // most recent last, bounded
   std::map<std::uint16_t, std::uint16_t> newest_;  // latest repetition so far, by encoding
+  FrameKey last_;                                  // of the readout before this one
   std::uint64_t late_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "gadgets/engine/readout_batch.h"
 
@@ -25,14 +26,13 @@ FlaggedFrames::FlaggedFrames(OpenFrames& open, const std::string& until) : open_
 void FlaggedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
   const std::uint64_t flags = acquisition.head.flags;
   const FrameKey key = key_of(acquisition.head);
-  OpenFrames::add(open_.open(key, acquisition.head), std::move(acquisition));
+  open_.add(open_.open(key, acquisition.head), std::move(acquisition));
   if ((flags & mask_) == 0) return;
   // Flags above the level of a slice end all frames of their repetition, or of the measurement.
-  for (const FrameKey& other : open_.keys()) {
-    const bool same_repetition = other.encoding == key.encoding && other.repetition == key.repetition;
-    if (other == key || mask_ == kLastInMeasurement || (mask_ == kLastInRepetition && same_repetition))
-      open_.close(other, emit);
-  }
+  const std::vector<FrameKey> ended = mask_ == kLastInMeasurement  ? open_.keys()
+                                      : mask_ == kLastInRepetition ? open_.keys_of(key.encoding, key.repetition)
+                                                                   : std::vector<FrameKey>{key};
+  for (const FrameKey& each : ended) open_.close(each, emit);
 }
 
 void CountedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
@@ -42,7 +42,7 @@ void CountedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::E
   Frame& frame = *open.frame;
   frame.key.repetition = repetition;
   if (frame.readouts == 0) frame.expected_readouts = readouts_;
-  OpenFrames::add(open, std::move(acquisition));
+  open_.add(open, std::move(acquisition));
   if (frame.readouts == readouts_) open_.close(key, emit);
 }
 

@@ -1,21 +1,38 @@
 #include "gadgets/engine/open_frames.h"
 
-#include <algorithm>
-#include <utility>
+#include <fmt/format.h>
 
+#include <limits>
+
+#include "gadgets/api/errors.h"
 #include "gadgets/engine/readout_batch.h"
 
 namespace echotrain {
 
+void refuse_more_frames(std::size_t open) {
+  if (open >= OpenFrames::kMost)
+    throw ClientError(
+        fmt::format("{} frames are open, and a readout opens one more: readouts that differ in slice, contrast, phase, "
+                    "repetition, set or encoding space belong to different frames. Check these counters and the flags "
+                    "that end a frame, or let the pipeline's key 'frame' say how many readouts a frame has",
+                    open));
+}
+
+OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
+  return {frame.key.encoding, frame.key.repetition, frame.frame->id};
+}
+
 OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHeader& head) {
-  auto [it, fresh] = open_.try_emplace(key, scan_->compute);
-  if (fresh) {
-    it->second.frame = std::make_shared<Frame>();
-    it->second.frame->id = next_id_++;
-    it->second.frame->key = key;
-    it->second.frame->reference = head;
-  }
-  return it->second;
+  const auto known = open_.find(key);
+  if (known != open_.end()) return known->second;
+  refuse_more_frames(open_.size());
+  OpenFrame& fresh = open_.try_emplace(key, scan_->compute, key).first->second;
+  fresh.frame = std::make_shared<Frame>();
+  fresh.frame->id = next_id_++;
+  fresh.frame->key = key;
+  fresh.frame->reference = head;
+  places_.emplace(place_of(fresh), key);
+  return fresh;
 }
 
 const OpenFrame* OpenFrames::find(const FrameKey& key) const {
@@ -26,6 +43,7 @@ const OpenFrame* OpenFrames::find(const FrameKey& key) const {
 void OpenFrames::add(OpenFrame& frame, protocol::Acquisition&& acquisition) {
   ++frame.frame->readouts;
   note_arrival(*frame.frame, acquisition);
+  if (frame.waiting.empty()) waiting_.insert(frame.key);
   frame.waiting.push_back(std::move(acquisition));
 }
 
@@ -33,6 +51,8 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   const auto it = open_.find(key);
   OpenFrame frame = std::move(it->second);
   open_.erase(it);
+  places_.erase(place_of(frame));
+  waiting_.erase(frame.key);
   frame.frame->arrival.taken = taken_;
   flush(frame, true, emit);
 }
@@ -48,16 +68,43 @@ void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
 }
 
 void OpenFrames::flush_all(const EmitReadouts& emit) {
-  for (auto& [key, frame] : open_) flush(frame, false, emit);
+  for (const FrameKey& key : std::exchange(waiting_, {})) flush(open_.find(key)->second, false, emit);
+}
+
+void OpenFrames::clear() {
+  open_.clear();
+  places_.clear();
+  waiting_.clear();
 }
 
 std::vector<FrameKey> OpenFrames::keys() const {
-  std::vector<const Frame*> frames;
-  for (const auto& [key, open] : open_) frames.push_back(open.frame.get());
-  std::sort(frames.begin(), frames.end(), [](const Frame* a, const Frame* b) { return a->id < b->id; });
+  std::map<std::uint64_t, FrameKey> by_id;
+  for (const auto& [place, key] : places_) by_id.emplace(std::get<std::uint64_t>(place), key);
   std::vector<FrameKey> keys;
-  for (const Frame* frame : frames) keys.push_back(frame->key);
+  for (const auto& [id, key] : by_id) keys.push_back(key);
   return keys;
+}
+
+std::vector<FrameKey> OpenFrames::keys_of(std::uint16_t encoding, std::uint16_t repetition) const {
+  std::vector<FrameKey> keys;
+  for (auto it = places_.lower_bound({encoding, repetition, 0});
+       it != places_.end() && it->second.encoding == encoding && it->second.repetition == repetition; ++it)
+    keys.push_back(it->second);
+  return keys;
+}
+
+std::vector<OpenFrames::Numbered> OpenFrames::before(std::uint16_t encoding, std::uint16_t repetition) const {
+  std::vector<Numbered> out;
+  const auto add = [&](std::uint16_t first, std::uint16_t last) {
+    for (auto it = places_.lower_bound({encoding, first, 0});
+         it != places_.end() && it->second.encoding == encoding && it->second.repetition <= last; ++it)
+      out.emplace_back(std::get<std::uint64_t>(it->first), it->second);
+  };
+  constexpr std::uint16_t kBack = 32767, kLargest = std::numeric_limits<std::uint16_t>::max();
+  const auto first = static_cast<std::uint16_t>(repetition - kBack);
+  if (repetition > 0) add(first < repetition ? first : std::uint16_t{0}, static_cast<std::uint16_t>(repetition - 1));
+  if (first > repetition) add(first, kLargest);
+  return out;
 }
 
 }  // namespace echotrain

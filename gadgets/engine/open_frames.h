@@ -5,6 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gadgets/api/items.h"
@@ -17,7 +20,8 @@ namespace echotrain {
 constexpr std::uint64_t flag_bit(int value) { return 1ull << (value - 1); }
 
 struct OpenFrame {
-  explicit OpenFrame(numerics::Context& compute) : lines(compute) {}
+  OpenFrame(numerics::Context& compute, const FrameKey& found_by) : key(found_by), lines(compute) {}
+  const FrameKey key;  // under which it is found
   std::shared_ptr<Frame> frame;
   std::vector<protocol::Acquisition> waiting;  // readouts of the batch being pushed that are not yet handed on
   bool started = false;                        // a first batch has been handed on
@@ -27,21 +31,28 @@ struct OpenFrame {
   bool last_seen = false;     // a last-in flag has come
 };
 
-/// The frames that have begun and not ended, found by their keys. What makes a frame end is for others to say.
+/// ClientError, with what to do, when `open` frames are as many as may be open at a time.
+void refuse_more_frames(std::size_t open);
+
+/// The frames that have begun and not ended, found by their keys. What makes a frame end is for others to say. A
+/// readout costs the same however many frames are open.
 class OpenFrames {
  public:
+  static constexpr std::size_t kMost = 16384;           ///< open at a time
+  using Numbered = std::pair<std::uint64_t, FrameKey>;  ///< with the frame's id first, which counts in order of opening
   using EmitReadouts = std::function<void(Readouts&&)>;
 
   void start(Scan& scan) { scan_ = &scan; }
   /// The pipeline took a batch at `taken`.
   void batch_begins(Instant taken) { taken_ = taken; }
 
-  /// The frame of this key; if there is none yet, it begins with a readout whose head is `head`.
+  /// The frame of this key; if there is none yet, it begins with a readout whose head is `head`. ClientError when kMost
+  /// are open.
   OpenFrame& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
   /// The open frame of this key, or nullptr.
   const OpenFrame* find(const FrameKey& key) const;
   /// `frame` gets one more readout.
-  static void add(OpenFrame& frame, protocol::Acquisition&& acquisition);
+  void add(OpenFrame& frame, protocol::Acquisition&& acquisition);
   /// Ends the frame, which must be open, and hands on the rest of it.
   void close(const FrameKey& key, const EmitReadouts& emit);
   /// Hands on what waits in any frame.
@@ -49,16 +60,26 @@ class OpenFrames {
 
   const std::map<FrameKey, OpenFrame>& all() const { return open_; }
   std::vector<FrameKey> keys() const;  ///< in the order in which they were opened
-  void clear() { open_.clear(); }
+  /// Open frames of an encoding space and repetition, in the order in which they were opened.
+  std::vector<FrameKey> keys_of(std::uint16_t encoding, std::uint16_t repetition) const;
+  /// Open frames of an encoding space whose repetition is one of the 32767 before `repetition`, which may wrap, in any
+  /// order.
+  std::vector<Numbered> before(std::uint16_t encoding, std::uint16_t repetition) const;
+  void clear();
   std::uint64_t& next_id() { return next_id_; }
   std::uint64_t begun() const { return next_id_; }  ///< how many frames have been numbered so far
 
  private:
+  using Place = std::tuple<std::uint16_t, std::uint16_t, std::uint64_t>;  // encoding, repetition, the frame's id
+
   void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
+  static Place place_of(const OpenFrame& frame);
 
   Scan* scan_ = nullptr;
   std::map<FrameKey, OpenFrame> open_;
-  Instant taken_{};  // when the batch being pushed was taken
+  std::map<Place, FrameKey> places_;  // of all that are open
+  std::set<FrameKey> waiting_;        // those that have readouts that wait
+  Instant taken_{};                   // when the batch being pushed was taken
   std::uint64_t next_id_ = 0;
 };
 

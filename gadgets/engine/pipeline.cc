@@ -11,6 +11,7 @@
 
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
+#include "gadgets/shared/image_check.h"
 #include "protocol/data/meta.h"
 
 namespace echotrain {
@@ -131,6 +132,8 @@ numerics::Backend choose_backend(const config::PipelineSpec& spec, config::Backe
 }
 
 struct Pipeline::Impl {
+  static constexpr std::size_t kMostTexts = 200;  // of one scan; texts may hold what a client wrote
+
   Impl(std::shared_ptr<const PipelinePlan> p, numerics::Context& c, PipelineSink s, ReadAsset read, numerics::Team* t)
       : plan(std::move(p)),
         compute(c),
@@ -142,7 +145,13 @@ struct Pipeline::Impl {
   /// Taps look at a gadget's output as whole frames.
   void begin() {
     const auto say = [this](protocol::Level level, const std::string& text) {
-      if (said.insert(text).second) sink->text(level, text);
+      if (said.size() > kMostTexts || !said.insert(text).second) return;
+      if (said.size() <= kMostTexts)
+        sink->text(level, text);
+      else
+        sink->text(protocol::Level::warning, fmt::format("this scan has said {} different things; whatever else there "
+                                                         "is to say is left out",
+                                                         kMostTexts));
     };
     scan.emplace(compute, plan->spec().trajectory_unit, say, std::move(read_asset),
                  taps.empty() ? plan->delivery_ : Delivery::frames, team);
@@ -153,8 +162,9 @@ struct Pipeline::Impl {
     if (image == nullptr) return;  // waveforms that no gadget took are dropped
     ++counts.images_out;
     auto held = std::make_shared<Image>(std::move(*image));
-    compute.on_complete([to = sink, held] {
+    compute.on_complete([to = sink, held, check = image_check] {
       if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      check->look(*held);
       to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
     });
   }
@@ -197,6 +207,7 @@ struct Pipeline::Impl {
   numerics::Team* team;
   ReadAsset read_asset;
   std::shared_ptr<PipelineSink> sink;
+  std::shared_ptr<ImageCheck> image_check = std::make_shared<ImageCheck>();
   std::set<std::string> said;
   std::optional<Scan> scan;  // empty before start()
   Framer framer;
@@ -237,6 +248,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   }
   for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->pause(impl_->next[i]);
   impl_->compute.check();
+  impl_->image_check->report(*impl_->scan);
 }
 
 void Pipeline::push(protocol::Image&& image) {
@@ -260,7 +272,10 @@ void Pipeline::finish(End how) {
   for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->end(how, impl_->next[i]);
 }
 
-void Pipeline::wait() { impl_->compute.synchronize(); }
+void Pipeline::wait() {
+  impl_->compute.synchronize();
+  if (impl_->scan) impl_->image_check->report(*impl_->scan);
+}
 
 const PipelineCounts& Pipeline::counts() const {
   if (impl_->scan) impl_->counts.work = impl_->scan->numbers;

@@ -79,7 +79,8 @@ class Pipeline {
   void push(protocol::Waveform&& waveform);
   /// The end of the scan: closes open frames (complete) or drops partial ones (truncated).
   void finish(End how);
-  /// Waits until all images have been given to the sink. ResourceError when the device failed.
+  /// Waits until all images have been given to the sink, and says what is wrong with them. ResourceError when the
+  /// device failed.
   void wait();
 
   const PipelineCounts& counts() const;

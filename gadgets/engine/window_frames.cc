@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "gadgets/engine/open_frames.h"
 #include "gadgets/engine/readout_batch.h"
 
 namespace echotrain {
@@ -11,12 +12,14 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
   FrameKey key = key_of(acquisition.head);
   key.repetition = 0;  // the window continues across repetitions
   auto it = windows_.find(key);
-  if (it == windows_.end())
+  if (it == windows_.end()) {
+    refuse_more_frames(windows_.size());
     it = windows_
              .emplace(
                  key,
                  Window{.readouts = {scan.compute, readouts_}, .number = windows_.size() + 1, .until_next = readouts_})
              .first;
+  }
   Window& window = it->second;
   window.readouts.push(acquisition);
   ++window.pending;

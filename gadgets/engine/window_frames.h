@@ -13,7 +13,8 @@
 namespace echotrain {
 
 /// Windows of a fixed number of readouts that move on by a stride. Readouts that differ in a counter other than the
-/// repetition have separate windows. ResourceError when the session's memory is exhausted.
+/// repetition have separate windows. ClientError when OpenFrames::kMost are open, ResourceError when the session's
+/// memory is exhausted.
 class WindowFrames {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;

@@ -10,6 +10,7 @@ namespace echotrain {
 namespace {
 
 using numerics::Component;
+using numerics::DeviceView;
 
 Component component_of(const std::string& name) {
   static const std::map<std::string, Component> names = {{"complex", Component::complex},
@@ -44,6 +45,36 @@ protocol::Payload to_host(numerics::Context& compute, const Array<T>& values) {
   return {host.memory(), {bytes, static_cast<std::size_t>(host.size()) * sizeof(T)}};
 }
 
+/// Pixels to be filled where the context computes, and behind them their tally: one copy brings both to the host.
+template <class T>
+class TalliedPixels {
+ public:
+  TalliedPixels(numerics::Context& compute, const numerics::Shape& shape)
+      : compute_(compute), shape_(shape), tally_at_((shape.size() + kAligned - 1) / kAligned * kAligned) {
+    memory_ = compute.allocate<T>({tally_at_ + static_cast<std::int64_t>(sizeof(numerics::PixelTally) / sizeof(T))});
+    compute.clear(tally());
+  }
+  DeviceView<T> pixels() { return memory_.view().part(0, shape_); }
+  DeviceView<numerics::PixelTally> tally() {
+    return DeviceView<numerics::PixelTally>(reinterpret_cast<numerics::PixelTally*>(memory_.data() + tally_at_), {1});
+  }
+  /// Both are complete once the stream has passed this point.
+  void give_to(Image& image) const {
+    HostArray<T> host = compute_.place_on_host(memory_);
+    const auto* bytes = reinterpret_cast<const std::byte*>(host.data());
+    image.message.pixels = {host.memory(), {bytes, static_cast<std::size_t>(shape_.size()) * sizeof(T)}};
+    image.tally = {std::shared_ptr<void>(host.memory(), host.data() + tally_at_), {1}, host.place()};
+  }
+
+ private:
+  static constexpr std::int64_t kAligned = alignof(numerics::PixelTally) / sizeof(T);
+
+  numerics::Context& compute_;
+  numerics::Shape shape_;
+  std::int64_t tally_at_;  // in elements
+  Array<T> memory_;
+};
+
 }  // namespace
 
 Parameters<ImageOutput::Options> ImageOutput::parameters() {
@@ -67,24 +98,28 @@ void ImageOutput::start(const protocol::Header& header, Scan& scan) {
   encodings_ = static_cast<std::uint16_t>(header.encodings.size());
 }
 
-protocol::Payload ImageOutput::pixels(const CoilImages& images, Component what) {
+void ImageOutput::convert(const CoilImages& images, Component what, Image& to) {
   numerics::Context& compute = scan_->compute;
   const auto scale = static_cast<float>(options_.scale);
   const auto& shape = images.data.shape();
+  const auto component = [&]<class T>(TalliedPixels<T>&& out) {
+    numerics::component(compute, images.data.view(), what, scale, out.pixels(), out.tally());
+    out.give_to(to);
+  };
   if (options_.type == "uint16") {
-    Array<std::uint16_t> out = compute.allocate<std::uint16_t>(shape);
-    numerics::component(compute, images.data.view(), what, scale, out.view());
-    return to_host(compute, out);
+    component(TalliedPixels<std::uint16_t>(compute, shape));
+  } else if (what != Component::complex) {
+    component(TalliedPixels<float>(compute, shape));
+  } else if (scale != 1.0f) {
+    TalliedPixels<cfloat> out(compute, shape);
+    numerics::scale(compute, images.data.view(), scale, out.pixels(), out.tally());
+    out.give_to(to);
+  } else {
+    Array<numerics::PixelTally> tally = compute.zeros<numerics::PixelTally>({1});
+    numerics::tally(compute, images.data.view(), tally.view());
+    to.message.pixels = to_host(compute, images.data);
+    to.tally = compute.place_on_host(tally);
   }
-  if (what == Component::complex) {
-    if (scale == 1.0f) return to_host(compute, images.data);
-    Array<cfloat> out = compute.allocate<cfloat>(shape);
-    numerics::scale(compute, images.data.view(), scale, out.view());
-    return to_host(compute, out);
-  }
-  Array<float> out = compute.allocate<float>(shape);
-  numerics::component(compute, images.data.view(), what, scale, out.view());
-  return to_host(compute, out);
 }
 
 std::string ImageOutput::attributes(const Frame& frame) const {
@@ -158,7 +193,7 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
     out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
     scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
-  out.message.pixels = pixels(images, what);
+  convert(images, what, out);
   out.message.attributes = attributes(frame);
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;

@@ -12,10 +12,10 @@
 
 namespace echotrain {
 
-/// Converts to the wanted component and type, copies to host memory (on CUDA asynchronously: nothing waits here), and
-/// fills in geometry, counters and time stamps from the frame's reference readout and the header's recon space.
-/// Images of an encoding form the series encoding + 1; with component magnitude_and_phase, its phase images form
-/// another series, numbered after those of all encodings.
+/// Converts to the wanted component and type, counts what is wrong with the pixels while it does, copies both to host
+/// memory (on CUDA asynchronously: nothing waits here), and fills in geometry, counters and time stamps from the
+/// frame's reference readout and the header's recon space. Images of an encoding form the series encoding + 1; with
+/// component magnitude_and_phase, its phase images form another series, numbered after those of all encodings.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {
@@ -39,7 +39,7 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
 
  private:
   void give(const CoilImages& images, numerics::Component what, const Emit<Image>& emit);
-  protocol::Payload pixels(const CoilImages& images, numerics::Component what);
+  void convert(const CoilImages& images, numerics::Component what, Image& to);
   std::string attributes(const Frame& frame) const;
 
   Options options_;

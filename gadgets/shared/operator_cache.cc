@@ -10,20 +10,6 @@ namespace {
 /// From this many multiplications on, reading Q from a file is quicker than computing it.
 constexpr double kWorthKeeping = 1e11;
 
-std::string disk_key(const OperatorRequest& request) {
-  const SamplePositions& p = *request.positions;
-  std::string key = fmt::format("Q v2 image={} ratio={},{},{} exact={} precision={} basis={} accuracy={} samples={}x{}",
-                                request.image.text(), request.voxel_ratio[0], request.voxel_ratio[1],
-                                request.voxel_ratio[2], request.method.exact,
-                                static_cast<int>(request.method.precision), static_cast<int>(request.method.basis),
-                                request.method.exact ? 0 : request.method.accuracy, p.count(), p.dims);
-  for (const std::uint64_t seed : {11, 12})
-    key += fmt::format(" {:016x}{:016x}",
-                       numerics::digest_bytes(p.coordinates.data(), p.coordinates.size() * sizeof(double), seed),
-                       numerics::digest_bytes(p.weights.data(), p.weights.size() * sizeof(float), seed));
-  return key;
-}
-
 numerics::Shape doubled(const numerics::Shape& image) {
   numerics::Shape out;
   for (const auto extent : image) out.push_back(2 * extent);
@@ -37,11 +23,23 @@ bool OperatorRequest::same(const OperatorRequest& other) const {
          same_positions(*positions, *other.positions) && positions->weights == other.positions->weights;
 }
 
+std::string OperatorRequest::disk_key() const {
+  const SamplePositions& p = *positions;
+  std::string key = fmt::format(
+      "Q v3 image={} ratio={},{},{} exact={} precision={} basis={} accuracy={} samples={}x{}\n", image.text(),
+      voxel_ratio[0], voxel_ratio[1], voxel_ratio[2], method.exact, static_cast<int>(method.precision),
+      static_cast<int>(method.basis), method.exact ? 0 : method.accuracy, p.count(), p.dims);
+  key.reserve(key.size() + p.bytes());
+  key.append(reinterpret_cast<const char*>(p.coordinates.data()), p.coordinates.size() * sizeof(double));
+  key.append(reinterpret_cast<const char*>(p.weights.data()), p.weights.size() * sizeof(float));
+  return key;
+}
+
 std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics::Context& context) const {
   const numerics::Shape lags = doubled(image);
   const double work = static_cast<double>(lags.size()) * static_cast<double>(positions->count());
   const bool keeps = store != nullptr && method.exact && work > kWorthKeeping;
-  const std::string key = keeps ? disk_key(*this) : "";
+  const std::string key = keeps ? disk_key() : "";
   if (keeps)
     if (const auto kept = store->find(key, lags.size(), context.stop_token())) {
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "gadgets/api/items.h"
 #include "gadgets/numerics/core/array_store.h"
@@ -34,6 +35,8 @@ struct OperatorRequest {
   bool same(const OperatorRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
   std::shared_ptr<const Made> make(numerics::Context& context) const;
+  /// What `store` keeps Q under: all that Q depends on; of the trajectory, every bit.
+  std::string disk_key() const;
 };
 
 class OperatorCache : public DeviceCache<OperatorRequest> {

@@ -22,4 +22,15 @@ std::string meta_value(const std::string& attributes, std::string_view name) {
   return "";
 }
 
+void add_meta(std::string& attributes, std::string_view name, std::string_view value) {
+  constexpr std::string_view kEnd = "</ismrmrdMeta>";
+  if (attributes.empty())
+    attributes = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ismrmrdMeta>\n" + std::string(kEnd) + "\n";
+  const std::size_t end = attributes.rfind(kEnd);
+  if (end == std::string::npos) return;
+  std::string added = "<meta><name>";
+  added.append(name).append("</name><value>").append(value).append("</value></meta>\n");
+  attributes.insert(end, added);
+}
+
 }  // namespace echotrain::protocol

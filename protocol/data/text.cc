@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "protocol/data/limits.h"
@@ -11,11 +12,33 @@
 namespace echotrain::protocol {
 namespace {
 
-bool is_control(std::string_view character) {
+struct Range {
+  char32_t first, last;
+};
+
+/// Characters that are not seen themselves and change how others are: controls (Unicode's category Cc; terminals obey
+/// them), format characters (Cf; some reverse the direction of what follows) and separators of lines and paragraphs
+/// (Zl, Zp). Unicode 15, UnicodeData.txt.
+constexpr Range kUnseen[] = {{0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},
+                             {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
+                             {0x8e2, 0x8e2},     {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+                             {0x2060, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},   {0x110bd, 0x110bd},
+                             {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+                             {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+
+/// The value of one well-formed UTF-8 character.
+char32_t value_of(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1) return first < 0x20 || first == 0x7f;
-  // U+0080..U+009F, the second set of control characters; terminals obey some of them.
-  return character.size() == 2 && first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+  if (character.size() == 1) return first;
+  char32_t value = first & (0x7fu >> character.size());
+  for (const char c : character.substr(1)) value = value << 6 | (static_cast<unsigned char>(c) & 0x3fu);
+  return value;
+}
+
+bool is_unseen(std::string_view character) {
+  const char32_t value = value_of(character);
+  return std::any_of(std::begin(kUnseen), std::end(kUnseen),
+                     [value](const Range& range) { return value >= range.first && value <= range.last; });
 }
 
 }  // namespace
@@ -77,7 +100,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   result.reserve(std::min(text.size(), max_bytes));
   while (!text.empty()) {
     const std::size_t length = utf8_character(text);
-    const bool good = length != 0 && !is_control(text.substr(0, length));
+    const bool good = length != 0 && !is_unseen(text.substr(0, length));
     const std::string_view shown = good ? text.substr(0, length) : std::string_view("?");
     if (result.size() + shown.size() > max_bytes) break;
     result += shown;

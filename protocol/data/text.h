@@ -27,7 +27,8 @@ enum class Level { debug, info, warning, error, critical };
 /// UTF-8 replaced, a newline (docs/protocol.md, "Rules for what the server sends").
 std::string format_log_text(Level level, std::string_view text);
 
-/// `text` with control characters and invalid UTF-8 replaced by '?', cut to `max_bytes`: safe for logs and peers.
+/// `text` with control characters, format characters (which change the direction of text, or are not seen), separators
+/// of lines and invalid UTF-8 replaced by '?', cut to `max_bytes`: safe for logs and peers.
 std::string printable(std::string_view text, std::size_t max_bytes = 4096);
 
 }  // namespace echotrain::protocol

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
@@ -11,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "protocol/data/text.h"
 #include "server/admin/admin_pages.h"
 #include "server/base/log.h"
 #include "server/session/listener.h"
@@ -54,9 +56,42 @@ std::string address_of(const tcp::socket& socket) {
   return unknown ? "unknown" : text_of(peer);
 }
 
+/// The name in a Host header, without its port and in lower case; empty for an address. A web page can be made to come
+/// from any name whose owner lets it point here (DNS rebinding), but from no address that is not its own.
+std::string host_name(std::string_view host) {
+  error_code no_address;
+  if (const std::size_t end = host.find(']'); host.starts_with('[') && end != std::string_view::npos) {
+    asio::ip::make_address_v6(std::string(host.substr(1, end - 1)), no_address);
+    return no_address ? std::string(host) : "";
+  }
+  std::string name(host.substr(0, host.find(':')));
+  asio::ip::make_address_v4(name, no_address);
+  if (!no_address) return "";
+  if (name.ends_with('.')) name.pop_back();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return name;
+}
+
+bool may_ask(std::string_view host, const std::vector<std::string>& hosts) {
+  const std::string name = host_name(host);
+  return name.empty() || name == "localhost" ||
+         std::any_of(hosts.begin(), hosts.end(), [&name](const std::string& one) { return host_name(one) == name; });
+}
+
 Response answer(const Request& parser, const std::string& peer, const Environment& environment,
                 const StopSession& stop_session) {
   const auto& request = parser.get();
+  const auto [host, end] = request.equal_range(http::field::host);
+  for (auto field = host; field != end; ++field) {
+    const std::string_view value(field->value().data(), field->value().size());
+    if (!may_ask(value, environment.options.admin.hosts))
+      return respond(
+          {421, "text/plain",
+           fmt::format("this port is not known as '{}'; the server's option admin.hosts names those by which "
+                       "it may be asked\n",
+                       protocol::quotable(value))});
+  }
   const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
              acts = is_action(path);

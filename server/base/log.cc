@@ -48,4 +48,16 @@ void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_
   logger.log(spd_level, spdlog::string_view_t(text.data(), text.size()));
 }
 
+bool SessionLog::may_write() const {
+  if (*lines_ > kMostLines) return false;  // the count does not wrap
+  const std::uint32_t before = (*lines_)++;
+  if (before == kMostLines)
+    write_log(LogLevel::warning,
+              fmt::format("this session has written {} lines; what it has to say further is left out, but for errors "
+                          "and the summary",
+                          kMostLines),
+              id_);
+  return before < kMostLines;
+}
+
 }  // namespace echotrain::server

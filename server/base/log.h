@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -32,23 +34,27 @@ struct LogEvent {
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session = std::nullopt,
                const LogEvent* event = nullptr);
 
-/// Writes the lines of one session. Text from peers must have gone through protocol::printable().
+/// Writes the lines of one session, of which copies share a bound. Text from peers must have gone through
+/// protocol::printable().
 class SessionLog {
  public:
+  /// Lines below `error` that one session may write, so that no client fills the disk; one more says so.
+  static constexpr std::uint32_t kMostLines = 1000;
+
   explicit SessionLog(std::uint64_t id) : id_(id) {}
   std::uint64_t id() const { return id_; }
 
   template <class... A>
   void debug(fmt::format_string<A...> format, A&&... args) const {
-    write_log(LogLevel::debug, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write()) write_log(LogLevel::debug, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void info(fmt::format_string<A...> format, A&&... args) const {
-    write_log(LogLevel::info, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write()) write_log(LogLevel::info, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void warn(fmt::format_string<A...> format, A&&... args) const {
-    write_log(LogLevel::warning, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write()) write_log(LogLevel::warning, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void error(fmt::format_string<A...> format, A&&... args) const {
@@ -60,7 +66,10 @@ class SessionLog {
   }
 
  private:
+  bool may_write() const;
+
   std::uint64_t id_;
+  std::shared_ptr<std::atomic<std::uint32_t>> lines_ = std::make_shared<std::atomic<std::uint32_t>>(0);
 };
 
 }  // namespace echotrain::server

@@ -44,6 +44,9 @@ Metrics::Counts::Counts()
       waveforms(counter(registry, "echotrain_waveforms_total", "Waveforms received, by pipeline.")),
       images_in(counter(registry, "echotrain_images_received_total", "Images received, by pipeline.")),
       images(counter(registry, "echotrain_images_total", "Images made and queued for sending, by pipeline.")),
+      odd_images(counter(registry, "echotrain_odd_images_total",
+                         "Images with pixels that are not finite (kind not_finite) or cut to what their type holds "
+                         "(saturated), and images that are zero everywhere (all_zero).")),
       skipped(counter(registry, "echotrain_skipped_total",
                       "Readouts and other messages that were left out of a reconstruction, by kind of reason.")),
       total(histogram(registry, "echotrain_image_latency_seconds",
@@ -61,6 +64,7 @@ Metrics::Counts::Counts()
   // Every series begins at 0, so that rates see its first increase.
   for (const char* outcome : {"complete", "incomplete", "peer_gone", "error", "no_scan"})
     sessions.Add({{"outcome", outcome}});
+  for (const char* kind : {"not_finite", "saturated", "all_zero"}) odd_images.Add({{"kind", kind}});
 }
 
 Metrics::Metrics() : counts_(std::make_unique<Counts>()) {}
@@ -114,6 +118,12 @@ void ScanMeter::progress(const ScanCounts& so_far) {
   add(readouts_, so_far.readouts, counted_.readouts);
   add(waveforms_, so_far.waveforms, counted_.waveforms);
   add(images_in_, so_far.images_in, counted_.images_in);
+  const auto add_odd = [&](const char* kind, std::uint64_t now, std::uint64_t& counted) {
+    if (now != counted) add(&counts_->odd_images.Add({{"kind", kind}}), now, counted);
+  };
+  add_odd("not_finite", so_far.work.images_not_finite, counted_.work.images_not_finite);
+  add_odd("saturated", so_far.work.images_saturated, counted_.work.images_saturated);
+  add_odd("all_zero", so_far.work.images_all_zero, counted_.work.images_all_zero);
   for (const auto& [kind, count] : so_far.skipped) {
     std::uint64_t& counted = counted_.skipped[kind];
     if (count != counted) add(&counts_->skipped.Add({{"kind", kind}}), count, counted);

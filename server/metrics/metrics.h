@@ -55,7 +55,8 @@ class Metrics {
 /// Counts one scan as it goes on. Outlived by its Metrics. progress() belongs to one thread, the others to any.
 class ScanMeter {
  public:
-  /// Adds what `so_far` has more than the last one had: readouts, waveforms, images from the client, skipped messages.
+  /// Adds what `so_far` has more than the last one had: readouts, waveforms, images from the client, odd images,
+  /// skipped messages.
   void progress(const ScanCounts& so_far);
   /// An image was made.
   void image();

@@ -20,7 +20,7 @@ struct Metrics::Counts {
 
   const std::chrono::system_clock::time_point began = std::chrono::system_clock::now();
   prometheus::Registry registry;
-  Counters &sessions, &scans, &errors, &readouts, &waveforms, &images_in, &images, &skipped;
+  Counters &sessions, &scans, &errors, &readouts, &waveforms, &images_in, &images, &odd_images, &skipped;
   Histograms &total, &queue, &compute, &copy, &send;
   prometheus::Counter &bytes_in, &bytes_out;
 };

@@ -13,7 +13,7 @@ namespace echotrain::server {
 struct ScanCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0;  ///< received
   std::map<std::string, std::uint64_t> skipped;              ///< messages left out, by kind
-  ScanNumbers work;                                          ///< by the gadgets: plans and operators made and reused
+  ScanNumbers work;                                          ///< by the pipeline: plans made and reused, odd images
   std::uint64_t peak_bytes = 0;                              ///< of arrays
 };
 

@@ -20,6 +20,12 @@ std::string ScanSummary::text() const {
     out += fmt::format("{}{}:{}", first ? "" : ",", kind, count);
     first = false;
   }
+  const auto add_odd = [&out](const char* kind, std::uint64_t count) {
+    if (count > 0) out += fmt::format(" images_{}={}", kind, count);
+  };
+  add_odd("not_finite", scan.work.images_not_finite);
+  add_odd("saturated", scan.work.images_saturated);
+  add_odd("all_zero", scan.work.images_all_zero);
   out += latency_text(latencies);
   if (scan.work.plans_made + scan.work.plans_reused + scan.work.frames_in_parts > 0)
     out += fmt::format(" plans_made={} ({:.1f} ms) plans_reused={} gridded_on_arrival={}", scan.work.plans_made,
@@ -42,6 +48,9 @@ nlohmann::ordered_json ScanSummary::facts() const {
                                {"bytes_in", bytes_in},
                                {"images", images},
                                {"bytes_out", bytes_out},
+                               {"images_not_finite", scan.work.images_not_finite},
+                               {"images_saturated", scan.work.images_saturated},
+                               {"images_all_zero", scan.work.images_all_zero},
                                {"skipped", scan.skipped},
                                {"plans_made", scan.work.plans_made},
                                {"plans_reused", scan.work.plans_reused},

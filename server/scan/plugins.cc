@@ -2,8 +2,13 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <string_view>
@@ -20,10 +25,34 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kAdvice = "compile it against this server's own package (find_package(echotrain))";
 
+/// Whether nobody but its owner is in the owner's group. (A group that others join later is not known here.)
+bool is_own_group(const struct stat& file) {
+  passwd owner{};
+  passwd* found = nullptr;
+  char memory[16 << 10];
+  if (::getpwuid_r(file.st_uid, &owner, memory, sizeof memory, &found) != 0 || found == nullptr) return false;
+  if (owner.pw_gid != file.st_gid) return false;
+  const std::string name = owner.pw_name;
+  group of_file{};
+  group* known = nullptr;
+  char more[16 << 10];
+  if (::getgrgid_r(file.st_gid, &of_file, more, sizeof more, &known) != 0 || known == nullptr) return false;
+  if (name != of_file.gr_name) return false;  // a group that several users may have, such as "users"
+  for (char** member = of_file.gr_mem; *member != nullptr; ++member)
+    if (name != *member) return false;
+  return true;
+}
+
 void refuse_if_others_write(const fs::path& path) {
-  if ((fs::status(path).permissions() & fs::perms::others_write) != fs::perms::none)
-    throw std::runtime_error(fmt::format(
-        "plugins: everybody may change {}, and this server would run what is in it; chmod o-w", path.string()));
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0)
+    throw std::runtime_error(fmt::format("plugins: cannot look at {}: {}", path.string(), std::strerror(errno)));
+  const auto refuse = [&](const char* who, const char* mode) {
+    throw std::runtime_error(fmt::format("plugins: {} may change {}, and this server would run what is in it; chmod {}",
+                                         who, path.string(), mode));
+  };
+  if ((file.st_mode & S_IWOTH) != 0) refuse("everybody", "o-w");
+  if ((file.st_mode & S_IWGRP) != 0 && !is_own_group(file)) refuse("a whole group", "g-w");
 }
 
 std::vector<fs::path> shared_objects(const std::string& folder) {

@@ -105,6 +105,10 @@ void Worker::work() {
     arrays.set(compute.bytes_in_use());
     if (more) memory_->check();
   };
+  const auto count_work = [&] {
+    counts_.work = pipeline.counts().work;
+    meter_->progress(counts_);
+  };
   try {
     pipeline.start(request_.header);
     count_arrays();
@@ -112,26 +116,26 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
-      meter_->progress(counts_);
+      count_work();
       count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
     }
     pipeline.wait();
+    count_work();  // odd images are known once all are complete
   } catch (...) {
     // Images that were finished before the error are still sent.
-    meter_->progress(counts_);
     counts_.peak_bytes = compute.peak_bytes();
-    counts_.work = pipeline.counts().work;
+    count_work();
     try {
       pipeline.wait();
     } catch (const numerics::DeviceLost&) {  // the first error came from this one
       throw;
     } catch (const std::exception&) {  // the first error is the one to tell
     }
+    count_work();
     throw;
   }
-  counts_.work = pipeline.counts().work;
   counts_.peak_bytes = compute.peak_bytes();
   if (send_error_) std::rethrow_exception(send_error_);
 }

@@ -162,6 +162,15 @@ def test_what_is_no_plugin_of_this_server_is_refused(prefix, plugin, tmp_path):
     shutil.copytree(plugin, open_to_all)
     os.chmod(open_to_all / "gain.so", stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
     assert "everybody may change" in refusal(open_to_all)
+    others = next((group for group in (os.getgroups() if os.getuid() else [1]) if group != os.getgid()), None)
+    if others is None:
+        return  # this user has no other group
+    for name in ("gain.so", "."):  # the file, and its folder
+        open_to_group = tmp_path / f"group{len(name)}"
+        shutil.copytree(plugin, open_to_group)
+        os.chown(open_to_group / name, -1, others)
+        os.chmod(open_to_group / name, stat.S_IRWXU | stat.S_IRWXG)
+        assert "a whole group may change" in refusal(open_to_group)
 
 
 HEADERS = {

@@ -1,12 +1,16 @@
 #include "gadgets/numerics/core/array_store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <random>
 #include <system_error>
 
@@ -57,9 +61,11 @@ std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t se
   return hash;
 }
 
+/// Named by SHA-256, so that nobody can make a key whose file takes the place of another one.
 fs::path ArrayStore::file(const std::string& key) const {
-  return folder_ / fmt::format("{:016x}{:016x}{}", digest_bytes(key.data(), key.size(), 1),
-                               digest_bytes(key.data(), key.size(), 2), kSuffix);
+  std::array<unsigned char, 32> digest{};
+  if (EVP_Digest(key.data(), key.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  return folder_ / fmt::format("{:02x}{}", fmt::join(digest, ""), kSuffix);
 }
 
 std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,

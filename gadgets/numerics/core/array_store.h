@@ -12,10 +12,10 @@
 
 namespace echotrain::numerics {
 
-/// Arrays, each under a key that names everything it depends on. A file that is damaged, of another version or of
-/// another key counts as missing; a folder that cannot be written keeps nothing. Throws only std::bad_alloc, and
-/// Stopped when `stop` comes meanwhile. Several processes may share the folder. When the files exceed `most_bytes`,
-/// those unused for longest are removed.
+/// Arrays, each under a key that holds everything it depends on, in full: files keep it, and it is compared. A file
+/// that is damaged, of another version or of another key counts as missing; a folder that cannot be written keeps
+/// nothing. Throws only std::bad_alloc, and Stopped when `stop` comes meanwhile. Several processes may share the
+/// folder. When the files exceed `most_bytes`, those unused for longest are removed.
 class ArrayStore {
  public:
   /// With an empty folder or 0 bytes, nothing is kept.
@@ -35,7 +35,8 @@ class ArrayStore {
   std::uint64_t most_bytes_;
 };
 
-/// A 64-bit digest of any bytes; another `seed` gives an independent digest.
+/// A 64-bit digest of any bytes; another `seed` gives an independent digest. It finds damage, and what is probably
+/// equal; it is no proof against bytes that were made to have the same digest.
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed);
 
 }  // namespace echotrain::numerics

@@ -57,25 +57,33 @@ void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfl
   ECHOTRAIN_DISPATCH(context, scale_lines(context, factors, kspace));
 }
 
-void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to,
+               DeviceView<PixelTally> tally) {
   require_same_size("component", from.size(), to.size());
   require(what != Component::complex, "component", "a complex image has no real component; use scale()");
   if (from.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to));
+  ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to, tally));
 }
 
 void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
-               DeviceView<std::uint16_t> to) {
+               DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally) {
   require_same_size("component", from.size(), to.size());
   require(what != Component::complex, "component", "a complex image has no real component; use scale()");
   if (from.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to));
+  ECHOTRAIN_DISPATCH(context, component(context, from, what, factor, to, tally));
 }
 
-void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to,
+           DeviceView<PixelTally> tally) {
   require_same_size("scale", from.size(), to.size());
   if (from.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, scale(context, from, factor, to));
+  ECHOTRAIN_DISPATCH(context, scale(context, from, factor, to, tally));
+}
+
+void tally(Context& context, DeviceView<const cfloat> from, DeviceView<PixelTally> tally) {
+  require(tally.size() == 1, "tally", "there is nowhere to count");
+  if (from.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, tally(context, from, tally));
 }
 
 }  // namespace echotrain::numerics

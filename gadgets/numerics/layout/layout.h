@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/pixel_tally.h"
 
 namespace echotrain::numerics {
 
@@ -25,13 +26,20 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
 /// kspace[c, line, x] *= factors[line]; factors: [line].
 void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfloat> kspace);
 
-/// Voxel-wise conversion of complex images, `scale` applied first.
+/// Voxel-wise conversion of complex images, `scale` applied first. Where `tally` has an element, the conversion adds to
+/// it: voxels of which the scaled real or imaginary part or the magnitude is not finite, and whether one of them is not
+/// zero. An empty `tally` costs nothing.
 enum class Component { complex, magnitude, phase, real, imaginary };
-void component(Context& context, DeviceView<const cfloat> from, Component what, float scale, DeviceView<float> to);
-/// The same, rounded to the nearest integer and clamped to 0..65535.
+void component(Context& context, DeviceView<const cfloat> from, Component what, float scale, DeviceView<float> to,
+               DeviceView<PixelTally> tally = {});
+/// The same, rounded to the nearest integer and clamped to 0..65535; what is not a number becomes 0. Values that are
+/// clamped are tallied as saturated; an image is zero that is zero once it is rounded.
 void component(Context& context, DeviceView<const cfloat> from, Component what, float scale,
-               DeviceView<std::uint16_t> to);
+               DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally = {});
 /// to = scale * from.
-void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to);
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to,
+           DeviceView<PixelTally> tally = {});
+/// Tallies images that need no conversion.
+void tally(Context& context, DeviceView<const cfloat> from, DeviceView<PixelTally> tally);
 
 }  // namespace echotrain::numerics

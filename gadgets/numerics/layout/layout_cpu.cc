@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
-#include <iterator>
+#include <type_traits>
 
 #include "gadgets/numerics/core/clones.h"
 #include "gadgets/numerics/layout/layout_ops.h"
@@ -35,40 +37,94 @@ ECHOTRAIN_CLONES void magnitudes(const cfloat* from, float factor, float* to, st
   }
 }
 
-template <class Store>
-void convert_magnitudes(DeviceView<const cfloat> from, float factor, std::int64_t begin, std::int64_t end,
-                        const Store& store) {
-  float block[512];
-  constexpr std::int64_t kBlock = std::size(block);
-  for (; begin < end; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, end - begin);
-    magnitudes(from.data() + begin, factor, block, n);
-    for (std::int64_t i = 0; i < n; ++i) store(begin + i, block[i]);
+/// A float's size as an integer: larger floats have larger ones, and those of infinity and NaN are the largest.
+ECHOTRAIN_INLINE std::uint32_t size_of(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffu; }
+constexpr std::uint32_t kNotFinite = 0x7f800000u;  // and above
+
+/// What one piece of an image adds to its tally.
+struct Counts {
+  std::uint32_t not_finite = 0, saturated = 0;
+  std::uint32_t any = 0, any_rounded = 0;  // not 0 if something is not zero, and is not once rounded
+};
+
+ECHOTRAIN_CLONES void count_values(const float* values, std::int64_t n, Counts& counts) {
+  std::uint32_t not_finite = 0, any = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t size = size_of(values[i]);
+    not_finite += size >= kNotFinite ? 1 : 0;
+    any |= size;
+  }
+  counts.not_finite += not_finite;
+  counts.any |= any;
+}
+
+/// Of factor * z.
+ECHOTRAIN_CLONES void count_pairs(const cfloat* from, float factor, std::int64_t n, Counts& counts) {
+  const auto* parts = reinterpret_cast<const float*>(from);
+  std::uint32_t not_finite = 0, any = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t x = size_of(factor * parts[2 * i]), y = size_of(factor * parts[2 * i + 1]);
+    not_finite += std::max(x, y) >= kNotFinite ? 1 : 0;
+    any |= x | y;
+  }
+  counts.not_finite += not_finite;
+  counts.any |= any;
+}
+
+void add(const Counts& counts, DeviceView<PixelTally> tally) {
+  const auto add_to = [](std::uint64_t& sum, std::uint64_t count) {
+    if (count > 0) std::atomic_ref(sum).fetch_add(count, std::memory_order_relaxed);
+  };
+  add_to(tally.data()->not_finite, counts.not_finite);
+  add_to(tally.data()->saturated, counts.saturated);
+  if (counts.any != 0) std::atomic_ref(tally.data()->any).store(1, std::memory_order_relaxed);
+}
+
+void store(const float* values, std::int64_t n, float* to, Counts& /*counts*/) { std::copy_n(values, n, to); }
+
+void store(const float* values, std::int64_t n, std::uint16_t* to, Counts& counts) {
+  constexpr float kMost = 65535.0f;
+  std::uint32_t saturated = 0, any = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    // Written so that NaN becomes 0.
+    to[i] = static_cast<std::uint16_t>(std::rint(std::fmin(std::fmax(values[i], 0.0f), kMost)));
+    saturated += (values[i] >= kMost + 0.5f || values[i] < -0.5f) && size_of(values[i]) < kNotFinite ? 1 : 0;
+    any |= to[i];
+  }
+  counts.saturated += saturated;
+  counts.any_rounded |= any;
+}
+
+/// One component of factor * z, other than its magnitude.
+void components(const cfloat* from, Component what, float factor, float* to, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const cfloat z = from[i] * factor;
+    to[i] = what == Component::phase       ? std::atan2(z.imag(), z.real())
+            : what == Component::imaginary ? z.imag()
+                                           : z.real();
   }
 }
 
-template <class Store>
-void convert(Context& context, DeviceView<const cfloat> from, Component what, float factor, const Store& store) {
+template <class T>
+void convert(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to,
+             DeviceView<PixelTally> tally) {
   context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    if (what == Component::magnitude) return convert_magnitudes(from, factor, begin, end, store);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const cfloat z = from.data()[i] * factor;
-      float value = 0;
-      switch (what) {
-        case Component::phase:
-          value = std::atan2(z.imag(), z.real());
-          break;
-        case Component::imaginary:
-          value = z.imag();
-          break;
-        case Component::real:
-        case Component::complex:
-        case Component::magnitude:
-          value = z.real();
-          break;
-      }
-      store(i, value);
+    constexpr std::int64_t kBlock = 512;
+    float block[kBlock];
+    Counts counts;
+    for (; begin < end; begin += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - begin);
+      const cfloat* values = from.data() + begin;
+      if (what == Component::magnitude)
+        magnitudes(values, factor, block, n);
+      else
+        components(values, what, factor, block, n);
+      if (tally.size() > 0 && what == Component::magnitude) count_values(block, n, counts);
+      if (tally.size() > 0 && what != Component::magnitude) count_pairs(values, factor, n, counts);
+      store(block, n, to.data() + begin, counts);
     }
+    if constexpr (std::is_same_v<T, std::uint16_t>) counts.any = counts.any_rounded;
+    if (tally.size() > 0) add(counts, tally);
   });
 }
 
@@ -112,22 +168,33 @@ void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfl
                                  });
 }
 
-void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
-  convert(context, from, what, factor, [to](std::int64_t i, float value) { to.data()[i] = value; });
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to,
+               DeviceView<PixelTally> tally) {
+  convert(context, from, what, factor, to, tally);
 }
 
 void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
-               DeviceView<std::uint16_t> to) {
-  convert(context, from, what, factor, [to](std::int64_t i, float value) {
-    // Written so that NaN becomes 0.
-    to.data()[i] = static_cast<std::uint16_t>(std::rint(std::fmin(std::fmax(value, 0.0f), 65535.0f)));
-  });
+               DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally) {
+  convert(context, from, what, factor, to, tally);
 }
 
-void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to,
+           DeviceView<PixelTally> tally) {
   context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     multiply(reinterpret_cast<const float*>(from.data() + begin), factor, reinterpret_cast<float*>(to.data() + begin),
              2 * (end - begin));
+    if (tally.size() == 0) return;
+    Counts counts;
+    count_pairs(to.data() + begin, 1, end - begin, counts);
+    add(counts, tally);
+  });
+}
+
+void tally(Context& context, DeviceView<const cfloat> from, DeviceView<PixelTally> tally) {
+  context.threads().parallel_for(from.size(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    Counts counts;
+    count_pairs(from.data() + begin, 1, end - begin, counts);
+    add(counts, tally);
   });
 }
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <type_traits>
+#include <unordered_map>
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -70,40 +73,93 @@ __device__ float convert(float2 z, Component what) {
   }
 }
 
-__device__ void store(float value, float* to) { *to = value; }
-__device__ void store(float value, std::uint16_t* to) {
-  *to = static_cast<std::uint16_t>(rintf(fminf(fmaxf(value, 0.0f), 65535.0f)));  // NaN becomes 0
+/// What one thread adds to a tally.
+struct Counts {
+  unsigned not_finite = 0, saturated = 0, any = 0;  // any: not 0 if something is not zero
+};
+
+__device__ void store(float value, float* to, Counts& /*counts*/) { *to = value; }
+__device__ void store(float value, std::uint16_t* to, Counts& counts) {
+  constexpr float kMost = 65535.0f;
+  *to = static_cast<std::uint16_t>(rintf(fminf(fmaxf(value, 0.0f), kMost)));  // NaN becomes 0
+  counts.saturated += (value >= kMost + 0.5f || value < -0.5f) && isfinite(value) ? 1u : 0u;
+  counts.any |= *to;
+}
+
+/// z and what was made of it, which is finite if z is, but for magnitudes.
+template <class T>
+__device__ void count(float2 z, float value, const T& /*type*/, Counts& counts) {
+  counts.not_finite += isfinite(z.x) && isfinite(z.y) && isfinite(value) ? 0u : 1u;
+  if constexpr (!std::is_same_v<T, std::uint16_t>) counts.any |= z.x != 0 || z.y != 0 ? 1u : 0u;
+}
+
+/// Adds what the threads of a block counted; all of them call it. An image without faults costs no atomic operation.
+__device__ void add(const Counts& counts, PixelTally* tally) {
+  __shared__ unsigned not_finite, saturated;
+  if (threadIdx.x == 0) not_finite = saturated = 0;
+  const int any = __syncthreads_or(static_cast<int>(counts.any));
+  if (counts.not_finite > 0) atomicAdd(&not_finite, counts.not_finite);
+  if (counts.saturated > 0) atomicAdd(&saturated, counts.saturated);
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  const auto add_to = [](std::uint64_t* sum, unsigned count) {
+    if (count > 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(count));
+  };
+  add_to(&tally->not_finite, not_finite);
+  add_to(&tally->saturated, saturated);
+  if (any != 0) tally->any = 1;  // all blocks write the same
 }
 
 template <class T>
-__global__ void component_kernel(const float2* from, std::int64_t n, Component what, float factor, T* to) {
+__global__ void component_kernel(const float2* from, std::int64_t n, Component what, float factor, T* to,
+                                 PixelTally* tally) {
+  Counts counts;
   ECHOTRAIN_GRID_STRIDE(i, n) {
-    const float2 z = from[i];
-    store(convert(make_float2(z.x * factor, z.y * factor), what), to + i);
+    const float2 z = make_float2(from[i].x * factor, from[i].y * factor);
+    const float value = convert(z, what);
+    store(value, to + i, counts);
+    count(z, value, T{}, counts);
   }
+  if (tally != nullptr) add(counts, tally);
 }
 
-__global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to) {
+/// `to` may be null: then only the tally is made.
+__global__ void scale_kernel(const float2* from, std::int64_t n, float factor, float2* to, PixelTally* tally) {
+  Counts counts;
   ECHOTRAIN_GRID_STRIDE(i, n) {
-    const float2 z = from[i];
-    to[i] = make_float2(z.x * factor, z.y * factor);
+    const float2 z = make_float2(from[i].x * factor, from[i].y * factor);
+    if (to != nullptr) to[i] = z;
+    count(z, 0.0f, float{}, counts);
   }
+  if (tally != nullptr) add(counts, tally);
 }
+
+/// Few enough that their sums do not queue for the tally's memory, and enough to keep any device busy.
+unsigned tallied_blocks(std::int64_t n) { return std::min(blocks_for(n), 4096u); }
 
 template <class T>
-void launch_component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to) {
-  component_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
-                                                                                 what, factor, to.data());
+void launch_component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<T> to,
+                      DeviceView<PixelTally> tally) {
+  component_kernel<<<tallied_blocks(from.size()), kThreads, 0, stream_of(context)>>>(
+      device_view(from.data()), from.size(), what, factor, to.data(), tally.data());
   check_launch("component");
 }
 
+void launch_scale(Context& context, DeviceView<const cfloat> from, float factor, cfloat* to,
+                  DeviceView<PixelTally> tally) {
+  scale_kernel<<<tallied_blocks(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
+                                                                                 factor, device_view(to), tally.data());
+  check_launch("scale");
+}
+
 /// The ends of the stretches of readouts in which no line comes twice; empty when there are more than `most`.
-std::vector<std::int64_t> ends_of_stretches(HostView<const std::int32_t> lines, std::int64_t height, std::size_t most) {
+std::vector<std::int64_t> ends_of_stretches(HostView<const std::int32_t> lines, std::size_t most) {
   std::vector<std::int64_t> ends;
-  std::vector<std::size_t> met(static_cast<std::size_t>(height));  // the last stretch, from 1, with the line
+  std::unordered_map<std::int32_t, std::size_t> met;  // the last stretch, from 1, with the line
+  met.reserve(static_cast<std::size_t>(lines.size()));
   for (std::int64_t r = 0; r < lines.size(); ++r) {
     if (lines[r] < 0) continue;
-    std::size_t& last = met[static_cast<std::size_t>(lines[r])];
+    std::size_t& last = met[lines[r]];
     if (last == ends.size() + 1) ends.push_back(r);
     if (ends.size() >= most) return {};
     last = ends.size() + 1;
@@ -128,7 +184,7 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
   constexpr std::size_t kMostStretches = 8;
   const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
   const std::int64_t n = placement.last_sample - placement.first_sample;
-  const std::vector<std::int64_t> ends = ends_of_stretches(lines, k[1], kMostStretches);
+  const std::vector<std::int64_t> ends = ends_of_stretches(lines, kMostStretches);
   std::int64_t begin = 0;
   for (const std::int64_t end : ends) {
     add_different_lines_kernel<<<blocks_for((end - begin) * f[1] * n), kThreads, 0, stream_of(context)>>>(
@@ -151,19 +207,23 @@ void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfl
   check_launch("scale_lines");
 }
 
-void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to) {
-  launch_component(context, from, what, factor, to);
+void component(Context& context, DeviceView<const cfloat> from, Component what, float factor, DeviceView<float> to,
+               DeviceView<PixelTally> tally) {
+  launch_component(context, from, what, factor, to, tally);
 }
 
 void component(Context& context, DeviceView<const cfloat> from, Component what, float factor,
-               DeviceView<std::uint16_t> to) {
-  launch_component(context, from, what, factor, to);
+               DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally) {
+  launch_component(context, from, what, factor, to, tally);
 }
 
-void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to) {
-  scale_kernel<<<blocks_for(from.size()), kThreads, 0, stream_of(context)>>>(device_view(from.data()), from.size(),
-                                                                             factor, device_view(to.data()));
-  check_launch("scale");
+void scale(Context& context, DeviceView<const cfloat> from, float factor, DeviceView<cfloat> to,
+           DeviceView<PixelTally> tally) {
+  launch_scale(context, from, factor, to.data(), tally);
+}
+
+void tally(Context& context, DeviceView<const cfloat> from, DeviceView<PixelTally> tally) {
+  launch_scale(context, from, 1, nullptr, tally);
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -30,6 +30,31 @@ TEST(TextChecks, PrintableReplacesControlCharactersAndBadBytes) {
   EXPECT_EQ(printable("ab\xc3\xa4", 3), "ab");  // a character is not cut
 }
 
+/// Ranges of Unicode 14's categories Cc, Cf, Zl and Zp, by Python's unicodedata, and what lies beside them.
+TEST(TextChecks, PrintableReplacesWhatChangesOtherCharacters) {
+  const auto utf8 = [](char32_t c) {
+    std::string out;
+    if (c < 0x80) return std::string(1, static_cast<char>(c));
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    out += static_cast<char>((0xf0 << (3 - more) & 0xff) | static_cast<int>(c >> (6 * more)));
+    for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (c >> (6 * i) & 0x3f));
+    return out;
+  };
+  const std::vector<std::pair<char32_t, char32_t>> unseen{
+      {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},     {0x61c, 0x61c},
+      {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},     {0x180e, 0x180e},
+      {0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x2064},   {0x2066, 0x206f},   {0xfeff, 0xfeff},
+      {0xfff9, 0xfffb},   {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x13438}, {0x1bca0, 0x1bca3},
+      {0x1d173, 0x1d17a}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+  for (const auto& [first, last] : unseen)
+    for (char32_t c = first; c <= last; ++c)
+      EXPECT_EQ(printable("a" + utf8(c) + "b"), "a?b") << static_cast<std::uint32_t>(c);
+  for (const char32_t c : {0x20u, 0x7eu, 0xa0u, 0xacu, 0xaeu, 0x5ffu, 0x606u, 0x200au, 0x2010u, 0x2027u, 0x202fu,
+                           0x205fu, 0x2070u, 0xfefeu, 0xfff8u, 0xfffcu, 0x1f600u, 0xe0080u, 0x10ffffu})
+    EXPECT_EQ(printable(utf8(c)), utf8(c)) << static_cast<std::uint32_t>(c);
+  EXPECT_EQ(printable("\xe2\x80\xaegnp.exe"), "?gnp.exe");  // U+202E shows "exe.png"
+}
+
 TEST(TextChecks, LogTextHasAPaddedLevelAndOneNewline) {
   EXPECT_EQ(format_log_text(Level::debug, "x"), "DEBUG    x\n");
   EXPECT_EQ(format_log_text(Level::info, "x"), "INFO     x\n");

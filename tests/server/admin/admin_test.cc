@@ -36,6 +36,7 @@ class AdminAlone {
   static config::ServerOptions options() {
     config::ServerOptions options;
     options.admin.port = 0;
+    options.admin.hosts = {"x", "Scanner.example.org"};
     return options;
   }
   const Environment environment_;
@@ -80,6 +81,30 @@ TEST(Admin, HeadIsGetWithoutBody) {
     EXPECT_EQ(head->headers, whole->headers);
     EXPECT_EQ(head->headers.at("content-length"), std::to_string(whole->body.size()));
   }
+}
+
+/// A page of another site can be let in by a name of its own that points here, and then sends that name.
+TEST(Admin, AnswersOnlyToItsNames) {
+  AdminAlone admin;
+  const auto status = [&](const std::string& host) {
+    HttpClient client(admin.port());
+    client.send("GET /sessions HTTP/1.1\r\n" + host + "\r\n");
+    const auto page = client.receive();
+    return page ? page->status : 0;
+  };
+  for (const char* host :
+       {"localhost", "localhost:9004", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.1:80", "10.1.2.3:9004", "[::1]",
+        "[::1]:9004", "x", "scanner.example.org:9004", "SCANNER.example.ORG"})
+    EXPECT_EQ(status("Host: " + std::string(host) + "\r\n"), 200) << host;
+  EXPECT_EQ(status(""), 200);  // HTTP/1.0 probes; browsers always send one
+  for (const char* host :
+       {"evil.example.org", "evil.example.org:9004", "localhost.evil.example.org", "127.0.0.1.evil.org", "example.org",
+        "[::1", "[evil.example.org]", "xx", "1.2.3.4.5", "127.0.0.1@evil.org", "local host"})
+    EXPECT_EQ(status("Host: " + std::string(host) + "\r\n"), 421) << host;
+  EXPECT_EQ(status("Host: localhost\r\nHost: evil.example.org\r\n"), 421);
+  HttpClient client(admin.port());
+  client.send("GET /livez HTTP/1.1\r\nHost: evil.example.org\r\n\r\n");
+  EXPECT_THAT(client.receive()->body, HasSubstr("admin.hosts"));
 }
 
 TEST(Admin, OnlyReads) {

@@ -56,6 +56,23 @@ TEST_F(Log, JsonIsAnObjectPerEvent) {
   EXPECT_FALSE(lines[1].contains("session"));
 }
 
+TEST_F(Log, LinesOfASessionAreBounded) {
+  testing::internal::CaptureStderr();
+  set_up_log("info");
+  const SessionLog log(7), copy = log, other(8);
+  for (std::uint32_t i = 0; i < SessionLog::kMostLines; ++i) (i % 2 == 0 ? log : copy).info("{}", i);
+  for (int i = 0; i < 5000; ++i) (i % 2 == 0 ? log : copy).warn("too much");
+  log.error("an error");
+  other.info("another session");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), SessionLog::kMostLines + 3);
+  EXPECT_THAT(text, testing::HasSubstr("[session 7] 999\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("too much")));
+  EXPECT_THAT(text, testing::HasSubstr("this session has written 1000 lines"));
+  EXPECT_THAT(text, testing::HasSubstr("an error"));
+  EXPECT_THAT(text, testing::HasSubstr("another session"));
+}
+
 TEST_F(Log, SummaryIsNumbersInJson) {
   ScanSummary summary;
   summary.outcome = "complete";

@@ -69,6 +69,22 @@ TEST_F(ArrayStoreTest, DamagedFilesDoNotExist) {
   EXPECT_FALSE(store.find("a", 10));
 }
 
+/// The name is FIPS 180-2's example of SHA-256; what a file was kept for decides, not what it is called.
+TEST_F(ArrayStoreTest, FilesAreNamedBySha256AndHoldTheirKeys) {
+  const ArrayStore store(folder_, 1 << 20);
+  add(store, "abc", numbers(10, 1));
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path path = files()[0];
+  EXPECT_EQ(path.filename(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad.array");
+  add(store, "abd", numbers(10, 2));
+  for (const fs::path& other : files()) {
+    std::error_code same;
+    fs::copy_file(path, other, fs::copy_options::overwrite_existing, same);
+  }
+  EXPECT_EQ(store.find("abc", 10), numbers(10, 1));
+  EXPECT_FALSE(store.find("abd", 10));
+}
+
 TEST_F(ArrayStoreTest, RemovesWhatWasUnusedForLongest) {
   const ArrayStore store(folder_, 3000);  // room for three
   for (const char* key : {"a", "b", "c"}) {

@@ -1,0 +1,142 @@
+// What grouping readouts costs: the same for each, however many frames are open and however large they are.
+#include <ctime>
+
+#include "gadgets/engine/framer.h"
+#include "gadgets/engine/open_frames.h"
+#include "tests/gadgets/scan.h"
+#include "tests/support/resources.h"
+
+namespace echotrain::testing {
+namespace {
+
+double cpu_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+/// Readout number i of a scan in which each opens a frame: counters of a slice, a contrast and a set, all in range.
+Acquisition opening(std::size_t i) {
+  Acquisition out = readout(1, {cfloat(1, 0)});
+  out.head.idx.slice = static_cast<std::uint16_t>(i % 256);
+  out.head.idx.contrast = static_cast<std::uint16_t>(i / 256 % 256);
+  out.head.idx.set = static_cast<std::uint16_t>(i / 65536);
+  return out;
+}
+
+/// CPU seconds for `count` readouts by this rule, in batches of `batch`, that each open a frame.
+double seconds_to_open(const std::string& rule, std::size_t count, std::size_t batch,
+                       const std::function<void(std::size_t, Acquisition&)>& change) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  Framer framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame);
+  framer.start(header({.encoded = {1, 8, 1}}), scan);
+  std::vector<std::vector<Acquisition>> batches;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i % batch == 0) batches.emplace_back();
+    batches.back().push_back(opening(i));
+    change(i, batches.back().back());
+  }
+  const double begin = cpu_seconds();
+  for (auto& one : batches) framer.push(std::move(one), [](Readouts&&) {});
+  framer.finish(End::complete, [](Readouts&&) {});
+  EXPECT_EQ(framer.frames(), count);
+  return cpu_seconds() - begin;
+}
+
+/// Twice the readouts cost about twice as much. Work that grows with the open frames costs four times as much.
+void expect_linear(
+    const std::string& rule, std::size_t batch,
+    const std::function<void(std::size_t, Acquisition&)>& change = [](std::size_t, Acquisition&) {}) {
+  double ratio = 1e9;
+  for (int attempt = 0; attempt < 3 && ratio > 2.9; ++attempt)
+    ratio = std::min(ratio, seconds_to_open(rule, 16000, batch, change) / seconds_to_open(rule, 8000, batch, change));
+  EXPECT_LE(ratio, 2.9) << rule << ", batches of " << batch;
+}
+
+TEST(FramerCostTest, EachReadoutOpensAFrame) {
+  for (const std::size_t batch : {1, 100}) expect_linear("auto", batch);
+}
+
+TEST(FramerCostTest, RepetitionsThatRunBackwards) {
+  expect_linear("auto", 1, [](std::size_t i, Acquisition& readout) {
+    readout.head.idx.repetition = static_cast<std::uint16_t>(20000 - i);
+  });
+}
+
+/// Every second readout ends its own frame, among ever more frames that stay open.
+TEST(FramerCostTest, FlagsThatEndFrames) {
+  for (const char* rule : {"{until: last_in_slice}", "{until: last_in_repetition}"})
+    expect_linear(rule, 1, [](std::size_t i, Acquisition& readout) {
+      readout.head.idx.repetition = static_cast<std::uint16_t>(i % 2 == 0 ? i : 1);
+      if (i % 2 == 0) return;
+      set_flag(readout, kLastInSlice);
+      set_flag(readout, kLastInRepetition);
+    });
+}
+
+TEST(FramerCostTest, FramesOfACountOfReadouts) { expect_linear("{readouts: 5}", 1); }
+
+TEST(FramerCostTest, OpenFramesAreBounded) {
+  for (const char* rule : {"auto", "{until: last_in_slice}", "{readouts: 7}", "{readouts: 7, stride: 3}"}) {
+    numerics::Context compute(Backend::cpu, test_resources());
+    Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+    Framer framer(config::read_pipeline(yaml("  - x\n", std::string("frame: ") + rule + "\n"), "p.yaml").frame);
+    framer.start(header({.encoded = {1, 8, 1}}), scan);
+    const auto push = [&](std::size_t i) {
+      std::vector<Acquisition> one;
+      one.push_back(opening(i));
+      framer.push(std::move(one), [](Readouts&&) {});
+    };
+    for (std::size_t i = 0; i < OpenFrames::kMost; ++i) push(i);
+    push(5);  // of a frame that is open
+    const std::string said = client_error([&] { push(OpenFrames::kMost); });
+    EXPECT_NE(said.find("16384 frames are open"), std::string::npos) << rule << ": " << said;
+    EXPECT_NE(said.find("the pipeline's key 'frame'"), std::string::npos) << said;
+  }
+}
+
+/// Imaging and navigator readouts by turns, so that each is a batch of its own: a batch costs what its readouts cost,
+/// not what the frame costs that they belong to.
+TEST(FramerCostTest, SmallBatchesOfALargeFrame) {
+  const auto seconds = [](int lines) {
+    numerics::Context compute(Backend::cpu, test_resources());
+    const std::string gadgets = "  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n";
+    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
+                      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+    pipeline.start(header({.encoded = {2, lines, lines}}));
+    std::vector<Acquisition> scan;
+    for (int i = 0; i < 2000; ++i) {
+      scan.push_back(readout(1, {cfloat(1, 0), cfloat(1, 0)}));
+      scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i / 2 % lines);
+      if (i % 2 == 1) set_flag(scan.back(), kNavigator);
+    }
+    const double begin = cpu_seconds();
+    pipeline.push(std::move(scan));
+    const double used = cpu_seconds() - begin;
+    pipeline.finish(End::truncated);
+    pipeline.wait();
+    return used;
+  };
+  const double small = seconds(16), large = seconds(1024);
+  EXPECT_LE(large, 3 * small + 0.2) << "small: " << small << " s";
+}
+
+/// The same row again and again in one batch.
+TEST(FramerCostTest, ARowThatComesAgainAndAgain) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  const std::string gadgets = "  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n";
+  Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
+                    {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+  pipeline.start(header({.encoded = {2, 4096, 1024}}));
+  std::vector<Acquisition> scan;
+  for (int i = 0; i < 8000; ++i) scan.push_back(readout(1, {cfloat(1, 0), cfloat(1, 0)}));
+  const double begin = cpu_seconds();
+  pipeline.push(std::move(scan));
+  EXPECT_LE(cpu_seconds() - begin, 0.4);
+  pipeline.finish(End::truncated);
+  pipeline.wait();
+}
+
+}  // namespace
+}  // namespace echotrain::testing
