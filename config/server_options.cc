@@ -87,6 +87,9 @@ const OptionTable<ServerOptions>& server_option_table() {
           .list("allow", &S::allow, "network",
                 "network that may use the plain port, as 10.1.0.0/16 or fd00::/8; without any, all may")
           .flag("insecure", &S::insecure, "open the plain port to everybody who can reach this machine")
+          .list("proxy_from", &S::proxy_from, "network",
+                "network of balancers that must say who their clients are, by the PROXY protocol, version 2 (HAProxy: "
+                "send-proxy-v2); `allow` and limits then go by the clients' addresses")
           .path("token_file", &S::token_file, "FILE",
                 "file of tokens, one per line; clients without a certificate must send one in their config text")
           .group("tls", &S::tls, tls_options())
@@ -120,6 +123,13 @@ const OptionTable<ServerOptions>& server_option_table() {
                    "scans that may wait for a GPU or the CPU; further ones are refused")
           .seconds("wait_timeout_s", &S::wait_timeout_s, "longest wait for a GPU or the CPU")
           .integer("max_sessions", &S::max_sessions, 1, 100000, "sessions at a time; further ones are refused")
+          .integer("max_sessions_per_address", &S::max_sessions_per_address, 0, 100000,
+                   "sessions at a time of one address (of one /64 network of IPv6); 0 takes half of max_sessions")
+          .list("per_address_exempt", &S::per_address_exempt, "network",
+                "network of which each address may have max_sessions, as a gateway for many clients needs")
+          .integer("max_connecting", &S::max_connecting, 1, 10000,
+                   "connections at a time, beside the sessions, that have not sent a config (and a token, where one is "
+                   "needed); for further ones the oldest of the address that has most is dropped")
           .integer("memory_mib", &S::memory_mib, 0, 1 << 24,
                    "memory that all sessions together may use, without the GPU's; 0 takes 3/4 of the machine's")
           .integer("session_memory_mib", &S::session_memory_mib, 1, 1 << 24, "memory that one session may use")
@@ -127,8 +137,12 @@ const OptionTable<ServerOptions>& server_option_table() {
           .seconds(
               "spare_memory_s", &S::spare_memory_s,
               "how long memory of ended sessions is kept for new ones; then unused memory goes back to the machine")
-          .seconds("connect_timeout_s", &S::connect_timeout_s, "longest wait for a client's config message")
-          .seconds("idle_timeout_s", &S::idle_timeout_s, "longest pause between two messages")
+          .seconds("connect_timeout_s", &S::connect_timeout_s,
+                   "longest wait for a client's config, from when it connects, and then for its header")
+          .seconds("idle_timeout_s", &S::idle_timeout_s, "longest wait for a readout or an image, from the last one")
+          .seconds("pause_s", &S::pause_s,
+                   "pause without readouts and images (a breath hold) after which a scan's GPU or CPU goes to scans "
+                   "that wait; the scan keeps its state, and waits its turn when it goes on")
           .seconds("message_timeout_s", &S::message_timeout_s, "longest pause inside a message")
           .seconds("send_timeout_s", &S::send_timeout_s,
                    "longest wait for a client that does not read, and at a scan's end for the disk")

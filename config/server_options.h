@@ -61,7 +61,9 @@ struct ServerOptions {
   std::int64_t port = 9002;
   std::vector<std::string> allow;  ///< networks that may use the plain port: "10.1.0.0/16"; empty: all
   bool insecure = false;           ///< permits a plain port without `allow` that everybody can reach
-  std::string token_file;          ///< clients without a certificate must send a token from this file
+  /// Networks of balancers that say who their clients are (PROXY protocol, version 2).
+  std::vector<std::string> proxy_from;
+  std::string token_file;  ///< clients without a certificate must send a token from this file
   TlsOptions tls;
   CaptureOptions capture;
   AdminOptions admin;
@@ -80,12 +82,16 @@ struct ServerOptions {
   std::int64_t max_waiting = 32;
   double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;
+  std::int64_t max_sessions_per_address = 0;  ///< 0: half of max_sessions
+  std::vector<std::string> per_address_exempt;
+  std::int64_t max_connecting = 256;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 8192;
   std::int64_t queue_mib = 64;
   double spare_memory_s = 60;
   double connect_timeout_s = 10;
   double idle_timeout_s = 300;
+  double pause_s = 10;
   double message_timeout_s = 30;
   double send_timeout_s = 60;
   double drain_timeout_s = 5;

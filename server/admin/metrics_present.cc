@@ -55,8 +55,9 @@ class Families {
 };
 
 void add_sessions(Families& families, const SessionBoard& board) {
-  constexpr SessionState kStates[] = {SessionState::connecting, SessionState::waiting,   SessionState::refused,
-                                      SessionState::scanning,   SessionState::finishing, SessionState::closing};
+  constexpr SessionState kStates[] = {SessionState::connecting, SessionState::waiting, SessionState::refused,
+                                      SessionState::scanning,   SessionState::paused,  SessionState::finishing,
+                                      SessionState::closing};
   std::map<SessionState, double> counts;
   double queued = 0;
   for (const auto& session : board.list()) {

@@ -17,6 +17,8 @@ std::string_view to_string(SessionState state) {
       return "refused";
     case SessionState::scanning:
       return "scanning";
+    case SessionState::paused:
+      return "paused";
     case SessionState::finishing:
       return "finishing";
     case SessionState::closing:

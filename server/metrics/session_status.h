@@ -16,9 +16,10 @@
 
 namespace echotrain::server {
 
-enum class SessionState { connecting, waiting, refused, scanning, finishing, closing };
+enum class SessionState { connecting, waiting, refused, scanning, paused, finishing, closing };
 /// "connecting": no scan yet. "waiting": for its turn. "refused": is being told so. "scanning": data may come.
-/// "finishing": all data has come, images are made. "closing": the last messages go out.
+/// "paused": no data for pause_s, its place is given back. "finishing": all data has come, images are made. "closing":
+/// the last messages go out.
 std::string_view to_string(SessionState state);
 
 /// What one session shows of itself. The session and its worker keep it up to date; any thread reads it.

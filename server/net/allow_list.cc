@@ -9,7 +9,7 @@ namespace echotrain::server {
 
 namespace ip = boost::asio::ip;
 
-AllowList::AllowList(const std::vector<std::string>& networks) {
+AllowList::AllowList(const std::vector<std::string>& networks, std::string_view option) {
   for (const std::string& text : networks) {
     boost::system::error_code error;
     const bool is_network = text.find('/') != std::string::npos;
@@ -22,12 +22,11 @@ AllowList::AllowList(const std::vector<std::string>& networks) {
     }
     if (error)
       throw std::invalid_argument(fmt::format(
-          "allow: '{}' is neither a network nor an address; write 10.1.0.0/16, fd00::/8 or 10.1.2.3", text));
+          "{}: '{}' is neither a network nor an address; write 10.1.0.0/16, fd00::/8 or 10.1.2.3", option, text));
   }
 }
 
-bool AllowList::contains(ip::address address) const {
-  if (empty()) return true;
+bool AllowList::names(ip::address address) const {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) address = ip::make_address_v4(ip::v4_mapped, address.to_v6());
   // A network of one address, masked by the list's length, is the list's network when it lies in it.
   if (address.is_v4())

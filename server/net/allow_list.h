@@ -1,10 +1,11 @@
-// Who may use the plain port.
+// Networks of an option: who may use the plain port, say.
 #pragma once
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/network_v4.hpp>
 #include <boost/asio/ip/network_v6.hpp>
 #include <string>
+#include <string_view>
 #include <utility>  // Boost 1.74's Asio headers use std::exchange without including it.
 #include <vector>
 
@@ -12,12 +13,14 @@ namespace echotrain::server {
 
 class AllowList {
  public:
-  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. Throws std::invalid_argument, naming the one that is
-  /// neither.
-  explicit AllowList(const std::vector<std::string>& networks);
-  /// Whether an address is in one of the networks; always when there are none. An IPv4 address that comes over IPv6
-  /// ("::ffff:10.1.2.3") counts as IPv4.
-  bool contains(boost::asio::ip::address address) const;
+  /// Networks ("10.1.0.0/16", "fd00::/8") and single addresses. Throws std::invalid_argument, naming the `option` and
+  /// the one that is neither.
+  explicit AllowList(const std::vector<std::string>& networks, std::string_view option = "allow");
+  /// Whether an address is in one of the networks; always when there are none.
+  bool contains(const boost::asio::ip::address& address) const { return empty() || names(address); }
+  /// Whether an address is in one of the networks. An IPv4 address that comes over IPv6 ("::ffff:10.1.2.3") counts as
+  /// IPv4.
+  bool names(boost::asio::ip::address address) const;
   bool empty() const { return v4_.empty() && v6_.empty(); }
 
  private:

@@ -17,31 +17,36 @@ ComputePool::ComputePool(std::vector<Place> places, std::int64_t most_waiting)
     : places_(std::move(places)), most_waiting_(most_waiting) {}
 
 std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend, std::function<void()> wake) {
-  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, std::move(wake)));
+  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, std::nullopt, std::move(wake)));
   bool refused = false;
   {
     const std::scoped_lock lock(mutex_);
-    // This overtakes nobody: while scans wait for a backend, it has no free place.
-    Place* place = free_place(backend);
-    if (place != nullptr) {
-      grant(*ticket, *place);
-    } else if (static_cast<std::int64_t>(line_.size()) < most_waiting_) {
-      line_.push_back(ticket.get());
-    } else {
-      refused = true;
+    if (!try_grant(*ticket)) {
+      refused = static_cast<std::int64_t>(line_.size()) >= most_waiting_;
+      if (!refused) line_.push_back(ticket.get());
     }
   }
   if (refused) ticket.reset();
   return ticket;
 }
 
-Place* ComputePool::free_place(numerics::Backend backend) {
+std::unique_ptr<ComputePool::Ticket> ComputePool::ask_again(numerics::Backend backend, int device,
+                                                            std::function<void()> wake) {
+  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, device, std::move(wake)));
+  const std::scoped_lock lock(mutex_);
+  if (!try_grant(*ticket)) line_.push_back(ticket.get());
+  return ticket;
+}
+
+// This overtakes nobody: while scans wait for a place, it is not free.
+bool ComputePool::try_grant(Ticket& ticket) {
   Place* best = nullptr;
   for (Place& place : places_) {
-    if (place.backend != backend || place.scans >= place.capacity) continue;
+    if (!ticket.suits(place) || place.scans >= place.capacity) continue;
     if (best == nullptr || place.scans < best->scans) best = &place;
   }
-  return best;
+  if (best != nullptr) grant(ticket, *best);
+  return best != nullptr;
 }
 
 void ComputePool::grant(Ticket& ticket, Place& place) {
@@ -63,8 +68,7 @@ void ComputePool::give_back(Ticket& ticket) {
       return each.backend == ticket.backend_ && each.device == ticket.device_;
     });
     --place->scans;
-    const auto next =
-        std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->backend_ == ticket.backend_; });
+    const auto next = std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->suits(*place); });
     if (next == line_.end()) return;
     grant(**next, *place);
     wake = (*next)->wake_;  // the ticket may be gone once the lock is released

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,10 +48,13 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
 
    private:
     friend class ComputePool;
-    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::function<void()> wake)
-        : pool_(std::move(pool)), backend_(backend), wake_(std::move(wake)) {}
+    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::optional<int> wanted,
+           std::function<void()> wake)
+        : pool_(std::move(pool)), backend_(backend), wanted_(wanted), wake_(std::move(wake)) {}
+    bool suits(const Place& place) const { return place.backend == backend_ && (!wanted_ || *wanted_ == place.device); }
     const std::shared_ptr<ComputePool> pool_;
     const numerics::Backend backend_;
+    const std::optional<int> wanted_;  // the device; none: any
     const std::function<void()> wake_;
     int device_ = 0;
     std::vector<int> others_;
@@ -60,12 +64,15 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   /// A ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait is
   /// granted.
   std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake);
+  /// For a scan that gave its place back and has its state on `device`: a ticket for a place there. Never null: the
+  /// line takes it even when it is full.
+  std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake);
 
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
  private:
-  Place* free_place(numerics::Backend backend);
+  bool try_grant(Ticket& ticket);
   void grant(Ticket& ticket, Place& place);
   void give_back(Ticket& ticket);
 

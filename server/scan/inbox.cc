@@ -54,6 +54,20 @@ void Inbox::cancel() {
   arrived_.notify_one();
 }
 
+bool Inbox::pause() {
+  const std::scoped_lock lock(mutex_);
+  if (!waiting_ || !queue_.empty() || end_ || cancelled_) return false;
+  return paused_ = true;
+}
+
+void Inbox::resume() {
+  {
+    const std::scoped_lock lock(mutex_);
+    paused_ = false;
+  }
+  arrived_.notify_one();
+}
+
 bool Inbox::full() const {
   const std::scoped_lock lock(mutex_);
   return bytes_ >= bound_ && !cancelled_;
@@ -72,7 +86,9 @@ Inbox::Taken Inbox::take() {
   }
   if (roomier) room_();  // before waiting: the reader may be the one who brings more
   std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [&] { return cancelled_ || end_ || !queue_.empty(); });
+  waiting_ = true;
+  arrived_.wait(lock, [&] { return cancelled_ || (!paused_ && (end_ || !queue_.empty())); });
+  waiting_ = false;
   if (cancelled_) return taken;
   if (queue_.empty()) {
     taken.end = end_;

@@ -35,6 +35,10 @@ class Inbox {
   void finish(End how);
   /// Drops what is queued and tells the worker to stop.
   void cancel();
+  /// While the worker waits for work and there is none, keeps it waiting, whatever comes, until resume() or cancel().
+  /// False, and nothing changes, when the worker has something to do.
+  bool pause();
+  void resume();
   /// Whether the queue has reached its bound. One message may exceed the bound, however large it is.
   bool full() const;
 
@@ -62,6 +66,8 @@ class Inbox {
   const std::size_t bound_;
   std::optional<End> end_;
   bool cancelled_ = false;
+  bool waiting_ = false;  // the worker, in take()
+  bool paused_ = false;
   const std::function<void()> room_;
 };
 

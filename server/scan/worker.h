@@ -54,6 +54,10 @@ class Worker {
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
   bool full() const { return inbox_.full(); }
+  /// Stops before the next piece of work, whatever is pushed, until resume(). False, and nothing changes, while there
+  /// is something to do.
+  bool pause() { return inbox_.pause(); }
+  void resume() { inbox_.resume(); }
   /// The scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }
   /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.

@@ -10,6 +10,7 @@
 namespace echotrain::server {
 
 std::string Ending::outcome() const {
+  if (dropped) return "dropped";
   if (gone) return "peer gone";
   if (error) return error->code;
   return broken_off ? "incomplete" : "complete";
@@ -59,8 +60,19 @@ void Connection::fail_internally(const std::exception& error) {
 }
 
 void Connection::lose(const std::string& why) {
-  if (std::exchange(end.gone, true)) return;
+  if (end.gone) return;
   log.warn("{}", why);
+  cut();
+}
+
+void Connection::drop() {
+  if (end.gone) return;
+  end.dropped = true;
+  cut();
+}
+
+void Connection::cut() {
+  end.gone = true;
   outbox->discard();
   transport->reset();
   notify();

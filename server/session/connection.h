@@ -24,6 +24,7 @@ struct Ending {
   bool broken_off = false;               ///< the client's bytes have ended before CLOSE
   std::optional<protocol::Error> error;  ///< fatal; the client is told
   bool gone = false;                     ///< the peer can no longer be reached
+  bool dropped = false;                  ///< and that was our doing, for want of slots
   bool told = false;                     ///< the last message is queued: later errors change nothing
 
   bool any() const { return closed || broken_off || error || gone; }
@@ -56,6 +57,8 @@ class Connection {
   void fail(const std::exception_ptr& thrown);
   /// Ends the session without a word, because the peer cannot be reached: drops what waits and resets the connection.
   void lose(const std::string& why);
+  /// The same, to make room for other connections.
+  void drop();
 
   const Environment& environment;
   const config::ServerOptions& options;
@@ -65,9 +68,12 @@ class Connection {
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool opened = false;  ///< the handshake is done: bytes may be exchanged
+  /// Asks for a session's slot; an error when there is none. Until then the connection has one of max_connecting.
+  std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; };
   Ending end;
 
  private:
+  void cut();
   void fail_internally(const std::exception& error);
 };
 

@@ -51,6 +51,8 @@ class Dialogue {
   State state() const { return state_; }
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
   void data_came() { data_came_ = true; }
+  /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
+  bool admissible() const { return plan_ && *plan_; }
   /// Why the client's config cannot be used, if so. The client is told when its header comes; a client that sends CLOSE
   /// instead must not be told (a Gadgetron client would abort).
   std::optional<protocol::Error> config_error() const;

@@ -7,6 +7,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -19,8 +20,21 @@ using asio::use_awaitable;
 
 namespace {
 
-// Connections over the session limit that are told so at one time; more are simply closed.
+// Connections that are told why they are refused at one time; more are simply closed.
 constexpr std::int64_t kMostRefusals = 32;
+constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
+constexpr auto kPauseWithoutRoom = std::chrono::milliseconds(5);
+constexpr auto kQuietAboutDrops = std::chrono::seconds(10);  // between two lines of the log
+
+void tell_of_failure(const std::string& problem) {
+  write_log(LogLevel::error, fmt::format("cannot accept a connection: {}", problem));
+}
+
+Slots::Limits slot_limits(const config::ServerOptions& options) {
+  const std::int64_t half = (options.max_sessions + 1) / 2;
+  const std::int64_t per_address = options.max_sessions_per_address;
+  return {options.max_connecting, options.max_sessions, per_address > 0 ? per_address : half};
+}
 
 asio::ip::address resolve(asio::io_context& context, const std::string& bind) {
   error_code error;
@@ -49,7 +63,11 @@ Listener::Listener(asio::io_context& context, const Environment& environment, st
       environment_(environment),
       emptied_(std::move(emptied)),
       allow_(environment.options.allow),
-      strand_(asio::make_strand(context)) {
+      balancers_(environment.options.proxy_from, "proxy_from"),
+      strand_(asio::make_strand(context)),
+      introductions_(strand_, seconds(environment.options.connect_timeout_s)),
+      slots_(slot_limits(environment.options),
+             AllowList(environment.options.per_address_exempt, "per_address_exempt")) {
   const config::ServerOptions& options = environment.options;
   const asio::ip::address address = resolve(context, options.bind);
   if (!options.tls.only) {
@@ -92,7 +110,6 @@ void Listener::start() {
 }
 
 asio::awaitable<void> Listener::accept(Door& door) {
-  asio::steady_timer pause(strand_);
   while (door.acceptor.is_open()) {
     error_code error;
     std::string problem;
@@ -100,7 +117,7 @@ asio::awaitable<void> Listener::accept(Door& door) {
       tcp::socket socket(asio::make_strand(context_));
       co_await door.acceptor.async_accept(socket, redirect_error(use_awaitable, error));
       if (!error)
-        add(std::move(socket), door.tls);
+        co_await take(std::move(socket), door.tls);
       else if (error != asio::error::operation_aborted && error != asio::error::connection_aborted)
         problem = error.message();
     } catch (const std::exception& thrown) {
@@ -108,46 +125,129 @@ asio::awaitable<void> Listener::accept(Door& door) {
     }
     if (!problem.empty()) {
       // Most likely out of descriptors or memory: sessions that end give some back.
-      write_log(LogLevel::error, fmt::format("cannot accept a connection: {}", problem));
-      pause.expires_after(std::chrono::milliseconds(100));
-      co_await pause.async_wait(redirect_error(use_awaitable, error));
+      tell_of_failure(problem);
+      co_await wait(kPauseAfterFailure);
     }
   }
 }
 
-void Listener::add(tcp::socket socket, bool tls) {
-  const std::int64_t limit = environment_.options.max_sessions;
-  error_code unknown;
-  const tcp::endpoint peer = socket.remote_endpoint(unknown);
+asio::awaitable<void> Listener::wait(Clock::duration time) {
+  asio::steady_timer timer(strand_, time);
+  error_code ignored;
+  co_await timer.async_wait(redirect_error(use_awaitable, ignored));
+}
+
+asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
+  error_code gone;
+  const tcp::endpoint peer = socket.remote_endpoint(gone);
+  if (!balancers_.names(peer.address())) {
+    co_await add(std::move(socket), tls, peer);
+    co_return;
+  }
+  auto shared = std::make_shared<tcp::socket>(std::move(socket));
+  while (!begin_introduction()) co_await wait(kPauseWithoutRoom);
+  try {
+    asio::co_spawn(strand_, introduce(std::move(shared), tls, peer), asio::detached);
+  } catch (const std::exception&) {
+    end_introduction();
+    throw;
+  }
+}
+
+bool Listener::begin_introduction() {
+  const std::scoped_lock lock(mutex_);
+  if (introduced_ >= environment_.options.max_connecting) return false;
+  ++introduced_;
+  return true;
+}
+
+void Listener::end_introduction() {
+  bool empty = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    --introduced_;
+    empty = stopping_ && is_empty();
+  }
+  if (empty) emptied_();
+}
+
+// Others are accepted meanwhile.
+asio::awaitable<void> Listener::introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint balancer) {
+  try {
+    if (const auto client = co_await introductions_.client_of(socket, balancer))
+      co_await add(std::move(*socket), tls, *client);
+  } catch (const std::exception& thrown) {
+    tell_of_failure(thrown.what());
+  }
+  end_introduction();
+}
+
+asio::awaitable<void> Listener::add(tcp::socket socket, bool tls, tcp::endpoint peer) {
   // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  while (!try_to_add(socket, tls, peer)) co_await wait(kPauseWithoutRoom);
+}
+
+// False when there is no room for the moment.
+bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer) {
   std::uint64_t id = 0;
   std::shared_ptr<Session> session;
   std::optional<protocol::Error> refusal;
   {
     const std::scoped_lock lock(mutex_);
-    if (stopping_)
-      refusal = {"shutdown", "the server is shutting down; send the measurement again later"};
-    else if (!tls && !allow_.contains(peer.address()))
-      refusal = {"not-allowed", fmt::format("the address {} is in none of the networks that this port serves (option "
-                                            "allow of the server)",
-                                            peer.address().to_string())};
-    else if (served_ >= limit)
-      refusal = {"busy", fmt::format("the server already runs {} sessions, its limit; try again later", limit)};
-    if (refusal && refused_ >= kMostRefusals) return;
+    refusal = refusal_of(peer, tls);
+    if (refusal && refused_ >= kMostRefusals) return true;
+    if (!refusal && !make_room()) return false;
     id = ++last_id_;
     const asio::any_io_executor strand = socket.get_executor();
     std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
                                                : make_plain_transport(std::move(socket));
-    session =
-        std::make_shared<Session>(std::move(transport), strand, unknown ? "unknown" : text_of(peer), id, environment_,
-                                  [this, id, refused = refusal.has_value()] { remove(id, refused); });
-    sessions_[id] = session;
-    ++(refusal ? refused_ : served_);
+    session = std::make_shared<Session>(
+        std::move(transport), strand, peer.address().is_unspecified() ? "unknown" : text_of(peer), id, environment_,
+        [this, id, refused = refusal.has_value()] { remove(id, refused); }, [this, id] { return admit(id); });
+    if (!refusal) slots_.connect(id, peer.address(), Clock::now());
+    try {
+      sessions_[id] = session;
+    } catch (const std::bad_alloc&) {
+      slots_.remove(id);
+      throw;
+    }
+    if (refusal) ++refused_;
   }
-  // A session's members belong to its strand. One that cannot be started must not keep its place.
-  const auto start = [this, id, session, refusal] {
+  start(session, id, refusal);
+  return true;
+}
+
+std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, bool tls) const {
+  if (stopping_) return protocol::Error{"shutdown", "the server is shutting down; send the measurement again later"};
+  if (tls || allow_.contains(peer.address())) return std::nullopt;
+  return protocol::Error{
+      "not-allowed",
+      fmt::format("the address {} is in none of the networks that this port serves (option allow of the server)",
+                  peer.address().to_string())};
+}
+
+// Drops another connection where that is needed.
+bool Listener::make_room() {
+  const Clock::time_point now = Clock::now();
+  const Slots::Room room = slots_.make_room(now);
+  if (!room.dropped) return room.there;
+  if (const auto dropped = sessions_.find(*room.dropped); dropped != sessions_.end()) dropped->second->drop();
+  if (!told_of_drop_ || now - *told_of_drop_ > kQuietAboutDrops) {
+    told_of_drop_ = now;
+    write_log(LogLevel::warning,
+              fmt::format("{} connections have not sent a config (max_connecting): for further ones the oldest of the "
+                          "address that has most is dropped, {} now",
+                          environment_.options.max_connecting, room.address.to_string()));
+  }
+  return true;
+}
+
+// A session's members belong to its strand. One that cannot be started must not keep its place.
+void Listener::start(const std::shared_ptr<Session>& session, std::uint64_t id,
+                     const std::optional<protocol::Error>& refusal) {
+  const auto begin = [this, id, session, refusal] {
     try {
       if (refusal)
         session->refuse(*refusal);
@@ -159,11 +259,16 @@ void Listener::add(tcp::socket socket, bool tls) {
     }
   };
   try {
-    asio::post(session->executor(), start);
+    asio::post(session->executor(), begin);
   } catch (const std::exception&) {
     remove(id, refusal.has_value());
     throw;
   }
+}
+
+std::optional<protocol::Error> Listener::admit(std::uint64_t id) {
+  const std::scoped_lock lock(mutex_);
+  return slots_.admit(id);
 }
 
 void Listener::remove(std::uint64_t id, bool refused) {
@@ -171,9 +276,10 @@ void Listener::remove(std::uint64_t id, bool refused) {
   {
     const std::scoped_lock lock(mutex_);
     if (sessions_.erase(id) == 0) return;
-    --(refused ? refused_ : served_);
+    slots_.remove(id);
+    if (refused) --refused_;
     idle = sessions_.empty();
-    empty = stopping_ && idle;
+    empty = stopping_ && is_empty();
   }
   give_back_free_memory(idle);
   if (empty) emptied_();
@@ -183,11 +289,12 @@ void Listener::stop() {
   asio::post(strand_, [this] {
     error_code ignored;
     for (Door& door : doors_) door.acceptor.close(ignored);
+    introductions_.stop();
     bool empty = false;
     {
       const std::scoped_lock lock(mutex_);
       stopping_ = true;
-      empty = sessions_.empty();
+      empty = is_empty();
     }
     shut_down_sessions(false);
     if (empty) emptied_();

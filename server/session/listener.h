@@ -15,6 +15,8 @@
 
 #include "server/base/signal.h"
 #include "server/net/allow_list.h"
+#include "server/net/introductions.h"
+#include "server/net/slots.h"
 #include "server/session/session.h"
 
 namespace echotrain::server {
@@ -52,22 +54,36 @@ class Listener {
   std::optional<tcp::endpoint> endpoint_of(bool tls) const;
   void open_door(tcp::endpoint endpoint, bool tls);
   asio::awaitable<void> accept(Door& door);
-  void add(tcp::socket socket, bool tls);
+  asio::awaitable<void> wait(Clock::duration time);
+  asio::awaitable<void> take(tcp::socket socket, bool tls);
+  bool begin_introduction();
+  void end_introduction();
+  asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint balancer);
+  asio::awaitable<void> add(tcp::socket socket, bool tls, tcp::endpoint peer);
+  bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer);
+  std::optional<protocol::Error> refusal_of(const tcp::endpoint& peer, bool tls) const;
+  bool make_room();
+  void start(const std::shared_ptr<Session>& session, std::uint64_t id, const std::optional<protocol::Error>& refusal);
+  std::optional<protocol::Error> admit(std::uint64_t id);
   void remove(std::uint64_t id, bool refused);
   void shut_down_sessions(bool now);
+  bool is_empty() const { return sessions_.empty() && introduced_ == 0; }
 
   asio::io_context& context_;
   const Environment& environment_;
   const std::function<void()> emptied_;
-  const AllowList allow_;
+  const AllowList allow_, balancers_;
   const asio::strand<asio::io_context::executor_type> strand_;  // of the doors
   std::list<Door> doors_;
+  Introductions introductions_;  // on strand_
 
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<Session>> sessions_;
   std::uint64_t last_id_ = 0;
-  std::int64_t served_ = 0;   // sessions that count against the limit
-  std::int64_t refused_ = 0;  // sessions that only hear that they are refused
+  Slots slots_;                  // of the sessions that are not refused
+  std::int64_t refused_ = 0;     // sessions that only hear that they are refused
+  std::int64_t introduced_ = 0;  // connections whose client is asked for, or waits for room
+  std::optional<Clock::time_point> told_of_drop_;
   bool stopping_ = false;
 };
 

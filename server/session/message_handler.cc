@@ -37,7 +37,7 @@ void MessageHandler::drop_partial_message() {
 
 asio::awaitable<void> MessageHandler::consume() {
   const Clock::time_point now = Clock::now();
-  bool whole = false;
+  bool whole = false, data = false;
   std::vector<protocol::Acquisition> batch;
   batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
   const std::uint64_t before = readouts_;
@@ -56,15 +56,27 @@ asio::awaitable<void> MessageHandler::consume() {
       acquisition->arrival = now;
       acquisition->number = ++readouts_;
       batch.push_back(std::move(*acquisition));
+      data = true;
     } else {
+      data = data || std::holds_alternative<protocol::Image>(**next);
       co_await act_on(std::move(**next), batch);
     }
   }
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
-  watchdog_.received(
-      {now, whole, buffer_.pending_bytes(), dialogue_.state() != Dialogue::State::config, dialogue_.config_error()});
+  watchdog_.received({Clock::now(), whole, data, buffer_.pending_bytes(), awaited(), dialogue_.config_error()});
   check_memory();
+}
+
+Watchdog::Awaited MessageHandler::awaited() const {
+  switch (dialogue_.state()) {
+    case Dialogue::State::config:
+      return Watchdog::Awaited::config;
+    case Dialogue::State::header:
+      return Watchdog::Awaited::header;
+    default:
+      return Watchdog::Awaited::data;
+  }
 }
 
 void MessageHandler::check_memory() {
@@ -99,7 +111,14 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
     co_await run_offloaded(*connection_.environment.offload, read);
     if (connection_.ending()) co_return;
   }
+  const bool known = dialogue_.admissible();
   Step step = config ? dialogue_.take(*config) : dialogue_.handle(message);
+  if (!known && dialogue_.admissible()) {
+    if (std::optional<protocol::Error> refusal = connection_.admit()) {
+      connection_.fail(*std::move(refusal));
+      co_return;
+    }
+  }
   flush(batch);  // what came before this message goes before it
   tell(step);
   if (step.start) co_await start_scan(std::move(*step.start));

@@ -50,6 +50,7 @@ class MessageHandler {
   asio::awaitable<void> start_scan(ScanRequest request);
   void flush(std::vector<protocol::Acquisition>& batch);
   void check_memory();
+  Watchdog::Awaited awaited() const;
 
   Connection& connection_;
   Dialogue& dialogue_;

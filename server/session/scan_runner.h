@@ -20,11 +20,12 @@ namespace echotrain::server {
 
 /// Runs at most one scan at a time. A FIRE client may name another pipeline in the message after the header, in a write
 /// of its own: a scan is on trial until the next message shows that it stays. Meanwhile the client hears neither its
-/// texts nor that it has failed. For the session's strand.
+/// texts nor that it has failed. A scan without data for pause_s gives its place back and regains it, with its state,
+/// when data come again. For the session's strand.
 class ScanRunner {
  public:
   /// Both outlive this.
-  ScanRunner(Connection& connection, Watchdog& watchdog) : connection_(connection), watchdog_(watchdog) {}
+  ScanRunner(Connection& connection, Watchdog& watchdog);
 
   /// Ends the scan that runs, if any, and asks for a place for `request`. Afterwards the place is granted or waited
   /// for, or the session is ending.
@@ -38,9 +39,10 @@ class ScanRunner {
   bool started() const { return worker_ != nullptr; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
-  /// What comes has to wait: the scan's queue is full, or far too many messages wait for the client.
-  bool input_full() const { return (worker_ && worker_->full()) || connection_.outbox->flooded(); }
-  /// Ends the session if the scan has failed and is not on trial.
+  /// What comes has to wait: the scan's queue is full, it waits to regain its place, or far too many messages wait for
+  /// the client.
+  bool input_full() const { return (worker_ && worker_->full()) || regaining() || connection_.outbox->flooded(); }
+  /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();
 
   /// The session ends: lets the pipeline finish what came before, or stops it when the peer is gone.
@@ -57,16 +59,25 @@ class ScanRunner {
 
  private:
   void ask_for_place(numerics::Backend backend);
-  void tell_of_wait(numerics::Backend backend);
+  void tell_of_wait();
+  void place_granted();
   void end_trial();
+  void pause();
+  void ask_again();
+  void go_on();
+  bool regaining() const { return paused_ && place_; }
+  bool waited_too_long() const;
+  asio::awaitable<void> regain_place();
 
   Connection& connection_;
   Watchdog& watchdog_;
-  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs
+  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs; none while it pauses
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_;
+  ScanPlace at_;  // where the worker runs
   bool on_trial_ = false;
+  bool paused_ = false;  // the worker does nothing until it has its place again
 };
 
 }  // namespace echotrain::server

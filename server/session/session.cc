@@ -12,7 +12,8 @@
 namespace echotrain::server {
 
 Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
-                 const Environment& environment, std::function<void()> ended)
+                 const Environment& environment, std::function<void()> ended,
+                 std::function<std::optional<protocol::Error>()> admit)
     : connection_(std::move(transport), std::move(strand), std::move(peer), id, environment),
       dialogue_(environment.catalogue, environment.limits, *environment.resources),
       capture_(connection_, dialogue_),
@@ -27,6 +28,7 @@ Session::Session(std::unique_ptr<Transport> transport, asio::any_io_executor str
       writer_(connection_, watchdog_, scan_),
       ended_(std::move(ended)) {
   summary_.peer = connection_.status->peer;
+  connection_.admit = std::move(admit);
 }
 
 void Session::start() {
@@ -37,6 +39,10 @@ void Session::refuse(protocol::Error reason) {
   connection_.end.error = std::move(reason);
   connection_.status->state = SessionState::refused;
   start();
+}
+
+void Session::drop() {
+  asio::post(connection_.strand, [self = shared_from_this()] { self->connection_.drop(); });
 }
 
 void Session::shut_down(bool now) {

@@ -25,14 +25,18 @@ namespace echotrain::server {
 class Session : public std::enable_shared_from_this<Session> {
  public:
   /// `transport` belongs to `strand`; `peer` is its address for the log. `ended` is called on the strand when nothing
-  /// is left to do.
-  Session(std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
-          const Environment& environment, std::function<void()> ended);
+  /// is left to do. `admit` is called there when the client has shown what it wants; it may refuse.
+  Session(
+      std::unique_ptr<Transport> transport, asio::any_io_executor strand, std::string peer, std::uint64_t id,
+      const Environment& environment, std::function<void()> ended,
+      std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; });
 
   /// On the strand.
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.
   void refuse(protocol::Error reason);
+  /// From any thread: ends the connection without a word.
+  void drop();
   /// From any thread: ends the session with fatal `shutdown` if it runs no scan, or if `now`.
   void shut_down(bool now);
   /// From any thread: stops its scan, and ends the session with this reason.

@@ -22,7 +22,7 @@ Watchdog::Watchdog(Connection& connection)
 
 asio::awaitable<void> Watchdog::watch() {
   const double shortest = std::min({options_.connect_timeout_s, options_.idle_timeout_s, options_.message_timeout_s,
-                                    options_.send_timeout_s, options_.drain_timeout_s});
+                                    options_.send_timeout_s, options_.drain_timeout_s, options_.pause_s});
   const auto tick = seconds(std::clamp(shortest / 8, 0.005, 0.25));
   while (!over()) {
     error_code cancelled;
@@ -52,8 +52,9 @@ void Watchdog::check(Clock::time_point now) {
     return;
   }
   check_alarm(now);
+  check_pause(now);
   // While the scan runs and the session takes its data, a client need not read: what it will get waits in the outbox.
-  if (write_ && !held_back_ && !connection_.ending()) *write_ = {now, written_};
+  if (write_ && !held_since_ && !connection_.ending()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
     connection_.lose(
         fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
@@ -63,9 +64,19 @@ void Watchdog::check(Clock::time_point now) {
   } else if (drain_until_ && now > *drain_until_) {
     drain_over_ = true;
     connection_.notify();
-  } else if (reading_ && !spilling_ && !connection_.ending()) {
+  } else if (is_watched() && !connection_.ending()) {
     check_input(now);
   }
+}
+
+void Watchdog::check_pause(Clock::time_point now) const {
+  if (pause_ && awaited_ == Awaited::data && !connection_.ending() && now > last_data_ + seconds(options_.pause_s))
+    pause_();
+}
+
+// Silence may be the client's fault. Before its config it is always watched, but while the config is being read.
+bool Watchdog::is_watched() const {
+  return (reading_ && !spilling_since_) || (held_since_ && awaited_ == Awaited::config);
 }
 
 void Watchdog::check_alarm(Clock::time_point now) {
@@ -76,37 +87,69 @@ void Watchdog::check_alarm(Clock::time_point now) {
 }
 
 void Watchdog::check_input(Clock::time_point now) {
-  if (pending_bytes_ > 0) {
-    if (stalled(message_, now, options_.message_timeout_s, pending_bytes_))
-      connection_.fail({"timeout", fmt::format("a message stopped after {} bytes; the rest did not come within {} s",
-                                               pending_bytes_, options_.message_timeout_s)});
+  if (pending_bytes_ > 0 && stalled(message_, now, options_.message_timeout_s, pending_bytes_)) {
+    connection_.fail({"timeout", fmt::format("a message stopped after {} bytes; the rest did not come within {} s",
+                                             pending_bytes_, options_.message_timeout_s)});
     return;
   }
-  const double idle_s = configured_ ? options_.idle_timeout_s : options_.connect_timeout_s;
-  if (now <= idle_since_ + seconds(idle_s)) return;
-  connection_.fail(config_error_ ? *config_error_
-                                 : protocol::Error{"timeout", fmt::format("no {} came within {} s",
-                                                                          configured_ ? "message" : "config", idle_s)});
+  const Clock::time_point deadline = awaited_since_ + seconds(patience_s());
+  if (now <= deadline) return;
+  // A message that began in time has the time that it takes on the slowest link.
+  const double transfer_s = options_.message_timeout_s + static_cast<double>(pending_bytes_) / kSlowestLink;
+  if (pending_bytes_ > 0 && message_began_ <= deadline && now <= message_began_ + seconds(transfer_s)) return;
+  connection_.fail(overdue());
 }
 
-// Restarts the clocks: the client was not to blame for the time that has passed.
-void Watchdog::forgive() { idle_since_ = message_.began = Clock::now(); }
-
-void Watchdog::release() {
-  if (std::exchange(held_back_, false)) forgive();
+double Watchdog::patience_s() const {
+  return awaited_ == Awaited::data ? options_.idle_timeout_s : options_.connect_timeout_s;
 }
 
-void Watchdog::set_spilling(bool spilling) {
-  spilling_ = spilling;
-  if (!spilling) forgive();
+protocol::Error Watchdog::overdue() const {
+  if (config_error_) return *config_error_;
+  switch (awaited_) {
+    case Awaited::config:
+      return {"timeout", fmt::format("no config came within {} s", patience_s())};
+    case Awaited::header:
+      return {"timeout", fmt::format("no header came within {} s after the config", patience_s())};
+    case Awaited::data:
+      break;
+  }
+  return {"timeout", fmt::format("neither a readout nor an image came within {} s", patience_s())};
+}
+
+void Watchdog::hold_back(Clock::time_point now) {
+  if (!held_since_) held_since_ = now;
+}
+
+void Watchdog::release(Clock::time_point now) { excuse(held_since_, now); }
+
+void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
+  if (!spilling)
+    excuse(spilling_since_, now);
+  else if (!spilling_since_)
+    spilling_since_ = now;
+}
+
+// The client was not to blame for the time that has passed since then. The deadline for its config stays.
+void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now) {
+  if (!since) return;
+  message_.began = now;
+  if (awaited_ != Awaited::config) {
+    awaited_since_ = std::min(now, awaited_since_ + (now - *since));
+    message_began_ = std::min(now, message_began_ + (now - *since));
+  }
+  since.reset();
 }
 
 void Watchdog::received(Received state) {
-  if (state.whole_message) idle_since_ = state.at;
+  if (state.data || state.awaited != awaited_) awaited_since_ = last_data_ = state.at;
+  awaited_ = state.awaited;
   // A message begins with its first byte: a pause before that is not part of it.
-  if (state.whole_message || pending_bytes_ == 0) message_ = {state.at, state.pending_bytes};
+  if (state.whole_message || pending_bytes_ == 0) {
+    message_ = {state.at, state.pending_bytes};
+    message_began_ = state.at;
+  }
   pending_bytes_ = state.pending_bytes;
-  configured_ = state.configured;
   config_error_ = std::move(state.config_error);
 }
 
@@ -116,6 +159,11 @@ void Watchdog::write_begins() {
 }
 
 void Watchdog::place_wait_begins(Clock::time_point since) { place_until_ = since + seconds(options_.wait_timeout_s); }
+
+void Watchdog::place_wait_ends() {
+  place_until_.reset();
+  last_data_ = Clock::now();
+}
 
 void Watchdog::set_alarm(Clock::time_point when, std::function<void()> ring) { alarm_ = {when, std::move(ring)}; }
 

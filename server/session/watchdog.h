@@ -14,8 +14,8 @@
 namespace echotrain::server {
 
 /// Keeps all deadlines of a session by one clock, so that reads and writes need no timers of their own. The other parts
-/// tell it what they do. Bytes that drip in or out do not keep a session alive, and large messages on slow links have
-/// the time they need. For the session's strand.
+/// tell it what they do. Neither bytes that drip in or out nor messages without data keep a session alive, and large
+/// messages on slow links have the time they need (docs/protocol.md, "Deadlines"). For the session's strand.
 class Watchdog {
  public:
   explicit Watchdog(Connection& connection);
@@ -30,18 +30,21 @@ class Watchdog {
   void set_reading(bool reading) { reading_ = reading; }
   /// The session stops taking bytes from the socket: silence is not the client's fault, and the client has to read what
   /// it is sent.
-  void hold_back() { held_back_ = true; }
-  /// The session takes bytes again.
-  void release();
-  /// While input goes to the capture only, the client is not watched. Watching begins afresh with false.
-  void set_spilling(bool spilling);
+  void hold_back(Clock::time_point now = Clock::now());
+  /// The session takes bytes again. The time between does not count.
+  void release(Clock::time_point now = Clock::now());
+  /// While input goes to the capture only, the client is not watched, and the time does not count.
+  void set_spilling(bool spilling, Clock::time_point now = Clock::now());
 
+  /// What a client has to send next.
+  enum class Awaited { config, header, data };
   /// What the session knows after it has looked at the bytes that came.
   struct Received {
     Clock::time_point at;
     bool whole_message;         ///< at least one message was complete
+    bool data;                  ///< at least one of them was a readout or an image
     std::size_t pending_bytes;  ///< of the partly received message
-    bool configured;            ///< the config has come
+    Awaited awaited;
     /// Why the config cannot be used: the client hears this when it falls silent.
     std::optional<protocol::Error> config_error;
   };
@@ -54,10 +57,12 @@ class Watchdog {
 
   /// A scan waits for its place from `since` on, for at most wait_timeout_s.
   void place_wait_begins(Clock::time_point since);
-  void place_wait_ends() { place_until_.reset(); }
+  void place_wait_ends();
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
+  /// Calls `ring` again and again while no data have come for pause_s.
+  void on_pause(std::function<void()> ring) { pause_ = std::move(ring); }
 
   /// All is said: the peer has drain_timeout_s to hang up.
   void drain_begins();
@@ -76,9 +81,13 @@ class Watchdog {
   };
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
   bool over() const { return stopped_ || connection_.end.gone; }
-  void forgive();
+  void excuse(std::optional<Clock::time_point>& since, Clock::time_point now);
   void check_alarm(Clock::time_point now);
+  void check_pause(Clock::time_point now) const;
+  bool is_watched() const;
   void check_input(Clock::time_point now);
+  double patience_s() const;
+  protocol::Error overdue() const;
 
   Connection& connection_;
   const config::ServerOptions& options_;
@@ -86,16 +95,20 @@ class Watchdog {
   bool stopped_ = false;
   const Clock::time_point began_ = Clock::now();
 
-  bool reading_ = false, held_back_ = false, spilling_ = false;
-  Clock::time_point idle_since_ = began_;
+  bool reading_ = false;
+  std::optional<Clock::time_point> held_since_, spilling_since_;
+  Awaited awaited_ = Awaited::config;
+  Clock::time_point awaited_since_ = began_;  // of data: since the last ones
   Period message_{began_};
+  Clock::time_point message_began_ = began_;  // of the partly received message
   std::size_t pending_bytes_ = 0;
-  bool configured_ = false;
   std::optional<protocol::Error> config_error_;
 
   std::optional<Period> write_;
   std::uint64_t written_ = 0;  // of the write under way
   std::optional<Alarm> alarm_;
+  std::function<void()> pause_;
+  Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
   bool drain_over_ = false;
 };

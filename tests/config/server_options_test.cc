@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 60U);
+  EXPECT_EQ(names.size(), 64U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -46,6 +46,11 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--port", "1"},
                                                                {"--allow", "10.0.0.0/8"},
                                                                {"--insecure", "true"},
+                                                               {"--proxy-from", "10.0.0.1"},
+                                                               {"--max-sessions-per-address", "35"},
+                                                               {"--per-address-exempt", "10.0.0.2"},
+                                                               {"--max-connecting", "36"},
+                                                               {"--pause-s", "37.5"},
                                                                {"--token-file", "t"},
                                                                {"--tls-port", "14"},
                                                                {"--tls-certificate", "c.pem"},
@@ -112,6 +117,11 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.port, 1);
   EXPECT_THAT(o.allow, ElementsAre("10.0.0.0/8"));
   EXPECT_TRUE(o.insecure);
+  EXPECT_THAT(o.proxy_from, ElementsAre("10.0.0.1"));
+  EXPECT_EQ(o.max_sessions_per_address, 35);
+  EXPECT_THAT(o.per_address_exempt, ElementsAre("10.0.0.2"));
+  EXPECT_EQ(o.max_connecting, 36);
+  EXPECT_EQ(o.pause_s, 37.5);
   EXPECT_EQ(o.token_file, "t");
   EXPECT_EQ(o.tls.port, 14);
   EXPECT_EQ(o.tls.certificate, "c.pem");

@@ -187,6 +187,17 @@ void add_numbers(const Seeds& seeds) {
   }
 }
 
+// A balancer that names a client (with something more behind the addresses), and one that speaks for itself.
+void add_proxy_headers(const Seeds& seeds) {
+  const std::string signature("\r\n\r\n\0\r\nQUIT\n", 12), more("\x05\x00\x04\x01\x02\x03\x04", 7);
+  const std::string v4 = std::string("\xcb\x00\x71\x07\x0a\x00\x00\x01\xd4\x31\x23\x2a", 12) + more;
+  const std::string v6 =
+      std::string("\x20\x01\x0d\xb8", 4) + std::string(28, '\x01') + std::string("\x00\x50\x23\x2a", 4);
+  seeds.add("proxy", "v4", signature + std::string("\x21\x11\x00\x13", 4) + v4);
+  seeds.add("proxy", "v6", signature + std::string("\x21\x21\x00\x24", 4) + v6);
+  seeds.add("proxy", "local", signature + std::string("\x20\x00\x00\x00", 4));
+}
+
 void add_file(const Seeds& seeds, const fs::path& path) {
   const std::string name = path.parent_path().filename().string() + "_" + path.stem().string();
   if (fs::file_size(path) <= kMostFileBytes) seeds.add("hdf5", name + ".h5", read_file(path));
@@ -207,6 +218,7 @@ int main(int argc, char** argv) {
   echotrain::fuzz::add_blocks(seeds);
   echotrain::fuzz::add_configuration(seeds);
   echotrain::fuzz::add_numbers(seeds);
+  echotrain::fuzz::add_proxy_headers(seeds);
   for (int i = 2; i < argc; ++i) {
     try {
       echotrain::fuzz::add_file(seeds, argv[i]);

@@ -89,6 +89,16 @@ def test_unequal_capacity_is_used_and_not_exceeded(cluster, scan, expected):
     assert all(finished(client, expected) for client in [*first, over])
 
 
+def test_the_servers_know_who_the_client_is(cluster, scan, expected):
+    """The balancer says so: in the admin page, the log, and for the networks that are allowed (the client's only)."""
+    client = cluster.start_scan(scan, PIPELINE, SLOW)
+    wait_until(lambda: sum(cluster.running().values()) == 1, "the scan to run")
+    (i,) = (i for i, n in cluster.running().items() if n)
+    wait_until(lambda: cluster.peers(i) == [f"{balanced.FRONT}.2"], "the client's address")
+    assert finished(client, expected)
+    assert f"peer={balanced.FRONT}.2:" in (cluster.folder / f"server{i}.log").read_text()
+
+
 def test_a_killed_server_costs_its_own_scans_only(cluster, scan, expected):
     begun = [cluster.start_scan(scan, PIPELINE, SLOW) for _ in range(5)]
     wait_until(lambda: sum(cluster.running().values()) == 5, "all scans to run")

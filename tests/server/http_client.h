@@ -1,6 +1,7 @@
 // An HTTP client of plain sockets, and a strict reader of Prometheus' text format.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -66,7 +67,7 @@ class HttpClient {
     return closed_ && buffer_.empty();
   }
   std::optional<HttpResponse> get(const std::string& path) {
-    send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
     return receive();
   }
 

@@ -1,12 +1,14 @@
 """Servers behind HAProxy on one machine, each in a network namespace of its own: client -- balancer -- server 1, 2, 3."""
 
 import csv
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -114,7 +116,8 @@ class Cluster:
         address = f"{BACK}.1{i}"
         log = open(self.folder / f"server{i}.log", "ab")
         command = self.network.command(
-            f"s{i}", BIN / "echotrain-server", "--bind", address, "--allow", f"{BACK}.0/24", "--admin-bind", address,
+            f"s{i}", BIN / "echotrain-server", "--bind", address, "--allow", f"{FRONT}.0/24", "--proxy-from", f"{BACK}.1",
+            "--admin-bind", address,
             "--admin-agent-port", 9005, "--cpu-scans", self.capacities[i - 1], "--backend", "cpu",
             "--shutdown-delay-s", 3, "--pipelines", SHIPPED)  # fmt: skip
         self.servers[i] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -168,6 +171,14 @@ class Cluster:
 
     def running(self):
         return {i: int(row["scur"]) for i, row in self.stats().items()}
+
+    def peers(self, i):
+        """The addresses of server i's clients, as its admin page has them."""
+        command = self.network.command("lb", sys.executable, "-c", "import sys, urllib.request; "
+                                       "print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())",
+                                       f"http://{BACK}.1{i}:9004/sessions")  # fmt: skip
+        page = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout
+        return [one["peer"].rpartition(":")[0] for one in json.loads(page)["sessions"]]
 
     def total(self, i):
         return int(self.stats()[i]["stot"])

@@ -144,9 +144,11 @@ def parse(data):
             raise AssertionError(f"the server sent message id {message_id}")
 
 
-def exchange(address, messages, timeout_s=60):
-    """Sends everything while reading; returns the reply up to the server's half-close."""
-    with socket.create_connection(address, timeout=timeout_s) as connection:
+def exchange(address, messages, timeout_s=60, source="", before=b""):
+    """Sends everything while reading; returns the reply up to the server's half-close. `source`: the address to connect
+    from; `before`: bytes that go before the messages."""
+    with socket.create_connection(address, timeout=timeout_s, source_address=(source, 0)) as connection:
+        connection.sendall(before)
         failure = []
 
         def send():

@@ -84,6 +84,31 @@ TEST(ComputePool, APlaceMayHaveSeveralDevices) {
   EXPECT_FALSE(pool->ask(Backend::cuda, nothing)->granted());
 }
 
+TEST(ComputePool, AScanRegainsTheDeviceThatItsStateIsOn) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1, 0, {1}}, {Backend::cuda, 2, 1, 0, {3}}, {Backend::cpu, 0, 1}}, 1);
+  std::string order;
+  const auto note = [&](char name) { return [&order, name] { order += name; }; };
+  EXPECT_EQ(pool->ask_again(Backend::cuda, 2, nothing)->device(), 2);  // though 0 is as free
+  Ticket zero = pool->ask(Backend::cuda, nothing), two = pool->ask(Backend::cuda, nothing);
+  ASSERT_EQ(zero->device(), 0);
+  Ticket again = pool->ask_again(Backend::cuda, 2, note('a'));
+  ASSERT_FALSE(again->granted());
+  EXPECT_EQ(pool->ask(Backend::cuda, nothing), nullptr);  // the line is full
+  Ticket more = pool->ask_again(Backend::cuda, 2, note('m'));
+  ASSERT_NE(more, nullptr);  // but not for those who were there before
+  EXPECT_EQ(more->position(), 1);
+  zero.reset();  // of no use to them
+  EXPECT_EQ(order, "");
+  EXPECT_EQ(pool->ask(Backend::cuda, nothing)->device(), 0);
+  two.reset();
+  EXPECT_EQ(order, "a");
+  EXPECT_EQ(again->device(), 2);
+  EXPECT_EQ(again->others(), std::vector<int>{3});
+  again.reset();
+  EXPECT_EQ(order, "am");
+  EXPECT_TRUE(more->granted());
+}
+
 TEST(ComputePool, NoPlaceIsLentTwiceOrLost) {
   const auto pool = pool_of({{Backend::cuda, 0, 2}, {Backend::cuda, 1, 1}}, 1000);
   std::atomic<int> running = 0, most = 0;
@@ -126,6 +151,7 @@ const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml
 config::ServerOptions one_at_a_time() {
   config::ServerOptions options;
   options.cpu_scans = 1;
+  options.pause_s = 600;  // the holder of the place keeps it though it is silent
   return options;
 }
 

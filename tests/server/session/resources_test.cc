@@ -48,7 +48,7 @@ TEST(Timeouts, SilenceBeforeTheConfig) {
 
 TEST(Timeouts, SilenceBetweenMessages) {
   config::ServerOptions options;
-  options.idle_timeout_s = 0.1;
+  options.connect_timeout_s = options.idle_timeout_s = 0.1;
   TestServer server(options);
   for (const std::string& start : {wire::config("cartesian_2d"), kCartesian, kCartesian + wire::frame()}) {
     const Conversation all = server.exchange(start);
@@ -202,7 +202,7 @@ TEST(BackPressure, MessageLargerThanTheQueuePasses) {
 
 TEST(Limits, OneSessionTooManyIsToldSo) {
   config::ServerOptions options;
-  options.max_sessions = 2;
+  options.max_sessions = options.max_sessions_per_address = 2;
   TestServer server(options);
   RawClient first(server.port()), second(server.port());
   first.send(kCartesian + wire::frame());

@@ -122,6 +122,7 @@ class Spill : public testing::Test {
   Spill() {
     options_.capture = capture_to(folder_);
     options_.queue_mib = 1;
+    options_.pause_s = 600;  // OnlyPlace keeps its place though it is silent
   }
   ~Spill() override { tap().reset(); }
 

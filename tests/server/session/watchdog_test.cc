@@ -38,8 +38,13 @@ struct Watched {
     if (connection.end.gone) return "gone";
     return connection.end.error ? connection.end.error->code : "";
   }
-  void message(double s) { watchdog.received({at(s), true, 0, true, {}}); }
-  void part(double s, std::size_t pending) { watchdog.received({at(s), false, pending, true, {}}); }
+  using Awaited = Watchdog::Awaited;
+  void data(double s) { watchdog.received({at(s), true, true, 0, Awaited::data, {}}); }
+  void part(double s, std::size_t pending) { watchdog.received({at(s), false, false, pending, Awaited::data, {}}); }
+  /// A whole message without data, of which `pending` bytes more have come.
+  void talk(double s, Awaited awaited, std::size_t pending = 0) {
+    watchdog.received({at(s), true, false, pending, awaited, {}});
+  }
 
   asio::io_context io;
   Environment environment;
@@ -63,26 +68,88 @@ TEST(Watchdog, TheConfigHasConnectTimeout) {
   EXPECT_EQ(session.look(11), "timeout");
 }
 
-TEST(Watchdog, AClientThatFallsSilentHearsWhatIsWrongWithItsConfig) {
+TEST(Watchdog, TheHeaderHasConnectTimeoutFromTheConfig) {
   Watched session;
-  session.watchdog.received({session.at(5), true, 0, true, protocol::Error{"config", "no such gadget"}});
-  EXPECT_EQ(session.look(24), "");
-  EXPECT_EQ(session.look(26), "config");
+  session.talk(7, Watched::Awaited::header);
+  session.talk(12, Watched::Awaited::header);  // a query
+  EXPECT_EQ(session.look(16), "");
+  EXPECT_EQ(session.look(18), "timeout");
 }
 
-TEST(Watchdog, EachMessageResetsIdleTimeout) {
+TEST(Watchdog, AClientThatFallsSilentHearsWhatIsWrongWithItsConfig) {
+  Watched session;
+  session.watchdog.received(
+      {session.at(5), true, false, 0, Watched::Awaited::header, protocol::Error{"config", "no such gadget"}});
+  EXPECT_EQ(session.look(14), "");
+  EXPECT_EQ(session.look(16), "config");
+}
+
+TEST(Watchdog, DataResetIdleTimeout) {
   Watched session;
   for (const double s : {5.0, 20.0, 35.0}) {
     EXPECT_EQ(session.look(s), "");
-    session.message(s);
+    session.data(s);
   }
   EXPECT_EQ(session.look(54), "");
   EXPECT_EQ(session.look(56), "timeout");
 }
 
+TEST(Watchdog, TalkResetsNothing) {
+  using Awaited = Watched::Awaited;
+  for (const auto& [awaited, deadline] : {std::pair{Awaited::config, 10}, {Awaited::data, 20}}) {
+    for (const std::size_t pending : {0, 100}) {  // messages one by one, or one after the other without a gap
+      Watched session;
+      if (awaited == Awaited::data) session.data(0);
+      for (int s = 1; s < deadline; ++s) {
+        session.talk(s, awaited, pending);
+        EXPECT_EQ(session.look(s), "") << s;
+      }
+      session.talk(deadline + 1, awaited, pending);
+      EXPECT_EQ(session.look(deadline + 2), "timeout");
+    }
+  }
+}
+
+TEST(Watchdog, AMessageThatBeganInTimeMayEnd) {
+  Watched session;
+  session.data(0);
+  session.part(19, 1);
+  EXPECT_EQ(session.look(48), "");
+  session.data(48);  // what it was
+  EXPECT_EQ(session.look(67), "");
+  session.talk(67, Watched::Awaited::data, 1);
+  session.talk(90, Watched::Awaited::data);  // it was no data
+  EXPECT_EQ(session.look(91), "timeout");
+}
+
+TEST(Watchdog, APauseIsToldAgainAndAgain) {
+  config::ServerOptions options = timeouts();
+  options.pause_s = 5;
+  Watched session(options);
+  int rung = 0;
+  session.watchdog.on_pause([&] { ++rung; });
+  session.look(9);
+  EXPECT_EQ(rung, 0);  // there is no scan
+  session.data(10);
+  session.talk(14, Watched::Awaited::data);
+  session.look(14.5);
+  EXPECT_EQ(rung, 0);
+  session.talk(15.5, Watched::Awaited::data);
+  session.look(16);
+  session.watchdog.set_reading(false);  // it may be held back
+  session.look(17);
+  EXPECT_EQ(rung, 2);
+  session.data(18);
+  session.look(19);
+  EXPECT_EQ(rung, 2);
+  session.connection.end.closed = true;
+  session.look(30);
+  EXPECT_EQ(rung, 2);
+}
+
 TEST(Watchdog, NobodyIsBlamedWhileNothingIsRead) {
   Watched session;
-  session.message(5);
+  session.data(5);
   session.watchdog.set_reading(false);
   EXPECT_EQ(session.look(1000), "");
   session.watchdog.set_reading(true);
@@ -91,7 +158,7 @@ TEST(Watchdog, NobodyIsBlamedWhileNothingIsRead) {
 
 TEST(Watchdog, AMessageHasMessageTimeoutFromItsFirstByte) {
   Watched session;
-  session.message(1);
+  session.data(1);
   session.part(15, 100);
   EXPECT_EQ(session.look(44), "");  // idle_timeout_s has passed since the last message
   EXPECT_EQ(session.look(46), "timeout");
@@ -119,25 +186,50 @@ TEST(Watchdog, ALargeMessageOnASlowLinkHasItsTime) {
 
 TEST(Watchdog, ReleaseForgivesTheTimeThatWasHeldBack) {
   Watched session;
-  session.message(-100);
-  session.watchdog.hold_back();
-  session.watchdog.release();
-  EXPECT_EQ(session.look(19), "");
-  EXPECT_EQ(session.look(22), "timeout");
+  session.data(-5);
+  session.watchdog.hold_back(session.at(0));
+  session.watchdog.hold_back(session.at(50));
+  session.watchdog.release(session.at(100));
+  EXPECT_EQ(session.look(114), "");
+  EXPECT_EQ(session.look(116), "timeout");
   Watched other;
-  other.message(-100);
-  other.watchdog.release();  // nothing was held back
+  other.data(-100);
+  other.watchdog.release(other.at(0));  // nothing was held back
   EXPECT_EQ(other.look(1), "timeout");
+}
+
+// By queries whose answers it does not read, say.
+TEST(Watchdog, AClientThatIsHeldBackNowAndThenGainsOnlyThatTime) {
+  Watched session;
+  session.data(0);
+  for (int s = 1; s < 19; s += 2) {
+    session.watchdog.hold_back(session.at(s));
+    session.watchdog.release(session.at(s + 1));
+  }
+  EXPECT_EQ(session.look(28), "");
+  EXPECT_EQ(session.look(30), "timeout");
+}
+
+TEST(Watchdog, TheDeadlineForTheConfigStaysWhileAClientIsHeldBack) {
+  Watched session;
+  session.watchdog.set_reading(false);
+  session.watchdog.hold_back(session.at(1));
+  EXPECT_EQ(session.look(9), "");
+  EXPECT_EQ(session.look(11), "timeout");
+  Watched other;
+  other.watchdog.hold_back(other.at(1));
+  other.watchdog.release(other.at(9));
+  EXPECT_EQ(other.look(11), "timeout");
 }
 
 TEST(Watchdog, AClientIsNotWatchedWhileItsInputSpills) {
   Watched session;
-  session.message(-100);
-  session.watchdog.set_spilling(true);
+  session.data(-5);
+  session.watchdog.set_spilling(true, session.at(0));
   EXPECT_EQ(session.look(1000), "");
-  session.watchdog.set_spilling(false);
-  EXPECT_EQ(session.look(19), "");
-  EXPECT_EQ(session.look(22), "timeout");
+  session.watchdog.set_spilling(false, session.at(1000));
+  EXPECT_EQ(session.look(1014), "");
+  EXPECT_EQ(session.look(1016), "timeout");
 }
 
 TEST(Watchdog, AWriteHasSendTimeoutWhileTheClientHasToRead) {
@@ -147,6 +239,7 @@ TEST(Watchdog, AWriteHasSendTimeoutWhileTheClientHasToRead) {
     session.watchdog.write_begins();
     EXPECT_EQ(session.look(1000), "") << "while data are taken, the client need not read";
     Watched other;
+    other.data(0);
     other.watchdog.set_reading(false);
     if (held)
       other.watchdog.hold_back();
@@ -160,6 +253,7 @@ TEST(Watchdog, AWriteHasSendTimeoutWhileTheClientHasToRead) {
 
 TEST(Watchdog, AWriteThatMovesGoesOn) {
   Watched session;
+  session.data(0);
   session.watchdog.set_reading(false);
   session.watchdog.hold_back();
   session.watchdog.write_begins();
@@ -173,6 +267,7 @@ TEST(Watchdog, AWriteThatMovesGoesOn) {
 
 TEST(Watchdog, AWriteThatIsDoneIsNotWatched) {
   Watched session;
+  session.data(0);
   session.watchdog.set_reading(false);
   session.watchdog.hold_back();
   session.watchdog.write_begins();

@@ -1,0 +1,35 @@
+// Asks balancers who their clients are.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+#include <list>
+#include <memory>
+#include <optional>
+
+#include "server/base/clock.h"
+#include "server/base/signal.h"
+
+namespace echotrain::server {
+
+/// Connections whose balancer has not yet said, by the PROXY protocol, who the client is. For one strand.
+class Introductions {
+ public:
+  /// A balancer has `patience` for its header.
+  Introductions(asio::any_io_executor strand, Clock::duration patience)
+      : strand_(std::move(strand)), patience_(patience) {}
+
+  /// The client of a connection, or the balancer where it speaks for itself. Nothing when there is no header or a wrong
+  /// one: the log says why, and the connection is to be closed.
+  asio::awaitable<std::optional<asio::ip::tcp::endpoint>> client_of(std::shared_ptr<asio::ip::tcp::socket> socket,
+                                                                    asio::ip::tcp::endpoint balancer);
+  /// Closes those that are not known yet, and those to come.
+  void stop();
+
+ private:
+  const asio::any_io_executor strand_;
+  const Clock::duration patience_;
+  std::list<std::shared_ptr<asio::ip::tcp::socket>> open_;
+  bool stopped_ = false;
+};
+
+}  // namespace echotrain::server

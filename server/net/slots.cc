@@ -1,0 +1,89 @@
+#include "server/net/slots.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echotrain::server {
+
+namespace ip = boost::asio::ip;
+
+namespace {
+
+// One machine may have as many addresses of its IPv6 network as it likes.
+ip::address counted_as(const ip::address& address) {
+  if (address.is_v4()) return address;
+  if (address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  return ip::network_v6(address.to_v6(), 64).network();
+}
+
+}  // namespace
+
+void Slots::connect(std::uint64_t id, const ip::address& address, Clock::time_point now) {
+  const ip::address who = counted_as(address);
+  Count& count = by_address_[who];  // first: what follows may run out of memory
+  entries_[id] = {who, address, now, Kind::connecting};
+  ++count.connecting;
+  ++connecting_;
+}
+
+Slots::Room Slots::make_room(Clock::time_point now) {
+  if (connecting_ < limits_.connecting) return {true, {}, {}};
+  const auto most = std::max_element(by_address_.begin(), by_address_.end(), [](const auto& a, const auto& b) {
+    return a.second.connecting < b.second.connecting;
+  });
+  const auto oldest = std::find_if(entries_.begin(), entries_.end(), [&](const auto& each) {
+    return each.second.kind == Kind::connecting && each.second.who == most->first;
+  });
+  if (now - oldest->second.since < kGrace) return {};
+  leave(oldest->second);
+  return {true, oldest->first, oldest->second.address};
+}
+
+std::optional<protocol::Error> Slots::admit(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second.kind == Kind::dropped)
+    return protocol::Error{"busy", "too many connections wait for their config; send the measurement again"};
+  Entry& entry = found->second;
+  if (entry.kind == Kind::session) return std::nullopt;
+  if (sessions_ >= limits_.sessions)
+    return protocol::Error{
+        "busy", fmt::format("the server already runs {} sessions, its limit; try again later", limits_.sessions)};
+  Count& count = by_address_[entry.who];
+  if (count.sessions >= limits_.per_address && !exempt_.names(entry.address))
+    return protocol::Error{
+        "busy", fmt::format("{} already has {} sessions, the limit for one address (max_sessions_per_address of the "
+                            "server); end one of them or try again later; who runs the server can exempt the address "
+                            "(per_address_exempt)",
+                            entry.who.to_string() + (entry.who.is_v6() ? "/64" : ""), limits_.per_address)};
+  --count.connecting;
+  --connecting_;
+  ++count.sessions;
+  ++sessions_;
+  entry.kind = Kind::session;
+  return std::nullopt;
+}
+
+void Slots::remove(std::uint64_t id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  leave(found->second);
+  entries_.erase(found);
+}
+
+// Gives its slot back.
+void Slots::leave(Entry& entry) {
+  if (entry.kind == Kind::dropped) return;
+  const auto count = by_address_.find(entry.who);
+  if (entry.kind == Kind::connecting) {
+    --count->second.connecting;
+    --connecting_;
+  } else {
+    --count->second.sessions;
+    --sessions_;
+  }
+  if (count->second.connecting == 0 && count->second.sessions == 0) by_address_.erase(count);
+  entry.kind = Kind::dropped;
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,70 @@
+// Which connections a server keeps: who may have a session, and who has to make room.
+#pragma once
+
+#include <boost/asio/ip/address.hpp>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "protocol/data/result.h"
+#include "server/base/clock.h"
+#include "server/net/allow_list.h"
+
+namespace echotrain::server {
+
+/// Connections that have not shown what they want, and sessions. Each kind has slots of its own, so that connections
+/// that say nothing never take a session's. Not thread-safe.
+class Slots {
+ public:
+  struct Limits {
+    std::int64_t connecting;   ///< connections without a config
+    std::int64_t sessions;     ///< in all
+    std::int64_t per_address;  ///< sessions of one address, or of one /64 network of IPv6
+  };
+  /// `exempt`: networks of which an address may have all the sessions.
+  Slots(Limits limits, AllowList exempt) : limits_(limits), exempt_(std::move(exempt)) {}
+
+  /// A connection has come. All slots may be taken: make_room() first.
+  void connect(std::uint64_t id, const boost::asio::ip::address& address, Clock::time_point now);
+
+  /// Whether connect() may be called, and which connection is to be dropped for it. None is dropped before it has had
+  /// kGrace for its config, so that a crowd of good clients is served and not driven away.
+  struct Room {
+    bool there = false;
+    std::optional<std::uint64_t> dropped;
+    boost::asio::ip::address address;  ///< of that one
+  };
+  /// The one that is dropped is the oldest of the address that has most, and it has no slot any more: so one address
+  /// only drives away its own.
+  Room make_room(Clock::time_point now);
+  static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
+
+  /// The connection becomes a session, or hears why not: `busy`, with the limit and what to do.
+  std::optional<protocol::Error> admit(std::uint64_t id);
+  /// It has ended. Does nothing for one that is not known.
+  void remove(std::uint64_t id);
+
+  std::int64_t connecting() const { return connecting_; }
+  std::int64_t sessions() const { return sessions_; }
+
+ private:
+  enum class Kind { connecting, session, dropped };
+  struct Entry {
+    boost::asio::ip::address who;  // as counted
+    boost::asio::ip::address address;
+    Clock::time_point since;
+    Kind kind;
+  };
+  struct Count {
+    std::int64_t connecting = 0, sessions = 0;
+  };
+  void leave(Entry& entry);
+
+  const Limits limits_;
+  const AllowList exempt_;
+  std::map<std::uint64_t, Entry> entries_;  // in the order in which they came
+  std::map<boost::asio::ip::address, Count> by_address_;
+  std::int64_t connecting_ = 0, sessions_ = 0;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,114 @@
+#include "server/net/slots.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+boost::asio::ip::address at(const std::string& text) { return boost::asio::ip::make_address(text); }
+
+class SlotsTest : public testing::Test {
+ protected:
+  Slots slots_{{4, 3, 2}, AllowList({"10.9.0.0/16"}, "per_address_exempt")};
+  Clock::time_point now_ = Clock::now();
+
+  void connect(std::uint64_t id, const std::string& address) {
+    slots_.connect(id, at(address), now_);
+    now_ += 1ms;
+  }
+  std::string refusal(std::uint64_t id) {
+    const auto error = slots_.admit(id);
+    return error ? error->code + ": " + error->message : "";
+  }
+};
+
+TEST_F(SlotsTest, SilentConnectionsTakeNoSession) {
+  for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.0.0.1");
+  EXPECT_EQ(slots_.connecting(), 4);
+  EXPECT_EQ(slots_.sessions(), 0);
+  EXPECT_FALSE(slots_.make_room(now_).there);  // they have not had their time yet
+  now_ += Slots::kGrace;
+  const Slots::Room room = slots_.make_room(now_);
+  EXPECT_TRUE(room.there);
+  EXPECT_EQ(room.dropped, 1U);
+  connect(5, "10.0.0.2");
+  EXPECT_EQ(slots_.connecting(), 4);
+  EXPECT_EQ(refusal(5), "");
+  EXPECT_EQ(slots_.connecting(), 3);
+  EXPECT_EQ(slots_.sessions(), 1);
+}
+
+TEST_F(SlotsTest, WhoHasMostMakesRoom) {
+  connect(1, "10.0.0.1");
+  connect(2, "10.0.0.2");
+  connect(3, "10.0.0.2");
+  connect(4, "10.0.0.3");
+  now_ += Slots::kGrace;
+  const Slots::Room room = slots_.make_room(now_);
+  EXPECT_EQ(room.dropped, 2U);
+  EXPECT_EQ(room.address, at("10.0.0.2"));
+  EXPECT_THAT(refusal(2), HasSubstr("busy: "));  // its config came too late
+  slots_.remove(2);
+  EXPECT_EQ(slots_.connecting(), 3);
+  EXPECT_TRUE(slots_.make_room(now_).there);
+  EXPECT_FALSE(slots_.make_room(now_).dropped);
+}
+
+TEST_F(SlotsTest, OneAddressHasItsShareOfSessions) {
+  for (std::uint64_t id = 1; id <= 3; ++id) connect(id, "10.0.0.1");
+  EXPECT_EQ(refusal(1), "");
+  EXPECT_EQ(refusal(1), "");  // it has it already
+  EXPECT_EQ(refusal(2), "");
+  EXPECT_THAT(refusal(3), HasSubstr("busy: 10.0.0.1 already has 2 sessions"));
+  EXPECT_THAT(refusal(3), HasSubstr("max_sessions_per_address"));
+  EXPECT_THAT(refusal(3), HasSubstr("per_address_exempt"));
+  slots_.remove(1);
+  EXPECT_EQ(refusal(3), "");
+  connect(4, "10.0.0.2");
+  EXPECT_EQ(refusal(4), "");
+  connect(5, "10.0.0.3");
+  EXPECT_THAT(refusal(5), HasSubstr("busy: the server already runs 3 sessions, its limit"));
+}
+
+TEST_F(SlotsTest, AnExemptAddressMayHaveAllSessions) {
+  for (std::uint64_t id = 1; id <= 4; ++id) connect(id, "10.9.0.1");
+  for (std::uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(refusal(id), "");
+  EXPECT_THAT(refusal(4), HasSubstr("its limit"));
+}
+
+TEST_F(SlotsTest, AnIpv6NetworkCountsAsOneAddress) {
+  connect(1, "2001:db8:0:7::1");
+  connect(2, "2001:db8:0:7:ffff::2");
+  connect(3, "2001:db8:0:7::3");
+  EXPECT_EQ(refusal(1), "");
+  EXPECT_EQ(refusal(2), "");
+  EXPECT_THAT(refusal(3), HasSubstr("busy: 2001:db8:0:7::/64 already has 2 sessions"));
+  connect(4, "2001:db8:0:8::1");
+  EXPECT_EQ(refusal(4), "");
+}
+
+TEST_F(SlotsTest, Ipv4IsTheSameOverIpv6) {
+  connect(1, "::ffff:10.0.0.1");
+  connect(2, "10.0.0.1");
+  connect(3, "::ffff:10.0.0.1");
+  EXPECT_EQ(refusal(1) + refusal(2), "");
+  EXPECT_THAT(refusal(3), HasSubstr("busy: 10.0.0.1 already has 2 sessions"));
+}
+
+TEST_F(SlotsTest, WhatHasEndedLeavesNothing) {
+  connect(1, "10.0.0.1");
+  connect(2, "10.0.0.1");
+  EXPECT_EQ(refusal(1), "");
+  for (const std::uint64_t id : {1, 2, 2, 77}) slots_.remove(id);
+  EXPECT_EQ(slots_.connecting(), 0);
+  EXPECT_EQ(slots_.sessions(), 0);
+  EXPECT_THAT(refusal(1), HasSubstr("busy"));
+}
+
+}  // namespace
+}  // namespace echotrain::server
