@@ -16,7 +16,7 @@ namespace echotrain::server {
 
 namespace {
 
-constexpr std::size_t kMostParts = 64;  // of one write
+constexpr std::size_t kMostParts = 64;       // of one write
 constexpr std::size_t kMostBytes = 1 << 20;  // few enough to be in the processor's cache still for their checksum
 // How long what the file system said of free space is believed.
 constexpr std::uint64_t kMostBeforeAsking = 64 << 20;

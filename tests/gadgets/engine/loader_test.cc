@@ -128,7 +128,8 @@ TEST(LoaderTest, AnUnknownGadgetGetsTheNearestName) {
 TEST(LoaderTest, AMissingLinkIsNamed) {
   const std::string text = refusal(yaml("  - density_compensation\n  - fft\n  - image\n"));
   EXPECT_TRUE(has(text, "p.yaml:6:5: ")) << text;
-  EXPECT_TRUE(has(text, "'fft' takes KSpace or Grid, but 'density_compensation' before it gives Samples; put 'gridding'"))
+  EXPECT_TRUE(
+      has(text, "'fft' takes KSpace or Grid, but 'density_compensation' before it gives Samples; put 'gridding'"))
       << text;
   EXPECT_TRUE(has(refusal(yaml("  - fft\n")), "p.yaml:5:5: a pipeline begins with readouts"));
   EXPECT_TRUE(has(refusal(yaml("  - cartesian_kspace\n  - fft\n")), "ends with CoilImages"));

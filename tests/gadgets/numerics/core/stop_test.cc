@@ -142,9 +142,7 @@ TEST(Stop, TheExactPointSpread) {
 
 TEST(Stop, APlan) {
   const std::vector<double> k = points(6'000'000, 3);
-  const auto work = [&](Context& context) {
-    NufftPlan::make(context, {k.data(), {6'000'000, 3}}, {160, 160, 160});
-  };
+  const auto work = [&](Context& context) { NufftPlan::make(context, {k.data(), {6'000'000, 3}}, {160, 160, 160}); };
   for (const double moment_s : {0.03, 0.3, 0.6, 0.9}) EXPECT_LT(computed_after_stop(moment_s, work), kBound_s);
 }
 
