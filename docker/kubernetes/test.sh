@@ -35,6 +35,7 @@ service: {type: LoadBalancer, annotations: {a: b}}
 tolerations: [{key: mri, operator: Exists}]
 nodeSelector: {gpu: "true"}
 podAnnotations: {c: d}
+options: {memory_mib: 20000, session_memory_mib: 9000, disk_cache_mib: 4096}
 END
 kubernetes/render.sh "$work/more.yaml" | valid chart-with-everything
 
@@ -50,6 +51,10 @@ def documents(name):
 def pod(all):
     return all["Deployment/echotrain"]["spec"]["template"]["spec"]
 
+def mib(size):
+    assert size.endswith("Mi"), size
+    return int(size[:-2])
+
 plain, gpu, more = documents("manifests"), documents("manifests-gpu"), documents("chart-with-everything")
 assert {"Namespace/echotrain", "HorizontalPodAutoscaler/echotrain", "Service/echotrain-servers"} <= set(plain), set(plain)
 for name, document in plain.items():
@@ -60,7 +65,13 @@ def image_and_sessions(all):
 assert image_and_sessions(plain) == ("echotrain:cpu", "3") and image_and_sessions(gpu) == ("echotrain:cuda", "6")
 for all, gpus in ((plain, 0), (gpu, 1), (more, 2)):
     limits = pod(all)["containers"][0]["resources"]["limits"]
-    assert int(limits.get("nvidia.com/gpu", 0)) == gpus and limits["memory"] == "8Gi", limits
+    assert int(limits.get("nvidia.com/gpu", 0)) == gpus, limits
+    # The process may take memory_mib + 256 MiB, and /tmp, the kernel's buffers and files being written come on top.
+    options = yaml.safe_load(all["ConfigMap/echotrain-options"]["data"]["echotrain.yaml"])
+    assert mib(limits["memory"]) >= options["memory_mib"] + 512, limits
+    assert options["session_memory_mib"] <= options["memory_mib"] / 2
+    (cache,) = (one["emptyDir"]["sizeLimit"] for one in pod(all)["volumes"] if one["name"] == "cache")
+    assert mib(cache) >= options["disk_cache_mib"] + 64, cache
     assert ("nvidia.com/gpu" in [one["key"] for one in pod(all).get("tolerations", [])]) == (gpus > 0)
 assert more["Deployment/echotrain"]["spec"]["replicas"] == 3 and "HorizontalPodAutoscaler/echotrain" not in more
 options = yaml.safe_load(plain["ConfigMap/echotrain-options"]["data"]["echotrain.yaml"])
