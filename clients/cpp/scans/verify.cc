@@ -14,8 +14,8 @@ using State = Verdict::State;
 
 config::OptionTable<VerifyOptions> verify_options() {
   return config::OptionTable<VerifyOptions>()
-      .list("file", &VerifyOptions::files, "FILE.mrd",
-            "raw capture, with its file of checksums (.crc32c) beside it; several may be given")
+      .list("file", &VerifyOptions::files, "capture",
+            "raw captures, each with its file of checksums (.crc32c) beside it")
       .positional()
       .required();
 }
