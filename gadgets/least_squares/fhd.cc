@@ -139,7 +139,7 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
   const int dims = samples.positions->dims;
   const std::int64_t count = samples.data.shape()[0];
   const std::vector<double> coordinates =
-      image_coordinates(*samples.positions, what.voxel_ratio, samples.offset, count);
+      image_coordinates(compute.threads(), *samples.positions, what.voxel_ratio, samples.offset, count);
   open.sum->add(compute, {coordinates.data(), {count, dims}}, samples.data.view(),
                 {samples.positions->weights.data() + samples.offset, {count}});
 }

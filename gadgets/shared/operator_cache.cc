@@ -45,7 +45,8 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
       const Array<cfloat> q = context.upload<cfloat>({kept->data(), lags});
       return std::make_shared<const numerics::ToeplitzOperator>(context, q.view());
     }
-  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  const std::vector<double> coordinates =
+      image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   const numerics::HostView<const double> k(coordinates.data(), {positions->count(), positions->dims});
   const numerics::HostView<const float> weights(positions->weights.data(), {positions->count()});
   Array<cfloat> q = context.allocate<cfloat>(lags);

@@ -10,12 +10,19 @@ bool same_positions(const SamplePositions& a, const SamplePositions& b) {
           std::memcmp(a.coordinates.data(), b.coordinates.data(), a.coordinates.size() * sizeof(double)) == 0);
 }
 
-std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
-                                      std::int64_t first, std::int64_t count) {
-  const double* from = positions.coordinates.data() + first * positions.dims;
-  std::vector<double> coordinates(from, from + count * positions.dims);
-  for (std::size_t i = 0; i < coordinates.size(); ++i)
-    coordinates[i] *= voxel_ratio[i % static_cast<std::size_t>(positions.dims)];
+std::vector<double> image_coordinates(numerics::ThreadPool& threads, const SamplePositions& positions,
+                                      const std::array<double, 3>& voxel_ratio, std::int64_t first,
+                                      std::int64_t count) {
+  constexpr std::int64_t kGrain = 1 << 14;  // samples
+  const int dims = positions.dims;
+  const double* from = positions.coordinates.data() + first * dims;
+  std::vector<double> coordinates(static_cast<std::size_t>(count * dims));
+  threads.parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t s = begin; s < end; ++s)
+      for (int a = 0; a < dims; ++a)
+        coordinates[static_cast<std::size_t>(s * dims + a)] =
+            from[s * dims + a] * voxel_ratio[static_cast<std::size_t>(a)];
+  });
   return coordinates;
 }
 
@@ -25,14 +32,16 @@ bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
-  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  const std::vector<double> coordinates =
+      image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,
                                    coils);
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make_like(numerics::Context& context,
                                                                        const numerics::NufftPlan& one) const {
-  const std::vector<double> coordinates = image_coordinates(*positions, voxel_ratio, 0, positions->count());
+  const std::vector<double> coordinates =
+      image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   return one.with_samples(context, {coordinates.data(), {positions->count(), positions->dims}});
 }
 

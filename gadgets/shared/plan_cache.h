@@ -16,8 +16,8 @@ namespace echotrain {
 bool same_positions(const SamplePositions& a, const SamplePositions& b);
 /// The coordinates of the samples first .. first + count - 1 in cycles per image pixel: each component times
 /// `voxel_ratio`, x first.
-std::vector<double> image_coordinates(const SamplePositions& positions, const std::array<double, 3>& voxel_ratio,
-                                      std::int64_t first, std::int64_t count);
+std::vector<double> image_coordinates(numerics::ThreadPool& threads, const SamplePositions& positions,
+                                      const std::array<double, 3>& voxel_ratio, std::int64_t first, std::int64_t count);
 
 struct NufftPlanRequest {
   using Made = numerics::NufftPlan;

@@ -43,10 +43,11 @@ NufftOptions options_for_accuracy(double accuracy, const Shape& image) {
   for (const double oversampling : {1.25, 1.375, 1.5, 1.75, 2.0})
     for (int width = 2; width <= FootprintWeights::kWidest; ++width) {
       const NufftOptions options{width, oversampling};
+      const double cost = work(options, image.rank());
+      if (least > 0 && cost >= least) continue;
       const double error = expected_error(options, image) + kRounding * amplification(options, image);
       if (reached == 0 || error < reached) reached = error;
-      if (!(error <= accuracy)) continue;
-      if (const double cost = work(options, image.rank()); least == 0 || cost < least) {
+      if (error <= accuracy) {
         least = cost;
         best = options;
       }
