@@ -53,7 +53,10 @@ def is_right(reply, truth):
 
 
 class Talker:
-    """Connects from an address, sends `start`, then `again` every `period_s`, and begins anew whenever it is ended."""
+    """Connects from an address, sends `start`, then `again` every `period_s`, and begins anew soon after it is ended:
+    not at once, for each connection keeps a port of this machine for a minute."""
+
+    PAUSE_S = 0.02
 
     def __init__(self, address, source, start, again, period_s):
         self.address, self.source, self.start, self.again, self.period_s = address, source, start, again, period_s
@@ -78,6 +81,7 @@ class Talker:
                                 break
                             continue
                         client.sendall(self.again)
+            self.stopped.wait(self.PAUSE_S)
 
     def stop(self):
         self.stopped.set()
@@ -174,7 +178,7 @@ def test_a_pause_gives_the_place_to_others_and_does_not_show(tmp_path):
             client.sendall(b"".join(messages[:half]))
             for _ in range(3):  # another scan is served, and another one goes on afterwards
                 assert bits(wire.exchange(server.address, messages, 20, GOOD).images) == expected
-            assert [one["state"] for one in sessions(server)] == ["paused"]
+            wait_until(lambda: [one["state"] for one in sessions(server)] == ["paused"], what="one session, paused")
             client.sendall(b"".join(messages[half:]))
             reply = wire.parse(b"".join(iter(lambda: client.recv(1 << 20), b"")))
         assert bits(reply.images) == expected and not reply.errors()
