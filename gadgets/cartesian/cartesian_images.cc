@@ -1,7 +1,7 @@
 #include "gadgets/cartesian/cartesian_images.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <numeric>
 #include <utility>
 
 namespace echotrain {
@@ -19,16 +19,21 @@ std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std
   return repeated;
 }
 
-/// The ends of the stretches of readouts in which no row comes twice.
+/// The ends of the stretches of readouts in which no row comes twice. A fixed number of allocations.
 std::vector<std::int64_t> ends_of_stretches(const std::vector<std::int32_t>& rows) {
+  std::vector<std::size_t> by_row(rows.size());
+  std::iota(by_row.begin(), by_row.end(), std::size_t{0});
+  std::sort(by_row.begin(), by_row.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(rows[a], a) < std::pair(rows[b], b); });
+  std::vector<std::int64_t> before(rows.size(), -1);  // the readout of the same row before this one
+  for (std::size_t n = 1; n < by_row.size(); ++n)
+    if (rows[by_row[n]] == rows[by_row[n - 1]]) before[by_row[n]] = static_cast<std::int64_t>(by_row[n - 1]);
   std::vector<std::int64_t> ends;
-  std::unordered_map<std::int32_t, std::size_t> met;  // the last stretch, from 1, with the row
-  met.reserve(rows.size());
+  std::int64_t begin = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] < 0) continue;
-    std::size_t& last = met[rows[i]];
-    if (last == ends.size() + 1) ends.push_back(static_cast<std::int64_t>(i));
-    last = ends.size() + 1;
+    if (rows[i] < 0 || before[i] < begin) continue;
+    begin = static_cast<std::int64_t>(i);
+    ends.push_back(begin);
   }
   return ends;
 }

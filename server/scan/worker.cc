@@ -146,6 +146,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
   counts_.readouts += batch.size();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (cancelled_) throw numerics::Stopped();
     tolerate_version(batch[i].head.version);
     if (const auto reason = check_.check(batch[i])) {
       note_skip(*reason);

@@ -111,7 +111,8 @@ void Reader::count(std::size_t n) {
 // Whether the socket must be held back. Begins to spill where that avoids it.
 bool Reader::must_wait() {
   if (capture_.full()) return true;
-  if (spill_.active()) return capture_.stopped() || (handler_.scan_waits() && spill_.backlog() >= most_waiting());
+  if (spill_.active())
+    return capture_.stopped() || ((handler_.scan_waits() || scan_.regaining()) && spill_.backlog() >= most_waiting());
   if (!scan_.input_full()) return false;
   if (!scan_.started() || !capture_.can_spill()) return true;
   spill_.begin();

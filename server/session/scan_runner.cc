@@ -199,7 +199,9 @@ asio::awaitable<void> ScanRunner::finish() {
 }
 
 void ScanRunner::cancel() {
-  if (worker_) worker_->cancel();
+  if (!worker_) return;
+  paused_ = false;  // it needs no place to stop
+  worker_->cancel();
 }
 
 void ScanRunner::abandon() {

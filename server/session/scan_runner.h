@@ -39,6 +39,8 @@ class ScanRunner {
   void confirm();
 
   bool started() const { return worker_ != nullptr; }
+  /// Data have come after a pause, and the scan waits for its place.
+  bool regaining() const { return paused_ && place_; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
   /// What comes has to wait: the scan's queue is full, it waits to regain its place, or far too many messages wait for
@@ -70,7 +72,6 @@ class ScanRunner {
   void pause();
   void ask_again();
   void go_on();
-  bool regaining() const { return paused_ && place_; }
   bool waited_too_long() const;
   asio::awaitable<void> regain_place();
 

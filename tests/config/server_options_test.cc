@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 64U);
+  EXPECT_EQ(names.size(), 69U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "server/base/log.h"
+
 namespace echotrain::server {
 namespace {
 
@@ -15,6 +17,7 @@ TEST(LastResortDeathTest, EndsTheProcessAndSaysWhatHung) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
+        set_up_log("info");  // on stderr
         LastResort last_resort;
         last_resort.arm(20ms, [] { return std::string("session 7 hangs"); });
         std::this_thread::sleep_for(20s);

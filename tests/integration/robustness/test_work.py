@@ -73,7 +73,8 @@ def test_navigators_between_the_readouts_of_a_large_frame(own_server):
     """Each navigator cuts a batch. A batch must not cost what its frame of 2048 x 2048 lines costs."""
 
     def scan(readouts, every):
-        messages = [wire.config_file("cartesian_3d"), wire.header(scans.header_xml("cartesian", (2, 2048, 2048)))]
+        xml = scans.header_xml("cartesian", (2, 2048, 2048), readouts=2048)
+        messages = [wire.config_file("cartesian_3d"), wire.header(xml)]
         for i in range(readouts):
             messages.append(wire.acquisition(np.ones((1, 2)), step1=i % 2048, step2=i // 2048))
             if i % every == 0:

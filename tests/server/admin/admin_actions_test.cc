@@ -35,7 +35,7 @@ class TokenFile {
 };
 
 std::string post(const std::string& path, const std::string& token = kToken) {
-  return "POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n" +
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" +
          (token.empty() ? "" : "Authorization: Bearer " + token + "\r\n") + "\r\n";
 }
 

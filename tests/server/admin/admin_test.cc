@@ -74,7 +74,7 @@ TEST(Admin, HeadIsGetWithoutBody) {
   HttpClient client(admin.port());
   for (const char* path : {"/livez", "/sessions", "/nothing"}) {
     const auto whole = client.get(path);
-    client.send("HEAD " + std::string(path) + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.send("HEAD " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
     const auto head = client.receive(/*has_body=*/false);
     ASSERT_TRUE(whole && head) << path;
     EXPECT_EQ(head->status, whole->status);
@@ -111,7 +111,7 @@ TEST(Admin, OnlyReads) {
   AdminAlone admin;
   for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"}) {
     HttpClient client(admin.port());
-    client.send(std::string(method) + " /sessions HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.send(std::string(method) + " /sessions HTTP/1.1\r\nHost: localhost\r\n\r\n");
     const auto page = client.receive();
     ASSERT_TRUE(page) << method;
     EXPECT_EQ(page->status, 405) << method;
@@ -119,11 +119,11 @@ TEST(Admin, OnlyReads) {
   }
   // The body is not read, and what follows it is not taken for a request.
   HttpClient client(admin.port());
-  client.send("POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nGET /livez HTTP/1.1\r\n\r\n");
+  client.send("POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nGET /livez HTTP/1.1\r\n\r\n");
   EXPECT_EQ(client.receive()->status, 405);
   EXPECT_TRUE(client.ended());
   HttpClient chunked(admin.port());
-  chunked.send("GET /livez HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n");
+  chunked.send("GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n");
   EXPECT_EQ(chunked.receive()->status, 200);
   EXPECT_TRUE(chunked.ended());
 }
@@ -144,7 +144,8 @@ TEST(Admin, TakesRequestsInAnyPieces) {
   AdminAlone admin;
   HttpClient client(admin.port());
   const std::string three =
-      "GET /livez HTTP/1.1\r\nHost: x\r\n\r\nHEAD /readyz HTTP/1.1\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n";
+      "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /readyz HTTP/1.1\r\n\r\nGET /none HTTP/1.1\r\nHost: "
+      "x\r\n\r\n";
   const auto expect_three = [&] {
     EXPECT_EQ(client.receive()->body, "alive\n");
     EXPECT_EQ(client.receive(/*has_body=*/false)->status, 503);

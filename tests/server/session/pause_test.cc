@@ -75,17 +75,20 @@ class Talker {
       }
     });
   }
-  ~Talker() { finish(); }
+  ~Talker() { stop(); }
   void finish() {
-    stop_ = true;
-    if (!thread_.joinable()) return;
-    thread_.join();
+    stop();
     client_.send(wire::close());
     EXPECT_TRUE(client_.receive_all().ended_well());
     client_.close();
   }
 
  private:
+  void stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
   RawClient client_;
   std::atomic<bool> stop_ = false;
   std::thread thread_;
@@ -251,6 +254,22 @@ TEST_F(Pause, APeerThatVanishesLeavesNothing) {
     second->reset();
   }
   EXPECT_TRUE(server.works());
+}
+
+TEST_F(Pause, ItDoesNotKeepTheServerFromEnding) {
+  options_.shutdown_timeout_s = options_.drain_timeout_s = 0.2;
+  TestServer server(options_);
+  const auto client = paused_client(server), waits = paused_client(server, 1);
+  Talker other(server);
+  waits->send(lines(4, wire::kMatrix));
+  ASSERT_TRUE(waits->receive());  // it waits for its place
+  server.ask_to_stop();
+  for (RawClient* each : {client.get(), waits.get()}) {
+    const Conversation all = each->receive_all();
+    EXPECT_TRUE(all.ended_well());
+    EXPECT_THAT(all.texts(), HasSubstr("ERROR    shutdown"));
+    EXPECT_THAT(all.texts(), Not(HasSubstr("waiting")));
+  }
 }
 
 TEST_F(Pause, AScanThatIsWorkedOnKeepsItsPlace) {
