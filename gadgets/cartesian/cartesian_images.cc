@@ -1,15 +1,15 @@
 #include "gadgets/cartesian/cartesian_images.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "gadgets/numerics/layout/line_stretches.h"
 
 namespace echotrain {
 namespace {
 
-// Batches may be small and frames may have millions of rows, so that neither of these touches rows that did not come.
-
-/// Whether each readout's row had come before it. `hits` counts all readouts, and does so again in the end.
+/// Whether each readout's row had come before it. Looks at no other rows: batches may be small, and frames may have
+/// millions of rows. `hits` counts all readouts, and does so again in the end.
 std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std::vector<std::int32_t>& hits) {
   std::vector<std::uint8_t> repeated(rows.size());
   for (std::size_t i = rows.size(); i-- > 0;)
@@ -17,25 +17,6 @@ std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std
   for (const std::int32_t row : rows)
     if (row >= 0) ++hits[static_cast<std::size_t>(row)];
   return repeated;
-}
-
-/// The ends of the stretches of readouts in which no row comes twice. A fixed number of allocations.
-std::vector<std::int64_t> ends_of_stretches(const std::vector<std::int32_t>& rows) {
-  std::vector<std::size_t> by_row(rows.size());
-  std::iota(by_row.begin(), by_row.end(), std::size_t{0});
-  std::sort(by_row.begin(), by_row.end(),
-            [&](std::size_t a, std::size_t b) { return std::pair(rows[a], a) < std::pair(rows[b], b); });
-  std::vector<std::int64_t> before(rows.size(), -1);  // the readout of the same row before this one
-  for (std::size_t n = 1; n < by_row.size(); ++n)
-    if (rows[by_row[n]] == rows[by_row[n - 1]]) before[by_row[n]] = static_cast<std::int64_t>(by_row[n - 1]);
-  std::vector<std::int64_t> ends;
-  std::int64_t begin = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i] < 0 || before[i] < begin) continue;
-    begin = static_cast<std::int64_t>(i);
-    ends.push_back(begin);
-  }
-  return ends;
 }
 
 }  // namespace
@@ -70,7 +51,8 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
-  const std::vector<std::int64_t> ends = ends_of_stretches(rows);
+  const std::vector<std::int64_t> ends =
+      numerics::line_stretches({rows.data(), {static_cast<std::int64_t>(rows.size())}});
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
     for (auto next = ends.begin(); begin < end;) {
       while (next != ends.end() && *next <= begin) ++next;

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/layout/layout_ops.h"
+#include "gadgets/numerics/layout/line_stretches.h"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -152,22 +152,6 @@ void launch_scale(Context& context, DeviceView<const cfloat> from, float factor,
   check_launch("scale");
 }
 
-/// The ends of the stretches of readouts in which no line comes twice; empty when there are more than `most`.
-std::vector<std::int64_t> ends_of_stretches(HostView<const std::int32_t> lines, std::size_t most) {
-  std::vector<std::int64_t> ends;
-  std::unordered_map<std::int32_t, std::size_t> met;  // the last stretch, from 1, with the line
-  met.reserve(static_cast<std::size_t>(lines.size()));
-  for (std::int64_t r = 0; r < lines.size(); ++r) {
-    if (lines[r] < 0) continue;
-    std::size_t& last = met[lines[r]];
-    if (last == ends.size() + 1) ends.push_back(r);
-    if (ends.size() >= most) return {};
-    last = ends.size() + 1;
-  }
-  ends.push_back(lines.size());
-  return ends;
-}
-
 }  // namespace
 
 void to_sample_major(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to,
@@ -184,7 +168,7 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
   constexpr std::size_t kMostStretches = 8;
   const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
   const std::int64_t n = placement.last_sample - placement.first_sample;
-  const std::vector<std::int64_t> ends = ends_of_stretches(lines, kMostStretches);
+  const std::vector<std::int64_t> ends = line_stretches(lines, kMostStretches);
   std::int64_t begin = 0;
   for (const std::int64_t end : ends) {
     add_different_lines_kernel<<<blocks_for((end - begin) * f[1] * n), kThreads, 0, stream_of(context)>>>(

@@ -65,7 +65,7 @@ TEST_P(OddImagesTest, InfinitePixelsAreCounted) {
       in_all += odd;
       EXPECT_EQ(attribute(image, kNotFinite), none_if_zero(odd)) << size;
       EXPECT_EQ(attribute(image, kAllZero), "");
-      EXPECT_EQ(image.head.attribute_string_len, image.attributes.size());
+      EXPECT_EQ(std::size_t{image.head.attribute_string_len}, image.attributes.size());  // a packed member: by value
     }
     EXPECT_GT(in_all, 0u) << size;
     EXPECT_EQ(out.warned("not finite"), 1) << size;

@@ -78,9 +78,10 @@ bool comes_true_soon(Condition condition) {
   return false;
 }
 
-/// What `echotrain verify` would say of the only capture.
+/// What `echotrain verify` would say of the only capture; `unchecked` while there is none.
 inline protocol::Verdict verdict_of(const TemporaryFolder& folder) {
-  return protocol::verify(folder.path() / *folder.names().begin());
+  const auto names = folder.names();
+  return names.empty() ? protocol::Verdict{} : protocol::verify(folder.path() / *names.begin());
 }
 
 /// Takes `room` bytes in all, then answers ENOSPC.
