@@ -116,7 +116,7 @@ const OptionTable<ServerOptions>& server_option_table() {
           .integer("device_scans", &S::device_scans, 1, 10000,
                    "scans at a time on one GPU (or on the GPUs that work together); further ones wait")
           .integer("device_memory_mib", &S::device_memory_mib, 0, 1 << 24,
-                   "memory that one scan may use on its GPU; 0 takes session_memory_mib")
+                   "memory that one scan may use on its GPU; 0 takes session_memory_mib, or 8192")
           .integer("cpu_scans", &S::cpu_scans, 0, 10000,
                    "scans at a time on the CPU; further ones wait; 0 sets no limit")
           .integer("max_waiting", &S::max_waiting, 0, 100000,
@@ -130,9 +130,12 @@ const OptionTable<ServerOptions>& server_option_table() {
           .integer("max_connecting", &S::max_connecting, 1, 10000,
                    "connections at a time, beside the sessions, that have not sent a config (and a token, where one is "
                    "needed); for further ones the oldest of the address that has most is dropped")
-          .integer("memory_mib", &S::memory_mib, 0, 1 << 24,
-                   "memory that all sessions together may use, without the GPU's; 0 takes 3/4 of the machine's")
-          .integer("session_memory_mib", &S::session_memory_mib, 1, 1 << 24, "memory that one session may use")
+          .integer(
+              "memory_mib", &S::memory_mib, 0, 1 << 24,
+              "memory that the server may use in all, without the GPU's: sessions, caches, pools; the process stays "
+              "within 256 MiB above it; 0 takes 15/16 of the container's or 3/4 of the machine's, less 256 MiB")
+          .integer("session_memory_mib", &S::session_memory_mib, 0, 1 << 24,
+                   "memory that one session may use; 0 takes half of memory_mib, and no more than 8192")
           .integer("queue_mib", &S::queue_mib, 1, 1 << 16, "bound of each of a session's two queues, input and output")
           .seconds(
               "spare_memory_s", &S::spare_memory_s,

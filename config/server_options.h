@@ -86,7 +86,7 @@ struct ServerOptions {
   std::vector<std::string> per_address_exempt;
   std::int64_t max_connecting = 256;
   std::int64_t memory_mib = 0;
-  std::int64_t session_memory_mib = 8192;
+  std::int64_t session_memory_mib = 0;
   std::int64_t queue_mib = 64;
   double spare_memory_s = 60;
   double connect_timeout_s = 10;

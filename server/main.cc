@@ -21,6 +21,7 @@
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/shared/resource_options.h"
 #include "server/base/log.h"
+#include "server/base/machine_memory.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
 #include "server/server.h"
@@ -112,7 +113,12 @@ int list_all(const config::PipelineLibrary& library, const Registry& registry) {
 /// What all scans share, made from the options.
 std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions& options) {
   numerics::ResourceOptions to = resource_options(options.resources);
-  to.memory_budget = static_cast<std::uint64_t>(options.memory_mib) << 20;
+  to.memory_budget =
+      options.memory_mib > 0 ? static_cast<std::uint64_t>(options.memory_mib) << 20 : server::default_memory_budget();
+  // Caches are dropped when sessions need what they take; yet new ones must not push all others out.
+  to.plan_cache_bytes = std::min(to.plan_cache_bytes, to.memory_budget / 4);
+  to.operator_cache_bytes = std::min(to.operator_cache_bytes, to.memory_budget / 4);
+  to.trajectory_cache_bytes = std::min(to.trajectory_cache_bytes, to.memory_budget / 8);
   return std::make_shared<numerics::Resources>(to);
 }
 

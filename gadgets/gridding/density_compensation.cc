@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/reduce/reductions.h"
@@ -68,6 +69,11 @@ void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
     spaces_.push_back(space);
   }
 }
+
+namespace {
+// Working memory for the weights [bytes per sample].
+constexpr std::uint64_t kWorkBytes = 32, kVoronoiBytes = 400;
+}  // namespace
 
 void DensityCompensation::check(const Readouts& readouts, const SampleSpace& space) const {
   const std::int64_t have = readouts.trajectory ? readouts.trajectory.shape()[2] : 0;
@@ -225,6 +231,17 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   made->encoding = frame.key.encoding;
   made->per_readout = batches.front().data.shape()[2];
   made->components = batches.front().trajectory.shape()[2];
+  std::int64_t points = 0;
+  for (const Readouts& batch : batches) points += batch.trajectory.size();
+  // The trajectory as it came, and its positions and weights; and what working these out takes for a while.
+  const auto count = static_cast<std::uint64_t>(points / made->components);
+  const std::shared_ptr<numerics::MemoryAccount>& account = scan_->compute.account();
+  const auto paid = std::make_shared<numerics::MemoryShare>(account);
+  paid->grow_to(static_cast<std::uint64_t>(points) * (sizeof(float) + sizeof(double)) + count * sizeof(float));
+  made->paid = paid;
+  numerics::MemoryShare work(account);
+  work.grow_to(count * (options_.method == "voronoi" ? kVoronoiBytes : kWorkBytes));
+  made->raw.reserve(static_cast<std::size_t>(points));
   for (const Readouts& batch : batches) {
     scan_->compute.check_stop();
     made->raw.insert(made->raw.end(), batch.trajectory.data(), batch.trajectory.data() + batch.trajectory.size());

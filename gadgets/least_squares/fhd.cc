@@ -101,6 +101,9 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   if (samples.part == Samples::Part::loose) {
     if (!open.loose) open.loose = std::make_shared<SamplePositions>();
     open.loose->dims = options_.dimensions == 3 ? 3 : 2;
+    if (!open.paid) open.paid = std::make_shared<numerics::MemoryShare>(compute.account());
+    // A vector that grows holds its elements twice for a while.
+    open.paid->grow_to(3 * (open.loose->bytes() + samples.positions->bytes()));
     open.loose->coordinates.insert(open.loose->coordinates.end(), samples.positions->coordinates.begin(),
                                    samples.positions->coordinates.end());
     open.loose->weights.insert(open.loose->weights.end(), samples.positions->weights.begin(),

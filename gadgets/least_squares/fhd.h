@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/exact/split_adjoint.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
@@ -42,6 +43,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   struct Open {
     std::unique_ptr<numerics::SplitAdjoint> sum;       // exact
     std::shared_ptr<const SamplePositions> positions;  // of the whole frame
+    std::shared_ptr<numerics::MemoryShare> paid;       // of `loose`
     std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
     Array<double> power;
     std::int64_t coils = 0;

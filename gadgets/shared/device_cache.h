@@ -9,10 +9,12 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain {
 
@@ -24,15 +26,24 @@ struct CacheCounts {
 
 /// The objects that `Request`s ask for, on every device. An object is made once, however many sessions ask for it at
 /// the same time; sessions that ask for other objects do not wait. When the bytes of all objects and their requests
-/// exceed the bound, objects that no session holds are dropped, those unused for longest first. Thread-safe.
+/// exceed the bound, objects that no session holds are dropped, those unused for longest first; on the CPU also when
+/// the budget needs what they take. While an object is made, the session that asked for it pays for the memory; what is
+/// kept is paid for by the cache. Thread-safe.
 ///
 /// A Request has `using Made`, `bool same(const Request&) const`, `std::uint64_t bytes() const` and
 /// `std::shared_ptr<const Made> make(numerics::Context&) const`; Made has `std::uint64_t bytes() const`.
 template <class Request>
-class DeviceCache {
+class DeviceCache : private numerics::Droppable {
  public:
   using Made = typename Request::Made;
-  explicit DeviceCache(std::uint64_t bytes) : most_bytes_(bytes) {}
+  explicit DeviceCache(std::uint64_t bytes,
+                       std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>())
+      : most_bytes_(bytes),
+        account_(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
+        requests_(account_) {
+    account_->budget()->offer(*this);
+  }
+  ~DeviceCache() override { account_->budget()->withdraw(*this); }
 
   struct Result {
     std::shared_ptr<const Made> plan;
@@ -40,7 +51,8 @@ class DeviceCache {
     double made_ms;  ///< how long making it took, if it was not
   };
   /// The object for `session`'s device. One that does not fit the cache is made in the session's own memory and not
-  /// kept. ResourceError when that is exhausted too, Stopped when the session is to stop; passes on what make() throws.
+  /// kept. ResourceError when that is exhausted too, OverBudget when the budget is, Stopped when the session is to
+  /// stop; passes on what make() throws.
   Result get(numerics::Context& session, const Request& request) {
     const Place place{session.backend(), session.device()};
     {
@@ -90,23 +102,25 @@ class DeviceCache {
     Place place;
     Request request;
     std::shared_ptr<const Made> made;
+    std::uint64_t used;  // when last, by the budget's clock
   };
 
-  /// Makes the object in its own memory, which counts towards no budget, if it is within the bound; else in the
-  /// session's.
+  /// Makes the object on a device of its own if it may be within the bound; else in the session's memory.
   std::shared_ptr<const Made> make(numerics::Context& session, const Place& place, const Request& request) {
     if (request.bytes() < most_bytes_) {
       try {
         numerics::Context own(place.first, session.shared_resources(),
                               {.device = place.second,
-                               .memory_budget = most_bytes_ - request.bytes(),
-                               .stop_token = session.stop_token()});
+                               .memory_budget = memory_to_make(place, request),
+                               .stop_token = session.stop_token(),
+                               .account = session.account()});
         auto made = request.make(own);
-        const std::scoped_lock lock(mutex_);
-        entries_.push_front({place, request, made});
-        while (sum() > most_bytes_ && drop_one()) {
+        if (made->bytes() + request.bytes() <= most_bytes_) {
+          keep(own, place, request, made);
+          return made;
         }
-        return made;
+      } catch (const numerics::OverBudget&) {
+        throw;
       } catch (const numerics::ResourceError&) {
         // Too large for the bound; or the device is full, and dropping unused objects makes room on it.
         const std::scoped_lock lock(mutex_);
@@ -115,6 +129,29 @@ class DeviceCache {
       }
     }
     return request.make(session);
+  }
+
+  /// Making takes more than what is made: on the CPU up to half of the budget, which the session pays for.
+  std::uint64_t memory_to_make(const Place& place, const Request& request) const {
+    constexpr std::uint64_t kMost = std::uint64_t{8} << 30;
+    if (place.first == numerics::Backend::cuda) return most_bytes_ - request.bytes();
+    return std::max(most_bytes_, std::min(kMost, account_->budget()->bound() / 2));
+  }
+
+  /// Keeps the object if the budget has room for it; else it stays the session's.
+  void keep(numerics::Context& own, const Place& place, const Request& request,
+            const std::shared_ptr<const Made>& made) {
+    if (!account_->budget()->make_room(request.bytes())) return;
+    try {
+      own.hand_over(account_);
+    } catch (const numerics::OverBudget&) {
+      return;
+    }
+    const std::scoped_lock lock(mutex_);
+    entries_.push_front({place, request, made, account_->budget()->now()});
+    requests_.set(requests_.bytes() + request.bytes());
+    while (sum() > most_bytes_ && drop_one()) {
+    }
   }
 
   void end_making(const Request& request) {
@@ -135,6 +172,7 @@ class DeviceCache {
     for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
       if (entry->place != place || !entry->request.same(request)) continue;
       entries_.splice(entries_.begin(), entries_, entry);
+      entry->used = account_->budget()->now();
       return entry->made;
     }
     return nullptr;
@@ -146,17 +184,43 @@ class DeviceCache {
     return bytes;
   }
 
+  /// The entry that was unused for longest, of those for which `wanted` is true; entries_.end() when all are in use.
+  template <class Wanted>
+  typename std::list<Entry>::const_iterator longest_unused(const Wanted& wanted) const {
+    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
+      if (entry->made.use_count() == 1 && wanted(*entry)) return std::next(entry).base();
+    return entries_.end();
+  }
+
+  void drop(typename std::list<Entry>::const_iterator entry) {
+    requests_.set(requests_.bytes() - entry->request.bytes());
+    entries_.erase(entry);
+  }
+
   /// False: everything is in use.
   bool drop_one() {
-    for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry)
-      if (entry->made.use_count() == 1) {
-        entries_.erase(std::next(entry).base());
-        return true;
-      }
-    return false;
+    const auto entry = longest_unused([](const Entry&) { return true; });
+    if (entry == entries_.end()) return false;
+    drop(entry);
+    return true;
+  }
+
+  // The budget's calls. What lies on a GPU takes nothing of it.
+
+  static bool is_on_cpu(const Entry& entry) { return entry.place.first == numerics::Backend::cpu; }
+  std::optional<std::uint64_t> unused_since() const override {
+    const std::scoped_lock lock(mutex_);
+    const auto entry = longest_unused(is_on_cpu);
+    return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+  }
+  void drop(std::uint64_t) override {
+    const std::scoped_lock lock(mutex_);
+    if (const auto entry = longest_unused(is_on_cpu); entry != entries_.end()) drop(entry);
   }
 
   const std::uint64_t most_bytes_;
+  const std::shared_ptr<numerics::MemoryAccount> account_;  // of the kept objects and their requests
+  numerics::MemoryShare requests_;                          // of the kept objects
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::uint64_t made_ = 0;  // calls of get() that have ended making, in whatever way

@@ -43,7 +43,7 @@ class OperatorCache : public DeviceCache<OperatorRequest> {
  public:
   using DeviceCache::DeviceCache;
   explicit OperatorCache(const numerics::Resources& resources)
-      : DeviceCache(resources.options().operator_cache_bytes) {}
+      : DeviceCache(resources.options().operator_cache_bytes, resources.memory()) {}
 };
 
 /// Stores the Q of scans in the resources' cache folder.

@@ -26,12 +26,19 @@ std::vector<double> image_coordinates(numerics::ThreadPool& threads, const Sampl
   return coordinates;
 }
 
+std::uint64_t work_bytes(const SamplePositions& positions) {
+  constexpr std::uint64_t kLists = 48;  // of a sample, on average, before they are where the plan keeps them
+  return positions.coordinates.size() * sizeof(double) + static_cast<std::uint64_t>(positions.count()) * kLists;
+}
+
 bool NufftPlanRequest::same(const NufftPlanRequest& other) const {
   return options == other.options && image == other.image && voxel_ratio == other.voxel_ratio &&
          same_positions(*positions, *other.positions);
 }
 
 std::shared_ptr<const numerics::NufftPlan> NufftPlanRequest::make(numerics::Context& context) const {
+  numerics::MemoryShare work(context.account());
+  work.grow_to(work_bytes(*positions));
   const std::vector<double> coordinates =
       image_coordinates(context.threads(), *positions, voxel_ratio, 0, positions->count());
   return numerics::NufftPlan::make(context, {coordinates.data(), {positions->count(), positions->dims}}, image, options,

@@ -19,6 +19,9 @@ bool same_positions(const SamplePositions& a, const SamplePositions& b);
 std::vector<double> image_coordinates(numerics::ThreadPool& threads, const SamplePositions& positions,
                                       const std::array<double, 3>& voxel_ratio, std::int64_t first, std::int64_t count);
 
+/// Host memory, beside arrays, that it takes to make a plan of these positions [bytes].
+std::uint64_t work_bytes(const SamplePositions& positions);
+
 struct NufftPlanRequest {
   using Made = numerics::NufftPlan;
   std::shared_ptr<const SamplePositions> positions;
@@ -38,7 +41,8 @@ class PlanCache : public DeviceCache<NufftPlanRequest> {
  public:
   using Request = NufftPlanRequest;
   using DeviceCache::DeviceCache;
-  explicit PlanCache(const numerics::Resources& resources) : DeviceCache(resources.options().plan_cache_bytes) {}
+  explicit PlanCache(const numerics::Resources& resources)
+      : DeviceCache(resources.options().plan_cache_bytes, resources.memory()) {}
 };
 
 }  // namespace echotrain

@@ -7,15 +7,19 @@ namespace echotrain {
 std::vector<std::shared_ptr<const KnownTrajectory>> TrajectoryStore::find(const std::string& key) const {
   const std::scoped_lock lock(mutex_);
   std::vector<std::shared_ptr<const KnownTrajectory>> found;
-  for (const Entry& entry : entries_)
-    if (entry.key == key) found.push_back(entry.known);
+  for (const Entry& entry : entries_) {
+    if (entry.key != key) continue;
+    entry.used = budget_->now();
+    found.push_back(entry.known);
+  }
   return found;
 }
 
 void TrajectoryStore::add(const std::string& key, std::shared_ptr<const KnownTrajectory> known) {
+  if (!known->paid && !budget_->make_room(known->bytes())) return;
   const std::scoped_lock lock(mutex_);
-  entries_.push_front({key, std::move(known)});
-  std::uint64_t bytes = 0;
+  entries_.push_front({key, std::move(known), budget_->now()});
+  std::uint64_t bytes = 0, unpaid = 0;
   std::size_t of_key = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     of_key += entry->key == key ? 1 : 0;
@@ -24,9 +28,32 @@ void TrajectoryStore::add(const std::string& key, std::shared_ptr<const KnownTra
       entry = entries_.erase(entry);
     } else {
       bytes += bytes_of(*entry);
+      unpaid += unpaid_of(*entry);
       ++entry;
     }
   }
+  share_.set(unpaid);
+}
+
+TrajectoryStore::Entries::const_iterator TrajectoryStore::longest_unused() const {
+  auto longest = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry)
+    if (entry->known.use_count() == 1 && (longest == entries_.end() || entry->used < longest->used)) longest = entry;
+  return longest;
+}
+
+std::optional<std::uint64_t> TrajectoryStore::unused_since() const {
+  const std::scoped_lock lock(mutex_);
+  const auto entry = longest_unused();
+  return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+}
+
+void TrajectoryStore::drop(std::uint64_t) {
+  const std::scoped_lock lock(mutex_);
+  const auto entry = longest_unused();
+  if (entry == entries_.end()) return;
+  share_.set(share_.bytes() - unpaid_of(*entry));
+  entries_.erase(entry);
 }
 
 }  // namespace echotrain

@@ -6,10 +6,12 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gadgets/api/items.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
 
 namespace echotrain {
@@ -21,19 +23,26 @@ struct KnownTrajectory {
   std::int64_t components = 0;   ///< of a sample in `raw`
   std::vector<float> raw;        ///< [sample, components], as it came
   std::shared_ptr<const SamplePositions> positions;
-  std::int64_t dropped = 0;  ///< samples that lie beyond k-space's edge
+  std::int64_t dropped = 0;                           ///< samples that lie beyond k-space's edge
+  std::shared_ptr<const numerics::MemoryShare> paid;  ///< of who made it; null: the store pays
 
   std::uint64_t bytes() const {
     return (raw.size() + positions->weights.size()) * sizeof(float) + positions->coordinates.size() * sizeof(double);
   }
 };
 
-/// Trajectories by the scans' header and density compensation. Thread-safe.
-class TrajectoryStore {
+/// Trajectories by the scans' header and density compensation. Those that no scan holds are dropped when the budget
+/// needs what they take. Thread-safe.
+class TrajectoryStore : private numerics::Droppable {
  public:
-  explicit TrajectoryStore(std::uint64_t bytes) : most_bytes_(bytes) {}
+  explicit TrajectoryStore(std::uint64_t bytes,
+                           std::shared_ptr<numerics::MemoryBudget> budget = std::make_shared<numerics::MemoryBudget>())
+      : most_bytes_(bytes), budget_(std::move(budget)), share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
+    budget_->offer(*this);
+  }
   explicit TrajectoryStore(const numerics::Resources& resources)
-      : TrajectoryStore(resources.options().trajectory_cache_bytes) {}
+      : TrajectoryStore(resources.options().trajectory_cache_bytes, resources.memory()) {}
+  ~TrajectoryStore() override { budget_->withdraw(*this); }
 
   /// Those stored under `key`, the most recent first; at most kPerKey.
   std::vector<std::shared_ptr<const KnownTrajectory>> find(const std::string& key) const;
@@ -45,11 +54,20 @@ class TrajectoryStore {
   struct Entry {
     std::string key;
     std::shared_ptr<const KnownTrajectory> known;
+    mutable std::uint64_t used;  // when last, by the budget's clock
   };
+  using Entries = std::list<Entry>;
   static std::uint64_t bytes_of(const Entry& entry) { return entry.known->bytes() + entry.key.size() + sizeof(Entry); }
+  static std::uint64_t unpaid_of(const Entry& entry) { return entry.known->paid ? 0 : bytes_of(entry); }
+  Entries::const_iterator longest_unused() const;
+  std::optional<std::uint64_t> unused_since() const override;
+  void drop(std::uint64_t wanted) override;
+
   const std::uint64_t most_bytes_;
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
   mutable std::mutex mutex_;
-  std::list<Entry> entries_;  // most recent first
+  numerics::MemoryShare share_;  // of entries that nobody else pays for
+  Entries entries_;              // most recent first
 };
 
 }  // namespace echotrain

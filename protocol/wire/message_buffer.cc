@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "protocol/data/layout.h"
 #include "protocol/wire/codec.h"
@@ -97,6 +98,16 @@ std::span<const std::byte> MessageBuffer::pending() const {
 
 std::size_t MessageBuffer::pending_bytes() const { return end_ - begin_; }
 
+std::size_t MessageBuffer::held_bytes() {
+  std::size_t bytes = 0;
+  std::erase_if(held_, [&bytes](const std::weak_ptr<const Slab>& each) {
+    const std::shared_ptr<const Slab> slab = each.lock();
+    bytes += slab ? slab->size : 0;
+    return !slab;
+  });
+  return bytes;
+}
+
 std::uint16_t MessageBuffer::pending_id() const {
   return pending_bytes() < kIdBytes ? std::uint16_t{0} : load<std::uint16_t>(pending(), 0);
 }
@@ -108,6 +119,7 @@ void MessageBuffer::change_slab(std::size_t bytes) {
   auto slab = pool_->get(bytes);
   if (!partial.empty()) std::memcpy(slab->bytes.get(), partial.data(), partial.size());
   slab_ = std::move(slab);
+  held_.emplace_back(slab_);
   end_ = partial.size();
   begin_ = 0;
 }

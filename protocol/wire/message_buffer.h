@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "protocol/data/limits.h"
 #include "protocol/data/messages.h"
@@ -38,6 +39,8 @@ class MessageBuffer {
   std::uint16_t pending_id() const;
   /// Bytes of the partly received message (0 at a message boundary).
   std::size_t pending_bytes() const;
+  /// Memory of this buffer's slabs: of that in use, and of those that messages keep.
+  std::size_t held_bytes();
 
  private:
   struct Slab;
@@ -49,9 +52,10 @@ class MessageBuffer {
   std::size_t slab_bytes_;
   std::shared_ptr<Pool> pool_;
   std::shared_ptr<Slab> slab_;
-  std::size_t begin_ = 0;     // first byte not yet handed out
-  std::size_t end_ = 0;       // one past the last received byte
-  std::uint64_t needed_ = 0;  // bytes that next() needs to continue, as far as known
+  std::vector<std::weak_ptr<const Slab>> held_;  // slab_ and those before it that may still be in use
+  std::size_t begin_ = 0;                        // first byte not yet handed out
+  std::size_t end_ = 0;                          // one past the last received byte
+  std::uint64_t needed_ = 0;                     // bytes that next() needs to continue, as far as known
 };
 
 }  // namespace echotrain::protocol

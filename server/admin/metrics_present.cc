@@ -93,6 +93,18 @@ void add_cache(Families& families, const char* cache, const CacheCounts& counts)
                  static_cast<double>(counts.entries));
 }
 
+void add_memory(Families& families, const Environment& environment) {
+  double held = 0;
+  for (const auto& session : environment.board->list()) held += static_cast<double>(session->account->used());
+  families.gauge("echotrain_memory_bytes", "Memory that all sessions hold: queues and arrays, without the GPU's.", {},
+                 held);
+  families.gauge("echotrain_memory_taken_bytes",
+                 "What of memory_mib is taken: by sessions and what is reserved for them, by caches, by spare memory.",
+                 {}, static_cast<double>(environment.memory->used()));
+  families.gauge("echotrain_memory_bound_bytes", "Memory that this server may take in all (memory_mib).", {},
+                 static_cast<double>(environment.memory->bound()));
+}
+
 void add_devices(Families& families) {
   for (const numerics::DeviceMemory& memory : numerics::device_memory()) {
     const Labels labels{{"device", std::to_string(memory.device)}};
@@ -144,10 +156,7 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
                  environment.readiness->state() == Readiness::State::ready ? 1 : 0);
   add_sessions(families, *environment.board);
   add_places(families, *environment.compute);
-  families.gauge("echotrain_memory_bytes", "Memory that all sessions hold: queues and arrays, without the GPU's.", {},
-                 static_cast<double>(environment.memory->used()));
-  families.gauge("echotrain_memory_bound_bytes", "Memory that all sessions together may hold (memory_mib).", {},
-                 static_cast<double>(environment.memory->bound()));
+  add_memory(families, environment);
   add_cache(families, "plan", environment.resources->get<PlanCache>().counts());
   add_cache(families, "operator", environment.resources->get<OperatorCache>().counts());
   add_devices(families);

@@ -1,52 +1,22 @@
 #include "server/base/memory.h"
 
-#include <fmt/format.h>
 #include <malloc.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 
-#include "gadgets/numerics/core/spare_memory.h"
 #include "protocol/files/stream_file.h"
 #include "server/base/clock.h"
 
 namespace echotrain::server {
 
-void Memory::check() const {
-  if (whole_) return whole_->check();
-  if (used_ > bound_)
-    throw OverBudget(fmt::format(
-        "the sessions of this server use all the memory it may take ({} MiB); try again later, or raise memory_mib",
-        bound_ >> 20));
-}
-
-void Memory::add(std::uint64_t difference) {
-  used_ += difference;
-  if (whole_) whole_->add(difference);
-}
-
-void Memory::Share::set(std::uint64_t bytes) {
-  if (memory_) memory_->add(bytes - bytes_);
-  bytes_ = bytes;
-}
-
-std::uint64_t machine_memory() {
-  std::uint64_t bytes =
-      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::uint64_t limit = 0;
-    if (std::ifstream(file) >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
-  }
-  return bytes;
-}
-
 namespace {
 
 constexpr std::size_t kReserveBytes = 8 << 20;
+// Blocks of this size on are mapped one by one, and so go back when they are freed. By default the bound grows to 32
+// MiB with the blocks that are freed, and what is below it stays in the heap between others.
+constexpr int kMappedBytes = 1 << 20;
 std::atomic<void*> reserve = nullptr;
 
 void fill_reserve() {
@@ -66,6 +36,7 @@ void take_reserve() {
 }  // namespace
 
 void keep_memory_in_reserve() {
+  ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
   fill_reserve();
   std::set_new_handler(take_reserve);
 }

@@ -1,70 +1,61 @@
-// What all sessions together keep in this machine's memory, against one bound.
+// What sessions keep in this machine's memory.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
-namespace echotrain::numerics {
-class Resources;
-}
+#include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain::server {
 
-/// A session wants more memory while the bound is exceeded. The text is for the client.
-class OverBudget : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
+using numerics::OverBudget;
 
-/// Adds up what the sessions' Shares hold: messages being received, both queues, arrays of the CPU backend (arrays on a
-/// device are bounded by the device). Holders say what they hold, and whoever wants more asks check() first, so what
-/// the sessions take between two such calls can exceed the bound. Thread-safe.
+/// Adds up what waits in a session's queues, or in those of all captures: the Shares of their holders, which an account
+/// of the one budget (`numerics::MemoryBudget`) pays for. Holders say what they hold, and whoever wants more asks
+/// check() first, so what is received between two such calls can exceed the bound. Thread-safe.
 class Memory {
  public:
-  explicit Memory(std::uint64_t bound_bytes) : bound_(bound_bytes) {}
-  /// A part of `whole`, whose bound is the one that counts: what is held here is held there too.
-  explicit Memory(std::shared_ptr<Memory> whole) : bound_(whole->bound()), whole_(std::move(whole)) {}
+  explicit Memory(std::shared_ptr<numerics::MemoryAccount> account) : account_(std::move(account)) {}
+  /// With an account of a budget of its own, of `bound_bytes`.
+  explicit Memory(std::uint64_t bound_bytes)
+      : Memory(std::make_shared<numerics::MemoryAccount>(std::make_shared<numerics::MemoryBudget>(bound_bytes))) {}
 
-  std::uint64_t bound() const { return bound_; }
+  const std::shared_ptr<numerics::MemoryAccount>& account() const { return account_; }
   std::uint64_t used() const { return used_; }
-  /// Throws OverBudget when more than the bound is in use.
-  void check() const;
+  /// Throws OverBudget when the account borrows and the budget is exceeded.
+  void check() const { account_->check(); }
 
   /// The part of one holder, given back at its end. Belongs to one thread, or is guarded by its holder's lock.
   class Share {
    public:
-    explicit Share(std::shared_ptr<Memory> memory = nullptr) : memory_(std::move(memory)) {}
+    explicit Share(std::shared_ptr<Memory> memory = nullptr)
+        : memory_(std::move(memory)), share_(memory_ ? memory_->account_ : nullptr) {}
     ~Share() { set(0); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     /// What the holder has now [bytes].
-    void set(std::uint64_t bytes);
-    std::uint64_t bytes() const { return bytes_; }
+    void set(std::uint64_t bytes) {
+      if (memory_) memory_->used_ += bytes - share_.bytes();  // unsigned numbers wrap: this may subtract
+      share_.set(bytes);
+    }
+    std::uint64_t bytes() const { return share_.bytes(); }
 
    private:
     const std::shared_ptr<Memory> memory_;  // null: nobody counts
-    std::uint64_t bytes_ = 0;
+    numerics::MemoryShare share_;
   };
 
  private:
-  // Unsigned numbers wrap, so that a difference below zero subtracts.
-  void add(std::uint64_t difference);
-
-  const std::uint64_t bound_;
-  const std::shared_ptr<Memory> whole_;  // null: this is the whole
+  const std::shared_ptr<numerics::MemoryAccount> account_;
   std::atomic<std::uint64_t> used_ = 0;
 };
 
-/// Bytes of memory that this process may use: the machine's, or less where its control group (a container) has less.
-std::uint64_t machine_memory();
-
 /// Sets a few MiB aside for the time when there is no more: the first allocation that fails gets them, so that what is
 /// too big still throws std::bad_alloc, and all the small things that it takes to end that session in order
-/// (coroutines, texts, the log) do not. Filled up again by give_back_free_memory(). For the whole process.
+/// (coroutines, texts, the log) do not. Filled up again by give_back_free_memory(). Also makes the allocator give large
+/// blocks back at once when they are freed, which it otherwise stops doing with time. For the whole process.
 void keep_memory_in_reserve();
 
 /// Gives the heap's free pages back to the machine. To be called when a session has ended: the allocator keeps what

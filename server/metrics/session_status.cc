@@ -43,8 +43,9 @@ std::string SessionStatus::backend() const {
   return backend_;
 }
 
-std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string peer, std::shared_ptr<Memory> all) {
-  auto owned = std::make_unique<SessionStatus>(id, std::move(peer), std::move(all));
+std::shared_ptr<SessionStatus> SessionBoard::add(std::uint64_t id, std::string peer,
+                                                 std::shared_ptr<numerics::MemoryBudget> budget) {
+  auto owned = std::make_unique<SessionStatus>(id, std::move(peer), std::move(budget));
   std::uint64_t place = 0;
   {
     const std::scoped_lock lock(mutex_);

@@ -25,12 +25,16 @@ std::string_view to_string(SessionState state);
 /// What one session shows of itself. The session and its worker keep it up to date; any thread reads it.
 class SessionStatus {
  public:
-  SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<Memory> all)
-      : id(its_id), peer(std::move(its_peer)), queues(std::make_shared<Memory>(std::move(all))) {}
+  SessionStatus(std::uint64_t its_id, std::string its_peer, std::shared_ptr<numerics::MemoryBudget> budget)
+      : id(its_id),
+        peer(std::move(its_peer)),
+        account(std::make_shared<numerics::MemoryAccount>(std::move(budget))),
+        queues(std::make_shared<Memory>(account)) {}
 
   const std::uint64_t id;
   const std::string peer;  ///< address:port
   const Clock::time_point began = Clock::now();
+  const std::shared_ptr<numerics::MemoryAccount> account;  ///< all that the session has of this machine's memory
   const std::shared_ptr<Memory> queues;  ///< what waits in the session's queues, and the message being received
 
   std::atomic<SessionState> state = SessionState::connecting;
@@ -51,7 +55,8 @@ class SessionStatus {
 class SessionBoard : public std::enable_shared_from_this<SessionBoard> {
  public:
   /// A session is on the board as long as somebody has its status.
-  std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer, std::shared_ptr<Memory> all);
+  std::shared_ptr<SessionStatus> add(std::uint64_t id, std::string peer,
+                                     std::shared_ptr<numerics::MemoryBudget> budget);
   /// In the order in which they came.
   std::vector<std::shared_ptr<const SessionStatus>> list() const;
 

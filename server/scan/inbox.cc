@@ -68,9 +68,15 @@ void Inbox::resume() {
   arrived_.notify_one();
 }
 
-bool Inbox::full() const {
+bool Inbox::full(bool give_back) {
   const std::scoped_lock lock(mutex_);
-  return bytes_ >= bound_ && !cancelled_;
+  gives_back_ = give_back && bytes_ > 0;
+  return (bytes_ >= bound_ || gives_back_) && !cancelled_;
+}
+
+std::size_t Inbox::bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return bytes_;
 }
 
 Inbox::Taken Inbox::take() {
@@ -82,7 +88,7 @@ Inbox::Taken Inbox::take() {
     bytes_ -= taken_bytes_;
     share_.set(bytes_);
     taken_bytes_ = 0;
-    roomier = was_full && bytes_ < bound_;
+    roomier = (was_full && bytes_ < bound_) || (gives_back_ && bytes_ == 0);
   }
   if (roomier) room_();  // before waiting: the reader may be the one who brings more
   std::unique_lock lock(mutex_);

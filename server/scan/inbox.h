@@ -39,8 +39,11 @@ class Inbox {
   /// False, and nothing changes, when the worker has something to do.
   bool pause();
   void resume();
-  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is.
-  bool full() const;
+  /// Whether the queue has reached its bound. One message may exceed the bound, however large it is. With `give_back`,
+  /// whether anything is in it: its memory is wanted elsewhere.
+  bool full(bool give_back = false);
+
+  std::size_t bytes() const;  ///< queued and in the worker's hands
 
   struct Taken {
     std::optional<Work> work;  ///< empty when there is none left
@@ -64,6 +67,7 @@ class Inbox {
   std::size_t taken_bytes_ = 0;  // in the worker's hands
   Memory::Share share_;          // of bytes_
   const std::size_t bound_;
+  bool gives_back_ = false;  // somebody waits for it to be empty
   std::optional<End> end_;
   bool cancelled_ = false;
   bool waiting_ = false;  // the worker, in take()

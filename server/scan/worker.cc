@@ -9,6 +9,7 @@
 
 #include "gadgets/numerics/team/team.h"
 #include "protocol/files/asset_folder.h"
+#include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
 
@@ -16,15 +17,14 @@ using protocol::Level;
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
-               std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
-               SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
-               std::function<void()> wake)
+               std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
+               std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake)
     : request_(std::move(request)),
       place_(place),
       options_(options),
       limits_(limits),
       resources_(std::move(resources)),
-      memory_(std::move(memory)),
+      account_(queues->account()),
       outbox_(std::move(outbox)),
       log_(log),
       meter_(std::move(meter)),
@@ -80,14 +80,11 @@ void Worker::run() {
 void Worker::work() {
   meter_->set_backend(numerics::to_string(place_.backend));
   const bool on_device = place_.backend == numerics::Backend::cuda;
-  const std::int64_t budget_mib =
-      on_device && options_.device_memory_mib > 0 ? options_.device_memory_mib : options_.session_memory_mib;
   numerics::ContextOptions context_options;
   context_options.device = place_.device;
-  context_options.memory_budget = static_cast<std::uint64_t>(budget_mib) << 20;
+  context_options.memory_budget = on_device ? device_memory(options_) : session_memory(options_, *account_->budget());
   context_options.stop_token = stop_.get_token();
-  if (!on_device) context_options.memory_budget = std::min(context_options.memory_budget, memory_->bound());
-  Memory::Share arrays(memory_);
+  context_options.account = account_;
   numerics::Context compute(place_.backend, resources_, context_options);
   std::optional<numerics::Team> team;
   if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
@@ -99,25 +96,17 @@ void Worker::work() {
         return protocol::AssetFolder(options_.assets).images(name, [&] { compute.check_stop(); });
       },
       team ? &*team : nullptr);
-  const auto count_arrays = [&] {
-    if (compute.cuda()) return;  // not in this machine's memory
-    const bool more = compute.bytes_in_use() > arrays.bytes();
-    arrays.set(compute.bytes_in_use());
-    if (more) memory_->check();
-  };
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
   };
   try {
     pipeline.start(request_.header);
-    count_arrays();
     for (;;) {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       if (taken.work) process(pipeline, std::move(*taken.work));
       count_work();
-      count_arrays();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
     }

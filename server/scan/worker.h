@@ -42,18 +42,20 @@ struct ScanPlace {
 class Worker {
  public:
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
-  /// valid until this is destroyed. `queues` is the session's part of `memory`; `readiness` learns of a lost device.
+  /// valid until this is destroyed. The account of `queues` pays for the scan's memory; `readiness` learns of a lost
+  /// device.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
-         std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> memory, std::shared_ptr<Memory> queues,
-         std::shared_ptr<Outbox> outbox, SessionLog log, std::shared_ptr<ScanMeter> meter,
-         std::shared_ptr<Readiness> readiness, std::function<void()> wake);
+         std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
+         SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
+         std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
   /// destroyed.
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
-  bool full() const { return inbox_.full(); }
+  bool full(bool give_back = false) { return inbox_.full(give_back); }
+  std::size_t queued_bytes() const { return inbox_.bytes(); }
   /// Stops before the next piece of work, whatever is pushed, until resume(). False, and nothing changes, while there
   /// is something to do.
   bool pause() { return inbox_.pause(); }
@@ -85,7 +87,7 @@ class Worker {
   const config::ServerOptions& options_;
   const protocol::Limits& limits_;
   const std::shared_ptr<numerics::Resources> resources_;
-  const std::shared_ptr<Memory> memory_;
+  const std::shared_ptr<numerics::MemoryAccount> account_;
   const std::shared_ptr<Outbox> outbox_;
   const SessionLog log_;
   const std::shared_ptr<ScanMeter> meter_;

@@ -127,13 +127,25 @@ Step Dialogue::on_header(const std::string& xml) {
   if (!plan_ && !catalogue_.has_default())
     return fatal("out-of-order",
                  "a header came before any config; name a pipeline first, or start the server with --default-pipeline");
-  const Result<Catalogue::Plan> plan = plan_ ? *plan_ : tokens_ != nullptr ? unauthorized() : catalogue_.by_name("");
-  if (!plan) return fatal(plan.error().code, plan.error().message);
-  Result<protocol::Header> header = protocol::parse_header(xml, limits_);
+  if (const Result<Catalogue::Plan> usable = plan(); !usable) return fatal(usable.error().code, usable.error().message);
+  return take(protocol::parse_header(xml, limits_));
+}
+
+Result<Catalogue::Plan> Dialogue::plan() const {
+  if (plan_) return *plan_;
+  if (tokens_ != nullptr) return unauthorized();
+  return catalogue_.by_name("");
+}
+
+bool Dialogue::expects_header() const {
+  return !header_ && (plan_ ? static_cast<bool>(*plan_) : tokens_ == nullptr && catalogue_.has_default());
+}
+
+Step Dialogue::take(Result<protocol::Header> header) {
   if (!header) return fatal(header.error().code, header.error().message);
   header_ = *std::move(header);
   state_ = State::data;
-  return start(*plan);
+  return start(*plan());
 }
 
 Step Dialogue::start(Catalogue::Plan plan) {

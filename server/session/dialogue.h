@@ -46,6 +46,10 @@ class Dialogue {
   bool expects_config() const { return state_ == State::config && !config_came_; }
   /// Like handle(), for a config text that read_config() has read on another thread because that takes long.
   Step take(const Config& config);
+  /// Whether a header may come now, and is of use.
+  bool expects_header() const;
+  /// Like handle(), for a header that was parsed on another thread. Precondition: expects_header().
+  Step take(protocol::Result<protocol::Header> header);
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
@@ -59,6 +63,7 @@ class Dialogue {
 
  private:
   protocol::Error misplaced_config() const;
+  protocol::Result<Catalogue::Plan> plan() const;
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
   Step start(Catalogue::Plan plan);

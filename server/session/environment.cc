@@ -13,6 +13,9 @@ namespace echotrain::server {
 
 namespace {
 
+/// What scanners send has 10 to 200 KiB. A parser takes many times the bytes that it parses.
+constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
+
 void require(config::BackendChoice choice) {
   if (choice == config::BackendChoice::automatic) return;
   const auto backend = choice == config::BackendChoice::cuda ? numerics::Backend::cuda : numerics::Backend::cpu;
@@ -23,8 +26,8 @@ void require(config::BackendChoice choice) {
 }
 
 // A bound so low that one session's queues fill it would end scans that back-pressure should slow down.
-std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
-  if (options.memory_mib == 0) return std::make_shared<Memory>(machine_memory() / 4 * 3);
+void check_memory(const config::ServerOptions& options) {
+  if (options.memory_mib == 0) return;
   const bool captures = !options.capture.directory.empty();
   const std::int64_t queues = 4 * options.queue_mib + (captures ? options.capture.queue_mib : 0);
   if (options.memory_mib < queues)
@@ -32,7 +35,6 @@ std::shared_ptr<Memory> make_memory(const config::ServerOptions& options) {
         "memory_mib: {} MiB cannot hold the queues of even one session (up to 4 x queue_mib{} = {} MiB); "
         "raise memory_mib or lower queue_mib{}",
         options.memory_mib, captures ? " + capture.queue_mib" : "", queues, captures ? " or capture.queue_mib" : ""));
-  return std::make_shared<Memory>(static_cast<std::uint64_t>(options.memory_mib) << 20);
 }
 
 std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& options) {
@@ -44,10 +46,11 @@ std::shared_ptr<Certificates> make_certificates(const config::TlsOptions& option
 }
 
 std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& options,
-                                            const std::shared_ptr<Memory>& memory, Disk disk) {
+                                            const std::shared_ptr<numerics::MemoryBudget>& memory, Disk disk) {
   if (options.directory.empty()) return nullptr;
   std::signal(SIGXFSZ, SIG_IGN);  // the file size limit is an error of write(), not the end of the process
-  return std::make_shared<CaptureStore>(options, memory, std::move(disk));
+  const auto queues = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(memory));
+  return std::make_shared<CaptureStore>(options, queues, std::move(disk));
 }
 
 }  // namespace
@@ -55,12 +58,14 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk) {
   require(options.backend);
-  const std::shared_ptr<Memory> memory = make_memory(options);
+  check_memory(options);
+  const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
   return {options,
-          protocol::Limits{},
+          {.header_bytes = kMostHeaderBytes},
           Catalogue(std::move(library), options.default_pipeline, registry),
           std::move(resources),
           memory,
+          std::make_shared<Reservations>(memory, options.max_waiting),
           make_compute_pool(options),
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),

@@ -10,6 +10,7 @@
 #include "server/base/memory.h"
 #include "server/base/offload.h"
 #include "server/capture/capture.h"
+#include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/session_status.h"
 #include "server/net/certificates.h"
@@ -26,7 +27,8 @@ struct Environment {
   protocol::Limits limits;
   Catalogue catalogue;
   std::shared_ptr<numerics::Resources> resources;  ///< shared by all scans: CPU threads, caches, pools
-  std::shared_ptr<Memory> memory;
+  std::shared_ptr<numerics::MemoryBudget> memory;  ///< of the resources: all that this process takes of the machine's
+  std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required

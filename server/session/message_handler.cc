@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <variant>
 
 #include "protocol/data/text.h"
+#include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
 
 namespace {
 constexpr int kMostPeerTexts = 100;          // in the log, per session
-constexpr std::size_t kLongText = 16 << 10;  // a config of this size takes a few ms to read; 1 MiB can take a second
+constexpr std::size_t kLongText = 16 << 10;  // a text of this size takes a few ms to read; 1 MiB can take a second
+constexpr std::size_t kCopiesOfHeader = 6;   // received, in the dialogue, in the scan's request, and in the scan
 }  // namespace
 
 MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
@@ -23,7 +26,9 @@ MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, Sessi
       watchdog_(watchdog),
       scan_(scan),
       buffer_(connection.environment.limits),
-      pending_memory_(connection.status->queues) {}
+      pending_memory_(connection.status->queues),
+      beside_memory_(connection.status->account),
+      header_memory_(connection.status->account) {}
 
 protocol::Payload MessageHandler::commit(std::size_t n) {
   buffer_.commit(n);
@@ -33,6 +38,7 @@ protocol::Payload MessageHandler::commit(std::size_t n) {
 void MessageHandler::drop_partial_message() {
   buffer_ = protocol::MessageBuffer(connection_.environment.limits);
   pending_memory_.set(0);
+  beside_memory_.set(0);
 }
 
 asio::awaitable<void> MessageHandler::consume() {
@@ -81,14 +87,18 @@ Watchdog::Awaited MessageHandler::awaited() const {
 
 void MessageHandler::check_memory() {
   const std::size_t pending = buffer_.pending_bytes();
-  if (pending > static_cast<std::uint64_t>(connection_.options.session_memory_mib) << 20)
+  const std::uint64_t most = session_memory(connection_.options, *connection_.environment.memory);
+  if (pending > most)
     connection_.fail(
-        {"budget", fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib",
-                               connection_.options.session_memory_mib)});
+        {"budget",
+         fmt::format("one message is larger than a session's memory ({} MiB); see session_memory_mib", most >> 20)});
   pending_memory_.set(pending);
+  // A small message that waits keeps all that came beside it.
+  const std::size_t held = buffer_.held_bytes(), counted = pending + scan_.queued_bytes();
+  beside_memory_.set(held - std::min(held, counted));
   if (connection_.ending()) return;
   try {
-    connection_.environment.memory->check();
+    connection_.status->account->check();
   } catch (const OverBudget& error) {
     connection_.fail({"budget", error.what()});
   }
@@ -111,8 +121,21 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
     co_await run_offloaded(*connection_.environment.offload, read);
     if (connection_.ending()) co_return;
   }
+  std::optional<protocol::Result<protocol::Header>> parsed;
+  if (const auto* text = std::get_if<protocol::HeaderText>(&message)) {
+    header_memory_.set(kCopiesOfHeader * text->xml.size());
+    if (text->xml.size() > kLongText && dialogue_.expects_header()) {
+      const std::function<void()> read = [&] {
+        parsed = protocol::parse_header(text->xml, connection_.environment.limits);
+      };
+      co_await run_offloaded(*connection_.environment.offload, read);
+      if (connection_.ending()) co_return;
+    }
+  }
   const bool known = dialogue_.admissible();
-  Step step = config ? dialogue_.take(*config) : dialogue_.handle(message);
+  Step step = config   ? dialogue_.take(*config)
+              : parsed ? dialogue_.take(std::move(*parsed))
+                       : dialogue_.handle(message);
   if (!known && dialogue_.admissible()) {
     if (std::optional<protocol::Error> refusal = connection_.admit()) {
       connection_.fail(*std::move(refusal));

@@ -58,7 +58,9 @@ class MessageHandler {
   Watchdog& watchdog_;
   ScanRunner& scan_;
   protocol::MessageBuffer buffer_;
-  Memory::Share pending_memory_;  // of the partly received message
+  Memory::Share pending_memory_;         // of the partly received message
+  numerics::MemoryShare beside_memory_;  // what slabs hold beside messages that wait
+  numerics::MemoryShare header_memory_;  // of the header and what is made of it
   std::optional<ScanRequest> waiting_scan_;
   std::uint64_t readouts_ = 0;
   std::size_t batch_readouts_ = 0;  // of the last consume()

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "server/memory/memory_estimate.h"
+
 namespace echotrain::server {
 
 namespace {
@@ -26,36 +28,60 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   }
   if (connection_.ending()) co_return;
   try {
-    ask_for_place(choose_backend(request.plan->spec(), connection_.options.backend));
+    backend_ = choose_backend(request.plan->spec(), connection_.options.backend);
   } catch (const numerics::ResourceError& error) {
     connection_.fail({"resources", error.what()});
+    co_return;
   }
+  ask_for_memory(request);
+  if (memory_ && memory_->granted()) ask_for_place();
 }
 
-void ScanRunner::ask_for_place(numerics::Backend backend) {
-  if (place_ && place_->backend() == backend) return;  // the place of the scan that this one replaces
+void ScanRunner::ask_for_memory(const ScanRequest& request) {
+  memory_.reset();
+  const Environment& environment = connection_.environment;
+  const std::uint64_t bytes = std::min(memory_estimate(request.header, *request.plan, backend_),
+                                       session_memory(connection_.options, *environment.memory));
+  const std::string& peer = connection_.status->peer;
+  memory_ = environment.reservations->ask({connection_.status->account, bytes, peer.substr(0, peer.rfind(':'))},
+                                          connection_.waker());
+  if (!memory_)
+    connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
+                                          "is full (max_waiting = {}); try again later",
+                                          (bytes >> 20) + 1, connection_.options.max_waiting)});
+  else if (!memory_->granted())
+    tell_of_wait(fmt::format("waiting for memory, {} MiB; {} scans wait before this one", (memory_->bytes() >> 20) + 1,
+                             memory_->position()));
+}
+
+void ScanRunner::ask_for_place() {
+  if (place_ && place_->backend() == backend_) return;  // the place of the scan that this one replaces
   place_.reset();
-  place_ = connection_.environment.compute->ask(backend, connection_.waker());
-  if (!place_) {
+  place_ = connection_.environment.compute->ask(backend_, connection_.waker());
+  if (!place_)
     connection_.fail({"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
                                           "full (max_waiting = {}); try again later",
-                                          numerics::to_string(backend), connection_.options.max_waiting)});
-    return;
-  }
-  if (!place_->granted()) tell_of_wait();
+                                          numerics::to_string(backend_), connection_.options.max_waiting)});
+  else if (!place_->granted())
+    tell_of_place_wait();
 }
 
-void ScanRunner::tell_of_wait() {
-  waiting_since_ = Clock::now();
+void ScanRunner::tell_of_place_wait() {
+  tell_of_wait(fmt::format("waiting for a place on the {}; {} scans wait before this one",
+                           numerics::to_string(place_->backend()), place_->position()));
+}
+
+void ScanRunner::tell_of_wait(const std::string& text) {
+  if (!waiting_since_) waiting_since_ = Clock::now();
   watchdog_.place_wait_begins(*waiting_since_);
   connection_.status->state = SessionState::waiting;
-  const std::string text = fmt::format("waiting for a place on the {}; {} scans wait before this one",
-                                       numerics::to_string(place_->backend()), place_->position());
   connection_.log.info("{}", text);
   connection_.outbox->text(protocol::Level::info, text);
 }
 
 asio::awaitable<void> ScanRunner::run(ScanRequest request) {
+  while (!connection_.ending() && !memory_->granted()) co_await connection_.wait();
+  if (!connection_.ending()) ask_for_place();
   while (!connection_.ending() && !place_->granted()) co_await connection_.wait();
   watchdog_.place_wait_ends();
   if (connection_.ending()) co_return;
@@ -66,8 +92,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
   at_ = {place_->backend(), place_->device(), place_->others()};
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
-                                     environment.memory, connection_.status->queues, connection_.outbox,
-                                     connection_.log, meter_, environment.readiness, connection_.waker());
+                                     connection_.status->queues, connection_.outbox, connection_.log, meter_,
+                                     environment.readiness, connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
 }
@@ -114,7 +140,7 @@ void ScanRunner::ask_again() {
   if (place_->granted())
     go_on();
   else
-    tell_of_wait();
+    tell_of_place_wait();
 }
 
 // The scan has its place again.
@@ -143,6 +169,14 @@ asio::awaitable<void> ScanRunner::regain_place() {
   if (paused_) worker_->cancel();
 }
 
+// A session that has borrowed memory which others wait for takes in no more than what its worker works on.
+bool ScanRunner::input_full() const {
+  const numerics::MemoryAccount& account = *connection_.status->account;
+  const bool give_back =
+      account.borrowed() > 0 && (connection_.environment.reservations->calls_back() || account.budget()->left() == 0);
+  return (worker_ && worker_->full(give_back)) || regaining() || connection_.outbox->flooded();
+}
+
 void ScanRunner::check() {
   if (regaining() && place_->granted()) go_on();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
@@ -160,6 +194,7 @@ asio::awaitable<void> ScanRunner::finish() {
     }
   }
   place_.reset();
+  memory_.reset();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
 
@@ -174,6 +209,7 @@ void ScanRunner::abandon() {
   paused_ = false;
   worker_.reset();
   place_.reset();
+  memory_.reset();
 }
 
 void ScanRunner::report(ScanSummary& summary) const {

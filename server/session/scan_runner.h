@@ -3,11 +3,13 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>  // the Asio headers below use std::exchange without including it
 
 #include "protocol/data/messages.h"
 #include "server/base/clock.h"
 #include "server/base/signal.h"
+#include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_summary.h"
 #include "server/scan/compute_pool.h"
@@ -27,10 +29,10 @@ class ScanRunner {
   /// Both outlive this.
   ScanRunner(Connection& connection, Watchdog& watchdog);
 
-  /// Ends the scan that runs, if any, and asks for a place for `request`. Afterwards the place is granted or waited
-  /// for, or the session is ending.
+  /// Ends the scan that runs, if any, and asks for memory and then for a place for `request`. Afterwards both are
+  /// granted or waited for, or the session is ending.
   asio::awaitable<void> prepare(const ScanRequest& request);
-  bool has_place() const { return place_->granted(); }  ///< Precondition: prepare() was called.
+  bool has_place() const { return place_ && place_->granted(); }
   /// Waits for the place and starts the scan, on trial.
   asio::awaitable<void> run(ScanRequest request);
   /// Ends the trial: the scan stays.
@@ -43,7 +45,8 @@ class ScanRunner {
   void push(Work&& work);
   /// What comes has to wait: the scan's queue is full, it waits to regain its place, or far too many messages wait for
   /// the client.
-  bool input_full() const { return (worker_ && worker_->full()) || regaining() || connection_.outbox->flooded(); }
+  bool input_full() const;
+  std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();
 
@@ -60,8 +63,10 @@ class ScanRunner {
   const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
 
  private:
-  void ask_for_place(numerics::Backend backend);
-  void tell_of_wait();
+  void ask_for_memory(const ScanRequest& request);
+  void ask_for_place();
+  void tell_of_wait(const std::string& text);
+  void tell_of_place_wait();
   void place_granted();
   void end_trial();
   void pause();
@@ -72,7 +77,9 @@ class ScanRunner {
 
   Connection& connection_;
   Watchdog& watchdog_;
-  std::unique_ptr<ComputePool::Ticket> place_;  // held while the worker runs; none while it pauses
+  numerics::Backend backend_ = numerics::Backend::cpu;  // of the scan that was asked for
+  std::unique_ptr<Reservations::Ticket> memory_;        // held while the worker lives, also while it pauses
+  std::unique_ptr<ComputePool::Ticket> place_;          // asked for once there is memory; none while the worker pauses
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_;

@@ -53,6 +53,7 @@ void Watchdog::check(Clock::time_point now) {
   }
   check_alarm(now);
   check_pause(now);
+  if (place_until_) connection_.environment.reservations->look_again();
   // While the scan runs and the session takes its data, a client need not read: what it will get waits in the outbox.
   if (write_ && !held_since_ && !connection_.ending()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {

@@ -63,10 +63,9 @@ class Scan {
     closed_ = step.closed;
     if (step.start) {
       flush();
-      worker_ = std::make_unique<server::Worker>(std::move(*step.start), server::ScanPlace{}, options_, limits_,
-                                                 resources(), memory_, status_->queues, outbox_, server::SessionLog(1),
-                                                 metrics_.scan(server::Metrics::kInline, status_), readiness_,
-                                                 [this] { wake(); });
+      worker_ = std::make_unique<server::Worker>(
+          std::move(*step.start), server::ScanPlace{}, options_, limits_, resources(), status_->queues, outbox_,
+          server::SessionLog(1), metrics_.scan(server::Metrics::kInline, status_), readiness_, [this] { wake(); });
     }
     if (!step.data) return;
     if (auto* acquisition = std::get_if<protocol::Acquisition>(&message)) {
@@ -118,7 +117,8 @@ class Scan {
   bool closed_ = false;
   server::Metrics metrics_;
   const std::shared_ptr<server::Readiness> readiness_ = std::make_shared<server::Readiness>();
-  const std::shared_ptr<server::SessionStatus> status_ = std::make_shared<server::SessionStatus>(1, "fuzz", memory_);
+  const std::shared_ptr<server::SessionStatus> status_ =
+      std::make_shared<server::SessionStatus>(1, "fuzz", memory_->account()->budget());
   std::unique_ptr<server::Worker> worker_;  // last: it uses what is above
 };
 

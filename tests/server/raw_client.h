@@ -194,9 +194,9 @@ class RawClient {
 /// A server on a free port, with the shipped pipelines, for as long as this lives.
 class TestServer {
  public:
-  explicit TestServer(config::ServerOptions options = {}, const Registry& registry = Registry::builtin(),
+  explicit TestServer(const config::ServerOptions& options = {}, const Registry& registry = Registry::builtin(),
                       Disk disk = {})
-      : server_(adapted(std::move(options)), library(), registry, test_resources(), std::move(disk)),
+      : server_(adapted(options), library(), registry, resources_for(options), std::move(disk)),
         thread_([this] { end_ = server_.run(); }) {}
   ~TestServer() { stop(); }
 
@@ -240,6 +240,11 @@ class TestServer {
     if (!options.admin.asked_for) options.admin.port = 0;
     options.backend = config::BackendChoice::cpu;
     return options;
+  }
+  static std::shared_ptr<numerics::Resources> resources_for(const config::ServerOptions& options) {
+    numerics::ResourceOptions resources = test_resource_options();
+    resources.memory_budget = static_cast<std::uint64_t>(options.memory_mib) << 20;
+    return std::make_shared<numerics::Resources>(resources);
   }
   static config::PipelineLibrary library() {
     return config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"});

@@ -122,6 +122,7 @@ Context::Context(Backend backend, std::shared_ptr<Resources> resources, const Co
   if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
   state_ = std::make_shared<State>();
   state_->device = make_device(backend, *resources_, options);
+  state_->device->bill(options.account ? options.account : std::make_shared<MemoryAccount>(resources_->memory()));
 }
 
 Context::~Context() {
@@ -161,17 +162,26 @@ std::shared_ptr<void> Context::raw(std::size_t bytes) {
 std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
   std::shared_ptr<Device> device = state_->device;
   device->charge(bytes);
+  // On the CPU, the device counts by itself.
+  const std::size_t held = cuda() ? block_size(bytes) : 0;
   void* memory = nullptr;
   try {
-    memory = device->allocate_host(bytes);
+    device->hold(held);
+    try {
+      memory = device->allocate_host(bytes);
+    } catch (...) {
+      device->let_go(held);
+      throw;
+    }
   } catch (...) {
     device->refund(bytes);
     throw;
   }
   // A weak_ptr that only watches the memory must not keep the device.
-  return {memory, [device, bytes](void* released) mutable {
+  return {memory, [device, bytes, held](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
             last->release_host(released, bytes);
+            last->let_go(held);
             last->refund(bytes);
           }};
 }
@@ -202,6 +212,8 @@ void Context::in_pieces(std::size_t bytes, const Do& run) const {
 void Context::synchronize() { state_->device->synchronize(); }
 void Context::on_complete(std::function<void()> done) { state_->device->on_complete(std::move(done)); }
 void Context::check() { state_->device->check(); }
+const std::shared_ptr<MemoryAccount>& Context::account() const { return state_->device->account(); }
+void Context::hand_over(std::shared_ptr<MemoryAccount> account) { state_->device->bill(std::move(account)); }
 std::uint64_t Context::bytes_in_use() const { return state_->device->in_use(); }
 std::uint64_t Context::peak_bytes() const { return state_->device->peak(); }
 std::uint64_t Context::device_to_host_bytes() const { return state_->device->device_to_host(); }

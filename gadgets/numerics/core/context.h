@@ -15,6 +15,7 @@
 
 namespace echotrain::numerics {
 
+class MemoryAccount;
 class Resources;
 
 enum class Backend { cpu, cuda };
@@ -33,6 +34,8 @@ struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
   std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
+  /// Pays for the machine's memory that arrays take; by default one of the resources' budget without a reservation.
+  std::shared_ptr<MemoryAccount> account = {};
 };
 
 /// The source and the target of a copy, and where their memory is.
@@ -166,6 +169,11 @@ class Context {
     std::shared_ptr<State> state_;
   };
 
+  /// Pays for the machine's memory that this context's arrays take.
+  const std::shared_ptr<MemoryAccount>& account() const;
+  /// From now on, another account pays for this context's arrays, also for those that exist. OverBudget when they do
+  /// not fit there, and nothing changes. No other thread may use them meanwhile.
+  void hand_over(std::shared_ptr<MemoryAccount> account);
   std::uint64_t bytes_in_use() const;
   std::uint64_t peak_bytes() const;
   /// Bytes copied from device to host so far (0 on the CPU).

@@ -10,6 +10,7 @@
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/device_memory.h"
+#include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain::numerics {
 
@@ -50,6 +51,31 @@ class Device {
   std::uint64_t peak() const { return peak_; }
   std::uint64_t device_to_host() const { return device_to_host_; }
 
+  /// From now on, what is held of the machine's memory counts there. OverBudget when it does not fit, and nothing
+  /// changes. No other thread may use the device meanwhile.
+  void bill(std::shared_ptr<MemoryAccount> account) {
+    if (account_) account_->give(held_);
+    try {
+      account->take(held_);
+    } catch (const OverBudget&) {
+      if (account_) account_->add(held_);
+      throw;
+    }
+    account_ = std::move(account);
+  }
+  const std::shared_ptr<MemoryAccount>& account() const { return account_; }
+  /// Memory of the machine's that is held for arrays [bytes].
+  std::uint64_t held() const { return held_; }
+  /// Takes `bytes` of the machine's memory from the account: OverBudget when they do not fit.
+  void hold(std::size_t bytes) {
+    account_->take(bytes);
+    held_ += bytes;
+  }
+  void let_go(std::size_t bytes) noexcept {
+    held_ -= bytes;
+    account_->give(bytes);
+  }
+
  protected:
   std::atomic<std::uint64_t> device_to_host_{0};
 
@@ -57,6 +83,8 @@ class Device {
   const std::uint64_t budget_;
   std::atomic<std::uint64_t> in_use_{0};
   std::atomic<std::uint64_t> peak_{0};
+  std::atomic<std::uint64_t> held_{0};
+  std::shared_ptr<MemoryAccount> account_;
 };
 
 /// Rounds up to a size class, by at most 1/8, so that blocks kept for reuse fit batches of varying size.

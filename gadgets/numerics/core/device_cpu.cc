@@ -1,16 +1,19 @@
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/device.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/core/spare_memory.h"
 
 namespace echotrain::numerics::cpu {
 namespace {
@@ -19,49 +22,66 @@ constexpr std::size_t kAlignment = 64;
 /// A grid's column touches thousands of small pages, whose lookup would take longer than the transform.
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
 
-/// Large blocks that ended contexts left for later ones.
-class LeftBehind {
- public:
-  ~LeftBehind() { drop(); }
+#ifdef ECHOTRAIN_SANITIZED
+constexpr std::size_t kWorthKeeping = SIZE_MAX;  // so that use after release is seen
+#else
+constexpr std::size_t kWorthKeeping = 64 * 1024;
+#endif
 
-  void* take(std::size_t size) {
+/// Large blocks that arrays of all contexts have released, for arrays to come: fresh pages cost more than the work that
+/// is done on them. They count in the budget, and go when anybody needs what they take.
+class SpareBlocks final : public Droppable {
+ public:
+  explicit SpareBlocks(Resources& resources)
+      : budget_(resources.memory()), most_bytes_(budget_->bounded() ? budget_->bound() / 4 : kMostBytes) {
+    nodes_.reserve(kMostNodes);
+    budget_->offer(*this);
+  }
+  ~SpareBlocks() override {
+    budget_->withdraw(*this);
+    drop(UINT64_MAX);
+  }
+
+  /// The block that came last, so that others grow old; it is no longer counted. nullptr: there is none of this size.
+  void* take(std::size_t size) noexcept {
     std::lock_guard lock(mutex_);
-    auto found = blocks_.upper_bound(size);  // the newest one of this size, so that the others age
+    auto found = blocks_.upper_bound(size);
     if (found == blocks_.begin() || (--found)->first != size) return nullptr;
     void* memory = found->second.memory;
-    blocks_.erase(found);
+    Blocks::node_type node = blocks_.extract(found);
+    if (nodes_.size() < nodes_.capacity()) nodes_.push_back(std::move(node));
     bytes_ -= size;
+    budget_->give(size);
     return memory;
   }
-  /// Returns false when the block is not kept.
-  bool put(void* memory, std::size_t size) noexcept {
-    std::lock_guard lock(mutex_);
-    if (size > kMostBytes - bytes_) return false;
-    try {
-      blocks_.emplace(size, Block{memory, period_});
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    bytes_ += size;
-    return true;
-  }
-  void drop() noexcept {
-    std::lock_guard lock(mutex_);
-    for (auto& [size, block] : blocks_) std::free(block.memory);
-    blocks_.clear();
-    bytes_ = 0;
+  /// Keeps the block, or frees it.
+  void put(void* memory, std::size_t size) noexcept {
+    if (!keep(memory, size)) std::free(memory);
   }
   /// Frees blocks that came before the period that ends now.
   bool age() {
     std::lock_guard lock(mutex_);
     const std::size_t freed = std::erase_if(blocks_, [this](const auto& entry) {
       if (entry.second.period == period_) return false;
-      std::free(entry.second.memory);
-      bytes_ -= entry.first;
+      release(entry.second.memory, entry.first);
       return true;
     });
     ++period_;
     return freed > 0;
+  }
+
+  std::optional<std::uint64_t> unused_since() const override {
+    std::lock_guard lock(mutex_);
+    return blocks_.empty() ? std::nullopt : std::optional<std::uint64_t>(0);
+  }
+  void drop(std::uint64_t wanted) override {
+    std::lock_guard lock(mutex_);
+    for (std::uint64_t dropped = 0; dropped < wanted && !blocks_.empty();) {
+      const auto largest = std::prev(blocks_.end());
+      dropped += largest->first;
+      release(largest->second.memory, largest->first);
+      blocks_.erase(largest);
+    }
   }
 
  private:
@@ -69,62 +89,77 @@ class LeftBehind {
     void* memory;
     std::uint64_t period;  // in which the block came
   };
-  static constexpr std::size_t kMostBytes = 128 << 20;  // in all, for any number of contexts
-  std::mutex mutex_;
-  std::multimap<std::size_t, Block> blocks_;
-  std::size_t bytes_ = 0;
+  using Blocks = std::multimap<std::size_t, Block>;
+  static constexpr std::size_t kMostNodes = 256;
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{8} << 30;  // where the budget has no bound
+
+  bool keep(void* memory, std::size_t size) noexcept {
+    std::lock_guard lock(mutex_);
+    if (size > most_bytes_ - bytes_ || !budget_->take_if_it_fits(size)) return false;
+    try {
+      if (nodes_.empty()) {
+        blocks_.emplace(size, Block{memory, period_});
+      } else {
+        nodes_.back().key() = size;
+        nodes_.back().mapped() = {memory, period_};
+        blocks_.insert(std::move(nodes_.back()));
+        nodes_.pop_back();
+      }
+    } catch (const std::bad_alloc&) {
+      budget_->give(size);
+      return false;
+    }
+    bytes_ += size;
+    return true;
+  }
+  void release(void* memory, std::size_t size) noexcept {  // with the lock held
+    std::free(memory);
+    bytes_ -= size;
+    budget_->give(size);
+  }
+
+  const std::shared_ptr<MemoryBudget> budget_;
+  const std::uint64_t most_bytes_;
+  mutable std::mutex mutex_;
+  Blocks blocks_;
+  std::vector<Blocks::node_type> nodes_;  // of blocks that were taken: a steady stream allocates none
+  std::uint64_t bytes_ = 0;
   std::uint64_t period_ = 0;
 };
 
-/// Host memory. Large blocks are kept for reuse: fresh pages cost more than the work done on them.
+/// Host memory. The device itself keeps nothing that was released: what it has made for a cache may keep it for long.
 class HostDevice final : public Device {
  public:
-  HostDevice(std::uint64_t budget, std::shared_ptr<LeftBehind> left_behind)
-      : Device(budget), left_behind_(std::move(left_behind)) {}
-  ~HostDevice() override {
-    for (auto& [size, blocks] : kept_)
-      for (void* memory : blocks)
-        if (!left_behind_->put(memory, size)) std::free(memory);
-  }
+  HostDevice(std::uint64_t budget, std::shared_ptr<SpareBlocks> spare) : Device(budget), spare_(std::move(spare)) {}
 
   void* allocate(std::size_t bytes) override {
     const std::size_t size = block_size(bytes);
-    if (size >= kWorthKeeping) {
-      std::lock_guard lock(mutex_);
-      auto found = kept_.find(size);
-      if (found != kept_.end() && !found->second.empty()) {
-        void* memory = found->second.back();
-        found->second.pop_back();
-        kept_bytes_ -= size;
-        return memory;
-      }
-      if (void* memory = left_behind_->take(size)) return memory;
+    void* memory = size >= kWorthKeeping ? spare_->take(size) : nullptr;
+    try {
+      hold(size);
+    } catch (...) {
+      std::free(memory);
+      throw;
     }
-    void* memory = fresh(size);
+    if (memory == nullptr) memory = fresh(size);
     if (memory == nullptr) {
-      drop_kept();
-      left_behind_->drop();
+      account()->budget()->drop_unused();
       memory = fresh(size);
     }
-    if (memory == nullptr) throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
+    if (memory == nullptr) {
+      let_go(size);
+      throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
+    }
     return memory;
   }
 
   void release(void* memory, std::size_t bytes) noexcept override {
     const std::size_t size = block_size(bytes);
-    if (size >= kWorthKeeping) {
-      std::lock_guard lock(mutex_);
-      if (kept_bytes_ + size <= budget() / 4) {
-        try {
-          kept_[size].push_back(memory);
-          kept_bytes_ += size;
-          return;
-        } catch (const std::bad_alloc&) {
-          // Not kept, then.
-        }
-      }
-    }
-    std::free(memory);
+    let_go(size);
+    if (size >= kWorthKeeping)
+      spare_->put(memory, size);
+    else
+      std::free(memory);
   }
 
   void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
@@ -137,12 +172,6 @@ class HostDevice final : public Device {
   void* stream() const override { return nullptr; }
 
  private:
-#ifdef ECHOTRAIN_SANITIZED
-  static constexpr std::size_t kWorthKeeping = SIZE_MAX;  // so that use after release is seen
-#else
-  static constexpr std::size_t kWorthKeeping = 64 * 1024;
-#endif
-
   static void* fresh(std::size_t bytes) {
     const std::size_t alignment = bytes >= kWorthHugePages ? kHugePage : kAlignment;
     const std::size_t size = (bytes + alignment - 1) / alignment * alignment;
@@ -151,28 +180,17 @@ class HostDevice final : public Device {
     return memory;
   }
 
-  void drop_kept() noexcept {
-    std::lock_guard lock(mutex_);
-    for (auto& [size, blocks] : kept_)
-      for (void* memory : blocks) std::free(memory);
-    kept_.clear();
-    kept_bytes_ = 0;
-  }
-
-  const std::shared_ptr<LeftBehind> left_behind_;
-  std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> kept_;
-  std::size_t kept_bytes_ = 0;
+  const std::shared_ptr<SpareBlocks> spare_;
 };
 
 }  // namespace
 
 std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& options) {
-  return std::make_shared<HostDevice>(options.memory_budget, resources.share<LeftBehind>());
+  return std::make_shared<HostDevice>(options.memory_budget, resources.share<SpareBlocks>());
 }
 
 }  // namespace echotrain::numerics::cpu
 
 namespace echotrain::numerics {
-bool free_unused_blocks(Resources& resources) { return resources.get<cpu::LeftBehind>().age(); }
+bool free_unused_blocks(Resources& resources) { return resources.get<cpu::SpareBlocks>().age(); }
 }  // namespace echotrain::numerics

@@ -26,6 +26,7 @@ std::filesystem::path user_cache_folder() {
 
 Resources::Resources(ResourceOptions options)
     : options_(std::move(options)),
+      memory_(std::make_shared<MemoryBudget>(options_.memory_budget)),
       threads_(options_.threads > 0 ? std::min(options_.threads, ResourceOptions::kMostThreads) : usable_cores()) {}
 
 Resources::~Resources() = default;

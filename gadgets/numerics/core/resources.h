@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <typeindex>
 
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/thread_pool.h"
 
 namespace echotrain::numerics {
@@ -24,7 +25,7 @@ struct ResourceOptions {
   std::uint64_t disk_cache_bytes = std::uint64_t{4} << 30;        ///< of files in cache_folder; 0 keeps none
   bool hopper = true;               ///< false: no Hopper kernels, so that tests can compare them with the portable ones
   bool graphs = true;               ///< false: the solver's loop is not a CUDA graph, which some tools cannot follow
-  std::uint64_t memory_budget = 0;  ///< bytes that this process may use; 0: nobody said
+  std::uint64_t memory_budget = 0;  ///< bytes of the machine's memory that all users together may take; 0: no bound
 
   static constexpr int kMostThreads = 4096;
 };
@@ -49,8 +50,8 @@ class Resources {
 
   const ResourceOptions& options() const { return options_; }
   ThreadPool& threads() { return threads_; }
-  /// Bytes that this process may use; 0: nobody said.
-  std::uint64_t budget() const { return options_.memory_budget; }
+  /// What all users of these resources together take of the machine's memory.
+  const std::shared_ptr<MemoryBudget>& memory() const { return memory_; }
 
   /// The one T of these resources, which lives as long as they do.
   template <class T>
@@ -76,6 +77,7 @@ class Resources {
   }
 
   const ResourceOptions options_;
+  const std::shared_ptr<MemoryBudget> memory_;
   ThreadPool threads_;
   std::recursive_mutex mutex_;  // a thing may ask for another one when it is made
   std::map<std::type_index, std::shared_ptr<void>> things_;

@@ -117,7 +117,10 @@ class Search {
  public:
   Search(const Context& session, const Problem& problem, const NufftOptions& options, double seconds)
       : context_(session.backend(), session.shared_resources(),
-                 {.device = session.device(), .memory_budget = kTrialMemory, .stop_token = session.stop_token()}),
+                 {.device = session.device(),
+                  .memory_budget = kTrialMemory,
+                  .stop_token = session.stop_token(),
+                  .account = session.account()}),
         problem_(problem),
         options_(options),
         begin_(Clock::now()),

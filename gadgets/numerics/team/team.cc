@@ -62,10 +62,11 @@ struct Team::Impl {
     devices.insert(devices.end(), other_devices.begin(), other_devices.end());
     std::vector<std::unique_ptr<Context>> contexts;
     for (const int device : other_devices)
-      contexts.push_back(std::make_unique<Context>(
-          first.backend(), first.shared_resources(),
-          ContextOptions{
-              .device = first.cuda() ? device : 0, .memory_budget = memory_budget, .stop_token = first.stop_token()}));
+      contexts.push_back(std::make_unique<Context>(first.backend(), first.shared_resources(),
+                                                   ContextOptions{.device = first.cuda() ? device : 0,
+                                                                  .memory_budget = memory_budget,
+                                                                  .stop_token = first.stop_token(),
+                                                                  .account = first.account()}));
     ends =
         first.cuda() ? connect_devices(devices, first.resources()) : connect_threads(static_cast<int>(devices.size()));
     for (auto& context : contexts) {

@@ -72,6 +72,33 @@ TEST(PlanCache, ComparesPositionsAndNotTheirDigest) {
   EXPECT_EQ(cache.get(session, request(a)).plan, cache.get(session, request(b)).plan);
 }
 
+// Two caches of one budget: what goes is what was unused for longest in either of them.
+TEST(PlanCache, GivesWayWhenTheBudgetNeedsItsMemory) {
+  numerics::ResourceOptions options = test_resource_options();
+  options.memory_budget = 64 << 20;
+  const auto resources = std::make_shared<numerics::Resources>(options);
+  const std::shared_ptr<numerics::MemoryBudget> budget = resources->memory();
+  Context session(Backend::cpu, resources);
+  PlanCache one(1 << 30, budget), other(1 << 30, budget);
+  const auto held = one.get(session, request(positions(1000, 0.01))).plan;
+  one.get(session, request(positions(1000, 0.02)));
+  other.get(session, request(positions(1000, 0.03)));
+  EXPECT_TRUE(one.get(session, request(positions(1000, 0.02))).reused);
+  EXPECT_EQ(session.account()->used(), 0u) << "the caches pay";
+  EXPECT_GE(budget->used(), one.bytes() + other.bytes());
+  numerics::MemoryAccount hungry(budget);
+  const std::uint64_t before = budget->used();
+  hungry.take(budget->left() - 4096);
+  hungry.take(8192);  // the spare blocks, or the plan of the other cache
+  while (other.plans() == 1) hungry.take(4096);
+  EXPECT_EQ(one.plans(), 2u) << "used later";
+  while (one.plans() == 2) hungry.take(4096);
+  EXPECT_THROW(hungry.take(before + (64 << 20)), numerics::OverBudget);
+  EXPECT_EQ(one.plans(), 1u) << "this one is held";
+  EXPECT_TRUE(one.get(session, request(positions(1000, 0.01))).reused);
+  EXPECT_LE(budget->used(), budget->bound());
+}
+
 TEST(PlanCache, DropsWhatWasUnusedForLongestAndIsInNoUse) {
   Context session(Backend::cpu, test_resources());
   std::uint64_t each = 0;

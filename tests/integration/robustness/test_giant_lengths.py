@@ -71,7 +71,7 @@ TOO_MUCH = {
     "config_text": ("", text_head(wire.CONFIG_TEXT, U32), "bad-config"),
     "config_text_limit_plus_1": ("", text_head(wire.CONFIG_TEXT, (1 << 20) + 1), "bad-config"),
     "header": ("config", text_head(wire.HEADER, U32), "bad-header"),
-    "header_limit_plus_1": ("config", text_head(wire.HEADER, (16 << 20) + 1), "bad-header"),
+    "header_limit_plus_1": ("config", text_head(wire.HEADER, (1 << 20) + 1), "bad-header"),
     "text_before_config": ("", text_head(wire.TEXT, U32), "too-large"),
     "text": ("header", text_head(wire.TEXT, U32), "too-large"),
     "query": ("", struct.pack("<HQQQ", wire.QUERY, 0, 1, U64), "bad-query"),
@@ -102,7 +102,7 @@ TOO_MUCH = {
 # Only the beginning comes of the largest message that is allowed.
 LARGEST = {
     "config_text": ("", text_head(wire.CONFIG_TEXT, 1 << 20)),
-    "header": ("config", text_head(wire.HEADER, 16 << 20)),
+    "header": ("config", text_head(wire.HEADER, 1 << 20)),
     "text": ("header", text_head(wire.TEXT, 1 << 20)),
     "acquisition": ("header", acquisition_head(number_of_samples=8192, active_channels=1024)),
     "trajectory": (

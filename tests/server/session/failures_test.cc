@@ -97,7 +97,7 @@ TEST(Failures, ScanLargerThanTheSessionsMemoryIsToldSo) {
 TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
   config::ServerOptions options;
   options.queue_mib = 1;
-  options.memory_mib = 16;
+  options.memory_mib = options.session_memory_mib = 16;
   TestServer server(options, failing_registry());
   const std::string start = wire::config("passthrough") + wire::header(wire::xml());
   const std::string image = wire::image(wire::image_head(1448));  // 8 MiB
@@ -154,7 +154,6 @@ TEST(Memory, AddsUpSharesAndTakesThemBack) {
   Memory::Share nobody;
   nobody.set(1000);
   EXPECT_EQ(memory->used(), 60U);
-  EXPECT_GT(machine_memory(), 64U << 20);
 }
 
 TEST(Memory, QueuesCountWhatTheyHold) {

@@ -121,7 +121,7 @@ std::vector<Row> fatal_rows() {
       {"config_after_header", kReadoutsStart + kConfig, "duplicate-config"},
 
       {"header_empty", kConfig + wire::header(""), "bad-header"},
-      {"header_too_long", kConfig + wire::id(3) + raw(std::uint32_t{(16 << 20) + 1}), "bad-header"},
+      {"header_too_long", kConfig + wire::id(3) + raw(std::uint32_t{(1 << 20) + 1}), "bad-header"},
       {"header_longest_claim", kConfig + wire::id(3) + raw(std::uint32_t{0xffffffff}), "bad-header"},
       {"header_twice", kReadoutsStart + wire::header(wire::xml()), "duplicate-header"},
       {"header_not_utf8", kConfig + wire::header("<ismrmrdHeader>\xff\xfe</ismrmrdHeader>"), "bad-header"},

@@ -280,7 +280,7 @@ TEST(Leaks, GiantClaimsCostNoMemory) {
   const std::string claims[] = {
       kPassthrough + wire::id(1022) + wire::raw(image) + wire::raw(std::uint64_t{16 << 20}) + "<",
       kPassthrough + wire::id(1008) + wire::raw(readout) + std::string(1000, '\0'),
-      wire::config("passthrough") + wire::id(3) + wire::raw(std::uint32_t{16 << 20}) + "<",
+      wire::config("passthrough") + wire::id(3) + wire::raw(std::uint32_t{1 << 20}) + "<",
       wire::id(2) + wire::raw(std::uint32_t{1 << 20}) + "a",
   };
   std::vector<std::unique_ptr<RawClient>> clients;

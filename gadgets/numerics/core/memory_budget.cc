@@ -1,0 +1,140 @@
+#include "gadgets/numerics/core/memory_budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echotrain::numerics {
+
+std::uint64_t MemoryBudget::left() const {
+  const std::uint64_t used = used_;
+  return used < bound_ ? bound_ - used : 0;
+}
+
+bool MemoryBudget::take_if_it_fits(std::uint64_t bytes) {
+  std::uint64_t used = used_;
+  do {
+    if (bytes > bound_ || used > bound_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes));
+  return true;
+}
+
+bool MemoryBudget::take(std::uint64_t bytes) {
+  if (take_if_it_fits(bytes)) return true;
+  while (make_room(bytes))
+    if (take_if_it_fits(bytes)) return true;
+  return false;
+}
+
+bool MemoryBudget::make_room(std::uint64_t bytes) {
+  if (bytes > bound_) return false;
+  const std::scoped_lock lock(mutex_);
+  while (left() < bytes || used_ > bound_) {
+    Droppable* const next = longest_unused();
+    if (next == nullptr) return false;
+    const std::uint64_t used = used_;
+    next->drop(used - std::min(used, bound_ - bytes));
+  }
+  return true;
+}
+
+void MemoryBudget::drop_unused() {
+  const std::scoped_lock lock(mutex_);
+  while (Droppable* const next = longest_unused()) next->drop(std::numeric_limits<std::uint64_t>::max());
+}
+
+Droppable* MemoryBudget::longest_unused() {
+  Droppable* longest = nullptr;
+  std::uint64_t since = 0;
+  for (Droppable* each : droppable_) {
+    const auto its = each->unused_since();
+    if (!its || (longest != nullptr && *its >= since)) continue;
+    longest = each;
+    since = *its;
+  }
+  return longest;
+}
+
+void MemoryBudget::offer(Droppable& what) {
+  const std::scoped_lock lock(mutex_);
+  droppable_.push_back(&what);
+}
+
+void MemoryBudget::withdraw(Droppable& what) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(droppable_, &what);
+}
+
+namespace {
+std::uint64_t above_zero(std::int64_t balance) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(balance, 0));
+}
+}  // namespace
+
+MemoryAccount::~MemoryAccount() { budget_->give(reserved_ + above_zero(balance_)); }
+
+/// Moves the balance; by how much what is borrowed grows.
+std::int64_t MemoryAccount::move(std::int64_t bytes) noexcept {
+  const std::int64_t before = balance_.fetch_add(bytes);
+  return std::max<std::int64_t>(before + bytes, 0) - std::max<std::int64_t>(before, 0);
+}
+
+bool MemoryAccount::reserve(std::uint64_t bytes) {
+  const std::uint64_t before = reserved_;
+  const auto more = static_cast<std::int64_t>(bytes - before);
+  reserved_ = bytes;
+  const std::int64_t borrowed = move(-more);  // what was borrowed becomes reserved, or the other way round
+  const std::int64_t wanted = more + borrowed;
+  if (wanted <= 0) {
+    budget_->give(static_cast<std::uint64_t>(-wanted));
+    return true;
+  }
+  if (budget_->take(static_cast<std::uint64_t>(wanted))) return true;
+  reserved_ = before;
+  budget_->add(static_cast<std::uint64_t>(borrowed + move(more)));  // unsigned numbers wrap: this may subtract
+  return false;
+}
+
+std::uint64_t MemoryAccount::used() const { return above_zero(balance_ + static_cast<std::int64_t>(reserved_.load())); }
+std::uint64_t MemoryAccount::borrowed() const { return above_zero(balance_); }
+
+void MemoryAccount::take(std::uint64_t bytes) {
+  const auto more = static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes)));
+  if (more == 0 || budget_->take(more)) return;
+  budget_->add(more);
+  give(bytes);
+  refuse();
+}
+
+void MemoryAccount::add(std::uint64_t bytes) noexcept {
+  budget_->add(static_cast<std::uint64_t>(move(static_cast<std::int64_t>(bytes))));
+}
+
+void MemoryAccount::give(std::uint64_t bytes) noexcept {
+  budget_->give(static_cast<std::uint64_t>(-move(-static_cast<std::int64_t>(bytes))));
+}
+
+void MemoryAccount::check() {
+  if (budget_->used() <= budget_->bound() || borrowed() == 0) return;
+  if (!budget_->make_room(0) && borrowed() > 0) refuse();
+}
+
+void MemoryAccount::refuse() const {
+  throw OverBudget(
+      fmt::format("this scan uses {} MiB, more than the {} MiB that were reserved for it, and this server has no more "
+                  "left of the memory that it may take ({} MiB); try again later, or raise memory_mib",
+                  used() >> 20, reserved() >> 20, budget_->bound() >> 20));
+}
+
+void MemoryShare::set(std::uint64_t bytes) noexcept {
+  if (account_ && bytes > bytes_) account_->add(bytes - bytes_);
+  if (account_ && bytes < bytes_) account_->give(bytes_ - bytes);
+  bytes_ = bytes;
+}
+
+void MemoryShare::grow_to(std::uint64_t bytes) {
+  if (account_ && bytes > bytes_) account_->take(bytes - bytes_);
+  if (bytes > bytes_) bytes_ = bytes;
+}
+
+}  // namespace echotrain::numerics

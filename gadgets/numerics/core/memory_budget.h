@@ -1,0 +1,140 @@
+// What a program keeps in the machine's memory, against one bound.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "gadgets/numerics/core/errors.h"
+
+namespace echotrain::numerics {
+
+class Resources;
+
+/// More memory is wanted than the budget has left. The text is for the client.
+class OverBudget : public ResourceError {
+ public:
+  using ResourceError::ResourceError;
+};
+
+/// Who keeps memory that the program can do without: a cache, a pool. Called from any thread; neither member asks a
+/// budget for memory.
+class Droppable {
+ public:
+  Droppable() = default;
+  virtual ~Droppable() = default;
+  Droppable(const Droppable&) = delete;
+  Droppable& operator=(const Droppable&) = delete;
+  /// When the part that nobody has used for longest was last used, by MemoryBudget::now(); 0: it is to go before all
+  /// others. Nothing when there is no part that nobody uses.
+  virtual std::optional<std::uint64_t> unused_since() const = 0;
+  /// Frees that part, and more of the kind where it is small, up to `wanted` bytes.
+  virtual void drop(std::uint64_t wanted) = 0;
+};
+
+/// Adds up what all holders have: sessions, what is made for them, caches, pools. Counting is by atomics; only a
+/// request that does not fit takes a lock. Thread-safe. Holders keep it alive.
+class MemoryBudget {
+ public:
+  /// 0: no bound, all requests fit.
+  explicit MemoryBudget(std::uint64_t bound_bytes = 0)
+      : bound_(bound_bytes == 0 ? std::numeric_limits<std::uint64_t>::max() : bound_bytes) {}
+
+  bool bounded() const { return bound_ != std::numeric_limits<std::uint64_t>::max(); }
+  std::uint64_t bound() const { return bound_; }
+  std::uint64_t used() const { return used_; }
+  std::uint64_t left() const;
+
+  /// Takes `bytes`. False: they do not fit, and nothing is taken.
+  bool take_if_it_fits(std::uint64_t bytes);
+  /// The same, after what nobody uses was dropped, as much as it needs. Not under a lock of a Droppable.
+  bool take(std::uint64_t bytes);
+  /// Counts what is there already, whether it fits or not.
+  void add(std::uint64_t bytes) noexcept { used_ += bytes; }
+  void give(std::uint64_t bytes) noexcept { used_ -= bytes; }
+  /// Drops what nobody uses, what was unused for longest first, until `bytes` fit or none is left. False: none is left.
+  bool make_room(std::uint64_t bytes);
+  /// Drops all that nobody uses, because the machine has no more memory.
+  void drop_unused();
+
+  /// A clock that orders uses.
+  std::uint64_t now() { return ++clock_; }
+  /// From offer() to withdraw(), make_room() may call `what`. When withdraw() returns, it calls it no more.
+  void offer(Droppable& what);
+  void withdraw(Droppable& what);
+
+ private:
+  Droppable* longest_unused();
+
+  const std::uint64_t bound_;
+  std::atomic<std::uint64_t> used_ = 0;
+  std::atomic<std::uint64_t> clock_ = 0;
+  std::recursive_mutex mutex_;  // what is dropped may hold what is withdrawn
+  std::vector<Droppable*> droppable_;
+};
+
+/// What one holder, such as a session, has of a budget, and what is reserved for it: use within the reservation always
+/// fits, use beyond it is borrowed from what is left. Thread-safe.
+class MemoryAccount {
+ public:
+  explicit MemoryAccount(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
+  ~MemoryAccount();  ///< gives everything back
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  /// Reserves `bytes` in all. False: they do not fit, and the reservation is as before. Less always fits. For one
+  /// thread.
+  bool reserve(std::uint64_t bytes);
+  std::uint64_t reserved() const { return reserved_; }
+  std::uint64_t used() const;
+  /// What is used beyond the reservation.
+  std::uint64_t borrowed() const;
+
+  /// Throws OverBudget when `bytes` do not fit, and nothing is taken.
+  void take(std::uint64_t bytes);
+  /// Counts what is there already, whether it fits or not.
+  void add(std::uint64_t bytes) noexcept;
+  void give(std::uint64_t bytes) noexcept;
+  /// Throws OverBudget when this holder borrows and the budget is exceeded.
+  void check();
+
+  const std::shared_ptr<MemoryBudget>& budget() const { return budget_; }
+
+ private:
+  std::int64_t move(std::int64_t bytes) noexcept;
+  [[noreturn]] void refuse() const;
+
+  const std::shared_ptr<MemoryBudget> budget_;
+  std::atomic<std::int64_t> balance_ = 0;  // used minus reserved: what is above zero is borrowed
+  std::atomic<std::uint64_t> reserved_ = 0;
+};
+
+/// A part of an account that its holder sets, given back at its end. Belongs to one thread, or is guarded by its
+/// holder's lock.
+class MemoryShare {
+ public:
+  explicit MemoryShare(std::shared_ptr<MemoryAccount> account = nullptr) : account_(std::move(account)) {}
+  ~MemoryShare() { set(0); }
+  MemoryShare(const MemoryShare&) = delete;
+  MemoryShare& operator=(const MemoryShare&) = delete;
+  /// What the holder has now [bytes], whether it fits or not.
+  void set(std::uint64_t bytes) noexcept;
+  /// What the holder will have [bytes]. Throws OverBudget when that does not fit.
+  void grow_to(std::uint64_t bytes);
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  const std::shared_ptr<MemoryAccount> account_;  // null: nobody counts
+  std::uint64_t bytes_ = 0;
+};
+
+/// Frees the large blocks that arrays of the CPU backend have released and that no context of these resources has used
+/// since the previous call. Call it at regular intervals: it then frees a block after one to two intervals without use.
+/// Returns whether anything was freed. Thread-safe.
+bool free_unused_blocks(Resources& resources);
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,59 @@
+#include "server/memory/memory_estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace echotrain::server {
+
+namespace {
+
+constexpr double kNumber = 8;  // bytes of a complex number
+
+double voxels(const std::array<std::uint32_t, 3>& matrix) {
+  return static_cast<double>(matrix[0]) * static_cast<double>(matrix[1]) * static_cast<double>(matrix[2]);
+}
+
+bool solves(const PipelinePlan& plan) {
+  return std::any_of(plan.spec().gadgets.begin(), plan.spec().gadgets.end(),
+                     [](const config::GadgetSpec& gadget) { return gadget.name == "fhd" || gadget.name == "pcg"; });
+}
+
+double numbers_of(const protocol::Encoding& encoding, double channels, bool solves, bool on_device) {
+  const double images = std::max(voxels(encoding.encoded.matrix), voxels(encoding.recon.matrix)) * channels;
+  if (on_device) return images;
+  const bool on_grid =
+      encoding.trajectory == protocol::Trajectory::cartesian || encoding.trajectory == protocol::Trajectory::epi;
+  const bool volume = encoding.encoded.matrix[2] > 1;
+  const double doubled = solves ? 4 * voxels(encoding.encoded.matrix) * (volume ? 8 : 4) : 0;
+  return (on_grid ? 3 : 6) * images + doubled;
+}
+
+}  // namespace
+
+std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend) {
+  const bool on_device = backend == numerics::Backend::cuda, solver = solves(plan);
+  const double channels = header.receiver_channels.value_or(8);
+  double numbers = 0;
+  for (const protocol::Encoding& encoding : header.encodings)
+    numbers = std::max(numbers, numbers_of(encoding, channels, solver, on_device));
+  const double bytes = (1 << 20) + 8 * static_cast<double>(header.xml.size()) + kNumber * numbers;
+  return static_cast<std::uint64_t>(std::min(bytes, 1e18));
+}
+
+namespace {
+constexpr std::int64_t kSessionMib = 8192;
+std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; }
+}  // namespace
+
+std::uint64_t session_memory(const config::ServerOptions& options, const numerics::MemoryBudget& budget) {
+  if (options.session_memory_mib > 0) return std::min(bytes_of(options.session_memory_mib), budget.bound());
+  return std::min(bytes_of(kSessionMib), budget.bound() / 2);
+}
+
+std::uint64_t device_memory(const config::ServerOptions& options) {
+  if (options.device_memory_mib > 0) return bytes_of(options.device_memory_mib);
+  return bytes_of(options.session_memory_mib > 0 ? options.session_memory_mib : kSessionMib);
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,95 @@
+#include "server/memory/reservations.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace echotrain::server {
+
+std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function<void()> wake) {
+  wish.bytes = std::min(wish.bytes, budget_->bound() / 2);
+  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), std::move(wish), std::move(wake)));
+  bool refused = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    // Nobody overtakes those who wait for memory to come back.
+    if (calls_back_ || !grant(*ticket)) {
+      refused = static_cast<std::int64_t>(line_.size()) >= most_waiting_;
+      if (!refused) {
+        line_.push_back(ticket.get());
+        calls_back_ = calls_back_ || within_share(ticket->wish_);
+      }
+    }
+  }
+  if (refused) ticket.reset();
+  return ticket;
+}
+
+bool Reservations::within_share(const Wish& wish) const {
+  const auto found = reserved_.find(wish.address);
+  return found == reserved_.end() || found->second + wish.bytes <= budget_->bound() / 2;
+}
+
+// With the lock held. False: it has to wait.
+bool Reservations::grant(Ticket& ticket) {
+  const Wish& wish = ticket.wish_;
+  if (!within_share(wish) || !wish.account->reserve(wish.bytes)) return false;
+  if (budget_->bounded()) reserved_[wish.address] += wish.bytes;
+  ticket.granted_ = true;
+  return true;
+}
+
+void Reservations::look_again() {
+  std::vector<std::function<void()>> wakes;
+  {
+    const std::scoped_lock lock(mutex_);
+    calls_back_ = false;
+    for (auto place = line_.begin(); place != line_.end() && !calls_back_;) {
+      Ticket& ticket = **place;
+      if (grant(ticket)) {
+        wakes.push_back(ticket.wake_);  // the ticket may be gone once the lock is
+        place = line_.erase(place);
+      } else {
+        calls_back_ = within_share(ticket.wish_);
+        ++place;
+      }
+    }
+  }
+  for (const auto& wake : wakes) wake();
+}
+
+void Reservations::end(Ticket& ticket) {
+  {
+    const std::scoped_lock lock(mutex_);
+    line_.remove(&ticket);
+    if (ticket.granted_) {
+      ticket.wish_.account->reserve(0);
+      const auto of_address = reserved_.find(ticket.wish_.address);
+      if (of_address != reserved_.end() && (of_address->second -= ticket.wish_.bytes) == 0) reserved_.erase(of_address);
+    }
+  }
+  look_again();
+}
+
+Reservations::Ticket::~Ticket() { all_->end(*this); }
+
+bool Reservations::Ticket::granted() const {
+  const std::scoped_lock lock(all_->mutex_);
+  return granted_;
+}
+
+std::int64_t Reservations::Ticket::position() const {
+  const std::scoped_lock lock(all_->mutex_);
+  const auto place = std::find(all_->line_.begin(), all_->line_.end(), this);
+  return place == all_->line_.end() ? 0 : std::distance(all_->line_.begin(), place);
+}
+
+bool Reservations::calls_back() const { return calls_back_; }
+
+std::int64_t Reservations::waiting() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<std::int64_t>(line_.size());
+}
+
+}  // namespace echotrain::server

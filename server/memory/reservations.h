@@ -1,0 +1,79 @@
+// Whose turn it is to have memory reserved.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "gadgets/numerics/core/memory_budget.h"
+
+namespace echotrain::server {
+
+/// Reserves memory for scans before their data are taken. A scan whose reservation does not fit waits in line, first
+/// come first served. What one address has reserved is at most half of the budget: those who wait because of that hold
+/// up nobody else. Thread-safe. Tickets keep it alive.
+class Reservations : public std::enable_shared_from_this<Reservations> {
+ public:
+  /// At most `most_waiting` tickets wait at a time.
+  Reservations(std::shared_ptr<numerics::MemoryBudget> budget, std::int64_t most_waiting)
+      : budget_(std::move(budget)), most_waiting_(most_waiting) {}
+
+  /// What a scan wants: `bytes` of the budget for `account`.
+  struct Wish {
+    std::shared_ptr<numerics::MemoryAccount> account;
+    std::uint64_t bytes = 0;
+    std::string address;  ///< without a port
+  };
+
+  /// A scan's turn: waiting, then holding its reservation until it is destroyed. The account may keep more than that.
+  class Ticket {
+   public:
+    ~Ticket();
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+    bool granted() const;
+    std::uint64_t bytes() const { return wish_.bytes; }
+    /// Tickets before this one; 0 when it has been granted.
+    std::int64_t position() const;
+
+   private:
+    friend class Reservations;
+    Ticket(std::shared_ptr<Reservations> all, Wish wish, std::function<void()> wake)
+        : all_(std::move(all)), wish_(std::move(wish)), wake_(std::move(wake)) {}
+    const std::shared_ptr<Reservations> all_;
+    const Wish wish_;
+    const std::function<void()> wake_;
+    bool granted_ = false;  // guarded by all_'s mutex
+  };
+
+  /// A ticket, or null when the line is full. A wish for more than half of the budget is cut to that. `wake` is called,
+  /// on any thread, when a ticket that had to wait is granted.
+  std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
+  /// Looks again who of those in line can have what it wants. Called when a ticket ends, and to be called now and then:
+  /// memory that was borrowed comes back at any time.
+  void look_again();
+
+  /// Somebody waits because there is too little left: who has borrowed and can do without gives back.
+  bool calls_back() const;
+  std::int64_t waiting() const;
+
+ private:
+  bool within_share(const Wish& wish) const;
+  bool grant(Ticket& ticket);
+  void end(Ticket& ticket);
+
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  const std::int64_t most_waiting_;
+  mutable std::mutex mutex_;
+  std::list<Ticket*> line_;
+  std::map<std::string, std::uint64_t> reserved_;  // by address
+  std::atomic<bool> calls_back_ = false;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,204 @@
+#include "gadgets/numerics/core/memory_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+#include "tests/support/resources.h"
+
+namespace echotrain::numerics {
+namespace {
+
+/// Parts of 10 bytes each, unused since the times given.
+class Parts final : public Droppable {
+ public:
+  Parts(MemoryBudget& budget, std::vector<std::uint64_t> times) : budget_(budget), times_(std::move(times)) {
+    budget_.add(10 * times_.size());
+    budget_.offer(*this);
+  }
+  ~Parts() override { budget_.withdraw(*this); }
+  std::size_t left() const { return times_.size(); }
+
+ private:
+  std::optional<std::uint64_t> unused_since() const override {
+    return times_.empty() ? std::nullopt : std::optional(times_.front());
+  }
+  void drop(std::uint64_t) override {
+    times_.erase(times_.begin());
+    budget_.give(10);
+  }
+  MemoryBudget& budget_;
+  std::vector<std::uint64_t> times_;
+};
+
+TEST(MemoryBudget, DropsWhatWasUnusedForLongestWhereItNeedsRoom) {
+  MemoryBudget budget(100);
+  Parts one(budget, {2, 3, 9}), other(budget, {1, 4, 5});  // 60 bytes
+  EXPECT_TRUE(budget.take(40));
+  EXPECT_EQ(one.left() + other.left(), 6u) << "there was room";
+  EXPECT_FALSE(budget.take_if_it_fits(1));
+  EXPECT_TRUE(budget.take(25));
+  EXPECT_EQ(one.left(), 1u) << "2 and 3 went";
+  EXPECT_EQ(other.left(), 2u) << "and 1";
+  EXPECT_EQ(budget.used(), 95u);
+  EXPECT_FALSE(budget.take(36));
+  EXPECT_EQ(budget.used(), 65u) << "nothing is taken, and all is dropped that could be";
+  EXPECT_FALSE(budget.take(101)) << "more than all";
+  EXPECT_TRUE(MemoryBudget().take(std::uint64_t{1} << 60)) << "without a bound";
+}
+
+TEST(MemoryAccount, WhatIsReservedStaysForItsHolder) {
+  const auto budget = std::make_shared<MemoryBudget>(100);
+  MemoryAccount greedy(budget);
+  greedy.take(10);
+  {
+    MemoryAccount modest(budget);
+    EXPECT_TRUE(modest.reserve(40));
+    EXPECT_EQ(budget->used(), 50u);
+    greedy.take(50);
+    EXPECT_THROW(greedy.take(1), OverBudget);
+    EXPECT_EQ(greedy.used(), 60u) << "what failed is not counted";
+    modest.take(40);
+    EXPECT_EQ(budget->used(), 100u) << "it was counted when it was reserved";
+    EXPECT_EQ(modest.borrowed(), 0u);
+    EXPECT_THROW(modest.take(1), OverBudget);
+    greedy.add(5);  // what is there already
+    EXPECT_THROW(greedy.check(), OverBudget);
+    EXPECT_NO_THROW(modest.check()) << "who exceeds its reservation is the one to go";
+    greedy.give(30);
+    modest.take(20);
+    EXPECT_EQ(modest.borrowed(), 20u);
+    EXPECT_EQ(budget->used(), 95u);
+    EXPECT_TRUE(modest.reserve(60)) << "what was borrowed becomes reserved";
+    EXPECT_EQ(modest.borrowed(), 0u);
+    EXPECT_EQ(budget->used(), 95u);
+    EXPECT_FALSE(modest.reserve(66));
+    EXPECT_EQ(modest.reserved(), 60u);
+    EXPECT_TRUE(modest.reserve(0));
+    EXPECT_EQ(modest.borrowed(), 60u);
+    EXPECT_EQ(budget->used(), 95u);
+    modest.give(50);
+    EXPECT_EQ(budget->used(), 45u);
+  }
+  EXPECT_EQ(budget->used(), 35u) << "an account gives back what it has";
+  EXPECT_FALSE(greedy.reserve(101));
+  EXPECT_TRUE(greedy.reserve(100));
+}
+
+TEST(MemoryAccount, CountsWhatManyThreadsTakeAndGive) {
+  const auto budget = std::make_shared<MemoryBudget>(1000000);
+  MemoryAccount account(budget);
+  ASSERT_TRUE(account.reserve(1000));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20000; ++i) {
+        account.take(700);  // now within the reservation, now beyond it
+        account.give(700);
+      }
+      account.take(900);
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(account.used(), 3600u);
+  EXPECT_EQ(account.borrowed(), 2600u);
+  EXPECT_EQ(budget->used(), 3600u);
+}
+
+TEST(MemoryAccount, PaysForTheArraysOfAContext) {
+  ResourceOptions options = test_resource_options();
+  options.memory_budget = 8 << 20;
+  const auto resources = std::make_shared<Resources>(options);
+  const auto first = std::make_shared<MemoryAccount>(resources->memory());
+  const auto second = std::make_shared<MemoryAccount>(resources->memory());
+  std::optional<Array<float>> array;
+  {
+    Context context(Backend::cpu, resources, {.account = first});
+    array = context.allocate<float>({1 << 20});
+    EXPECT_EQ(first->used(), 4u << 20);
+    EXPECT_THROW(context.allocate<float>({(1 << 20) + 1}), OverBudget);
+    context.hand_over(second);
+    EXPECT_EQ(first->used(), 0u);
+    EXPECT_EQ(second->used(), 4u << 20);
+    const auto full = std::make_shared<MemoryAccount>(std::make_shared<MemoryBudget>(1 << 20));
+    EXPECT_THROW(context.hand_over(full), OverBudget);
+    EXPECT_EQ(second->used(), 4u << 20) << "nothing changed";
+    Array<float> scratch = context.allocate<float>({1 << 18});
+    scratch = {};
+  }
+  EXPECT_EQ(second->used(), 4u << 20) << "what the array holds, and nothing of what is kept for others";
+  array.reset();
+  EXPECT_EQ(second->used(), 0u);
+  resources->memory()->drop_unused();
+  EXPECT_EQ(resources->memory()->used(), 0u);
+}
+
+TEST(MemoryShare, IsGivenBackAtItsEnd) {
+  const auto account = std::make_shared<MemoryAccount>(std::make_shared<MemoryBudget>(100));
+  {
+    MemoryShare share(account);
+    share.grow_to(60);
+    share.grow_to(50);
+    EXPECT_EQ(account->used(), 60u);
+    EXPECT_THROW(share.grow_to(101), OverBudget);
+    EXPECT_EQ(account->used(), 60u);
+    share.set(120);
+    EXPECT_EQ(account->used(), 120u);
+    share.set(10);
+    EXPECT_EQ(account->used(), 10u);
+  }
+  EXPECT_EQ(account->used(), 0u);
+  MemoryShare nobody;
+  nobody.set(1000);
+}
+
+// Uses `count` blocks of 1 MiB in a context that then goes; returns where they lay.
+std::set<const float*> use(const std::shared_ptr<Resources>& resources, int count) {
+  Context context(Backend::cpu, resources);
+  std::vector<Array<float>> arrays;
+  std::set<const float*> places;
+  for (int i = 0; i < count; ++i) places.insert(arrays.emplace_back(context.allocate<float>({1 << 18})).data());
+  return places;
+}
+
+TEST(SpareMemory, BlocksThatNobodyUsesAreFreed) {
+#ifdef ECHOTRAIN_SANITIZED
+  GTEST_SKIP() << "under a sanitizer nothing is kept";
+#endif
+  const auto resources = test_resources();
+  const auto first = use(resources, 2);
+  EXPECT_FALSE(free_unused_blocks(*resources)) << "they came a moment ago";
+  EXPECT_EQ(use(resources, 2), first);
+  EXPECT_FALSE(free_unused_blocks(*resources)) << "they were used again";
+  use(resources, 1);
+  EXPECT_TRUE(free_unused_blocks(*resources)) << "one was not used again";
+  EXPECT_TRUE(free_unused_blocks(*resources)) << "nor was the other one";
+  EXPECT_FALSE(free_unused_blocks(*resources)) << "none is left";
+}
+
+TEST(SpareMemory, BelongsToItsResources) {
+#ifdef ECHOTRAIN_SANITIZED
+  GTEST_SKIP() << "under a sanitizer nothing is kept";
+#endif
+  const auto one = test_resources(), other = test_resources();
+  use(one, 1);
+  free_unused_blocks(*one);
+  EXPECT_FALSE(free_unused_blocks(*other));
+  EXPECT_TRUE(free_unused_blocks(*one));
+}
+
+// An array may outlive its context, and both may outlive the resources.
+TEST(SpareMemory, OutlivesTheResources) {
+  Array<float> array;
+  {
+    Context context(Backend::cpu, test_resources());
+    array = context.zeros<float>({1 << 18});
+  }
+  EXPECT_EQ(array.data()[5], 0);
+}
+
+}  // namespace
+}  // namespace echotrain::numerics

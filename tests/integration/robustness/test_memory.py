@@ -1,0 +1,143 @@
+"""The one memory budget: what the machine sees, under what clients can do to it. docs/operations.md, "Memory"."""
+
+import concurrent.futures
+import socket
+import struct
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+
+import exposition
+import scans
+import trajectories
+import wire
+from faulty_clients import small_scan, talk
+from programs import Server
+from vitals import Vitals, wait_until
+
+MIB = 1 << 20
+SLACK = 256  # MiB that the process may take beyond memory_mib
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    servers = []
+
+    def make(memory_mib, *options):
+        bound = ("--memory-mib", memory_mib, "--queue-mib", "16", "--spare-memory-s", "1", "--shutdown-timeout-s", "1")
+        environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
+        server = Server(tmp_path, "--backend", "cpu", *bound, *options, environment=environment)
+        servers.append(server)
+        return server, Vitals(server)
+
+    yield make
+    for server in servers:
+        assert server.stop() == 0, server.text()[-4000:]
+
+
+def metrics(server):
+    with urllib.request.urlopen("http://{}:{}/metrics".format(*server.admin), timeout=30) as answer:
+        return exposition.Metrics(answer.read().decode())
+
+
+def from_address(server, address, messages):
+    """A connection from another loopback address that has sent `messages`."""
+    connection = socket.create_connection(server.address, timeout=60, source_address=(address, 0))
+    connection.sendall(b"".join(messages))
+    return connection
+
+
+def cartesian_header(matrix, coils=1):
+    system = f"<receiverChannels>{coils}</receiverChannels>"
+    return wire.header(scans.header_xml("cartesian", matrix, readouts=matrix[1], system=system))
+
+
+def test_new_trajectories_leave_nothing_but_what_the_caches_say(make_server):
+    server, vitals = make_server(1024)
+    at_first = vitals.resident()
+    for seed in range(5):
+        assert len(wire.exchange(server.address, trajectories.random_3d(seed, 48)).images) == 1
+    peak = vitals.peak()
+
+    def left():
+        return vitals.resident() - at_first - metrics(server)["echotrain_cache_bytes"]
+
+    wait_until(lambda: left() < 64 * MIB, timeout_s=15, what="memory of ended scans to go back")
+    assert peak < (1024 + SLACK) * MIB
+
+
+def test_plans_that_are_being_made_are_within_the_budget(make_server):
+    server, vitals = make_server(384, "--session-memory-mib", "192")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        replies = list(
+            pool.map(
+                lambda seed: wire.parse(talk(server.address, b"".join(trajectories.random_3d(seed, 64, 2)))), range(8)
+            )
+        )
+    assert vitals.peak() < (384 + SLACK) * MIB, vitals.peak() / MIB
+    for reply in replies:  # each has its reservation, after waiting in line, or is told what was missing
+        assert len(reply.images) == 1 or any(" budget: " in text or " resources: " in text for text in reply.errors())
+    assert sum(len(reply.images) for reply in replies) >= 4, [reply.texts for reply in replies]
+
+
+def test_headers_are_within_the_budget(make_server):
+    server, vitals = make_server(256)
+    filler = b"<!--" + b"x" * (MIB - 5000) + b"-->"
+    xml = scans.header_xml("cartesian", (16, 16, 1), readouts=16).encode().replace(b"</ismrmrdHeader>", filler) + (
+        b"</ismrmrdHeader>"
+    )
+    start = wire.config_file("cartesian_2d") + wire.header(xml)
+    assert len(start) < MIB
+    connections = []
+    for _ in range(40):
+        connections.append(socket.create_connection(server.address, timeout=60))
+        threading.Thread(target=connections[-1].sendall, args=(start,), daemon=True).start()
+    time.sleep(2)
+    assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
+    for connection in connections:
+        connection.close()
+    giant = wire.config_file("cartesian_2d") + struct.pack("<HI", wire.HEADER, 16 * MIB) + bytes(4096)
+    assert "bad-header" in "".join(wire.parse(talk(server.address, giant)).errors())
+
+
+def test_one_client_does_not_end_the_scans_of_another(make_server):
+    server, vitals = make_server(512)
+    # 512 x 512 x 255 voxels are 535 MB; one readout makes the frame.
+    readout = wire.acquisition(np.zeros((1, 512), np.complex64))
+    hostile = [wire.config_file("cartesian_3d"), cartesian_header((512, 512, 255)), readout]
+    hostiles = [from_address(server, "127.0.0.2", hostile) for _ in range(3)]
+    time.sleep(0.5)
+    messages = scans.cartesian(trajectories.noise(np.random.default_rng(1), 1, 8, 160, 160)).stream(
+        wire.config_file("cartesian_2d")
+    )
+    for _ in range(38):
+        reply = wire.exchange(server.address, messages)
+        assert not reply.errors() and len(reply.images) == 1, reply.texts
+    assert vitals.peak() < (512 + SLACK) * MIB
+    for connection in hostiles:
+        connection.close()
+
+
+def test_a_scan_that_does_not_fit_waits_and_is_told_so(make_server):
+    server, _ = make_server(256)
+    # 3 x 256 x 256 x 64 x 8 bytes are 96 MiB, of 128 that one address may reserve.
+    start = [wire.config_file("cartesian_3d"), cartesian_header((256, 256, 64))]
+    first = from_address(server, "127.0.0.2", start)
+    wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] > 96 * MIB, what="the first reservation")
+    second = from_address(server, "127.0.0.2", start)
+    assert b"waiting for memory, 9" in second.recv(1000)
+    assert metrics(server)["echotrain_memory_taken_bytes"] < 128 * MIB
+    small = small_scan()[0].stream(wire.config_file("cartesian_2d"))
+    assert len(wire.exchange(server.address, small).images) == 2, "who waits for his own holds up nobody else"
+    third = from_address(server, "127.0.0.3", start)
+    wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] > 192 * MIB, what="the third reservation")
+    first.close()
+    time.sleep(0.5)
+    # The second has it now, and what it sends is taken.
+    wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] > 192 * MIB, what="the second reservation")
+    second.close()
+    third.close()
+    wait_until(lambda: metrics(server)["echotrain_memory_taken_bytes"] < 64 * MIB, what="reservations to end")

@@ -1,0 +1,128 @@
+// Whose turn it is to have memory reserved, and how much a scan needs.
+#include "server/memory/reservations.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "config/pipeline_spec.h"
+#include "server/memory/memory_estimate.h"
+
+namespace echotrain::server {
+namespace {
+
+using numerics::MemoryAccount;
+using numerics::MemoryBudget;
+
+class ReservationsTest : public testing::Test {
+ protected:
+  std::shared_ptr<MemoryAccount> account() { return std::make_shared<MemoryAccount>(budget_); }
+  auto ask(std::uint64_t bytes, const std::string& address) {
+    return all_->ask({account(), bytes, address}, [this] { ++woken_; });
+  }
+  const std::shared_ptr<MemoryBudget> budget_ = std::make_shared<MemoryBudget>(100);
+  const std::shared_ptr<Reservations> all_ = std::make_shared<Reservations>(budget_, 2);
+  int woken_ = 0;
+};
+
+TEST_F(ReservationsTest, WhatDoesNotFitWaitsInLineAndIsWoken) {
+  auto first = ask(40, "a"), second = ask(40, "b");
+  EXPECT_TRUE(first->granted() && second->granted());
+  auto third = ask(30, "c"), fourth = ask(10, "d");
+  EXPECT_FALSE(third->granted());
+  EXPECT_FALSE(fourth->granted()) << "it would fit, but nobody overtakes";
+  EXPECT_EQ(third->position(), 0);
+  EXPECT_EQ(fourth->position(), 1);
+  EXPECT_TRUE(all_->calls_back());
+  EXPECT_EQ(ask(1, "e"), nullptr) << "the line is full";
+  first.reset();
+  EXPECT_TRUE(third->granted());
+  EXPECT_TRUE(fourth->granted());
+  EXPECT_EQ(woken_, 2);
+  EXPECT_FALSE(all_->calls_back());
+  EXPECT_EQ(budget_->used(), 80u);
+}
+
+TEST_F(ReservationsTest, OneAddressHasHalfAndHoldsUpNobodyElse) {
+  auto first = ask(70, "a");
+  EXPECT_EQ(first->bytes(), 50u) << "cut to half";
+  auto second = ask(1, "a"), other = ask(50, "b");
+  EXPECT_FALSE(second->granted());
+  EXPECT_TRUE(other->granted());
+  EXPECT_FALSE(all_->calls_back()) << "there is nothing that others could do";
+  first.reset();
+  EXPECT_TRUE(second->granted());
+}
+
+TEST_F(ReservationsTest, WhoGivesUpLeavesTheLine) {
+  auto first = ask(50, "a"), second = ask(50, "b"), third = ask(20, "c"), fourth = ask(10, "d");
+  third.reset();
+  EXPECT_EQ(fourth->position(), 0);
+  EXPECT_EQ(all_->waiting(), 1);
+  second.reset();
+  EXPECT_TRUE(fourth->granted());
+}
+
+TEST_F(ReservationsTest, MemoryThatWasBorrowedComesBackAtAnyTime) {
+  MemoryAccount borrower(budget_);
+  borrower.take(80);
+  auto ticket = ask(40, "a");
+  EXPECT_FALSE(ticket->granted());
+  borrower.give(60);
+  all_->look_again();
+  EXPECT_TRUE(ticket->granted());
+  EXPECT_EQ(woken_, 1);
+}
+
+TEST_F(ReservationsTest, WhatIsUsedStaysCountedWhenTheReservationEnds) {
+  const auto holder = account();
+  auto ticket = all_->ask({holder, 40, "a"}, [] {});
+  holder->take(30);
+  ticket.reset();
+  EXPECT_EQ(budget_->used(), 30u);
+}
+
+// The numbers are those of the rule in memory_estimate.h, worked out by hand.
+TEST(MemoryEstimate, FollowsTheHeader) {
+  protocol::Header header;
+  header.xml.assign(1000, ' ');
+  header.encodings.resize(1);
+  protocol::Encoding& encoding = header.encodings[0];
+  encoding.encoded.matrix = {256, 128, 1};
+  encoding.recon.matrix = {128, 128, 1};
+  header.receiver_channels = 4;
+  const auto plan_of = [](const char* gadgets) {
+    return PipelinePlan::check(config::read_pipeline(
+        std::string("echotrain: 1\nname: x\ndescription: x\npipeline: [") + gadgets + "]\n", "test"));
+  };
+  const auto direct = plan_of("passthrough");
+  const std::uint64_t base = (1 << 20) + 8000, voxels = 256 * 128;
+  const auto cpu = numerics::Backend::cpu;
+  EXPECT_EQ(memory_estimate(header, *direct, cpu), base + 3 * voxels * 4 * 8);
+  EXPECT_EQ(memory_estimate(header, *direct, numerics::Backend::cuda), base + voxels * 4 * 8);
+  encoding.trajectory = protocol::Trajectory::radial;
+  EXPECT_EQ(memory_estimate(header, *direct, cpu), base + 6 * voxels * 4 * 8);
+  const auto solved =
+      PipelinePlan::check(config::read_pipeline_file(ECHOTRAIN_SOURCE_DIR "/config/pipelines/cg_sense_2d.yaml"));
+  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 16) * voxels * 8);
+  encoding.encoded.matrix[2] = 10;
+  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 32) * 10 * voxels * 8);
+  header.receiver_channels.reset();
+  EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 8 + 32) * 10 * voxels * 8);
+  header.encodings.clear();
+  EXPECT_EQ(memory_estimate(header, *solved, cpu), base);
+}
+
+TEST(MemoryEstimate, ASessionHasHalfOfTheBudgetByDefault) {
+  config::ServerOptions options;
+  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 30)), std::uint64_t{1} << 29);
+  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 40)), std::uint64_t{8} << 30);
+  EXPECT_EQ(device_memory(options), std::uint64_t{8} << 30);
+  options.session_memory_mib = 700;
+  EXPECT_EQ(session_memory(options, MemoryBudget(std::uint64_t{1} << 30)), std::uint64_t{700} << 20);
+  EXPECT_EQ(device_memory(options), std::uint64_t{700} << 20);
+}
+
+}  // namespace
+}  // namespace echotrain::server
