@@ -8,14 +8,19 @@
 include(GNUInstallDirs)
 
 # The archive keeps its libraries in a folder of their own, beside the programs wherever it is unpacked. The older kind
-# of run path (RPATH) also finds the libraries that those need.
+# of run path (RPATH) also finds the libraries that those need. CUDA's lie where they were when this was built, or where the
+# system looks. The build tree has the same path: CMake ends one that it means to change with an empty entry, which is
+# the current folder.
+set(cuda_libraries $<$<BOOL:${ECHOTRAIN_HAS_CUDA}>:${CUDAToolkit_LIBRARY_DIR}>)
 foreach(program echotrain echotrain-server)
-  set_target_properties(${program} PROPERTIES INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/echotrain")
+  set_target_properties(${program} PROPERTIES BUILD_WITH_INSTALL_RPATH ON
+                        INSTALL_RPATH "\$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/echotrain;${cuda_libraries}")
   target_link_options(${program} PRIVATE LINKER:--disable-new-dtags)
   install(TARGETS ${program} RUNTIME_DEPENDENCY_SET echotrain_dependencies
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
 endforeach()
 if(TARGET echotrain-ranks)
+  set_target_properties(echotrain-ranks PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS echotrain-ranks RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ranks)
 endif()
 install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain COMPONENT programs)

@@ -47,17 +47,18 @@ def opening(count):
 
 
 def test_frames_that_stay_open(own_server):
+    """Four times the readouts: linear work takes 4 times as long, quadratic work 16 times; the bound is between. On a busy
+    machine the same work takes up to twice the CPU time, so the least of several counts."""
     cost(own_server, opening(100))  # warms up
-    ratios = []
-    for _ in range(2):
-        reply, once = cost(own_server, opening(8000))
-        assert len(reply.images) == 8000, reply.texts
-        reply, twice = cost(own_server, opening(16000))
-        assert len(reply.images) == 16000, reply.texts
-        ratios.append(twice / once)
-        if ratios[-1] < 2.7:
+    least = {4000: [], 16000: []}
+    for _ in range(3):
+        for count, seconds in least.items():
+            reply, took = cost(own_server, opening(count))
+            assert len(reply.images) == count, reply.texts
+            seconds.append(took)
+        if min(least[16000]) < 8 * min(least[4000]):
             return
-    assert min(ratios) < 2.7, f"twice the readouts took {ratios} times the CPU time"
+    pytest.fail(f"four times the readouts took more than 8 times the CPU time: {least}")
 
 
 def test_open_frames_are_bounded(own_server):

@@ -1,6 +1,7 @@
 // Whose turn it is to have memory reserved, and how much a scan needs.
 #include "server/memory/reservations.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -93,8 +94,8 @@ TEST(MemoryEstimate, FollowsTheHeader) {
   encoding.recon.matrix = {128, 128, 1};
   header.receiver_channels = 4;
   const auto plan_of = [](const char* gadgets) {
-    return PipelinePlan::check(config::read_pipeline(
-        std::string("echotrain: 1\nname: x\ndescription: x\npipeline: [") + gadgets + "]\n", "test"));
+    return PipelinePlan::check(
+        config::read_pipeline(fmt::format("echotrain: 1\nname: x\ndescription: x\npipeline: [{}]\n", gadgets), "test"));
   };
   const auto direct = plan_of("passthrough");
   const std::uint64_t base = (1 << 20) + 8000, voxels = 256 * 128;
