@@ -28,7 +28,7 @@ prepare_tidy() {
   local python
   python=$(test_python)
   quietly "$database/configure.log" "CMake's configure step for clang-tidy" cmake -S "$root" -B "$database" -G Ninja \
-    -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_PCH=OFF -DECHOTRAIN_CUDA=OFF ${python:+-DECHOTRAIN_TEST_PYTHON="$python"}
+    -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_PCH=OFF -DECHOTRAIN_UNITY=OFF -DECHOTRAIN_CUDA=OFF ${python:+-DECHOTRAIN_TEST_PYTHON="$python"}
 }
 
 # Prints those names from stdin that the C++ compiler compiles.

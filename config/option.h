@@ -97,9 +97,10 @@ template <class S>
 class OptionTable {
  public:
   template <class T>
-  OptionTable integer(std::string name, T S::*place, std::int64_t low, std::int64_t high, std::string help) && {
+  OptionTable integer(const std::string& name, T S::*place, std::int64_t low, std::int64_t high,
+                      const std::string& help) && {
     using Value = typename detail::ValueOf<T>::Type;
-    Option<S>& option = add(OptionInfo::Kind::integer, std::move(name), place, std::move(help));
+    Option<S>& option = add(OptionInfo::Kind::integer, name, place, help);
     option.low = std::to_string(low);
     option.high = std::to_string(high);
     option.set = [=](S& s, const Node& node) { s.*place = static_cast<Value>(node.as_int(low, high)); };
@@ -107,9 +108,9 @@ class OptionTable {
   }
 
   template <class T>
-  OptionTable number(std::string name, T S::*place, double low, double high, std::string help) && {
+  OptionTable number(const std::string& name, T S::*place, double low, double high, const std::string& help) && {
     using Value = typename detail::ValueOf<T>::Type;
-    Option<S>& option = add(OptionInfo::Kind::number, std::move(name), place, std::move(help));
+    Option<S>& option = add(OptionInfo::Kind::number, name, place, help);
     option.low = detail::text_of(low);
     option.high = detail::text_of(high);
     option.set = [=](S& s, const Node& node) { s.*place = static_cast<Value>(node.as_double(low, high)); };
@@ -117,14 +118,14 @@ class OptionTable {
   }
 
   /// A time in seconds, up to a day.
-  OptionTable seconds(std::string name, double S::*place, std::string help, double shortest = 0.01) && {
+  OptionTable seconds(const std::string& name, double S::*place, const std::string& help, double shortest = 0.01) && {
     constexpr double kDay = 86400;
-    return std::move(*this).number(std::move(name), place, shortest, kDay, std::move(help)).unit("s");
+    return std::move(*this).number(name, place, shortest, kDay, help).unit("s");
   }
 
   /// true or false; on a command line the flag alone means true.
-  OptionTable flag(std::string name, bool S::*place, std::string help) && {
-    Option<S>& option = add(OptionInfo::Kind::yes_or_no, std::move(name), place, std::move(help));
+  OptionTable flag(const std::string& name, bool S::*place, const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::yes_or_no, name, place, help);
     option.fallback = S{}.*place ? "true" : "false";
     option.alone = "true";
     option.set = [=](S& s, const Node& node) { s.*place = node.as_bool(); };
@@ -132,15 +133,16 @@ class OptionTable {
   }
 
   /// The opposite of flag(): "no_truth" makes `truth` false.
-  OptionTable no_flag(std::string name, bool S::*place, std::string help) && {
-    OptionTable table = std::move(*this).flag(std::move(name), place, std::move(help));
+  OptionTable no_flag(const std::string& name, bool S::*place, const std::string& help) && {
+    OptionTable table = std::move(*this).flag(name, place, help);
     table.options_.back().fallback = S{}.*place ? "false" : "true";
     table.options_.back().set = [=](S& s, const Node& node) { s.*place = !node.as_bool(); };
     return table;
   }
 
-  OptionTable choice(std::string name, std::string S::*place, std::vector<std::string> choices, std::string help) && {
-    Option<S>& option = add(OptionInfo::Kind::choice, std::move(name), place, std::move(help));
+  OptionTable choice(const std::string& name, std::string S::*place, const std::vector<std::string>& choices,
+                     const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::choice, name, place, help);
     option.choices = choices;
     option.set = [=](S& s, const Node& node) { s.*place = node.as_choice(choices); };
     return std::move(*this);
@@ -148,9 +150,9 @@ class OptionTable {
 
   /// A choice stored as a bool or an enum; `values` pairs each name with its value.
   template <class E>
-  OptionTable choice_of(std::string name, E S::*place, std::vector<std::pair<std::string, E>> values,
-                        std::string help) && {
-    Option<S>& option = add(OptionInfo::Kind::choice, std::move(name), static_cast<std::string S::*>(nullptr), help);
+  OptionTable choice_of(const std::string& name, E S::*place, std::vector<std::pair<std::string, E>> values,
+                        const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::choice, name, static_cast<std::string S::*>(nullptr), help);
     for (const auto& [text, value] : values) {
       option.choices.push_back(text);
       if (value == S{}.*place) option.fallback = text;
@@ -164,17 +166,17 @@ class OptionTable {
   }
 
   template <class T>
-  OptionTable text(std::string name, T S::*place, std::string help) && {
-    Option<S>& option = add(OptionInfo::Kind::text, std::move(name), place, std::move(help));
+  OptionTable text(const std::string& name, T S::*place, const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::text, name, place, help);
     option.set = [=](S& s, const Node& node) { s.*place = node.as_string(); };
     return std::move(*this);
   }
 
   /// A file or a folder; empty for none. `noun` stands for it in a table of options: "FILE.pem".
   template <class T>
-  OptionTable path(std::string name, T S::*place, std::string noun, std::string help) && {
-    Option<S>& option = add(OptionInfo::Kind::path, std::move(name), place, std::move(help));
-    option.noun = std::move(noun);
+  OptionTable path(const std::string& name, T S::*place, const std::string& noun, const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::path, name, place, help);
+    option.noun = noun;
     option.set = [=](S& s, const Node& node) { s.*place = node.as_string(); };
     option.rebase = [=](S& s, const std::filesystem::path& folder) {
       if (s.*place != T{}) s.*place = (folder / detail::default_text(s.*place)).string();
@@ -183,9 +185,9 @@ class OptionTable {
   }
 
   /// One value or a sequence of values, none of them empty. `noun` names one value: "network".
-  OptionTable list(std::string name, std::vector<std::string> S::*place, std::string noun, std::string help) && {
-    Option<S>& option =
-        add(OptionInfo::Kind::list, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
+  OptionTable list(const std::string& name, std::vector<std::string> S::*place, const std::string& noun,
+                   const std::string& help) && {
+    Option<S>& option = add(OptionInfo::Kind::list, name, static_cast<std::string S::*>(nullptr), help);
     option.noun = noun;
     option.repeats = true;
     option.set = [=](S& s, const Node& node) {
@@ -197,8 +199,8 @@ class OptionTable {
     return std::move(*this);
   }
 
-  OptionTable folders(std::string name, std::vector<std::string> S::*place, std::string help) && {
-    OptionTable table = std::move(*this).list(std::move(name), place, "folder", std::move(help));
+  OptionTable folders(const std::string& name, std::vector<std::string> S::*place, const std::string& help) && {
+    OptionTable table = std::move(*this).list(name, place, "folder", help);
     table.options_.back().rebase = [=](S& s, const std::filesystem::path& folder) {
       for (std::string& value : s.*place) value = (folder / value).string();
     };
@@ -207,10 +209,9 @@ class OptionTable {
 
   /// Two values that belong together. `place` is an optional pair, or a vector of pairs, to which each one is added.
   template <class T>
-  OptionTable pair(std::string name, T S::*place, std::string noun, std::string help) && {
+  OptionTable pair(const std::string& name, T S::*place, const std::string& noun, const std::string& help) && {
     using Pair = typename T::value_type;
-    Option<S>& option =
-        add(OptionInfo::Kind::pair, std::move(name), static_cast<std::string S::*>(nullptr), std::move(help));
+    Option<S>& option = add(OptionInfo::Kind::pair, name, static_cast<std::string S::*>(nullptr), help);
     option.noun = noun;
     option.repeats = requires(T all, Pair one) { all.push_back(one); };
     option.set = [=](S& s, const Node& node) {
@@ -245,12 +246,12 @@ class OptionTable {
     return std::move(*this);
   }
 
-  OptionTable unit(std::string text) && {
-    options_.back().unit = std::move(text);
+  OptionTable unit(const std::string& text) && {
+    options_.back().unit = text;
     return std::move(*this);
   }
-  OptionTable variable(std::string name) && {
-    options_.back().variable = std::move(name);
+  OptionTable variable(const std::string& name) && {
+    options_.back().variable = name;
     return std::move(*this);
   }
   /// The text must not be empty.
@@ -277,8 +278,8 @@ class OptionTable {
     return std::move(*this);
   }
   /// On a command line its flag alone stands for `value`.
-  OptionTable alone(std::string value) && {
-    options_.back().alone = std::move(value);
+  OptionTable alone(const std::string& value) && {
+    options_.back().alone = value;
     return std::move(*this);
   }
   /// Its default is not shown: the help says what comes without it.
@@ -357,11 +358,11 @@ class OptionTable {
 
  private:
   template <class T>
-  Option<S>& add(OptionInfo::Kind kind, std::string name, T S::*place, std::string help) {
+  Option<S>& add(OptionInfo::Kind kind, const std::string& name, T S::*place, const std::string& help) {
     Option<S>& option = options_.emplace_back();
     option.kind = kind;
-    option.name = std::move(name);
-    option.help = std::move(help);
+    option.name = name;
+    option.help = help;
     if (place != nullptr) option.fallback = detail::default_text(S{}.*place);
     return option;
   }
