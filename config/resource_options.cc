@@ -12,7 +12,7 @@ const OptionTable<ResourceOptions>& resource_option_table() {
   static const std::vector<std::pair<std::string, bool>> on_or_off{{"on", true}, {"off", false}};
   static const auto table =
       OptionTable<R>()
-          .integer("threads", &R::threads, 0, 4096, "CPU threads for reconstruction; 0 uses all")
+          .integer("threads", &R::threads, 0, R::kMostThreads, "CPU threads for reconstruction; 0 uses all")
           .variable("ECHOTRAIN_THREADS")
           .choice_of(
               "autotune", &R::autotune, on_or_off,

@@ -10,7 +10,7 @@ namespace echotrain::config {
 
 /// Sizes are in MiB (2^20 bytes).
 struct ResourceOptions {
-  std::int64_t threads = 0;  ///< CPU threads; 0: all
+  std::int64_t threads = 0;  ///< CPU threads, up to kMostThreads; 0: all
   bool autotune = true;
   std::string cache_folder;  ///< empty: the cache folder of the user who runs the program
   std::int64_t plan_cache_mib = 2048;
@@ -19,6 +19,8 @@ struct ResourceOptions {
   std::int64_t disk_cache_mib = 4096;
   bool hopper = true;
   bool graphs = true;
+
+  static constexpr std::int64_t kMostThreads = 4096;
 };
 
 /// Each option also has an environment variable.

@@ -220,10 +220,11 @@ struct ImageTimes {
 
 /// A finished image, ready to be sent. On CUDA its pixels are complete only after the stream has passed this point.
 struct Image {
-  std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client
+  std::shared_ptr<const Frame> frame;  ///< empty for images that came from the client, whose pixels are complete
   protocol::Image message;
   std::shared_ptr<ImageTimes> times;  ///< filled in as the stream reaches each point; may be empty
-  /// [1], complete when the pixels are. Empty: nobody has counted, and the engine looks at the pixels itself.
+  /// [1], complete when the pixels are. Empty: nobody has counted, and the engine looks at the pixels itself. A gadget
+  /// that takes an Image and changes its pixels empties it.
   HostArray<numerics::PixelTally> tally;
 };
 

@@ -115,6 +115,7 @@ class DeviceCache : private numerics::Droppable {
                                .stop_token = session.stop_token(),
                                .account = session.account()});
         auto made = request.make(own);
+        own.synchronize();  // others use it on streams of their own
         if (made->bytes() + request.bytes() <= most_bytes_) {
           keep(own, place, request, made);
           return made;

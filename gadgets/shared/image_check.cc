@@ -85,6 +85,15 @@ std::uint64_t pixels_of(const protocol::ImageHeader& head) {
   return n;
 }
 
+// What is said of images, by the kinds of ImageCheck; advice is for those that were made of samples.
+constexpr std::array<const char*, 3> kFound{" are not finite (infinite or not a number)",
+                                            " are larger than 65535 and were cut to that", " is zero everywhere"};
+constexpr std::array<const char*, 3> kAdvice{
+    ": the samples, or what is made of them, are larger than single precision holds (3.4e38); scale them down",
+    "; lower the pipeline's scale, or let image have {type: float}",
+    ": the samples are zero, or what is made of them is smaller than single precision or the type of the pixels holds; "
+    "scale them up"};
+
 }  // namespace
 
 void ImageCheck::look(Image& image) {
@@ -108,21 +117,16 @@ void ImageCheck::note(std::size_t kind, std::uint64_t pixels, const char* attrib
   news_ = true;
   if (++kinds_.at(kind).images > 1) return;
   try {
+    const bool sent = !image.frame;  // by the client
     const std::string which =
-        fmt::format("image {} of series {}", +head.image_index, +head.image_series_index);  // + copies packed fields
-    const std::string share = fmt::format("{} of {} pixels of {}", pixels, pixels_of(head), which);
+        fmt::format("image {} of series {}{}", +head.image_index, +head.image_series_index,  // + copies packed fields
+                    sent ? ", which the client sent," : "");
+    const std::string what =
+        (kind == kAllZero ? which : fmt::format("{} of {} pixels of {}", pixels, pixels_of(head), which)) +
+        kFound.at(kind);
     kinds_.at(kind).first =
-        kind == kNotFinite
-            ? share +
-                  " are not finite (infinite or not a number): the samples, or what is made of them, are larger than "
-                  "single precision holds (3.4e38); scale them down"
-        : kind == kSaturated
-            ? share +
-                  " are larger than 65535 and were cut to that; lower the pipeline's scale, or let image have "
-                  "{type: float}"
-            : which +
-                  " is zero everywhere: the samples are zero, or what is made of them is smaller than single "
-                  "precision or the type of the pixels holds; scale them up";
+        sent ? what + "; further ones are only counted"
+             : what + kAdvice.at(kind) + "; further such images are only counted, and their meta attributes say so";
   } catch (const std::bad_alloc&) {  // it is still counted
   }
 }
@@ -134,9 +138,7 @@ void ImageCheck::report(Scan& scan) {
   scan.numbers.images_saturated = kinds_[kSaturated].images;
   scan.numbers.images_all_zero = kinds_[kAllZero].images;
   for (Kind& kind : kinds_)
-    if (!kind.first.empty())
-      scan.warn(std::exchange(kind.first, {}) +
-                "; further such images are only counted, and their meta attributes say so");
+    if (!kind.first.empty()) scan.warn(std::exchange(kind.first, {}));
 }
 
 }  // namespace echotrain

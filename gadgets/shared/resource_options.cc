@@ -2,6 +2,8 @@
 
 namespace echotrain {
 
+static_assert(config::ResourceOptions::kMostThreads == numerics::ResourceOptions::kMostThreads);
+
 numerics::ResourceOptions resource_options(const config::ResourceOptions& from) {
   const auto bytes = [](std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; };
   numerics::ResourceOptions to;

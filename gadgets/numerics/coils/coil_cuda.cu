@@ -6,7 +6,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kSharedBytes = 48 * 1024;  // every device gives a block so many
+constexpr std::int64_t kSharedBytes = 48 * 1024;  // shared memory [bytes] that a block gets on every device
 constexpr int kWarp = 32;
 
 __global__ void root_sum_of_squares_kernel(const float2* from, std::int64_t coils, std::int64_t voxels, float2* to) {

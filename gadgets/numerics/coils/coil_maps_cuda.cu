@@ -8,7 +8,7 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::int64_t kSharedBytes = 48 * 1024;  // every device gives a block so many
+constexpr std::int64_t kSharedBytes = 48 * 1024;  // shared memory [bytes] that a block gets on every device
 
 /// The value scaled, 0 if it is not finite.
 __device__ float2 take(float2 value, float scale) {

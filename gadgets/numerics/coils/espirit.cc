@@ -50,7 +50,8 @@ Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, c
   c.data.reserve(static_cast<std::size_t>(c.coils * volume(c.extents)));
   const auto first = [&](std::size_t a) { return n[a] / 2 - c.extents[a] / 2; };
   double most = 0;
-  for (std::int64_t coil = 0; coil < c.coils; ++coil)
+  for (std::int64_t coil = 0; coil < c.coils; ++coil) {
+    context.check_stop();
     for (std::int64_t z = first(0); z < first(0) + c.extents[0]; ++z)
       for (std::int64_t y = first(1); y < first(1) + c.extents[1]; ++y)
         for (std::int64_t x = first(2); x < first(2) + c.extents[2]; ++x) {
@@ -58,6 +59,7 @@ Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, c
           c.data.push_back(finite(v) ? cdouble(v) : cdouble(0));
           most = std::max(most, std::abs(c.data.back()));
         }
+  }
   for (cdouble& v : c.data) v /= most > 0 ? most : 1;
   return c;
 }
@@ -129,15 +131,17 @@ std::vector<cdouble> convolution_kernels(ThreadPool& threads, const Calibration&
 }
 
 /// The principal component of the calibration data across coils.
-std::vector<cfloat> virtual_coil(const Calibration& c) {
+std::vector<cfloat> virtual_coil(const ThreadPool& threads, const Calibration& c) {
   const std::int64_t samples = volume(c.extents);
   std::vector<cdouble> covariance(static_cast<std::size_t>(triangle_size(c.coils)));
   for (std::int64_t a = 0; a < c.coils; ++a)
-    for (std::int64_t b = 0; b <= a; ++b)
+    for (std::int64_t b = 0; b <= a; ++b) {
+      threads.check_stop();
       for (std::int64_t s = 0; s < samples; ++s)
         covariance[static_cast<std::size_t>(triangle_index(a, b))] +=
             c.data[static_cast<std::size_t>(a * samples + s)] *
             std::conj(c.data[static_cast<std::size_t>(b * samples + s)]);
+    }
   std::vector<cfloat> vector(static_cast<std::size_t>(c.coils));
   principal_component(covariance.data(), c.coils, vector.data());
   return vector;
@@ -171,7 +175,7 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
   std::vector<cfloat> start;
   for (std::int64_t c = 0; c < coils; ++c)
     start.push_back(cfloat(std::polar(1.0, 2 * std::numbers::pi * start_turns(c))));
-  const std::vector<cfloat> coil = virtual_coil(calibration);
+  const std::vector<cfloat> coil = virtual_coil(context.threads(), calibration);
   const Array<cfloat> start_there = context.upload<cfloat>({start.data(), {coils}}),
                       coil_there = context.upload<cfloat>({coil.data(), {coils}});
 
@@ -184,7 +188,8 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
   for (std::int64_t first = 0; first < n[0]; first += at_once) {
     const std::int64_t planes = std::min(at_once, n[0] - first);
     std::vector<cfloat> flat_kernels(static_cast<std::size_t>(pairs * planes * flat));
-    for (std::int64_t z = 0; z < planes; ++z)
+    for (std::int64_t z = 0; z < planes; ++z) {
+      context.check_stop();
       for (std::int64_t p = 0; p < pairs; ++p)
         for (std::int64_t i = 0; i < flat; ++i) {
           cdouble sum = 0;
@@ -195,6 +200,7 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
                                     static_cast<double>(n[0]));
           flat_kernels[static_cast<std::size_t>((p * planes + z) * flat + i)] = cfloat(sum);
         }
+    }
     const Array<cfloat> there = context.upload<cfloat>({flat_kernels.data(), {pairs, planes, span[1], span[2]}});
     Array<cfloat> matrices = context.allocate<cfloat>({pairs, planes, n[1], n[2]});
     centered_fft(context, there.view(), matrices.view(), {n[1], n[2]}, 2, Direction::inverse, 1.0f);

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <new>
 #include <random>
 #include <system_error>
@@ -31,7 +32,7 @@ struct Head {
   std::uint64_t key_bytes, elements, checksum;
 };
 
-/// Calls move(begin, bytes) for stretches that take little time, unless `stop` comes before one.
+/// Calls move(begin, bytes) in short stretches; throws Stopped if `stop` is set before one.
 template <class Move>
 void in_stretches(std::size_t bytes, const std::stop_token& stop, const Move& move) {
   constexpr std::size_t kStretch = std::size_t{16} << 20;
@@ -41,54 +42,90 @@ void in_stretches(std::size_t bytes, const std::stop_token& stop, const Move& mo
   }
 }
 
+/// digest_bytes() of `bytes` bytes that come in parts; the size of all but the last is a multiple of 8.
+class Digest {
+ public:
+  Digest(std::size_t bytes, std::uint64_t seed) : hash_(seed ^ (bytes * 0x9e3779b97f4a7c15ull)) {}
+  void add(const void* data, std::size_t bytes) {
+    // Each word is mixed so that every bit reaches every other, and then joined to the hash.
+    const auto* at = static_cast<const unsigned char*>(data);
+    while (bytes > 0) {
+      std::uint64_t word = 0;
+      const std::size_t n = std::min(bytes, sizeof word);
+      std::memcpy(&word, at, n);
+      at += n;
+      bytes -= n;
+      word *= 0xff51afd7ed558ccdull;
+      word ^= word >> 32;
+      hash_ = (hash_ ^ word) * 0xc4ceb9fe1a85ec53ull;
+      hash_ ^= hash_ >> 29;
+    }
+  }
+  std::uint64_t value() const { return hash_; }
+
+ private:
+  std::uint64_t hash_;
+};
+
+/// Damage is found by this digest of the elements.
+constexpr std::uint64_t kSeed = 3;
+
+/// Whether the file goes on with `key`.
+bool continues_with(std::istream& in, const std::string& key, const std::stop_token& stop) {
+  std::vector<char> part;
+  bool same = true;
+  in_stretches(key.size(), stop, [&](std::size_t at, std::size_t n) {
+    if (!same) return;
+    part.resize(n);
+    same = in.read(part.data(), static_cast<std::streamsize>(n)) && std::memcmp(part.data(), key.data() + at, n) == 0;
+  });
+  return same;
+}
+
 }  // namespace
 
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed) {
-  // Each word is mixed so that every bit reaches every other, and then joined to the hash.
-  std::uint64_t hash = seed ^ (bytes * 0x9e3779b97f4a7c15ull);
-  const auto* at = static_cast<const unsigned char*>(data);
-  while (bytes > 0) {
-    std::uint64_t word = 0;
-    const std::size_t n = std::min(bytes, sizeof word);
-    std::memcpy(&word, at, n);
-    at += n;
-    bytes -= n;
-    word *= 0xff51afd7ed558ccdull;
-    word ^= word >> 32;
-    hash = (hash ^ word) * 0xc4ceb9fe1a85ec53ull;
-    hash ^= hash >> 29;
-  }
-  return hash;
+  Digest digest(bytes, seed);
+  digest.add(data, bytes);
+  return digest.value();
 }
 
 /// Named by SHA-256, so that nobody can make a key whose file takes the place of another one.
-fs::path ArrayStore::file(const std::string& key) const {
+fs::path ArrayStore::file(const std::string& key, const std::stop_token& stop) const {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   std::array<unsigned char, 32> digest{};
-  if (EVP_Digest(key.data(), key.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  bool good = sha && EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr) == 1;
+  in_stretches(key.size(), stop, [&](std::size_t at, std::size_t n) {
+    good = good && EVP_DigestUpdate(sha.get(), key.data() + at, n) == 1;
+  });
+  if (!good || EVP_DigestFinal_ex(sha.get(), digest.data(), nullptr) != 1) throw std::bad_alloc();
   return folder_ / fmt::format("{:02x}{}", fmt::join(digest, ""), kSuffix);
 }
 
 std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,
                                                     const std::stop_token& stop) const {
   if (folder_.empty() || most_bytes_ == 0) return std::nullopt;
-  const fs::path path = file(key);
+  const fs::path path = file(key, stop);
   std::error_code error;
   const auto elements = static_cast<std::uint64_t>(count);
   const std::uint64_t expected = sizeof(Head) + key.size() + elements * sizeof(cfloat);
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) != expected) return std::nullopt;
   std::ifstream in(path, std::ios::binary);
   Head head{};
-  std::string its_key(key.size(), '\0');
   if (!in.read(reinterpret_cast<char*>(&head), sizeof head) || std::memcmp(head.magic, kMagic, sizeof kMagic) != 0 ||
-      head.key_bytes != key.size() || head.elements != elements ||
-      !in.read(its_key.data(), static_cast<std::streamsize>(key.size())) || its_key != key)
+      head.key_bytes != key.size() || head.elements != elements || !continues_with(in, key, stop))
     return std::nullopt;
-  std::vector<cfloat> values(elements);
-  const std::size_t bytes = values.size() * sizeof(cfloat);
+  std::vector<cfloat> values;
+  values.reserve(elements);
+  const std::size_t bytes = elements * sizeof(cfloat);
+  Digest digest(bytes, kSeed);
   in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) {
-    in.read(reinterpret_cast<char*>(values.data()) + at, static_cast<std::streamsize>(n));
+    values.resize((at + n) / sizeof(cfloat));
+    char* to = reinterpret_cast<char*>(values.data()) + at;
+    in.read(to, static_cast<std::streamsize>(n));
+    digest.add(to, n);
   });
-  if (!in || digest_bytes(values.data(), bytes, 3) != head.checksum) return std::nullopt;
+  if (!in || digest.value() != head.checksum) return std::nullopt;
   fs::last_write_time(path, fs::file_time_type::clock::now(), error);  // marks the file as used now
   return values;
 }
@@ -96,24 +133,29 @@ std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std:
 void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop) const {
   const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(cfloat);
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
+  const auto* from = reinterpret_cast<const char*>(array.data());
+  const fs::path path = file(key, stop),
+                 temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinished);
+  Digest digest(bytes, kSeed);
+  in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) { digest.add(from + at, n); });
   std::error_code error;
   fs::create_directories(folder_, error);
   make_room(sizeof(Head) + key.size() + bytes);
-  const fs::path path = file(key),
-                 temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinished);
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     Head head{};
     std::memcpy(head.magic, kMagic, sizeof kMagic);
     head.key_bytes = key.size();
     head.elements = static_cast<std::uint64_t>(array.size());
-    head.checksum = digest_bytes(array.data(), bytes, 3);
+    head.checksum = digest.value();
     out.write(reinterpret_cast<const char*>(&head), sizeof head);
-    out.write(key.data(), static_cast<std::streamsize>(key.size()));
+    const auto write = [&](const char* data, std::size_t size) {
+      in_stretches(size, stop,
+                   [&](std::size_t at, std::size_t n) { out.write(data + at, static_cast<std::streamsize>(n)); });
+    };
     try {
-      in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) {
-        out.write(reinterpret_cast<const char*>(array.data()) + at, static_cast<std::streamsize>(n));
-      });
+      write(key.data(), key.size());
+      write(from, bytes);
     } catch (const Stopped&) {
       fs::remove(temporary, error);
       throw;

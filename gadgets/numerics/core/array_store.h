@@ -28,7 +28,7 @@ class ArrayStore {
   void add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop = {}) const;
 
  private:
-  std::filesystem::path file(const std::string& key) const;
+  std::filesystem::path file(const std::string& key, const std::stop_token& stop) const;
   void make_room(std::uint64_t bytes) const;
 
   std::filesystem::path folder_;

@@ -187,22 +187,23 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
 }
 
 void Context::fill_zero(void* data, std::size_t bytes) {
-  in_pieces(bytes, [&](std::size_t at, std::size_t count) {
+  in_pieces(bytes, !cuda(), [&](std::size_t at, std::size_t count) {
     state_->device->fill_zero(static_cast<std::byte*>(data) + at, count);
   });
 }
 
 void Context::copy_bytes(Source from, Target to, std::size_t bytes) {
-  in_pieces(bytes, [&](std::size_t at, std::size_t count) {
+  const bool by_cpu = !cuda() || from.place == Place::pageable || to.place == Place::pageable;
+  in_pieces(bytes, by_cpu, [&](std::size_t at, std::size_t count) {
     state_->device->copy({static_cast<const std::byte*>(from.memory) + at, from.place},
                          {static_cast<std::byte*>(to.memory) + at, to.place}, count);
   });
 }
 
-// The CPU's memory moves at some GB/s, and slower where it is touched for the first time.
+// The CPU moves some GB/s, and less where memory is touched for the first time.
 template <class Do>
-void Context::in_pieces(std::size_t bytes, const Do& run) const {
-  const std::size_t most = cuda() ? bytes : std::size_t{64} << 20;
+void Context::in_pieces(std::size_t bytes, bool by_cpu, const Do& run) const {
+  const std::size_t most = by_cpu ? std::size_t{64} << 20 : bytes;
   for (std::size_t at = 0; at < bytes; at += most) {
     check_stop();
     run(at, std::min(most, bytes - at));

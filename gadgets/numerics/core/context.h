@@ -204,7 +204,7 @@ class Context {
   void fill_zero(void* data, std::size_t bytes);
   void copy_bytes(Source from, Target to, std::size_t bytes);
   template <class Do>
-  void in_pieces(std::size_t bytes, const Do& run) const;
+  void in_pieces(std::size_t bytes, bool by_cpu, const Do& run) const;
   std::shared_ptr<void>& cache_slot(const void* key);
 
   Backend backend_;

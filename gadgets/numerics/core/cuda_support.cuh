@@ -61,20 +61,19 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Keeps the host at most two steps ahead of the device in a loop of long kernels: what is enqueued cannot be stopped.
-/// Not for work that is recorded as a graph.
+/// Keeps the host at most two steps ahead of the device in a row of long kernels: what is enqueued cannot be stopped.
+/// Context::cache() holds one, so that steps count across calls. Not for work that is recorded as a graph.
 class Pace {
  public:
-  explicit Pace(Context& context) : context_(context) {}
-  /// To be called after each step. Waits for the step before it; throws Stopped when the scan is to stop.
-  void step() {
-    check(cudaEventRecord(ends_[count_ % 2].get(), stream_of(context_)), "recording an event");
+  /// To be called after each step, always with the same context. Waits for the step before it; throws Stopped when the
+  /// scan is to stop.
+  void step(Context& context) {
+    check(cudaEventRecord(ends_[count_ % 2].get(), stream_of(context)), "recording an event");
     if (++count_ > 1) check(cudaEventSynchronize(ends_[count_ % 2].get()), "waiting for an event");
-    context_.check_stop();
+    context.check_stop();
   }
 
  private:
-  Context& context_;
   Event ends_[2];
   std::int64_t count_ = 0;
 };

@@ -18,8 +18,8 @@ class DeviceLost : public ResourceError {
   using ResourceError::ResourceError;
 };
 
-/// The scan's stop token was set: whoever asked for the work wants it no more. No error, so handlers of errors do not
-/// take it for one.
+/// The scan's stop token was set: whoever asked for the work no longer wants it. This is not an error: catch it before
+/// std::exception.
 class Stopped : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped"; }

@@ -33,7 +33,7 @@ struct ResourceOptions {
 /// $XDG_CACHE_HOME/echotrain, else $HOME/.cache/echotrain, else nowhere.
 std::filesystem::path user_cache_folder();
 
-/// A server has one, so have a run of the command line and a test. Contexts keep it alive. Thread-safe.
+/// A server, a command-line run and a test each have one. Contexts keep it alive. Thread-safe.
 ///
 /// Objects that scans share are found by their type. An object is made when it is first asked for: by T(Resources&) if
 /// T has this constructor, else by T(). It must not keep the Resources alive, nor a Context, which keeps them alive.
@@ -43,6 +43,7 @@ std::filesystem::path user_cache_folder();
 /// Until it returns, no scan gets anything that is shared. Long work belongs in a member function.
 class Resources {
  public:
+  /// ResourceError when the threads cannot be started.
   explicit Resources(ResourceOptions options = {});
   ~Resources();
   Resources(const Resources&) = delete;

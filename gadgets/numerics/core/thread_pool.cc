@@ -1,5 +1,6 @@
 #include "gadgets/numerics/core/thread_pool.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -96,9 +98,22 @@ struct ThreadPool::Impl {
   std::vector<std::thread> threads;
 
   explicit Impl(int helpers) {
-    for (int i = 0; i < helpers; ++i) threads.emplace_back([this] { serve(); });
+    try {
+      threads.reserve(static_cast<std::size_t>(helpers));
+      for (int i = 0; i < helpers; ++i) threads.emplace_back([this] { serve(); });
+    } catch (const std::system_error& error) {
+      const std::size_t started = threads.size();
+      end();
+      throw ResourceError(fmt::format("cannot start {} CPU threads (only {}): {}; set `threads` lower", helpers + 1,
+                                      started + 1, error.what()));
+    } catch (...) {
+      end();
+      throw;
+    }
   }
-  ~Impl() {
+  ~Impl() { end(); }
+
+  void end() {
     {
       std::lock_guard lock(mutex);
       stopping = true;

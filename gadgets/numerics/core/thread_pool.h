@@ -14,6 +14,7 @@ namespace echotrain::numerics {
 /// Thread-safe: several threads may ask for work at once, and the pool serves them in turn.
 class ThreadPool {
  public:
+  /// ResourceError when so many cannot be started.
   explicit ThreadPool(int threads);
   /// The same threads, for work that `stop` ends.
   ThreadPool(const ThreadPool& other, std::stop_token stop);

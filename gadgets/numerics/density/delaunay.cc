@@ -50,8 +50,8 @@ class Messages {
 };
 
 /// Ends a run of Qhull early when `stop` says so. Before each point that it adds, Qhull compares their number with
-/// STOPadd, where 0 means all; it has no other way to be asked. STOPcone, here of a point that is none, keeps it from
-/// checking what it has made. Written again and again, because a run begins by setting both to 0.
+/// STOPadd, where 0 means all; it has no other way to be asked. STOPcone, set to a point that does not exist, keeps it
+/// from checking what it has made. Written again and again, because a run begins by setting both to 0.
 class Interrupter {
  public:
   Interrupter(qhT& qh, const std::stop_token& stop) {

@@ -9,7 +9,7 @@ namespace echotrain::numerics {
 
 PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, DeviceView<const float> start,
                                    int iterations, double measure) {
-  constexpr int kMostIterations = 1000;
+  constexpr int kMostIterations = 1000, kLookEvery = 8;
   const std::int64_t samples = plan.samples();
   if (context.backend() != plan.backend())
     throw std::invalid_argument("pipe_menon density: the plan was made for another backend");
@@ -44,8 +44,9 @@ PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, Devi
     plan.grid(context, ones.cview(), weights.cview(), grid.view());
     plan.interpolate(context, grid.cview(), convolved.view());
     ECHOTRAIN_DISPATCH(context, pipe_menon_step(context, step));
-    // Reading the state would stall CUDA in each iteration, so its loop runs on: steps after the stop change nothing.
-    if (!context.cuda() && state.data()->stopped) break;
+    // Steps after the end change nothing. Reading the state stalls CUDA, so it is read now and then.
+    const bool look = !context.cuda() || i % kLookEvery == kLookEvery - 1;
+    if (look && context.download<PipeMenonState>(state.cview()).data()->stopped) break;
   }
   const auto log = context.download<double>(residuals.cview());
   const auto end = context.download<PipeMenonState>(state.cview());

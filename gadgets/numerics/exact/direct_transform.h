@@ -46,7 +46,8 @@ class DirectAdjoint {
 
   /// coordinates: float64, [n, dims] in cycles/pixel, component 0 = x; samples whose coordinates are not finite are
   /// ignored. samples: [n, coil], where the context computes. weights: [n], factors of the samples, or empty. On CUDA
-  /// returns before the work is done, but after reading the host's data.
+  /// returns before the work is done, but after reading the host's data; it waits for the work of earlier calls, so
+  /// that a stop has little to wait for.
   void add(Context& context, HostView<const double> coordinates, DeviceView<const cfloat> samples,
            HostView<const float> weights = {});
   /// image: [coil, image...], overwritten with the sum of all samples added, except in other parts. More may be added

@@ -26,14 +26,14 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
 /// kspace[c, line, x] *= factors[line]; factors: [line].
 void scale_lines(Context& context, HostView<const float> factors, DeviceView<cfloat> kspace);
 
-/// Voxel-wise conversion of complex images, `scale` applied first. Where `tally` has an element, the conversion adds to
-/// it: voxels of which the scaled real or imaginary part or the magnitude is not finite, and whether one of them is not
-/// zero. An empty `tally` costs nothing.
+/// Voxel-wise conversion of complex images, `scale` applied first. `tally`: [1] or empty. The conversion adds to it the
+/// voxels whose scaled real or imaginary part is not finite or, for magnitudes, whose magnitude is not, and whether any
+/// voxel is not zero.
 enum class Component { complex, magnitude, phase, real, imaginary };
 void component(Context& context, DeviceView<const cfloat> from, Component what, float scale, DeviceView<float> to,
                DeviceView<PixelTally> tally = {});
 /// The same, rounded to the nearest integer and clamped to 0..65535; what is not a number becomes 0. Values that are
-/// clamped are tallied as saturated; an image is zero that is zero once it is rounded.
+/// clamped are tallied as saturated; an image counts as zero if all its rounded pixels are.
 void component(Context& context, DeviceView<const cfloat> from, Component what, float scale,
                DeviceView<std::uint16_t> to, DeviceView<PixelTally> tally = {});
 /// to = scale * from.

@@ -44,7 +44,7 @@ constexpr std::uint32_t kNotFinite = 0x7f800000u;  // and above
 /// What one piece of an image adds to its tally.
 struct Counts {
   std::uint32_t not_finite = 0, saturated = 0;
-  std::uint32_t any = 0, any_rounded = 0;  // not 0 if something is not zero, and is not once rounded
+  std::uint32_t any = 0, any_rounded = 0;  // not 0 if any value (any rounded value) is nonzero
 };
 
 ECHOTRAIN_CLONES void count_values(const float* values, std::int64_t n, Counts& counts) {

@@ -86,7 +86,7 @@ __device__ void store(float value, std::uint16_t* to, Counts& counts) {
   counts.any |= *to;
 }
 
-/// z and what was made of it, which is finite if z is, but for magnitudes.
+/// Counts z and its converted value. Only a magnitude can be infinite when z is finite.
 template <class T>
 __device__ void count(float2 z, float value, const T& /*type*/, Counts& counts) {
   counts.not_finite += isfinite(z.x) && isfinite(z.y) && isfinite(value) ? 0u : 1u;

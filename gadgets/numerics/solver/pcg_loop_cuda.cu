@@ -38,7 +38,8 @@ __global__ void next_kernel(const PcgState* states, std::int64_t batch, int* lef
   cudaGraphSetConditional(more, --*left > 0 && runs && *stop == 0 ? 1 : 0);
 }
 
-/// What must live until the graph has run.
+/// The graph, and what only its kernels use. It may go while the graph runs, when an exception ends the solver: the
+/// loop then ends after the iteration that runs, and graph and memory are released after it.
 struct Recording {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
@@ -52,7 +53,8 @@ struct Recording {
     on_stop.emplace(context.stop_token(), [flag] { *static_cast<volatile int*>(flag) = 1; });
   }
   ~Recording() {
-    on_stop.reset();
+    on_stop.reset();  // it may not have been called, even if the stop was requested
+    *static_cast<volatile int*>(stop.data()) = 1;
     if (executable != nullptr) cudaGraphExecDestroy(executable);
     if (graph != nullptr) cudaGraphDestroy(graph);
     cudaGetLastError();

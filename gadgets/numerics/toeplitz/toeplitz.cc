@@ -76,6 +76,7 @@ ToeplitzOperator::ToeplitzOperator(Context& context, DeviceView<const cfloat> q)
             fmt::format("q is not Hermitian: its spectrum is real to {:.1e} only", size > 0 ? imaginary / size : 1.0));
   }
   ECHOTRAIN_DISPATCH(context, toeplitz_prepare(context, std::move(natural), impl));
+  context.synchronize();
 }
 ToeplitzOperator::ToeplitzOperator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ToeplitzOperator::~ToeplitzOperator() = default;

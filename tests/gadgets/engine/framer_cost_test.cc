@@ -1,19 +1,12 @@
 // What grouping readouts costs: the same for each, however many frames are open and however large they are.
-#include <ctime>
-
 #include "gadgets/engine/framer.h"
 #include "gadgets/engine/open_frames.h"
 #include "tests/gadgets/scan.h"
+#include "tests/support/cpu_time.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
-
-double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 /// Readout number i of a scan in which each opens a frame: counters of a slice, a contrast and a set, all in range.
 Acquisition opening(std::size_t i) {
@@ -99,46 +92,57 @@ TEST(FramerCostTest, OpenFramesAreBounded) {
   }
 }
 
-/// Imaging and navigator readouts by turns, so that each is a batch of its own: a batch costs what its readouts cost,
-/// not what the frame costs that they belong to.
-TEST(FramerCostTest, SmallBatchesOfALargeFrame) {
-  const auto seconds = [](int lines) {
-    numerics::Context compute(Backend::cpu, test_resources());
-    const std::string gadgets = "  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n";
-    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
-                      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
-    pipeline.start(header({.encoded = {2, lines, lines}}));
+/// CPU seconds for 4000 readouts of a frame of `lines` lines and `planes` planes that is open. change(i, readout).
+double seconds_to_fill(const std::string& gadgets, std::uint16_t lines, std::uint16_t planes,
+                       const std::function<void(int, Acquisition&)>& change) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
+                    {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+  pipeline.start(header({.encoded = {2, lines, planes}}));
+  const auto some = [&](int count) {
     std::vector<Acquisition> scan;
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < count; ++i) {
       scan.push_back(readout(1, {cfloat(1, 0), cfloat(1, 0)}));
-      scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i / 2 % lines);
-      if (i % 2 == 1) set_flag(scan.back(), kNavigator);
+      change(i, scan.back());
     }
-    const double begin = cpu_seconds();
-    pipeline.push(std::move(scan));
-    const double used = cpu_seconds() - begin;
-    pipeline.finish(End::truncated);
-    pipeline.wait();
-    return used;
+    return scan;
   };
-  const double small = seconds(16), large = seconds(1024);
-  EXPECT_LE(large, 3 * small + 0.2) << "small: " << small << " s";
+  pipeline.push(some(1));  // makes and clears the frame's memory
+  std::vector<Acquisition> scan = some(4000);
+  const double begin = cpu_seconds();
+  pipeline.push(std::move(scan));
+  const double used = cpu_seconds() - begin;
+  pipeline.finish(End::truncated);
+  pipeline.wait();
+  return used;
+}
+
+/// A batch costs what its readouts cost, not what the frame costs that they belong to: readouts of a frame of 4096 x
+/// 1024 lines take at most 10 times as long as those of one of 16 x 16 (1 to 2 times was seen; memory that the caches
+/// do not hold may cost more). Work on all lines for each readout takes 1000 times as long. Each time is the best of a
+/// few.
+void expect_same_for_large_frames(const std::string& gadgets, const std::function<void(int, Acquisition&)>& change) {
+  double small = 1e9, large = 1e9;
+  for (int attempt = 0; attempt < 5 && (attempt < 2 || large > 10 * small); ++attempt) {
+    small = std::min(small, seconds_to_fill(gadgets, 16, 16, change));
+    large = std::min(large, seconds_to_fill(gadgets, 4096, 1024, change));
+  }
+  EXPECT_LE(large / small, 10) << "small: " << small << " s";
+}
+
+/// Imaging and navigator readouts by turns, so that each is a batch of its own.
+TEST(FramerCostTest, SmallBatchesOfALargeFrame) {
+  expect_same_for_large_frames("  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n",
+                               [](int i, Acquisition& readout) {
+                                 readout.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i / 2 % 16);
+                                 if (i % 2 == 1) set_flag(readout, kNavigator);
+                               });
 }
 
 /// The same row again and again in one batch.
 TEST(FramerCostTest, ARowThatComesAgainAndAgain) {
-  numerics::Context compute(Backend::cpu, test_resources());
-  const std::string gadgets = "  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n";
-  Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
-                    {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
-  pipeline.start(header({.encoded = {2, 4096, 1024}}));
-  std::vector<Acquisition> scan;
-  for (int i = 0; i < 8000; ++i) scan.push_back(readout(1, {cfloat(1, 0), cfloat(1, 0)}));
-  const double begin = cpu_seconds();
-  pipeline.push(std::move(scan));
-  EXPECT_LE(cpu_seconds() - begin, 0.4);
-  pipeline.finish(End::truncated);
-  pipeline.wait();
+  expect_same_for_large_frames("  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n",
+                               [](int, Acquisition&) {});
 }
 
 }  // namespace

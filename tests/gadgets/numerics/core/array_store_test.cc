@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
+#include <thread>
+
+#include "gadgets/numerics/core/errors.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -122,6 +126,58 @@ TEST_F(ArrayStoreTest, PlacesThatCannotBeWrittenKeepNothing) {
     add(store, "a", numbers(10, 1));
     EXPECT_FALSE(store.find("a", 10));
   }
+}
+
+TEST_F(ArrayStoreTest, AStopLeavesNothingUnfinished) {
+  const ArrayStore store(folder_, 1 << 30);
+  add(store, "a", numbers(10, 1));
+  std::stop_source stopped;
+  stopped.request_stop();
+  EXPECT_THROW(store.find("a", 10, stopped.get_token()), Stopped);
+  EXPECT_THROW(store.find("b", 10, stopped.get_token()), Stopped);
+  const std::vector<cfloat> many = numbers(8 << 20, 1);
+  const HostView<const cfloat> array(many.data(), {8 << 20});
+  EXPECT_THROW(store.add("b", array, stopped.get_token()), Stopped);
+  EXPECT_EQ(files().size(), 1u);
+
+  // While the file is written, which has four stretches; the stop may come too late.
+  bool in_time = false;
+  for (int attempt = 0; attempt < 100 && !in_time; ++attempt) {
+    std::stop_source source;
+    std::atomic<bool> over = false;
+    std::jthread stopper([&] {
+      while (files().size() == 1 && !over) std::this_thread::yield();
+      source.request_stop();
+    });
+    try {
+      store.add("b", array, source.get_token());
+      over = true;
+      stopper.join();
+      for (const auto& path : files())
+        if (fs::file_size(path) > 1000) fs::remove(path);
+    } catch (const Stopped&) {
+      in_time = true;
+    }
+  }
+  EXPECT_TRUE(in_time);
+  EXPECT_EQ(files().size(), 1u);
+  EXPECT_EQ(store.find("a", 10), numbers(10, 1));
+}
+
+/// Arrays and keys that take several stretches, the last of them a short one.
+TEST_F(ArrayStoreTest, KeepsLongArraysUnderLongKeys) {
+  const ArrayStore store(folder_, 1 << 30);
+  const std::vector<cfloat> many = numbers((2 << 20) + 5, 1);
+  const auto count = static_cast<std::int64_t>(many.size());
+  std::string key((17 << 20) + 3, 'k');
+  add(store, key, many);
+  EXPECT_EQ(store.find(key, count), many);
+  std::ifstream in(files().at(0), std::ios::binary);
+  std::uint64_t head[4]{};
+  in.read(reinterpret_cast<char*>(head), sizeof head);
+  EXPECT_EQ(head[3], digest_bytes(many.data(), many.size() * sizeof(cfloat), 3));
+  key.back() = 'l';
+  EXPECT_FALSE(store.find(key, count));
 }
 
 TEST(DigestBytes, SeesEveryBitAndTheSeed) {
