@@ -154,8 +154,8 @@ void run_input(Source source) {
   const std::uint32_t before = source.number<std::uint8_t>() % 16;
   if (before == 1) script.add(odd_text(source, shipped_files().names()));
   for (std::uint32_t i = 1; i < before && i < 5; ++i) script.add(odd_image(source, *header));
-  if (before > 12 || style_of(spec).trajectory == "cartesian")
-    for (std::uint32_t i = 0; i < before % 4; ++i) script.add(odd_waveform(source, 40 * i));
+  if (style_of(spec).heart && before != 2) script.add(heartbeats(source));
+  for (std::uint32_t i = 12; i < before; ++i) script.add(odd_waveform(source, 40 * i));
   const bool truncated = source.one_in(8), twice = source.one_in(4);
   add_readouts(source, *header, spec, script);
   if (!truncated) script.add(protocol::Close{});

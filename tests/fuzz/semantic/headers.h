@@ -17,6 +17,7 @@ struct Style {
   bool volume = false;     ///< the encoded matrix has several planes
   std::uint32_t axes = 0;  ///< of the readouts' trajectory, with its weight; 0: none
   bool echoes = false;     ///< ultrasound
+  bool heart = false;      ///< gated by an ECG
 };
 
 inline Style style_of(const config::PipelineSpec& spec) {
@@ -27,7 +28,8 @@ inline Style style_of(const config::PipelineSpec& spec) {
   };
   bool template_spokes = false, weights = false, stack = false;
   for (const config::GadgetSpec& gadget : spec.gadgets) {
-    if (gadget.name == "echo_traces") return {"other", false, 0, true};
+    if (gadget.name == "echo_traces") return {"other", false, 0, true, false};
+    style.heart |= gadget.name == "cardiac_binning";
     stack |= gadget.name == "partition_fft";
     template_spokes |= gadget.name == "radial_trajectory";
     weights |= text_of(gadget.parameters, "method") == "from_data";

@@ -59,6 +59,20 @@ inline protocol::Waveform odd_waveform(Source& source, std::uint32_t number) {
   return out;
 }
 
+/// The ECG of a heart that beats evenly for ten seconds, from the scan's beginning on.
+inline protocol::Waveform heartbeats(Source& source) {
+  protocol::Waveform out;
+  out.head.version = 1;
+  out.head.number_of_samples = 4000;
+  out.head.channels = 1;
+  out.head.sample_time_us = 2500;
+  const std::uint32_t apart = 30 + source.below(256);
+  std::vector<std::uint32_t> values(out.head.number_of_samples);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i % apart == 7 ? 900 : static_cast<std::uint32_t>(i % 3);
+  out.data = protocol::Payload::take(std::move(values));
+  return out;
+}
+
 /// A line for the server, which may name another pipeline.
 inline protocol::Text odd_text(Source& source, const std::vector<std::string>& pipelines) {
   const std::string& name = pipelines[source.number<std::uint8_t>() % pipelines.size()];

@@ -166,7 +166,9 @@ class ReadoutMaker {
     const std::size_t samples = readout.head.number_of_samples, channels = readout.head.active_channels;
     std::vector<float> values(2 * samples * channels), path(samples * readout.head.trajectory_dimensions);
     fill_values(values);
-    if (!path.empty()) fill_path(path, samples, readout.head.trajectory_dimensions, readout.head.scan_counter);
+    const bool stack = style_.volume && style_.axes == 2;  // the partitions of a spoke have one angle
+    const std::uint32_t spoke = stack ? readout.head.idx.kspace_encode_step_1 : readout.head.scan_counter;
+    if (!path.empty()) fill_path(path, samples, readout.head.trajectory_dimensions, spoke);
     readout.data = protocol::Payload::take(std::move(values));
     readout.trajectory = protocol::Payload::take(std::move(path));
   }
