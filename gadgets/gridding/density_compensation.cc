@@ -66,6 +66,9 @@ void DensityCompensation::start(const protocol::Header& header, Scan& scan) {
     if (options_.method == "voronoi" && space.dims != 2)
       throw ClientError(
           "density compensation 'voronoi' is for 2D data, but the header's encoding is 3D; use ramp or pipe_menon");
+    if (encoding.encoded.matrix[2] == 1 && encoding.recon.matrix[2] > 1)
+      scan.warn(fmt::format("the header's recon space has {} planes along z, its encoded space one: images have one",
+                            encoding.recon.matrix[2]));
     spaces_.push_back(space);
   }
 }

@@ -153,7 +153,7 @@ std::vector<Array<cfloat>> PcgSolver::Group::images() const {
 }
 
 void PcgSolver::close(Group& group, const Emit<CoilImages>& emit) {
-  group.edges = priors_.edges_of(group.images());
+  group.edges = priors_.edges_of(group.images(), group.drafts.front().equations.frame->key.encoding);
   for (Draft& draft : std::exchange(group.drafts, {})) {
     Array<cfloat> image = solver_.solve(draft.equations, group.edges.get(), std::move(draft.image));
     emit({draft.equations.frame, std::move(image)});

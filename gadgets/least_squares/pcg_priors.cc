@@ -41,7 +41,7 @@ PcgPriors::RegularizerPtr PcgPriors::plain(std::uint16_t encoding) {
   return prior;
 }
 
-PcgPriors::RegularizerPtr PcgPriors::edges_of(const std::vector<Array<cfloat>>& drafts) {
+PcgPriors::RegularizerPtr PcgPriors::edges_of(const std::vector<Array<cfloat>>& drafts, std::uint16_t encoding) {
   numerics::Context& compute = scan_->compute;
   const auto& shape = drafts.front().shape();
   const std::int64_t voxels = shape[1] * shape[2] * shape[3];
@@ -56,7 +56,7 @@ PcgPriors::RegularizerPtr PcgPriors::edges_of(const std::vector<Array<cfloat>>& 
     compute.copy<cfloat>(draft.view(), all.view().part(at * voxels, each));
     at += each[0];
   }
-  return edges_in(all);
+  return edges_in(all, encoding);
 }
 
 /// The edges of a reference that was given for this slice.
@@ -73,12 +73,12 @@ PcgPriors::RegularizerPtr PcgPriors::given_edges(const NormalEquations& equation
         fmt::format("pcg: the reference given has {} x {} x {} voxels [z, y, x], but this scan's images "
                     "have {} x {} x {}",
                     has[1], has[2], has[3], needs[1], needs[2], needs[3]));
-  edges = edges_in(reference);
+  edges = edges_in(reference, key.encoding);
   return edges;
 }
 
 /// The prior from the magnitude of images [image, z, y, x] of the same anatomy.
-PcgPriors::RegularizerPtr PcgPriors::edges_in(const Array<cfloat>& all) {
+PcgPriors::RegularizerPtr PcgPriors::edges_in(const Array<cfloat>& all, std::uint16_t encoding) {
   numerics::Context& compute = scan_->compute;
   const auto& shape = all.shape();
   const std::int64_t voxels = shape[1] * shape[2] * shape[3];
@@ -92,13 +92,15 @@ PcgPriors::RegularizerPtr PcgPriors::edges_in(const Array<cfloat>& all) {
   numerics::EdgeOptions options;
   options.strength = options_.edge_strength;
   numerics::edge_weights(compute, reference.view(), options, weights.view());
-  // The filter counts axes from x on, the prior from the slowest one.
-  numerics::Shape of_prior{axes};
-  for (std::size_t a = axes == 2 ? 2 : 1; a < 4; ++a) of_prior.push_back(shape[a]);
-  Array<float> turned = compute.allocate<float>(of_prior);
+  // The filter counts axes from x on, the prior from the slowest one. A volume may have one plane, and no edges along
+  // z.
+  const int dims = geometries_.at(encoding).dims;
+  numerics::Shape of_prior{dims};
+  for (std::size_t a = dims == 2 ? 2 : 1; a < 4; ++a) of_prior.push_back(shape[a]);
+  Array<float> turned = compute.zeros<float>(of_prior);
   for (std::int64_t a = 0; a < axes; ++a)
     compute.copy<float>(weights.view().slice(a).reshaped({voxels}),
-                        turned.view().part((axes - 1 - a) * voxels, {voxels}));
+                        turned.view().part((dims - 1 - a) * voxels, {voxels}));
   return numerics::edge_stencil(compute, turned);
 }
 

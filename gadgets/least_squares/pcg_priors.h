@@ -27,10 +27,10 @@ class PcgPriors {
   /// The prior without edges. nullptr: none.
   RegularizerPtr plain(std::uint16_t encoding);
   /// The prior from the magnitude of all coils and contrasts together: drafts [coil, z, y, x] of one slice.
-  RegularizerPtr edges_of(const std::vector<Array<cfloat>>& drafts);
+  RegularizerPtr edges_of(const std::vector<Array<cfloat>>& drafts, std::uint16_t encoding);
 
  private:
-  RegularizerPtr edges_in(const Array<cfloat>& images);
+  RegularizerPtr edges_in(const Array<cfloat>& images, std::uint16_t encoding);
   RegularizerPtr given_edges(const NormalEquations& equations);
 
   PcgSolverOptions options_;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <random>
 #include <span>
 
 #include "config/server_options.h"
@@ -187,6 +188,18 @@ void add_numbers(const Seeds& seeds) {
   }
 }
 
+// Seeds for the target that reads an input as choices: each shipped pipeline by name, and more and more changed.
+void add_choices(const Seeds& seeds) {
+  std::minstd_rand random(1);
+  for (int i = 0; i < 4 * static_cast<int>(pipeline_files().size()); ++i) {
+    Buffer bytes;
+    append(bytes, static_cast<std::uint8_t>(i % 4));
+    append(bytes, static_cast<std::uint8_t>(i / 4));
+    for (int k = 0; k < 64 << i % 5; ++k) append(bytes, static_cast<std::uint8_t>(random() >> 8));
+    seeds.add("semantic", fmt::format("{}", i), bytes);
+  }
+}
+
 // A balancer that names a client (with something more behind the addresses), and one that speaks for itself.
 void add_proxy_headers(const Seeds& seeds) {
   const std::string signature("\r\n\r\n\0\r\nQUIT\n", 12), more("\x05\x00\x04\x01\x02\x03\x04", 7);
@@ -218,6 +231,7 @@ int main(int argc, char** argv) {
   echotrain::fuzz::add_blocks(seeds);
   echotrain::fuzz::add_configuration(seeds);
   echotrain::fuzz::add_numbers(seeds);
+  echotrain::fuzz::add_choices(seeds);
   echotrain::fuzz::add_proxy_headers(seeds);
   for (int i = 2; i < argc; ++i) {
     try {

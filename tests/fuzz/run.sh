@@ -30,7 +30,7 @@ dictionaries() {
 # What a target may need at most: one allocation [MiB], so that a length that is only claimed is never believed, and one
 # input [bytes].
 allocation() { case $1 in codec | stream) echo 80 ;; compression) echo 32 ;; *) echo 300 ;; esac; }
-input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
+input_bytes() { case $1 in session) echo 16384 ;; codec | stream | dialogue) echo 40000 ;; semantic) echo 4096 ;; hdf5) echo 65536 ;; *) echo 8192 ;; esac; }
 
 # run_one NAME SECONDS SEED: first every kept input as it is, then others made of them. Its output goes to NAME.log, its
 # status to NAME.status.

@@ -231,6 +231,15 @@ TEST(DensityErrorTest, AccelerationIsWarnedAbout) {
   EXPECT_EQ(run(kRamp, header(spec), {}).warned("R=4294836225: image will"), 1);
 }
 
+TEST(DensityErrorTest, PlanesThatTrajectoriesDoNotEncodeAreWarnedAbout) {
+  const HeaderSpec spec{.encoded = {24, 24, 1}, .recon = {24, 24, 8}, .trajectory = "radial"};
+  const Outcome out = run(kRamp, header(spec), sample(radial(31, 24), {Blob{}}));
+  EXPECT_EQ(out.warned("has 8 planes along z, its encoded space one"), 1);
+  ASSERT_EQ(out.images.size(), 1u);
+  EXPECT_EQ(out.images[0].head.matrix_size[2], 1);
+  EXPECT_EQ(run(kRamp, square(24), {}).warned("planes along z"), 0);
+}
+
 TEST(DensityRefusalTest, WhatAMethodCannotDo) {
   const auto line = sample(radial(1, 40), {Blob{}});
   EXPECT_NE(client_error([&] { run(pipeline("method: voronoi"), square(24), line); }).find("voronoi"),

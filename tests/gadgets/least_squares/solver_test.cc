@@ -326,6 +326,22 @@ TEST_P(SolverTest, ContrastsThatNeverCome) {
   EXPECT_EQ(out.warned("waited for further contrasts"), 1);
 }
 
+// A volume may be reconstructed to a single plane, along whose normal there are no edges.
+TEST_P(SolverTest, AnAnatomicalPriorOfOnePlaneOfAVolume) {
+  const Blob blob{3, {2, -1, 0}};
+  const auto h = header({.encoded = {16, 14, 3}, .recon = {16, 14, 1}, .trajectory = "other"});
+  const auto scan = sample(kooshball(500, 32), {blob});
+  const auto solved = [&](const std::string& prior) {
+    const auto out =
+        run(pipeline("dimensions: 3, method: exact", prior + ", iterations: 60", "method: ramp"), h, scan, here());
+    return out.images.size() == 1 ? pixels<cfloat>(out.images[0]) : std::vector<cfloat>();
+  };
+  // Edges that count next to nothing leave the prior without edges.
+  const auto anatomical = solved("prior: anatomical, edge_strength: 1000");
+  ASSERT_EQ(anatomical.size(), 16u * 14u);
+  EXPECT_LT(nrmse(anatomical, solved("prior: smoothness")), 1e-3);
+}
+
 // lambda is chosen by the noise in the data.
 TEST_P(SolverTest, TheDiscrepancyPrincipleMeetsTheNoise) {
   std::vector<double> object;
