@@ -22,7 +22,7 @@ struct Limits {
   std::uint64_t matrix_voxels = 1ull << 30;       ///< product of an encoding space's axes
   std::uint32_t xml_depth = 64;                   ///< nesting of XML elements
   std::uint64_t xml_items = 1 << 17;              ///< tags and attributes of an XML text: each costs a parser far more
-                                                  /// < memory than its bytes take
+                                                  ///< memory than its bytes take
 };
 
 }  // namespace echotrain::protocol

@@ -125,7 +125,8 @@ class Check {
 
   // The last line, or what a write that was cut off has left.
   void read_rest(std::string_view line) {
-    if (line.size() < kEndBytes || (line.size() > kEndBytes && !line.starts_with(kEnd))) return;
+    const bool may_be_end = line.starts_with(kEnd) || (line.size() == kEndBytes && line.back() == '\n');
+    if (line.size() < kEndBytes || !may_be_end) return;
     end_ = hexadecimal(line.substr(kEnd.size(), 16));
     ended_ = line == end_line(end_);
     if (!ended_) ++bad_lines_;
@@ -215,15 +216,17 @@ class OpenFile {
  public:
   explicit OpenFile(const std::filesystem::path& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + path.string());
-    struct stat status {};
-    if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode))
-      size_ = static_cast<std::uint64_t>(status.st_size);
   }
   ~OpenFile() { ::close(descriptor_); }
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  std::uint64_t size() const { return size_; }
+  /// Now; 0 where it is not a file.
+  std::uint64_t size() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+    return static_cast<std::uint64_t>(status.st_size);
+  }
   bool read(std::uint64_t offset, std::span<std::byte> room) const {
     while (!room.empty()) {
       const ssize_t n = ::pread(descriptor_, room.data(), room.size(), static_cast<off_t>(offset));
@@ -237,7 +240,6 @@ class OpenFile {
 
  private:
   int descriptor_;
-  std::uint64_t size_ = 0;
 };
 
 }  // namespace
@@ -253,6 +255,7 @@ Verdict verify(const std::filesystem::path& path) {
   std::string lines(std::min(lines_file.size(), kMostLines + 1), '\0');
   if (lines.size() > kMostLines || !lines_file.read(0, std::as_writable_bytes(std::span(lines))))
     return {Verdict::State::damaged, fmt::format("damaged: {} cannot be read as checksums", sums.filename().string())};
+  // In this order: a file that is being written has every byte of which there is a line.
   return verify(lines, file.size(),
                 [&](std::uint64_t offset, std::span<std::byte> room) { return file.read(offset, room); });
 }

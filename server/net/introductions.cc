@@ -13,10 +13,14 @@ namespace echotrain::server {
 
 using asio::ip::tcp;
 
+namespace {
+constexpr std::chrono::seconds kQuietAboutDrops(10);  // between two lines of the log
+}  // namespace
+
 asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shared_ptr<tcp::socket> socket,
                                                                        tcp::endpoint balancer) {
   if (stopped_) co_return std::nullopt;
-  const auto place = open_.insert(open_.end(), socket);
+  const auto place = open_.insert(open_.end(), {socket, Clock::now()});
   // The handler may run after the header has come: it closes a socket, then, that nobody uses.
   asio::steady_timer deadline(strand_, patience_);
   auto late = std::make_shared<bool>(false);
@@ -27,9 +31,12 @@ asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shar
     socket->close(ignored);
   });
   const protocol::Result<std::optional<tcp::endpoint>> client = co_await read_proxy_header(*socket);
+  const bool dropped = place->dropped;
   open_.erase(place);
-  if (client) co_return client->value_or(balancer);
-  if (!stopped_)
+  if (client && !dropped) co_return client->value_or(balancer);
+  if (dropped)
+    tell_of_drop(balancer);
+  else if (!stopped_)
     write_log(LogLevel::warning, fmt::format("closed a connection of {}, which is in proxy_from: its PROXY header {}",
                                              balancer.address().to_string(),
                                              *late ? fmt::format("did not come within {} s",
@@ -38,10 +45,27 @@ asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shar
   co_return std::nullopt;
 }
 
+void Introductions::make_room() {
+  // One that was dropped gives its place back as soon as its coroutine goes on.
+  if (open_.empty() || open_.front().dropped || Clock::now() - open_.front().since < kGrace) return;
+  open_.front().dropped = true;
+  error_code ignored;
+  open_.front().socket->close(ignored);
+}
+
+void Introductions::tell_of_drop(const tcp::endpoint& balancer) {
+  const Clock::time_point now = Clock::now();
+  if (told_of_drop_ && now - *told_of_drop_ < kQuietAboutDrops) return;
+  told_of_drop_ = now;
+  write_log(LogLevel::warning, fmt::format("as many connections of balancers have not sent their PROXY header as may "
+                                           "(max_connecting): for further ones the oldest is closed, of {} now",
+                                           balancer.address().to_string()));
+}
+
 void Introductions::stop() {
   stopped_ = true;
   error_code ignored;
-  for (const std::shared_ptr<tcp::socket>& socket : open_) socket->close(ignored);
+  for (const Open& each : open_) each.socket->close(ignored);
 }
 
 }  // namespace echotrain::server

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <list>
 #include <memory>
 #include <optional>
@@ -22,13 +23,25 @@ class Introductions {
   /// one: the log says why, and the connection is to be closed.
   asio::awaitable<std::optional<asio::ip::tcp::endpoint>> client_of(std::shared_ptr<asio::ip::tcp::socket> socket,
                                                                     asio::ip::tcp::endpoint balancer);
+  /// All places for them are taken: closes the oldest one that is not known yet, unless it has had less than kGrace for
+  /// its header. Its client_of() returns soon, and its place is free.
+  void make_room();
+  static constexpr Clock::duration kGrace = std::chrono::milliseconds(250);
   /// Closes those that are not known yet, and those to come.
   void stop();
 
  private:
+  struct Open {
+    std::shared_ptr<asio::ip::tcp::socket> socket;
+    Clock::time_point since;
+    bool dropped = false;
+  };
+  void tell_of_drop(const asio::ip::tcp::endpoint& balancer);
+
   const asio::any_io_executor strand_;
   const Clock::duration patience_;
-  std::list<std::shared_ptr<asio::ip::tcp::socket>> open_;
+  std::list<Open> open_;
+  std::optional<Clock::time_point> told_of_drop_;
   bool stopped_ = false;
 };
 

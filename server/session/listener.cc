@@ -145,7 +145,10 @@ asio::awaitable<void> Listener::take(tcp::socket socket, bool tls) {
     co_return;
   }
   auto shared = std::make_shared<tcp::socket>(std::move(socket));
-  while (!begin_introduction()) co_await wait(kPauseWithoutRoom);
+  while (!begin_introduction()) {
+    introductions_.make_room();
+    co_await wait(kPauseWithoutRoom);
+  }
   try {
     asio::co_spawn(strand_, introduce(std::move(shared), tls, peer), asio::detached);
   } catch (const std::exception&) {

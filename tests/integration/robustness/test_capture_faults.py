@@ -65,7 +65,7 @@ def one_scan(server, folder, stream, truth):
     others = [text for text in reply.texts if text not in lost]
     assert len(lost) <= 1 and (not others or (ended and "unfinished frame(s) dropped" in others[0])), reply.texts
     assert ended == (bool(lost) and server.ends)
-    assert bits(reply.images) == truth[: len(reply.images)] if ended else truth
+    assert bits(reply.images) == (truth[: len(reply.images)] if ended else truth)
     found = captures(folder)
     if not lost:
         assert len(found) == 1 and found[0].read_bytes() == stream

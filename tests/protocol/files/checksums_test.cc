@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/crc.hpp>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "protocol/files/crc32c.h"
@@ -185,6 +187,8 @@ TEST(Checksums, OfAFileThatWasNotFinishedSaySo) {
   pair.file[3999] ^= 1;
   EXPECT_EQ(pair.verdict().state, State::damaged);
   EXPECT_EQ(Pair({"abc", ""}).verdict().state, State::unfinished);
+  for (Pair cut = make_pair(5500, 1000, /*ended=*/false); !cut.lines.empty(); cut.lines.pop_back())
+    EXPECT_EQ(cut.verdict().state, State::unfinished) << cut.lines.size() << " bytes: " << cut.verdict().text;
   EXPECT_EQ(Pair({"abc", "echotrain cr"}).verdict().state, State::unfinished);
   EXPECT_EQ(Pair({"abc", "something else"}).verdict().state, State::damaged);
 }
@@ -225,6 +229,29 @@ TEST_F(ChecksumFile, NamesTheMiBThatHaveChanged) {
   EXPECT_EQ(verify(path_).state, State::damaged);
   EXPECT_EQ(verify(path_).text,
             "damaged: MiB 2, 4 to 6, 10 of 11 (the first is 0) have changed since they were written");
+}
+
+TEST_F(ChecksumFile, OfAFileThatIsBeingWrittenIsNoDamage) {
+  const std::string block(64, 'x');  // small, so that much of the time goes into opening the files
+  for (int round = 0; round < 100; ++round) {
+    const std::filesystem::path path = testing::TempDir() + fmt::format("/checksums_growing_{}.mrd", round);
+    std::ofstream file(path, std::ios::binary), lines(checksum_file(path), std::ios::binary);
+    std::atomic<bool> over = false;
+    std::thread writer([&] {
+      ChecksumWriter sums(block.size());
+      for (int i = 0; i < 300; ++i) {
+        file << block << std::flush;  // and then its checksum, as the server does
+        lines << sums.add(bytes_of(block)) << std::flush;
+      }
+      over = true;
+    });
+    Verdict verdict;
+    while (!over && verdict.state != State::damaged) verdict = verify(path);
+    writer.join();
+    EXPECT_NE(verdict.state, State::damaged) << verdict.text;
+    std::filesystem::remove(path);
+    std::filesystem::remove(checksum_file(path));
+  }
 }
 
 TEST_F(ChecksumFile, WithoutItNothingIsSaidOfTheFile) {
