@@ -137,8 +137,11 @@ void ImageCheck::report(Scan& scan) {
   scan.numbers.images_not_finite = kinds_[kNotFinite].images;
   scan.numbers.images_saturated = kinds_[kSaturated].images;
   scan.numbers.images_all_zero = kinds_[kAllZero].images;
-  for (Kind& kind : kinds_)
-    if (!kind.first.empty()) scan.warn(std::exchange(kind.first, {}));
+  for (Kind& kind : kinds_) {
+    if (kind.first.empty()) continue;
+    scan.warn(kind.first);
+    kind.first.clear();
+  }
 }
 
 }  // namespace echotrain
