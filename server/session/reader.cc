@@ -13,8 +13,6 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kDrainBytes = 256 << 10;
-// How often a connection that is not read from is looked at.
-constexpr std::chrono::milliseconds kLookForReset{50};
 }  // namespace
 
 Reader::Reader(const Parts& parts)
@@ -95,11 +93,7 @@ asio::awaitable<void> Reader::receive() {
 // sent can be read.
 asio::awaitable<void> Reader::wait_held_back() {
   if (connection_.transport->is_reset()) scan_.cancel();
-  asio::steady_timer look_again(connection_.strand, kLookForReset);
-  look_again.async_wait([wake = connection_.waker()](const error_code& cancelled) {
-    if (!cancelled) wake();
-  });
-  if (must_wait()) co_await connection_.wait();
+  if (must_wait()) co_await connection_.wait_to_look();
 }
 
 void Reader::count(std::size_t n) {

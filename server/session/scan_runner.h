@@ -72,8 +72,8 @@ class ScanRunner {
   void pause();
   void ask_again();
   void go_on();
-  bool waited_too_long() const;
   asio::awaitable<void> regain_place();
+  asio::awaitable<void> wait_in_line();
 
   Connection& connection_;
   Watchdog& watchdog_;

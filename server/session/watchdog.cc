@@ -60,6 +60,8 @@ void Watchdog::check(Clock::time_point now) {
     connection_.lose(
         fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
   } else if (place_until_ && now > *place_until_) {
+    place_until_.reset();
+    place_wait_over_ = true;
     connection_.fail({"busy", fmt::format("no place for this scan became free within {} s; send it again later",
                                           options_.wait_timeout_s)});
   } else if (drain_until_ && now > *drain_until_) {
@@ -75,8 +77,10 @@ void Watchdog::check_pause(Clock::time_point now) const {
     pause_();
 }
 
-// Silence may be the client's fault. Before its config it is always watched, but while the config is being read.
+// Silence may be the client's fault. Before its config it is always watched, but while the config is being read. A
+// scan that waits for its place has a deadline of its own.
 bool Watchdog::is_watched() const {
+  if (place_until_) return false;
   return (reading_ && !spilling_since_) || (held_since_ && awaited_ == Awaited::config);
 }
 
@@ -159,7 +163,9 @@ void Watchdog::write_begins() {
   written_ = 0;
 }
 
-void Watchdog::place_wait_begins(Clock::time_point since) { place_until_ = since + seconds(options_.wait_timeout_s); }
+void Watchdog::place_wait_begins(Clock::time_point since) {
+  if (!place_wait_over_) place_until_ = since + seconds(options_.wait_timeout_s);
+}
 
 void Watchdog::place_wait_ends() {
   place_until_.reset();

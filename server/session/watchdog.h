@@ -33,6 +33,7 @@ class Watchdog {
   void hold_back(Clock::time_point now = Clock::now());
   /// The session takes bytes again. The time between does not count.
   void release(Clock::time_point now = Clock::now());
+  bool holds_back() const { return held_since_.has_value(); }
   /// While input goes to the capture only, the client is not watched, and the time does not count.
   void set_spilling(bool spilling, Clock::time_point now = Clock::now());
 
@@ -55,9 +56,10 @@ class Watchdog {
   void wrote(std::uint64_t bytes) { written_ = bytes; }
   void write_ends() { write_.reset(); }
 
-  /// A scan waits for its place from `since` on, for at most wait_timeout_s.
+  /// A scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over() is true.
   void place_wait_begins(Clock::time_point since);
   void place_wait_ends();
+  bool place_wait_over() const { return place_wait_over_; }
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
@@ -110,7 +112,7 @@ class Watchdog {
   std::function<void()> pause_;
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
-  bool drain_over_ = false;
+  bool place_wait_over_ = false, drain_over_ = false;
 };
 
 }  // namespace echotrain::server

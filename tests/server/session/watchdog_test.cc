@@ -286,6 +286,25 @@ TEST(Watchdog, APlaceIsWaitedForSoLong) {
   other.watchdog.place_wait_begins(other.at(7));
   other.watchdog.place_wait_ends();
   EXPECT_EQ(other.look(1000), "");
+  EXPECT_FALSE(other.watchdog.place_wait_over());
+}
+
+TEST(Watchdog, NothingElseIsAskedOfAClientWhoseScanWaitsForAPlace) {
+  Watched session;
+  session.watchdog.hold_back(session.at(1));
+  session.watchdog.place_wait_begins(session.at(1));
+  EXPECT_EQ(session.look(60), "");
+  EXPECT_EQ(session.look(62), "busy");
+}
+
+TEST(Watchdog, AfterAWaitInVainThePeerHasDrainTimeout) {
+  Watched session;
+  session.watchdog.place_wait_begins(session.at(0));
+  EXPECT_EQ(session.look(61), "busy");
+  EXPECT_TRUE(session.watchdog.place_wait_over());
+  session.watchdog.drain_begins();
+  session.look(62);
+  EXPECT_TRUE(session.watchdog.drain_over());
 }
 
 TEST(Watchdog, TheAlarmRingsOnce) {
