@@ -54,7 +54,10 @@ asio::awaitable<void> MessageHandler::consume() {
       connection_.fail(next.error());
       break;
     }
-    if (!*next) break;
+    if (!*next) {
+      if (auto refusal = dialogue_.refusal_of(buffer_.pending_id())) connection_.fail(*std::move(refusal));
+      break;
+    }
     whole = true;
     if (auto* acquisition = std::get_if<protocol::Acquisition>(&**next);
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
