@@ -177,6 +177,26 @@ TEST_F(CaptureOf, OtherRefusalsBeforeTheScanLeaveNothing) {
   EXPECT_THAT(folder_.names(), IsEmpty());
 }
 
+TEST_F(CaptureOf, AServerThatHasStoppedHasWrittenItsCaptures) {
+  config::ServerOptions o = options();
+  o.shutdown_timeout_s = o.drain_timeout_s = 0.1;
+  const Disk slow{[](int descriptor, const iovec* parts, int count) {
+                    std::this_thread::sleep_for(200ms);
+                    return ::writev(descriptor, parts, count);
+                  },
+                  {},
+                  {}};
+  TestServer server(o, Registry::builtin(), slow);
+  RawClient client(server.port());
+  client.send(kStart + wire::frame(0));
+  ASSERT_EQ(client.receive()->id, 1022);
+  server.ask_to_stop();
+  EXPECT_THAT(client.receive_all().texts(), HasSubstr("ERROR    shutdown"));
+  server.wait_for_end();  // the server is still there: main() never destroys it
+  EXPECT_EQ(verdict_of(folder_).state, protocol::Verdict::State::right) << verdict_of(folder_).text;
+  EXPECT_TRUE(holds(kStart + wire::frame(0)));
+}
+
 TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {
   {
     TestServer server(options(), Registry::builtin(), disk_of(5000));
