@@ -139,6 +139,7 @@ Server::End Server::run() {
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
   serve();
   helpers.clear();
+  if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }

@@ -42,7 +42,8 @@ class Server {
   /// Reads the files of TLS and the tokens again, for connections to come; files that cannot be used leave what was
   /// read before in use.
   void reload_secrets();
-  /// Serves until stop() has been called, or a device is lost, and the last session has ended. To be called once.
+  /// Serves until stop() has been called, or a device is lost, the last session has ended and its capture is on the
+  /// disk. To be called once.
   enum class End { asked, broken };
   End run();
   /// Makes the server not ready; it accepts no more clients after shutdown_delay_s (at once when a device is lost);

@@ -12,6 +12,14 @@ namespace {
 
 std::atomic<LogFormat> log_format = LogFormat::text;
 
+spdlog::level::level_enum spd_level(LogLevel level) {
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
+  return kLevels[static_cast<int>(level)];
+}
+
+bool is_written(LogLevel level) { return spdlog::default_logger_raw()->should_log(spd_level(level)); }
+
 /// The part of a JSON line that follows time and level.
 std::string rest_of_object(std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {
   nlohmann::ordered_json object;
@@ -35,20 +43,17 @@ void set_up_log(const std::string& level, LogFormat format) {
 }
 
 void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_t> session, const LogEvent* event) {
-  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
-                                                          spdlog::level::warn, spdlog::level::err};
-  const spdlog::level::level_enum spd_level = kLevels[static_cast<int>(level)];
-  spdlog::logger& logger = *spdlog::default_logger_raw();
-  if (!logger.should_log(spd_level)) return;
+  if (!is_written(level)) return;
   std::string text;
   if (log_format == LogFormat::json)
     text = rest_of_object(line, session, event);
   else
     text = session ? fmt::format("[session {}] {}", *session, line) : std::string(line);
-  logger.log(spd_level, spdlog::string_view_t(text.data(), text.size()));
+  spdlog::default_logger_raw()->log(spd_level(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
-bool SessionLog::may_write() const {
+bool SessionLog::may_write(LogLevel level) const {
+  if (!is_written(level)) return false;    // and is not counted
   if (*lines_ > kMostLines) return false;  // the count does not wrap
   const std::uint32_t before = (*lines_)++;
   if (before == kMostLines)

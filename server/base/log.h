@@ -38,7 +38,8 @@ void write_log(LogLevel level, std::string_view line, std::optional<std::uint64_
 /// protocol::printable().
 class SessionLog {
  public:
-  /// Lines below `error` that one session may write, so that no client fills the disk; one more says so.
+  /// Lines below `error` that one session may write, so that no client fills the disk; one more says so. Lines below
+  /// the log's level do not count.
   static constexpr std::uint32_t kMostLines = 1000;
 
   explicit SessionLog(std::uint64_t id) : id_(id) {}
@@ -46,15 +47,15 @@ class SessionLog {
 
   template <class... A>
   void debug(fmt::format_string<A...> format, A&&... args) const {
-    if (may_write()) write_log(LogLevel::debug, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write(LogLevel::debug)) write_log(LogLevel::debug, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void info(fmt::format_string<A...> format, A&&... args) const {
-    if (may_write()) write_log(LogLevel::info, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write(LogLevel::info)) write_log(LogLevel::info, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void warn(fmt::format_string<A...> format, A&&... args) const {
-    if (may_write()) write_log(LogLevel::warning, fmt::format(format, std::forward<A>(args)...), id_);
+    if (may_write(LogLevel::warning)) write_log(LogLevel::warning, fmt::format(format, std::forward<A>(args)...), id_);
   }
   template <class... A>
   void error(fmt::format_string<A...> format, A&&... args) const {
@@ -66,7 +67,7 @@ class SessionLog {
   }
 
  private:
-  bool may_write() const;
+  bool may_write(LogLevel level) const;
 
   std::uint64_t id_;
   std::shared_ptr<std::atomic<std::uint32_t>> lines_ = std::make_shared<std::atomic<std::uint32_t>>(0);

@@ -158,10 +158,12 @@ CaptureStore::CaptureStore(const config::CaptureOptions& options, std::shared_pt
   housekeeper_ = std::thread([this] { keep_house(); });
 }
 
-CaptureStore::~CaptureStore() {
+CaptureStore::~CaptureStore() { finish(); }
+
+void CaptureStore::finish() {
   {
     const std::scoped_lock lock(mutex_);
-    stopping_ = true;
+    if (std::exchange(stopping_, true)) return;
     for (const auto& capture : captures_) {
       capture->finished_ = true;
       schedule(*capture);

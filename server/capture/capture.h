@@ -112,12 +112,15 @@ class CaptureStore {
  public:
   /// Prepares the folder (prepare_capture_directory). What waits is counted in `memory`.
   CaptureStore(const config::CaptureOptions& options, std::shared_ptr<Memory> memory, Disk disk = {});
-  ~CaptureStore();  ///< writes what waits
+  ~CaptureStore();  ///< finish()
   CaptureStore(const CaptureStore&) = delete;
   CaptureStore& operator=(const CaptureStore&) = delete;
 
   /// A capture for the session of this number. The store must outlive it.
   std::shared_ptr<Capture> open(std::uint64_t session, std::function<void()> wake);
+  /// Ends all captures, and returns when what waits is written and their files are closed. None may be opened
+  /// afterwards. Not for two threads at a time.
+  void finish();
 
  private:
   friend class Capture;

@@ -66,6 +66,7 @@ void Outbox::add(Outgoing&& message, std::uint64_t images) {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;
     count(queued_bytes_ + message.bytes());
+    if (message.is_talk()) talk_bytes_ += message.bytes();
     images_ += images;
     queue_.push_back(std::move(message));
   }
@@ -96,6 +97,7 @@ void Outbox::discard() {
     ended_ = true;
     dropped.swap(queue_);
     count(0);
+    talk_bytes_ = 0;
   }
   room_.notify_all();
   wake_();
@@ -116,6 +118,11 @@ bool Outbox::flooded() const {
   return queued_bytes_ >= 2 * bound_;
 }
 
+bool Outbox::flooded_by_talk() const {
+  const std::scoped_lock lock(mutex_);
+  return queued_bytes_ >= 2 * bound_ && talk_bytes_ >= bound_;
+}
+
 void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
   const std::scoped_lock lock(mutex_);
   while (!queue_.empty() && out.size() < most) {
@@ -126,8 +133,11 @@ void Outbox::take(std::vector<Outgoing>& out, std::size_t most) {
 
 void Outbox::sent(std::vector<Outgoing>& messages) {
   note_written(messages, SIZE_MAX);
-  std::size_t bytes = 0;
-  for (const Outgoing& message : messages) bytes += message.bytes();
+  std::size_t bytes = 0, talk = 0;
+  for (const Outgoing& message : messages) {
+    bytes += message.bytes();
+    if (message.is_talk()) talk += message.bytes();
+  }
   {
     const std::scoped_lock lock(mutex_);
     for (const Outgoing& message : messages)
@@ -137,6 +147,7 @@ void Outbox::sent(std::vector<Outgoing>& messages) {
       }
     bytes_sent_ += bytes;
     count(queued_bytes_ - std::min(bytes, queued_bytes_));  // discard() may have forgotten them already
+    talk_bytes_ -= std::min(talk, talk_bytes_);
   }
   room_.notify_all();
 }

@@ -26,6 +26,7 @@ struct Outgoing {
   ImageTimes times;   // of an image
   Instant written{};  // its last byte was given to the kernel; see note_written()
   std::size_t bytes() const { return head.size() + pixels.bytes.size(); }
+  bool is_talk() const { return pixels.bytes.empty(); }  ///< no image
 };
 
 /// `bytes` of these messages have been given to the kernel: stamps those that are whole now.
@@ -57,6 +58,8 @@ class Outbox {
   void kick();
   /// Whether the queue is far over its bound: the session then takes nothing that causes messages (queries, say).
   bool flooded() const;
+  /// Whether that is so, and not for images alone: the client does not read the answers to its queries.
+  bool flooded_by_talk() const;
 
   /// For the writer: moves up to `most` messages to `out`. They count as queued until sent().
   void take(std::vector<Outgoing>& out, std::size_t most);
@@ -79,7 +82,8 @@ class Outbox {
   std::condition_variable room_;
   std::deque<Outgoing> queue_;
   std::size_t queued_bytes_ = 0;
-  Memory::Share share_;  // of queued_bytes_
+  std::size_t talk_bytes_ = 0;  // of them
+  Memory::Share share_;         // of queued_bytes_
   const std::size_t bound_;
   int texts_ = 0;
   bool ended_ = false;

@@ -1,6 +1,8 @@
 #include "server/session/connection.h"
 
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -8,6 +10,10 @@
 #include "protocol/data/text.h"
 
 namespace echotrain::server {
+
+namespace {
+constexpr std::chrono::milliseconds kLookForReset{50};
+}  // namespace
 
 std::string Ending::outcome() const {
   if (dropped) return "dropped";
@@ -33,6 +39,14 @@ std::function<void()> Connection::waker() const {
       if (const auto changed = weak.lock()) changed->notify();
     });
   };
+}
+
+asio::awaitable<void> Connection::wait_to_look() {
+  asio::steady_timer look_again(strand, kLookForReset);
+  look_again.async_wait([wake = waker()](const error_code& cancelled) {
+    if (!cancelled) wake();
+  });
+  co_await wait();
 }
 
 void Connection::fail(protocol::Error reason) {

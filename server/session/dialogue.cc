@@ -12,6 +12,7 @@
 namespace echotrain::server {
 
 using protocol::Error;
+using protocol::MessageId;
 using protocol::Result;
 
 namespace {
@@ -36,10 +37,10 @@ Error unauthorized() {
           "'use: PIPELINE' (echotrain send --token-file)"};
 }
 
-std::string_view name_of(const protocol::Message& message) {
-  if (std::holds_alternative<protocol::Acquisition>(message)) return "an acquisition";
-  if (std::holds_alternative<protocol::Image>(message)) return "an image";
-  return "a waveform";
+MessageId id_of(const protocol::Message& message) {
+  if (std::holds_alternative<protocol::Acquisition>(message)) return MessageId::acquisition;
+  if (std::holds_alternative<protocol::Image>(message)) return MessageId::image;
+  return MessageId::waveform;
 }
 
 /// The text at parameters.`key`, or nothing.
@@ -79,11 +80,12 @@ Step Dialogue::handle(const protocol::Message& message) {
             return fatal("out-of-order", "a RESPONSE (message 7) came, but nothing was asked");
           },
           [&](const auto&) -> Step {
-            if (state_ != State::data)
-              return fatal("out-of-order", fmt::format("{} came before the {}", name_of(message),
-                                                       state_ == State::config ? "config and the header" : "header"));
-            data_came();
             Step step;
+            if (state_ != State::data) {
+              step.fatal = too_early(id_of(message));
+              return step;
+            }
+            data_came();
             step.data = true;
             return step;
           },
@@ -100,6 +102,21 @@ Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_v
   std::string token;
   Result<Catalogue::Plan> plan = catalogue.from_text(text, &token);
   return {std::move(plan), std::move(token)};
+}
+
+Error Dialogue::too_early(MessageId id) const {
+  const std::string_view name = id == MessageId::acquisition ? "an acquisition"
+                                : id == MessageId::image     ? "an image"
+                                                             : "a waveform";
+  return {"out-of-order",
+          fmt::format("{} came before the {}", name, state_ == State::config ? "config and the header" : "header")};
+}
+
+std::optional<Error> Dialogue::refusal_of(std::uint16_t id) const {
+  if (state_ != State::config && state_ != State::header) return std::nullopt;
+  for (const MessageId data : {MessageId::acquisition, MessageId::image, MessageId::waveform})
+    if (id == static_cast<std::uint16_t>(data)) return too_early(data);
+  return std::nullopt;
 }
 
 Error Dialogue::misplaced_config() const {

@@ -53,6 +53,9 @@ class Dialogue {
 
   enum class State { config, header, data, flush };
   State state() const { return state_; }
+  /// Why the message that begins with this id cannot be taken, if that is clear before the rest of it has come: data
+  /// before the header, of which a client could send 1 GiB in as many hours as it likes.
+  std::optional<protocol::Error> refusal_of(std::uint16_t id) const;
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
   void data_came() { data_came_ = true; }
   /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
@@ -63,6 +66,7 @@ class Dialogue {
 
  private:
   protocol::Error misplaced_config() const;
+  protocol::Error too_early(protocol::MessageId id) const;
   protocol::Result<Catalogue::Plan> plan() const;
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);

@@ -54,7 +54,10 @@ asio::awaitable<void> MessageHandler::consume() {
       connection_.fail(next.error());
       break;
     }
-    if (!*next) break;
+    if (!*next) {
+      if (auto refusal = dialogue_.refusal_of(buffer_.pending_id())) connection_.fail(*std::move(refusal));
+      break;
+    }
     whole = true;
     if (auto* acquisition = std::get_if<protocol::Acquisition>(&**next);
         acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
@@ -70,8 +73,12 @@ asio::awaitable<void> MessageHandler::consume() {
   }
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
-  watchdog_.received({Clock::now(), whole, data, buffer_.pending_bytes(), awaited(), dialogue_.config_error()});
+  tell_watchdog(whole, data);
   check_memory();
+}
+
+void MessageHandler::tell_watchdog(bool whole_message, bool data) {
+  watchdog_.received({Clock::now(), whole_message, data, buffer_.pending_bytes(), awaited(), dialogue_.config_error()});
 }
 
 Watchdog::Awaited MessageHandler::awaited() const {
@@ -169,6 +176,7 @@ void MessageHandler::tell(const Step& step) {
 }
 
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
+  tell_watchdog(true, false);  // the wait that may follow is not for the client
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;
   capture_.admit();

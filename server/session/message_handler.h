@@ -50,6 +50,7 @@ class MessageHandler {
   asio::awaitable<void> start_scan(ScanRequest request);
   void flush(std::vector<protocol::Acquisition>& batch);
   void check_memory();
+  void tell_watchdog(bool whole_message, bool data);
   Watchdog::Awaited awaited() const;
 
   Connection& connection_;

@@ -13,8 +13,6 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kDrainBytes = 256 << 10;
-// How often a connection that is not read from is looked at.
-constexpr std::chrono::milliseconds kLookForReset{50};
 }  // namespace
 
 Reader::Reader(const Parts& parts)
@@ -57,7 +55,8 @@ asio::awaitable<void> Reader::open() {
 asio::awaitable<void> Reader::receive() {
   while (!connection_.ending()) {
     if (must_wait()) {
-      watchdog_.hold_back();
+      const bool servers_fault = capture_.full() || spill_.active() || !client_floods_itself();
+      watchdog_.hold_back(Clock::now(), servers_fault ? Watchdog::Fault::server : Watchdog::Fault::client);
       co_await wait_held_back();
       continue;
     }
@@ -95,11 +94,7 @@ asio::awaitable<void> Reader::receive() {
 // sent can be read.
 asio::awaitable<void> Reader::wait_held_back() {
   if (connection_.transport->is_reset()) scan_.cancel();
-  asio::steady_timer look_again(connection_.strand, kLookForReset);
-  look_again.async_wait([wake = connection_.waker()](const error_code& cancelled) {
-    if (!cancelled) wake();
-  });
-  if (must_wait()) co_await connection_.wait();
+  if (must_wait()) co_await connection_.wait_to_look();
 }
 
 void Reader::count(std::size_t n) {
@@ -114,10 +109,13 @@ bool Reader::must_wait() {
   if (spill_.active())
     return capture_.stopped() || ((handler_.scan_waits() || scan_.regaining()) && spill_.backlog() >= most_waiting());
   if (!scan_.input_full()) return false;
-  if (!scan_.started() || !capture_.can_spill()) return true;
+  if (!scan_.started() || !capture_.can_spill() || client_floods_itself()) return true;
   spill_.begin();
   return false;
 }
+
+// By questions whose answers it does not read.
+bool Reader::client_floods_itself() const { return !scan_.busy() && connection_.outbox->flooded_by_talk(); }
 
 // Bytes that a scan may send while it waits for its place.
 std::uint64_t Reader::most_waiting() const {

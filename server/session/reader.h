@@ -42,6 +42,7 @@ class Reader {
   asio::awaitable<void> open();
   asio::awaitable<void> receive();
   bool must_wait();
+  bool client_floods_itself() const;
   asio::awaitable<void> wait_held_back();
   std::uint64_t most_waiting() const;
   void begin_spill_for_waiting_scan();

@@ -80,9 +80,9 @@ void ScanRunner::tell_of_wait(const std::string& text) {
 }
 
 asio::awaitable<void> ScanRunner::run(ScanRequest request) {
-  while (!connection_.ending() && !memory_->granted()) co_await connection_.wait();
+  while (!connection_.ending() && !memory_->granted()) co_await wait_in_line();
   if (!connection_.ending()) ask_for_place();
-  while (!connection_.ending() && !place_->granted()) co_await connection_.wait();
+  while (!connection_.ending() && !place_->granted()) co_await wait_in_line();
   watchdog_.place_wait_ends();
   if (connection_.ending()) co_return;
   place_granted();
@@ -96,6 +96,14 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
                                      environment.readiness, connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
+}
+
+// Where nothing is read meanwhile, a client that is gone would stay in line.
+asio::awaitable<void> ScanRunner::wait_in_line() {
+  if (watchdog_.holds_back() && connection_.transport->is_reset())
+    connection_.lose("the connection was reset while its scan waited");
+  else
+    co_await connection_.wait_to_look();
 }
 
 void ScanRunner::place_granted() {
@@ -152,29 +160,27 @@ void ScanRunner::go_on() {
   connection_.notify();  // the reader may have waited for this
 }
 
-bool ScanRunner::waited_too_long() const {
-  return waiting_since_ && Clock::now() > *waiting_since_ + seconds(connection_.options.wait_timeout_s);
-}
-
 // What came before the session's end is still to be reconstructed.
 asio::awaitable<void> ScanRunner::regain_place() {
   if (!paused_) co_return;
   if (!connection_.end.gone) ask_again();
-  while (paused_ && !connection_.end.gone && !worker_->done() && !waited_too_long()) {
+  while (paused_ && !connection_.end.gone && !worker_->done() && !watchdog_.place_wait_over()) {
     if (place_->granted())
       go_on();
     else
       co_await connection_.wait();
   }
-  if (paused_) worker_->cancel();
+  if (!paused_) co_return;
+  watchdog_.place_wait_ends();
+  worker_->cancel();
 }
 
 // A session that has borrowed memory which others wait for takes in no more than what its worker works on.
-bool ScanRunner::input_full() const {
+bool ScanRunner::busy() const {
   const numerics::MemoryAccount& account = *connection_.status->account;
   const bool give_back =
       account.borrowed() > 0 && (connection_.environment.reservations->calls_back() || account.budget()->left() == 0);
-  return (worker_ && worker_->full(give_back)) || regaining() || connection_.outbox->flooded();
+  return (worker_ && worker_->full(give_back)) || regaining();
 }
 
 void ScanRunner::check() {
@@ -200,6 +206,7 @@ asio::awaitable<void> ScanRunner::finish() {
 
 void ScanRunner::cancel() {
   if (!worker_) return;
+  if (paused_) watchdog_.place_wait_ends();
   paused_ = false;  // it needs no place to stop
   worker_->cancel();
 }

@@ -43,9 +43,10 @@ class ScanRunner {
   bool regaining() const { return paused_ && place_; }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
-  /// What comes has to wait: the scan's queue is full, it waits to regain its place, or far too many messages wait for
-  /// the client.
-  bool input_full() const;
+  /// The scan can take nothing: its queue is full, or it waits to regain its place.
+  bool busy() const;
+  /// What comes has to wait, because of that or because far too many messages wait for the client.
+  bool input_full() const { return busy() || connection_.outbox->flooded(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();
@@ -72,8 +73,8 @@ class ScanRunner {
   void pause();
   void ask_again();
   void go_on();
-  bool waited_too_long() const;
   asio::awaitable<void> regain_place();
+  asio::awaitable<void> wait_in_line();
 
   Connection& connection_;
   Watchdog& watchdog_;

@@ -116,7 +116,9 @@ asio::awaitable<void> Session::say_goodbye() {
   queue_last_messages();
   while (!writer_done_ && !gone) co_await connection_.wait();
   if (gone) co_return;
+  watchdog_.write_begins();  // TLS says a last word, for which the client has to make room
   co_await connection_.transport->finish_writing();
+  watchdog_.write_ends();
   watchdog_.drain_begins();
   while (!reader_done_ && !watchdog_.drain_over() && !gone) co_await connection_.wait();
 }

@@ -92,11 +92,10 @@ bool SessionCapture::settled(std::uint64_t size) const {
   return sealing_ ? capture_->sealed() : capture_->written(size);
 }
 
-// A header that is refused, of a client that may send scans.
+// A header that is refused for what it says, of a client that may send scans and had a session for it.
 bool SessionCapture::is_bad_start() const {
-  const auto unauthorized = [](const auto& error) { return error && error->code == "unauthorized"; };
-  return connection_.end.error && dialogue_.state() == Dialogue::State::header &&
-         !unauthorized(connection_.end.error) && !unauthorized(dialogue_.config_error());
+  return connection_.end.error && connection_.end.error->code == "bad-header" &&
+         dialogue_.state() == Dialogue::State::header && dialogue_.admissible();
 }
 
 // A capture outlives the session unless it is that of a mere query, or of a client that may not send scans.

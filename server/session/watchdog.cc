@@ -60,6 +60,8 @@ void Watchdog::check(Clock::time_point now) {
     connection_.lose(
         fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
   } else if (place_until_ && now > *place_until_) {
+    place_until_.reset();
+    place_wait_over_ = true;
     connection_.fail({"busy", fmt::format("no place for this scan became free within {} s; send it again later",
                                           options_.wait_timeout_s)});
   } else if (drain_until_ && now > *drain_until_) {
@@ -75,9 +77,11 @@ void Watchdog::check_pause(Clock::time_point now) const {
     pause_();
 }
 
-// Silence may be the client's fault. Before its config it is always watched, but while the config is being read.
+// Silence may be the client's fault. Before its header it is always watched, but while a config or the header is being
+// read. A scan that waits for its place has a deadline of its own.
 bool Watchdog::is_watched() const {
-  return (reading_ && !spilling_since_) || (held_since_ && awaited_ == Awaited::config);
+  if (place_until_) return false;
+  return (reading_ && !spilling_since_) || (held_since_ && (awaited_ != Awaited::data || fault_ == Fault::client));
 }
 
 void Watchdog::check_alarm(Clock::time_point now) {
@@ -118,24 +122,27 @@ protocol::Error Watchdog::overdue() const {
   return {"timeout", fmt::format("neither a readout nor an image came within {} s", patience_s())};
 }
 
-void Watchdog::hold_back(Clock::time_point now) {
+void Watchdog::hold_back(Clock::time_point now, Fault fault) {
+  if (held_since_ && fault != fault_) release(now);
+  fault_ = fault;
   if (!held_since_) held_since_ = now;
 }
 
-void Watchdog::release(Clock::time_point now) { excuse(held_since_, now); }
+void Watchdog::release(Clock::time_point now) { excuse(held_since_, now, fault_); }
 
 void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
   if (!spilling)
-    excuse(spilling_since_, now);
+    excuse(spilling_since_, now, Fault::server);
   else if (!spilling_since_)
     spilling_since_ = now;
 }
 
-// The client was not to blame for the time that has passed since then. The deadline for its config stays.
-void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now) {
+// The client was not to blame for the time that has passed since then. The deadlines for its config and its header
+// stay: nothing of the server's holds it back before.
+void Watchdog::excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault) {
   if (!since) return;
   message_.began = now;
-  if (awaited_ != Awaited::config) {
+  if (awaited_ == Awaited::data && fault == Fault::server) {
     awaited_since_ = std::min(now, awaited_since_ + (now - *since));
     message_began_ = std::min(now, message_began_ + (now - *since));
   }
@@ -159,7 +166,9 @@ void Watchdog::write_begins() {
   written_ = 0;
 }
 
-void Watchdog::place_wait_begins(Clock::time_point since) { place_until_ = since + seconds(options_.wait_timeout_s); }
+void Watchdog::place_wait_begins(Clock::time_point since) {
+  if (!place_wait_over_) place_until_ = since + seconds(options_.wait_timeout_s);
+}
 
 void Watchdog::place_wait_ends() {
   place_until_.reset();

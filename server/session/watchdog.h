@@ -28,11 +28,14 @@ class Watchdog {
 
   /// A read from the socket is under way (true) or has returned.
   void set_reading(bool reading) { reading_ = reading; }
-  /// The session stops taking bytes from the socket: silence is not the client's fault, and the client has to read what
-  /// it is sent.
-  void hold_back(Clock::time_point now = Clock::now());
-  /// The session takes bytes again. The time between does not count.
+  /// Whose fault it is that the session takes no bytes: the client's when it does not read the answers to its queries.
+  enum class Fault { server, client };
+  /// The session stops taking bytes from the socket, and the client has to read what it is sent.
+  void hold_back(Clock::time_point now = Clock::now(), Fault fault = Fault::server);
+  /// The session takes bytes again. The time between does not count if that was the server's fault and a client that
+  /// has sent its header.
   void release(Clock::time_point now = Clock::now());
+  bool holds_back() const { return held_since_.has_value(); }
   /// While input goes to the capture only, the client is not watched, and the time does not count.
   void set_spilling(bool spilling, Clock::time_point now = Clock::now());
 
@@ -55,9 +58,10 @@ class Watchdog {
   void wrote(std::uint64_t bytes) { written_ = bytes; }
   void write_ends() { write_.reset(); }
 
-  /// A scan waits for its place from `since` on, for at most wait_timeout_s.
+  /// A scan waits for its place from `since` on. After wait_timeout_s the session ends and place_wait_over() is true.
   void place_wait_begins(Clock::time_point since);
   void place_wait_ends();
+  bool place_wait_over() const { return place_wait_over_; }
   /// Calls `ring` once when the clock has passed `when`. There is one alarm; a later one replaces it.
   void set_alarm(Clock::time_point when, std::function<void()> ring);
   void clear_alarm() { alarm_.reset(); }
@@ -81,7 +85,7 @@ class Watchdog {
   };
   static bool stalled(Period& period, Clock::time_point now, double timeout_s, std::uint64_t bytes);
   bool over() const { return stopped_ || connection_.end.gone; }
-  void excuse(std::optional<Clock::time_point>& since, Clock::time_point now);
+  void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
   void check_pause(Clock::time_point now) const;
   bool is_watched() const;
@@ -97,6 +101,7 @@ class Watchdog {
 
   bool reading_ = false;
   std::optional<Clock::time_point> held_since_, spilling_since_;
+  Fault fault_ = Fault::server;  // since held_since_
   Awaited awaited_ = Awaited::config;
   Clock::time_point awaited_since_ = began_;  // of data: since the last ones
   Period message_{began_};
@@ -110,7 +115,7 @@ class Watchdog {
   std::function<void()> pause_;
   Clock::time_point last_data_ = began_;  // or the beginning of the scan, or of its going on
   std::optional<Clock::time_point> place_until_, drain_until_;
-  bool drain_over_ = false;
+  bool place_wait_over_ = false, drain_over_ = false;
 };
 
 }  // namespace echotrain::server

@@ -2,6 +2,7 @@
 
 import io
 import signal
+import socket
 import subprocess
 import time
 
@@ -12,6 +13,7 @@ import reference
 import scans
 import wire
 from programs import BIN, Server, run_client
+from vitals import wait_until
 
 FRAMES, COILS, MATRIX = 5, 4, 64
 
@@ -122,6 +124,18 @@ def test_verify_convert_and_replay_notice_a_flipped_bit(server_with_captures, tm
     done = run_client("verify", capture, tmp_path / "not_there.mrd")
     assert done.returncode == 2 and "cannot be checked: cannot open" in done.stdout
     check(tmp_path / "first.h5", truth)
+
+
+def test_a_server_that_stops_finishes_the_capture_of_the_scan_that_it_ends(tmp_path, stream):
+    server = capturing(tmp_path, "--shutdown-timeout-s", 0.3)
+    sent = stream[: len(stream) // 2]
+    with socket.create_connection(server.address, timeout=20) as client:
+        client.sendall(sent)
+        wait_until(lambda: [path.stat().st_size for path in captures(tmp_path)] == [len(sent)], what="its bytes")
+        assert server.stop() == 0
+    (capture,) = captures(tmp_path)
+    assert capture.read_bytes() == sent
+    assert f"right: all {len(sent)} bytes" in run_ok("verify", capture).stdout
 
 
 def test_another_pipeline_and_queries(server, tmp_path, scan, kspace, stream):

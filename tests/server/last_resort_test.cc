@@ -28,10 +28,10 @@ TEST(LastResortDeathTest, EndsTheProcessAndSaysWhatHung) {
 TEST(LastResort, DoesNothingOnceDisarmedOrGone) {
   {
     LastResort disarmed, gone;
-    for (LastResort* each : {&disarmed, &gone}) each->arm(50ms, [] { return std::string("not to be seen"); });
+    for (LastResort* each : {&disarmed, &gone}) each->arm(2s, [] { return std::string("not to be seen"); });
     disarmed.disarm();
   }
-  std::this_thread::sleep_for(100ms);
+  std::this_thread::sleep_for(2500ms);
 }
 
 }  // namespace

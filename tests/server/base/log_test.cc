@@ -73,6 +73,15 @@ TEST_F(Log, LinesOfASessionAreBounded) {
   EXPECT_THAT(text, testing::HasSubstr("another session"));
 }
 
+TEST_F(Log, LinesThatTheLevelLeavesOutDoNotCount) {
+  testing::internal::CaptureStderr();
+  set_up_log("info");
+  const SessionLog log(7);
+  for (std::uint32_t i = 0; i < 2 * SessionLog::kMostLines; ++i) log.debug("{}", i);
+  log.info("what matters");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::EndsWith("[session 7] what matters\n"));
+}
+
 TEST_F(Log, SummaryIsNumbersInJson) {
   ScanSummary summary;
   summary.outcome = "complete";

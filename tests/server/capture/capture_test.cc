@@ -17,7 +17,8 @@ using testing::IsEmpty;
 using testing::Not;
 using Options = config::CaptureOptions;
 
-const std::string kStart = wire::config("cartesian_2d") + wire::header(wire::xml());
+const std::string kConfigAlone = wire::config("cartesian_2d");
+const std::string kStart = kConfigAlone + wire::header(wire::xml());
 const std::string kPassStart = wire::config("passthrough") + wire::header(wire::xml());
 const std::string kScan = kStart + wire::frame(0) + wire::frame(1) + wire::close();
 
@@ -158,6 +159,42 @@ TEST_F(CaptureOf, ABadHeaderStays) {
   const std::string scan = wire::config("cartesian_2d") + wire::header(xml.text());
   EXPECT_THAT(server.exchange(scan).texts(), HasSubstr("ERROR    bad-header"));
   EXPECT_TRUE(holds(scan));
+}
+
+TEST_F(CaptureOf, OtherRefusalsBeforeTheScanLeaveNothing) {
+  config::ServerOptions o = options();
+  o.max_sessions = 1;
+  o.connect_timeout_s = 3;
+  TestServer server(o);
+  RawClient silent(server.port());
+  silent.send(kConfigAlone + wire::query("ismrmrd::version", 1));
+  ASSERT_EQ(silent.receive()->id, 7);  // it has the session
+  EXPECT_THAT(server.exchange(kScan).texts(), HasSubstr("ERROR    busy"));
+  EXPECT_THAT(silent.receive_all().texts(), HasSubstr("ERROR    timeout: no header"));
+  const std::string endless = wire::id(3) + wire::raw(std::uint32_t{2 << 20});
+  EXPECT_THAT(server.exchange(wire::config("no_such") + endless).texts(), HasSubstr("ERROR    bad-header"));
+  server.stop();
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(CaptureOf, AServerThatHasStoppedHasWrittenItsCaptures) {
+  config::ServerOptions o = options();
+  o.shutdown_timeout_s = o.drain_timeout_s = 0.1;
+  const Disk slow{[](int descriptor, const iovec* parts, int count) {
+                    std::this_thread::sleep_for(200ms);
+                    return ::writev(descriptor, parts, count);
+                  },
+                  {},
+                  {}};
+  TestServer server(o, Registry::builtin(), slow);
+  RawClient client(server.port());
+  client.send(kStart + wire::frame(0));
+  ASSERT_EQ(client.receive()->id, 1022);
+  server.ask_to_stop();
+  EXPECT_THAT(client.receive_all().texts(), HasSubstr("ERROR    shutdown"));
+  server.wait_for_end();  // the server is still there: main() never destroys it
+  EXPECT_EQ(verdict_of(folder_).state, protocol::Verdict::State::right) << verdict_of(folder_).text;
+  EXPECT_TRUE(holds(kStart + wire::frame(0)));
 }
 
 TEST_F(CaptureOf, AFullDiskWarnsAndTheScanGoesOn) {

@@ -74,15 +74,35 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(DeadlinesAreMoved, ByReadoutsAndImages) {
   config::ServerOptions options;
-  options.idle_timeout_s = 0.5;
+  options.idle_timeout_s = 2;
   TestServer server(options);
   Conversation all;
-  EXPECT_FALSE(lasts(server, {"readouts", kDeadlineStart, wire::acquisition(0)}, all, 1500ms)) << all.texts();
+  EXPECT_FALSE(lasts(server, {"readouts", kDeadlineStart, wire::acquisition(0)}, all, 4s)) << all.texts();
   EXPECT_FALSE(lasts(
       server, {"images", wire::config("passthrough") + wire::header(wire::xml()), wire::image(wire::image_head(4))},
-      all, 1500ms))
+      all, 4s))
       << all.texts();
   EXPECT_EQ(all.texts(), "");
+}
+
+TEST(DeadlinesAreMoved, ByTheWaitForAPlace) {
+  config::ServerOptions options;
+  options.connect_timeout_s = 0.3;
+  options.cpu_scans = 1;
+  TestServer server(options);
+  OnlyPlace holder(server);
+  RawClient client(server.port());
+  client.send(kDeadlineStart);  // in one write, so that the wait begins before the server has looked at all of it
+  const auto told = client.receive();
+  ASSERT_TRUE(told);
+  EXPECT_THAT(told->text(), HasSubstr("waiting for a place"));
+  const auto early = client.receive(1s);
+  EXPECT_FALSE(early) << early->text();
+  holder.finish();
+  client.send(wire::frame() + wire::close());
+  const Conversation all = client.receive_all();
+  EXPECT_TRUE(all.ended_well());
+  EXPECT_EQ(all.count(1022), 1U) << all.texts();
 }
 
 // 2 s of a header that comes at the slowest speed that counts, with deadlines of half a second.

@@ -26,7 +26,7 @@ class Pause : public testing::Test {
  protected:
   Pause() {
     options_.cpu_scans = 1;
-    options_.pause_s = 0.2;
+    options_.pause_s = 1;  // long enough for a Talker on a busy machine
   }
 
   /// Of a scan of two frames without a pause.
@@ -49,7 +49,7 @@ class Pause : public testing::Test {
     return HttpClient(server.admin_port()).get("/sessions")->body;
   }
   static bool has_state(const TestServer& server, const std::string& state, int sessions = 1) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 2000; ++i) {
       const std::string page = sessions_of(server), word = '"' + state + '"';
       int found = 0;
       for (std::size_t at = page.find(word); at != std::string::npos; at = page.find(word, at + 1)) ++found;
@@ -220,16 +220,16 @@ TEST_F(Pause, ManyPausesDoNotShow) {
 }
 
 TEST_F(Pause, EndsWithTheIdleTimeout) {
-  options_.idle_timeout_s = 0.6;
+  options_.idle_timeout_s = 3;
   TestServer server(options_);
   const auto client = paused_client(server);
   const Conversation all = client->receive_all();
   EXPECT_TRUE(all.ended_well());
-  EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout: neither a readout nor an image came within 0.6 s"));
+  EXPECT_THAT(all.texts(), HasSubstr("ERROR    timeout: neither a readout nor an image came within 3 s"));
 }
 
 TEST_F(Pause, NobodyWaitsForAPlaceForEver) {
-  options_.wait_timeout_s = 0.3;
+  options_.wait_timeout_s = options_.drain_timeout_s = 0.3;
   TestServer server(options_);
   const auto client = paused_client(server), closed = paused_client(server, 1);
   Talker other(server);
@@ -241,6 +241,19 @@ TEST_F(Pause, NobodyWaitsForAPlaceForEver) {
     EXPECT_THAT(all.texts(), HasSubstr("ERROR    busy: no place for this scan became free within 0.3 s"));
     EXPECT_EQ(all.count(1022), 0U);
   }
+  EXPECT_TRUE(has_state(server, "closing", 0)) << "both are still connected, and their sessions do not end";
+}
+
+TEST_F(Pause, APeerThatVanishesWhileItsScanWaitsForItsFirstPlaceIsNoticed) {
+  options_.connect_timeout_s = options_.wait_timeout_s = 600;
+  TestServer server(options_);
+  Talker other(server);
+  RawClient client(server.port());
+  client.send(kPauseStart);
+  ASSERT_TRUE(client.receive());  // it waits
+  ASSERT_TRUE(has_state(server, "waiting"));
+  client.reset();
+  EXPECT_TRUE(has_state(server, "waiting", 0));
 }
 
 TEST_F(Pause, APeerThatVanishesLeavesNothing) {

@@ -198,7 +198,6 @@ TEST(Watchdog, ReleaseForgivesTheTimeThatWasHeldBack) {
   EXPECT_EQ(other.look(1), "timeout");
 }
 
-// By queries whose answers it does not read, say.
 TEST(Watchdog, AClientThatIsHeldBackNowAndThenGainsOnlyThatTime) {
   Watched session;
   session.data(0);
@@ -210,16 +209,39 @@ TEST(Watchdog, AClientThatIsHeldBackNowAndThenGainsOnlyThatTime) {
   EXPECT_EQ(session.look(30), "timeout");
 }
 
-TEST(Watchdog, TheDeadlineForTheConfigStaysWhileAClientIsHeldBack) {
+// By queries whose answers it does not read.
+TEST(Watchdog, AClientThatHoldsItselfBackGainsNothing) {
   Watched session;
-  session.watchdog.set_reading(false);
-  session.watchdog.hold_back(session.at(1));
-  EXPECT_EQ(session.look(9), "");
-  EXPECT_EQ(session.look(11), "timeout");
+  session.data(0);
+  for (int s = 1; s < 19; s += 2) {
+    session.watchdog.hold_back(session.at(s), Watchdog::Fault::client);
+    session.watchdog.release(session.at(s + 1));
+  }
+  EXPECT_EQ(session.look(19), "");
+  EXPECT_EQ(session.look(21), "timeout");
   Watched other;
+  other.data(0);
+  other.watchdog.set_reading(false);
   other.watchdog.hold_back(other.at(1));
-  other.watchdog.release(other.at(9));
-  EXPECT_EQ(other.look(11), "timeout");
+  other.watchdog.hold_back(other.at(6), Watchdog::Fault::client);  // 5 s were the server's
+  EXPECT_EQ(other.look(24), "");
+  EXPECT_EQ(other.look(26), "timeout");
+}
+
+TEST(Watchdog, TheDeadlinesForConfigAndHeaderStayWhileAClientIsHeldBack) {
+  for (const auto awaited : {Watched::Awaited::config, Watched::Awaited::header}) {
+    Watched session;
+    session.talk(0, awaited);
+    session.watchdog.set_reading(false);
+    session.watchdog.hold_back(session.at(1));
+    EXPECT_EQ(session.look(9), "");
+    EXPECT_EQ(session.look(11), "timeout");
+    Watched other;
+    other.talk(0, awaited);
+    other.watchdog.hold_back(other.at(1));
+    other.watchdog.release(other.at(9));
+    EXPECT_EQ(other.look(11), "timeout");
+  }
 }
 
 TEST(Watchdog, AClientIsNotWatchedWhileItsInputSpills) {
@@ -286,6 +308,25 @@ TEST(Watchdog, APlaceIsWaitedForSoLong) {
   other.watchdog.place_wait_begins(other.at(7));
   other.watchdog.place_wait_ends();
   EXPECT_EQ(other.look(1000), "");
+  EXPECT_FALSE(other.watchdog.place_wait_over());
+}
+
+TEST(Watchdog, NothingElseIsAskedOfAClientWhoseScanWaitsForAPlace) {
+  Watched session;
+  session.watchdog.hold_back(session.at(1));
+  session.watchdog.place_wait_begins(session.at(1));
+  EXPECT_EQ(session.look(60), "");
+  EXPECT_EQ(session.look(62), "busy");
+}
+
+TEST(Watchdog, AfterAWaitInVainThePeerHasDrainTimeout) {
+  Watched session;
+  session.watchdog.place_wait_begins(session.at(0));
+  EXPECT_EQ(session.look(61), "busy");
+  EXPECT_TRUE(session.watchdog.place_wait_over());
+  session.watchdog.drain_begins();
+  session.look(62);
+  EXPECT_TRUE(session.watchdog.drain_over());
 }
 
 TEST(Watchdog, TheAlarmRingsOnce) {
