@@ -118,9 +118,9 @@ double seconds_to_fill(const std::string& gadgets, std::uint16_t lines, std::uin
 }
 
 /// A batch costs what its readouts cost, not what the frame costs that they belong to: readouts of a frame of 4096 x
-/// 1024 lines take at most 10 times as long as those of one of 16 x 16 (1 to 2 times was seen; memory that the caches
-/// do not hold may cost more). Work on all lines for each readout takes 1000 times as long. Each time is the best of a
-/// few.
+/// 1024 lines take at most 10 times as long as those of one of 16 x 16 (1.0 to 1.1 times was seen; memory that the
+/// caches do not hold may cost more). Work on all lines for each readout takes 1000 times as long. Each time is the
+/// best of a few.
 void expect_same_for_large_frames(const std::string& gadgets, const std::function<void(int, Acquisition&)>& change) {
   double small = 1e9, large = 1e9;
   for (int attempt = 0; attempt < 5 && (attempt < 2 || large > 10 * small); ++attempt) {
