@@ -95,7 +95,7 @@ void add_cache(Families& families, const char* cache, const CacheCounts& counts)
 
 void add_memory(Families& families, const Environment& environment) {
   double held = 0;
-  for (const auto& session : environment.board->list()) held += static_cast<double>(session->account->used());
+  for (const auto& session : environment.board->list()) held += static_cast<double>(session->queues->held());
   families.gauge("echotrain_memory_bytes", "Memory that all sessions hold: queues and arrays, without the GPU's.", {},
                  held);
   families.gauge("echotrain_memory_taken_bytes",

@@ -15,23 +15,36 @@ using numerics::OverBudget;
 /// Adds up what waits in a session's queues, or in those of all captures: the Shares of their holders, which an account
 /// of the one budget (`numerics::MemoryBudget`) pays for. Holders say what they hold, and whoever wants more asks
 /// check() first, so what is received between two such calls can exceed the bound. Thread-safe.
+///
+/// Input that waits for the pipeline has an account of its own, without a reservation: what was reserved is for the
+/// scan to work with, however much input has piled up meanwhile.
 class Memory {
  public:
-  explicit Memory(std::shared_ptr<numerics::MemoryAccount> account) : account_(std::move(account)) {}
+  enum class Kind { kept, input };
+
+  explicit Memory(std::shared_ptr<numerics::MemoryAccount> account)
+      : account_(std::move(account)), input_(std::make_shared<numerics::MemoryAccount>(account_->budget())) {}
   /// With an account of a budget of its own, of `bound_bytes`.
   explicit Memory(std::uint64_t bound_bytes)
       : Memory(std::make_shared<numerics::MemoryAccount>(std::make_shared<numerics::MemoryBudget>(bound_bytes))) {}
 
   const std::shared_ptr<numerics::MemoryAccount>& account() const { return account_; }
   std::uint64_t used() const { return used_; }
+  /// Of the account and of input that waits.
+  std::uint64_t held() const { return account_->used() + input_->used(); }
+  /// Whether that is more than is reserved.
+  bool borrows() const { return held() > account_->reserved(); }
   /// Throws OverBudget when the account borrows and the budget is exceeded.
   void check() const { account_->check(); }
 
   /// The part of one holder, given back at its end. Belongs to one thread, or is guarded by its holder's lock.
   class Share {
    public:
-    explicit Share(std::shared_ptr<Memory> memory = nullptr)
-        : memory_(std::move(memory)), share_(memory_ ? memory_->account_ : nullptr) {}
+    explicit Share(std::shared_ptr<Memory> memory = nullptr, Kind kind = Kind::kept)
+        : memory_(std::move(memory)),
+          share_(!memory_              ? nullptr
+                 : kind == Kind::input ? memory_->input_
+                                       : memory_->account_) {}
     ~Share() { set(0); }
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
@@ -48,7 +61,7 @@ class Memory {
   };
 
  private:
-  const std::shared_ptr<numerics::MemoryAccount> account_;
+  const std::shared_ptr<numerics::MemoryAccount> account_, input_;
   std::atomic<std::uint64_t> used_ = 0;
 };
 

@@ -34,7 +34,7 @@ class SessionStatus {
   const std::uint64_t id;
   const std::string peer;  ///< address:port
   const Clock::time_point began = Clock::now();
-  const std::shared_ptr<numerics::MemoryAccount> account;  ///< all that the session has of this machine's memory
+  const std::shared_ptr<numerics::MemoryAccount> account;  ///< of this machine's memory, but what waits to be computed
   const std::shared_ptr<Memory> queues;  ///< what waits in the session's queues, and the message being received
 
   std::atomic<SessionState> state = SessionState::connecting;

@@ -28,7 +28,7 @@ class Inbox {
  public:
   /// `room` is called, on the worker's thread, when the queue stops being full.
   Inbox(std::size_t bound_bytes, std::function<void()> room, std::shared_ptr<Memory> memory = nullptr)
-      : share_(std::move(memory)), bound_(bound_bytes), room_(std::move(room)) {}
+      : share_(std::move(memory), Memory::Kind::input), bound_(bound_bytes), room_(std::move(room)) {}
 
   void push(Work&& work);
   /// Nothing more will come.

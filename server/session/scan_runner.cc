@@ -177,9 +177,9 @@ asio::awaitable<void> ScanRunner::regain_place() {
 
 // A session that has borrowed memory which others wait for takes in no more than what its worker works on.
 bool ScanRunner::busy() const {
-  const numerics::MemoryAccount& account = *connection_.status->account;
-  const bool give_back =
-      account.borrowed() > 0 && (connection_.environment.reservations->calls_back() || account.budget()->left() == 0);
+  const Environment& environment = connection_.environment;
+  const bool give_back = connection_.status->queues->borrows() &&
+                         (environment.reservations->calls_back() || environment.memory->left() == 0);
   return (worker_ && worker_->full(give_back)) || regaining();
 }
 

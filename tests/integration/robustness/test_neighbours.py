@@ -19,7 +19,7 @@ MEMORY_MIB, SLACK_MIB = 1024, 256
 @pytest.fixture
 def server(tmp_path):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
-    options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning")
+    options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)
     server = Server(tmp_path, *options, environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]

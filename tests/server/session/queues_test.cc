@@ -48,6 +48,30 @@ TEST(Inbox, MergesReadoutsAndKeepsTheirOrderAmongImages) {
   EXPECT_EQ(end.end, End::truncated);
 }
 
+TEST(Inbox, LeavesTheScanWhatWasReservedForIt) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>(200000);
+  const auto account = std::make_shared<numerics::MemoryAccount>(budget);
+  const auto memory = std::make_shared<Memory>(account);
+  Inbox inbox(
+      1 << 30, [] {}, memory);
+  ASSERT_TRUE(account->reserve(100000));
+  inbox.push(readouts(1, 60000));
+  EXPECT_GE(memory->held(), 60000U);
+  EXPECT_EQ(memory->used(), memory->held());
+  EXPECT_FALSE(memory->borrows());
+  budget->take(budget->left());  // others have the rest
+  EXPECT_NO_THROW(account->take(90000)) << "as much was reserved";
+  EXPECT_TRUE(memory->borrows());
+  EXPECT_NO_THROW(memory->check());
+  EXPECT_THROW(account->take(20000), OverBudget);
+  inbox.take();
+  inbox.finish(End::complete);
+  inbox.take();
+  EXPECT_FALSE(memory->borrows());
+  EXPECT_EQ(memory->used(), 0U);
+  account->give(90000);
+}
+
 TEST(Inbox, IsFullUntilTheWorkIsDoneAndSaysWhenThereIsRoom) {
   int room = 0;
   Inbox inbox(100000, [&] { ++room; });
