@@ -92,7 +92,8 @@ void Watchdog::check_alarm(Clock::time_point now) {
 }
 
 void Watchdog::check_input(Clock::time_point now) {
-  if (pending_bytes_ > 0 && stalled(message_, now, options_.message_timeout_s, pending_bytes_)) {
+  const bool on_its_way = pending_bytes_ > 0 && !held_since_;  // else nobody takes the rest of the message
+  if (on_its_way && stalled(message_, now, options_.message_timeout_s, pending_bytes_)) {
     connection_.fail({"timeout", fmt::format("a message stopped after {} bytes; the rest did not come within {} s",
                                              pending_bytes_, options_.message_timeout_s)});
     return;
@@ -101,7 +102,7 @@ void Watchdog::check_input(Clock::time_point now) {
   if (now <= deadline) return;
   // A message that began in time has the time that it takes on the slowest link.
   const double transfer_s = options_.message_timeout_s + static_cast<double>(pending_bytes_) / kSlowestLink;
-  if (pending_bytes_ > 0 && message_began_ <= deadline && now <= message_began_ + seconds(transfer_s)) return;
+  if (on_its_way && message_began_ <= deadline && now <= message_began_ + seconds(transfer_s)) return;
   connection_.fail(overdue());
 }
 

@@ -2,6 +2,7 @@
 // data.
 #include <gmock/gmock.h>
 
+#include "tests/server/http_client.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {
@@ -103,6 +104,31 @@ TEST(DeadlinesAreMoved, ByTheWaitForAPlace) {
   const Conversation all = client.receive_all();
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 1U) << all.texts();
+}
+
+// The server holds a client back that asks and asks and reads next to nothing: that is no reason to wait for it.
+TEST(DeadlinesAreMoved, NotByAClientThatFloodsItself) {
+  std::string queries;
+  for (std::uint64_t i = 0; i < 100000; ++i) queries += wire::query("echotrain::pipelines", i);  // a long answer
+  for (const auto& [start, reason] : {std::pair{wire::config("cartesian_2d"), "no header came"},
+                                      {kDeadlineStart, "neither a readout nor an image came"}}) {
+    config::ServerOptions options;
+    options.connect_timeout_s = options.idle_timeout_s = 3;
+    options.pause_s = 60;
+    options.queue_mib = 1;
+    TestServer server(options);
+    RawClient client(server.port(), /*receive_buffer=*/4096);
+    client.send(start);
+    client.send_for(queries, 1s);
+    std::string page;
+    for (int i = 0; i < 1000 && page.find("\"closing\"") == std::string::npos; ++i) {
+      ASSERT_TRUE(client.receive(1s));  // now and then
+      std::this_thread::sleep_for(10ms);
+      page = HttpClient(server.admin_port()).get("/sessions")->body;
+    }
+    EXPECT_THAT(page, HasSubstr("\"closing\""));
+    EXPECT_THAT(client.receive_all().texts(), HasSubstr(std::string("ERROR    timeout: ") + reason));
+  }
 }
 
 // 2 s of a header that comes at the slowest speed that counts, with deadlines of half a second.
