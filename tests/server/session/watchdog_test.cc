@@ -241,6 +241,11 @@ TEST(Watchdog, TheDeadlinesForConfigAndHeaderStayWhileAClientIsHeldBack) {
     other.watchdog.hold_back(other.at(1));
     other.watchdog.release(other.at(9));
     EXPECT_EQ(other.look(11), "timeout");
+    Watched cut;  // nobody takes the rest of a message that has come in part
+    cut.talk(0, awaited, 100);
+    cut.watchdog.set_reading(false);
+    cut.watchdog.hold_back(cut.at(1));
+    EXPECT_EQ(cut.look(11), "timeout");
   }
 }
 
