@@ -1,6 +1,7 @@
 """The one memory budget: what the machine sees, under what clients can do to it. docs/operations.md, "Memory"."""
 
 import concurrent.futures
+import contextlib
 import socket
 import struct
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 import exposition
 import scans
+import stopping
 import trajectories
 import wire
 from faulty_clients import small_scan, talk
@@ -98,7 +100,11 @@ def test_headers_are_within_the_budget(make_server):
     time.sleep(2)
     assert vitals.peak() < (256 + SLACK) * MIB, vitals.peak() / MIB
     for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # RST
+            connection.shutdown(socket.SHUT_RDWR)  # ends its thread's sendall()
         connection.close()
+    wait_until(lambda: not stopping.sessions(server), 30, "the end of all sessions")
     giant = wire.config_file("cartesian_2d") + struct.pack("<HI", wire.HEADER, 16 * MIB) + bytes(4096)
     assert "bad-header" in "".join(wire.parse(talk(server.address, giant)).errors())
 
