@@ -1,4 +1,4 @@
-// The numbers that begin every message on the wire, and what each may be used for.
+// The numbers that begin every message on the wire; docs/protocol.md says who may send each.
 // Source: Gadgetron 4 / python-ismrmrd-server / libismrmrd >= 1.14 constants; summarised in docs/protocol.md.
 #pragma once
 
