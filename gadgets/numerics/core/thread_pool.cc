@@ -9,8 +9,8 @@
 #include <condition_variable>
 #include <exception>
 #include <fstream>
-#include <list>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -22,25 +22,36 @@ namespace {
 constexpr std::int64_t kPiecesPerThread = 8;
 
 using Clock = std::chrono::steady_clock;
-/// A piece is done in steps of about this time, before each of which the stop token is looked at.
-constexpr std::chrono::milliseconds kStep{20};
+/// A piece is done in steps of about this time, after each of which a helper may turn to another caller's work, and
+/// before each of which the stop token is looked at.
+constexpr std::chrono::milliseconds kStep{5};
 /// Most that a step may be longer than the one before: how long it takes is only known afterwards.
 constexpr double kGrowth = 16;
+/// What a caller that rests may save up of its share in the helpers' time [s].
+constexpr double kMostSaved = 1;
+
+struct Range {
+  std::int64_t begin = 0, end = 0;
+};
 
 /// How many elements a thread takes at once: `grain` at first, and then as many as kStep allows.
 class Steps {
  public:
   Steps(std::int64_t grain, const ThreadPool& pool) : grain_(std::max(std::int64_t{1}, grain)), pool_(pool) {}
 
-  void run(std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t, std::int64_t)>& work) {
-    while (begin < end) {
+  /// Returns what is left when leave() says so after a step.
+  template <class Leave>
+  Range run(Range range, const std::function<void(std::int64_t, std::int64_t)>& work, const Leave& leave) {
+    while (range.begin < range.end) {
       pool_.check_stop();
-      const std::int64_t to = end - begin < step_ + grain_ ? end : begin + step_;
+      const std::int64_t to = range.end - range.begin < step_ + grain_ ? range.end : range.begin + step_;
       const auto since = Clock::now();
-      work(begin, to);
-      adapt(to - begin, Clock::now() - since);
-      begin = to;
+      work(range.begin, to);
+      adapt(to - range.begin, Clock::now() - since);
+      range.begin = to;
+      if (leave()) break;
     }
+    return range;
   }
 
  private:
@@ -56,44 +67,78 @@ class Steps {
   std::int64_t step_ = grain_;
 };
 
-/// One parallel_for in progress. It lives on its caller's stack until no worker is in it.
+/// One parallel_for in progress. It lives on its caller's stack until no helper is in it.
 struct Job {
   const std::int64_t n, pieces, grain;
   const std::function<void(std::int64_t, std::int64_t)>& work;
   const ThreadPool& pool;
   const bool stoppable;
+  double& served;   // the caller's, guarded by the pool's mutex
+  int helpers = 0;  // guarded by the pool's mutex
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
   std::exception_ptr error{};
-  int workers = 0;  // guarded by the pool's mutex
+  std::vector<Range> rests{};  // of pieces that helpers have left
+  std::atomic<bool> has_rests{false};
 
-  bool exhausted() const { return next.load(std::memory_order_relaxed) >= pieces; }
-  void run() {
+  bool exhausted() const { return next >= pieces && !has_rests; }
+
+  /// Works until nothing is left to take, or leave() says so after a step.
+  template <class Leave>
+  void run(const Leave& leave) {
     Steps steps(grain, pool);
-    for (;;) {
-      const std::int64_t piece = next.fetch_add(1);
-      if (piece >= pieces) return;
+    while (const auto range = take()) {
       try {
-        const std::int64_t begin = piece * n / pieces, end = (piece + 1) * n / pieces;
         if (stoppable)
-          steps.run(begin, end, work);
+          put_back(steps.run(*range, work, leave));
         else
-          work(begin, end);
+          work(range->begin, range->end);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
-        next.store(pieces);  // the other pieces are dropped
+        next = pieces;  // the other pieces are dropped
+        rests.clear();
+        has_rests = false;
+      }
+      if (leave()) return;
+    }
+  }
+
+ private:
+  std::optional<Range> take() {
+    if (has_rests) {
+      std::lock_guard lock(mutex);
+      if (!rests.empty()) {
+        const Range range = rests.back();
+        rests.pop_back();
+        has_rests = !rests.empty();
+        return range;
       }
     }
+    const std::int64_t piece = next < pieces ? next.fetch_add(1) : pieces;
+    if (piece >= pieces) return std::nullopt;
+    return Range{piece * n / pieces, (piece + 1) * n / pieces};
+  }
+
+  void put_back(Range rest) {
+    if (rest.begin == rest.end) return;
+    std::lock_guard lock(mutex);
+    if (error) return;
+    rests.push_back(rest);
+    has_rests = true;
   }
 };
 
 }  // namespace
 
+/// Helpers work for the caller for whom they have worked least, and look for another one after each step while there
+/// are several: who computes for a millisecond now and then need not wait for those who compute for minutes.
 struct ThreadPool::Impl {
   std::mutex mutex;
   std::condition_variable wake, left;
-  std::list<Job*> jobs;
+  std::vector<Job*> jobs;
+  std::atomic<bool> crowded{false};  // several jobs
+  double least_served = 0;           // of the caller who was served last: what new ones begin with
   bool stopping = false;
   std::vector<std::thread> threads;
 
@@ -122,23 +167,48 @@ struct ThreadPool::Impl {
     for (auto& thread : threads) thread.join();
   }
 
+  void add(Job& job) {
+    {
+      std::lock_guard lock(mutex);
+      job.served = std::max(job.served, least_served - (job.served < 0 ? 0 : kMostSaved));
+      jobs.push_back(&job);
+      crowded = jobs.size() > 1;
+    }
+    wake.notify_all();
+  }
+
+  /// Waits until no helper is in the job. False: a helper has left some work.
+  bool remove(Job& job) {
+    std::unique_lock lock(mutex);
+    left.wait(lock, [&job] { return job.helpers == 0 || job.has_rests; });
+    if (job.has_rests) return false;
+    std::erase(jobs, &job);
+    crowded = jobs.size() > 1;
+    return true;
+  }
+
+  Job* neediest() const {
+    Job* found = nullptr;
+    for (Job* job : jobs)
+      if (!job->exhausted() && (found == nullptr || job->served < found->served)) found = job;
+    return found;
+  }
+
   void serve() {
     std::unique_lock lock(mutex);
     for (;;) {
-      wake.wait(lock, [this] { return stopping || !jobs.empty(); });
+      Job* job = nullptr;
+      wake.wait(lock, [&] { return stopping || (job = neediest()) != nullptr; });
       if (stopping) return;
-      Job* job = jobs.front();
-      if (job->exhausted()) {
-        jobs.pop_front();
-        continue;
-      }
-      jobs.splice(jobs.end(), jobs, jobs.begin());  // round robin: the next worker helps the next session
-      ++job->workers;
+      least_served = std::max(least_served, job->served);
+      ++job->helpers;
       lock.unlock();
-      job->run();
+      const auto since = Clock::now();
+      job->run([&] { return crowded && Clock::now() - since >= kStep; });
       lock.lock();
-      jobs.remove(job);
-      if (--job->workers == 0) left.notify_all();
+      job->served += std::chrono::duration<double>(Clock::now() - since).count();
+      --job->helpers;
+      if (job->helpers == 0 || job->has_rests) left.notify_all();
     }
   }
 };
@@ -156,25 +226,19 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
   if (n <= 0) return;
   const std::int64_t pieces = std::min(size_ * kPiecesPerThread, n / std::max(std::int64_t{1}, grain));
   const bool stoppable = stop_.stop_possible();
+  const auto never = [] { return false; };
   if (size_ == 1 || pieces <= 1) {
     if (stoppable)
-      Steps(grain, *this).run(0, n, work);
+      Steps(grain, *this).run({0, n}, work, never);
     else
       work(0, n);
     return;
   }
-  Job job{n, pieces, grain, work, *this, stoppable};
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->jobs.push_back(&job);
-  }
-  impl_->wake.notify_all();
-  job.run();
-  {
-    std::unique_lock lock(impl_->mutex);
-    impl_->jobs.remove(&job);
-    impl_->left.wait(lock, [&job] { return job.workers == 0; });
-  }
+  Job job{n, pieces, grain, work, *this, stoppable, served_};
+  impl_->add(job);
+  do {
+    job.run(never);
+  } while (!impl_->remove(job));
   if (job.error) std::rethrow_exception(job.error);
 }
 

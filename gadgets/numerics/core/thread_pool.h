@@ -11,7 +11,8 @@
 
 namespace echotrain::numerics {
 
-/// Thread-safe: several threads may ask for work at once, and the pool serves them in turn.
+/// Thread-safe: several threads may ask for work at once. The pool's threads help the caller whom they have helped
+/// least, a caller being a ThreadPool object: each scan has its own.
 class ThreadPool {
  public:
   /// ResourceError when so many cannot be started.
@@ -25,8 +26,8 @@ class ThreadPool {
   int size() const { return size_; }
   /// Calls work(begin, end) for pieces that cover [0, n) and returns when all are done; the caller works too. Pieces
   /// have at least `grain` elements. The first exception thrown by a piece is thrown here. Which thread takes which
-  /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces take some 20
-  /// ms, if that is more than `grain` elements, and check_stop() is called before each.
+  /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
+  /// some 5 ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
   /// Stopped when the work of this caller is to stop.
   void check_stop() const {
@@ -39,6 +40,7 @@ class ThreadPool {
   std::shared_ptr<Impl> impl_;
   int size_;
   std::stop_token stop_;
+  double served_ = -1;  // how long others have helped this caller [s], negative before; guarded by the pool
 };
 
 /// Throws Stopped when work is to stop; looks once in many calls, for loops whose steps take little.

@@ -4,8 +4,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <mutex>
+#include <set>
+#include <stop_token>
+#include <thread>
+#include <vector>
 
 namespace echotrain::numerics {
 namespace {
@@ -35,6 +42,83 @@ TEST(ThreadPoolTest, SaysHowManyThreadsItCouldStart) {
 }
 
 #endif
+
+/// Threads that sleep for `each` per element do not depend on how many cores there are.
+void rest(std::int64_t begin, std::int64_t end, std::chrono::microseconds each) {
+  std::this_thread::sleep_for(each * (end - begin));
+}
+
+/// All helpers are in one caller's loop, which would last for minutes, when another caller comes now and then.
+TEST(ThreadPoolTest, WhoComputesForLongHoldsUpNoOther) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(4);
+  std::stop_source stop;
+  std::atomic<int> begun{0};
+  std::jthread hog([&] {
+    ThreadPool pool(threads, stop.get_token());
+    try {
+      pool.parallel_for(1'000'000, 1, [&](std::int64_t begin, std::int64_t end) {
+        ++begun;
+        rest(begin, end, 1ms);
+      });
+    } catch (const Stopped&) {
+    }
+  });
+  while (begun < 4) std::this_thread::sleep_for(1ms);
+  std::stop_source never;
+  ThreadPool pool(threads, never.get_token());
+  for (int frame = 0; frame < 3; ++frame) {
+    std::mutex mutex;
+    std::set<std::thread::id> who;
+    pool.parallel_for(400, 1, [&](std::int64_t begin, std::int64_t end) {
+      {
+        const std::lock_guard lock(mutex);
+        who.insert(std::this_thread::get_id());
+      }
+      rest(begin, end, 1ms);
+    });
+    EXPECT_GT(who.size(), 1u) << "nobody helped with frame " << frame;
+  }
+  stop.request_stop();
+}
+
+TEST(ThreadPoolTest, WhatHelpersLeaveIsDoneOnce) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(3);
+  constexpr std::int64_t kElements = 1000;
+  std::vector<std::jthread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&threads] {
+      std::stop_source never;
+      ThreadPool pool(threads, never.get_token());
+      for (int i = 0; i < 4; ++i) {
+        std::vector<std::atomic<int>> seen(kElements);
+        pool.parallel_for(kElements, 1, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t e = begin; e < end; ++e) ++seen[static_cast<std::size_t>(e)];
+          rest(begin, end, 200us);
+        });
+        for (auto& count : seen) ASSERT_EQ(count, 1);
+      }
+    });
+}
+
+TEST(ThreadPoolTest, AnExceptionEndsACrowdedLoop) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(3);
+  std::vector<std::jthread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&threads] {
+      std::stop_source never;
+      ThreadPool pool(threads, never.get_token());
+      for (int i = 0; i < 5; ++i)
+        EXPECT_THROW(pool.parallel_for(300, 1,
+                                       [](std::int64_t begin, std::int64_t end) {
+                                         rest(begin, end, 200us);
+                                         if (begin <= 250 && 250 < end) throw ResourceError("element 250");
+                                       }),
+                     ResourceError);
+    });
+}
 
 }  // namespace
 }  // namespace echotrain::numerics
