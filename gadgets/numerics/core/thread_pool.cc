@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kStep{5};
 /// Most that a step may be longer than the one before: how long it takes is only known afterwards.
 constexpr double kGrowth = 16;
+/// A helper says at least so often how long it has worked for a caller.
+constexpr std::chrono::milliseconds kMostUncounted{100};
 /// What a caller that rests may save up of its share in the helpers' time [s].
 constexpr double kMostSaved = 1;
 
@@ -177,11 +179,11 @@ struct ThreadPool::Impl {
     wake.notify_all();
   }
 
-  /// Waits until no helper is in the job. False: a helper has left some work.
+  /// Waits until no helper is in the job. False: a helper has left some work, which another one may have taken since.
   bool remove(Job& job) {
     std::unique_lock lock(mutex);
     left.wait(lock, [&job] { return job.helpers == 0 || job.has_rests; });
-    if (job.has_rests) return false;
+    if (job.helpers > 0 || job.has_rests) return false;
     std::erase(jobs, &job);
     crowded = jobs.size() > 1;
     return true;
@@ -204,7 +206,7 @@ struct ThreadPool::Impl {
       ++job->helpers;
       lock.unlock();
       const auto since = Clock::now();
-      job->run([&] { return crowded && Clock::now() - since >= kStep; });
+      job->run([&] { return Clock::now() - since >= (crowded ? kStep : kMostUncounted); });
       lock.lock();
       job->served += std::chrono::duration<double>(Clock::now() - since).count();
       --job->helpers;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stop_token>
@@ -100,6 +101,31 @@ TEST(ThreadPoolTest, WhatHelpersLeaveIsDoneOnce) {
         for (auto& count : seen) ASSERT_EQ(count, 1);
       }
     });
+}
+
+/// Helpers leave ranges and take them again while callers look whether they are done.
+TEST(ThreadPoolTest, NobodyWorksForACallerThatHasReturned) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(6);
+  std::atomic<int> late{0};
+  std::vector<std::jthread> callers;
+  for (int c = 0; c < 3; ++c)
+    callers.emplace_back([&threads, &late, c] {
+      std::stop_source never;
+      ThreadPool pool(threads, never.get_token());
+      for (int i = 0; i < 60; ++i) {
+        const auto returned = std::make_shared<std::atomic<bool>>(false);
+        const std::int64_t n = 48 * (1 + (i + c) % 3);
+        pool.parallel_for(n, 1, [&late, returned](std::int64_t begin, std::int64_t end) {
+          const auto mine = returned;
+          rest(begin, end, 300us + 200us * (begin % 7));
+          if (*mine) ++late;
+        });
+        *returned = true;
+      }
+    });
+  callers.clear();
+  EXPECT_EQ(late, 0);
 }
 
 TEST(ThreadPoolTest, AnExceptionEndsACrowdedLoop) {
