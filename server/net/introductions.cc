@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kQuietAboutDrops(10);  // between two lines of th
 asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shared_ptr<tcp::socket> socket,
                                                                        tcp::endpoint balancer) {
   if (stopped_) co_return std::nullopt;
-  const auto place = open_.insert(open_.end(), {socket, Clock::now()});
+  const Entry entry(open_, {socket, Clock::now()});
   // The handler may run after the header has come: it closes a socket, then, that nobody uses.
   asio::steady_timer deadline(strand_, patience_);
   auto late = std::make_shared<bool>(false);
@@ -31,8 +31,7 @@ asio::awaitable<std::optional<tcp::endpoint>> Introductions::client_of(std::shar
     socket->close(ignored);
   });
   const protocol::Result<std::optional<tcp::endpoint>> client = co_await read_proxy_header(*socket);
-  const bool dropped = place->dropped;
-  open_.erase(place);
+  const bool dropped = entry->dropped;
   if (client && !dropped) co_return client->value_or(balancer);
   if (dropped)
     tell_of_drop(balancer);

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "server/base/clock.h"
 #include "server/base/signal.h"
@@ -35,6 +36,19 @@ class Introductions {
     std::shared_ptr<asio::ip::tcp::socket> socket;
     Clock::time_point since;
     bool dropped = false;
+  };
+  /// Takes its connection out of the list again.
+  class Entry {
+   public:
+    Entry(std::list<Open>& all, Open open) : all_(all), place_(all.insert(all.end(), std::move(open))) {}
+    ~Entry() { all_.erase(place_); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    const Open* operator->() const { return &*place_; }
+
+   private:
+    std::list<Open>& all_;
+    const std::list<Open>::iterator place_;
   };
   void tell_of_drop(const asio::ip::tcp::endpoint& balancer);
 

@@ -34,7 +34,10 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
     co_return;
   }
   ask_for_memory(request);
-  if (memory_ && memory_->granted()) ask_for_place();
+  if (memory_ && memory_->granted())
+    ask_for_place();
+  else
+    place_.reset();  // of the scan that this one replaces: who has the memory may wait for it
 }
 
 void ScanRunner::ask_for_memory(const ScanRequest& request) {
@@ -175,10 +178,11 @@ asio::awaitable<void> ScanRunner::regain_place() {
   worker_->cancel();
 }
 
-// A session that has borrowed memory which others wait for takes in no more than what its worker works on.
+// A session that has borrowed memory which others wait for takes in no more than what its worker works on. One that
+// is paused works on nothing.
 bool ScanRunner::busy() const {
   const Environment& environment = connection_.environment;
-  const bool give_back = connection_.status->queues->borrows() &&
+  const bool give_back = !paused_ && connection_.status->queues->borrows() &&
                          (environment.reservations->calls_back() || environment.memory->left() == 0);
   return (worker_ && worker_->full(give_back)) || regaining();
 }
