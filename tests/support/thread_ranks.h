@@ -32,16 +32,16 @@ class ThreadRanks final : public numerics::Ranks {
   int size() const override { return static_cast<int>(room_.brought.size()); }
   int local_rank() const override { return rank_; }
   void broadcast(std::span<std::byte> bytes, int from) override {
-    meet(bytes.data());
+    bring(bytes.data());
     if (rank_ != from) std::memcpy(bytes.data(), room_.brought[static_cast<std::size_t>(from)], bytes.size());
-    meet(bytes.data());
+    meet();
   }
   void sum(std::span<float> values) override {
-    meet(values.data());
+    bring(values.data());
     std::vector<float> total(values.size(), 0.0f);
     for (void* part : room_.brought)
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += static_cast<const float*>(part)[i];
-    meet(values.data());
+    meet();
     std::copy(total.begin(), total.end(), values.begin());
   }
   void fail(const std::string& why) {
@@ -51,9 +51,16 @@ class ThreadRanks final : public numerics::Ranks {
   }
 
  private:
-  void meet(void* what) {
+  /// Meets, and then what each one brings can be read until the next meeting.
+  void bring(void* what) {
+    {
+      const std::scoped_lock lock(room_.mutex);
+      room_.brought[static_cast<std::size_t>(rank_)] = what;
+    }
+    meet();
+  }
+  void meet() {
     std::unique_lock lock(room_.mutex);
-    room_.brought[static_cast<std::size_t>(rank_)] = what;
     const unsigned round = room_.round;
     if (++room_.here == room_.brought.size()) {
       room_.here = 0;

@@ -25,10 +25,17 @@ class Meeting {
   explicit Meeting(int members) : members_(members), values_(static_cast<std::size_t>(members)) {}
   int members() const { return members_; }
 
-  /// Returns when all members have called it. Each one's values can then be read until the next meeting.
-  void meet(int rank, DeviceView<const float> values) {
+  /// Meets, and then each one's values can be read until the next meeting.
+  void bring(int rank, DeviceView<const float> values) {
+    {
+      const std::scoped_lock lock(mutex_);
+      values_[static_cast<std::size_t>(rank)] = values;
+    }
+    meet();
+  }
+  /// Returns when all members have called it.
+  void meet() {
     std::unique_lock lock(mutex_);
-    values_[static_cast<std::size_t>(rank)] = values;
     const std::uint64_t round = round_;
     if (++here_ == members_) {
       here_ = 0;
@@ -62,14 +69,14 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return meeting_->members(); }
   void sum(Context& context, DeviceView<float> values) override {
     if (context.cuda()) throw std::invalid_argument("threads add up values in host memory only");
-    meeting_->meet(rank_, values);
+    meeting_->bring(rank_, values);
     std::vector<float> total(static_cast<std::size_t>(values.size()), 0.0f);
     for (int member = 0; member < size(); ++member) {
       const DeviceView<const float> part = meeting_->of(member);
       if (part.size() != values.size()) throw std::invalid_argument("members bring different numbers of values");
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += part.data()[i];
     }
-    meeting_->meet(rank_, values);  // returns when all have read
+    meeting_->meet();  // returns when all have read
     std::copy(total.begin(), total.end(), values.data());
   }
   void abort() noexcept override { meeting_->abort(); }
