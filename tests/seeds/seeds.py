@@ -196,20 +196,23 @@ def run_bench(run, folder, out, name):
 
 
 def run_quality(folder, out, name):
-    """{row: text} of seed_stone_quality.py's table; None if it failed, which is reported."""
+    """{row: text} of seed_stone_quality.py's tables; None if it failed, which is reported."""
     script, log = SOURCE / "tests/seeds/seed_stone_quality.py", out / f"{name}.log"
     with open(log, "w") as file:
-        status = subprocess.run([sys.executable, script, folder / "echotrain"], stdout=file, stderr=file).returncode
+        status = subprocess.run([sys.executable, script, folder], stdout=file, stderr=file).returncode
     if status != 0:
         print(f"error: seed_stone_quality.py ended with status {status}; see {log}", file=sys.stderr)
         return None
-    table = {}
+    errors, noise = {}, {}
     for line in log.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        if len(cells) == 8:
-            table[cells[0]] = (f"{cells[1]}; noisy {cells[3]}; noise variance {cells[6]} times less, "
-                               f"{cells[7]} with artefacts")  # fmt: skip
-    return {row: table[image] for row, image in QUALITY.items() if image in table}
+        if len(cells) == 6 and cells[1] in ("noiseless", "noisy"):
+            of = "" if cells[1] == "noiseless" else "noisy "
+            text = f"{of}{cells[2]} (limited {cells[3]}); second contrast {cells[4]} ({cells[5]})"
+            errors.setdefault(cells[0], []).append(text)
+        if len(cells) == 4:
+            noise[cells[0]] = f"noise variance {cells[2]} times less, {cells[3]} with artefacts"
+    return {row: ". ".join([*errors[image], noise[image]]) for row, image in QUALITY.items() if image in noise}
 
 
 def main():
@@ -223,7 +226,7 @@ def main():
     names = names or list(RUNS)
     if only_programs:
         programs = dict.fromkeys(RUNS[name].program for name in names)
-        if "stream" in names:
+        if "stream" in names or "quality" in names:
             programs["echotrain-server"] = None
         print(" ".join(programs))
         return 0
