@@ -60,6 +60,7 @@ def ultrasound_rows():
     for row, case in (("F31", "128x_20MHz_to_251"), ("F32", "128x_20MHz_to_512"), ("F33", "128x_6.67MHz_to_251")):
         yield (row, "ultrasound", f"f-k <fk_migration/{case}:ms> ms, delay and sum <delay_and_sum/{case}:ms> ms")
         yield (row, "ultrasound", f"GPU: f-k <fk_migration_cuda/{case}:ms> ms")
+        yield (row, "ultrasound", f"GPU: delay and sum <delay_and_sum_cuda/{case}:ms> ms")
     case = "128x_20MHz_to_512"
     for place in ("cpu", "cuda"):
         yield ("F30", "ultrasound",
