@@ -4,13 +4,13 @@
     ./run mutation [--count 50] [--seed 1] [--only N,M] [--list]
     tests/mutation/mutate.py --self-test
 
-Draws mutants by operators over the areas below: the operator first, then the area, then the place, so that each operator
-and each area has its share. Applies one at a time in a worktree of HEAD (build-mutation/tree; what is not committed is not
-tested), builds the area's test program there (build-mutation/build: CPU only, ccache), and runs the suites of the folder's
-mirror, then the rest of the program. A mutant is caught when a test fails, crashes or takes six times as long. Those that
-do not compile are drawn again. The table goes to build-mutation/mutants.md, line by line.
+Draws mutants by operators over the areas below: the operator first, then the area, then the place, so that each
+operator and each area has its share. Applies one at a time in a worktree of HEAD (build-mutation/tree; what is not
+committed is not tested), builds the area's test program there (build-mutation/build: CPU only, ccache), and runs the
+suites of the folder's mirror, then the rest of the program. A mutant is caught when a test fails, crashes or takes six
+times as long. Those that do not compile are drawn again. The table goes to build-mutation/mutants.md, line by line.
 
-The same seed draws the same mutants of the same commit. --only runs those of these numbers again; --list only shows them.
+The same seed draws the same mutants of the same commit. --only runs those of these numbers again; --list shows them.
 """
 
 import argparse
@@ -162,12 +162,13 @@ def passes(program, filters, limit_s):
         done = run(command, timeout=limit_s, preexec_fn=bounded,
                    env={**os.environ, "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"no end within {limit_s:.0f} s", limit_s
+        return f"its time: no end within {limit_s:.0f} s", limit_s
     seconds = time.monotonic() - begun
     if done.returncode == 0:
         return "", seconds
     failed = re.findall(r"\[  FAILED  \] ([\w/.]+)", done.stdout)
-    return (failed[0] if failed else f"ends with {done.returncode}"), seconds
+    end = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+    return (failed[0] if failed else end), seconds
 
 
 def prepare():
