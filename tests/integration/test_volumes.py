@@ -37,7 +37,7 @@ def place(head, i, j, k):
 
 
 def test_a_head_of_16_slices_is_one_volume(server, tmp_path):
-    """Sixteen cuts of one head, 5 mm apart; each is its own plane of the volume, in order, however they were acquired."""
+    """Cuts of one head, 5 mm apart; each is its own plane of the volume, in order, also when acquired interleaved."""
     size = ("--matrix", 40, "--coils", 2, "--slices", 16, "--frames", 2, "--phantom", "ellipsoids_3d")
     scan = simulate(tmp_path / "scan.h5", *size)
     truth = scans.read_array(scan, "truth")
