@@ -127,8 +127,7 @@ CaptureFile::CaptureFile(const fs::path& directory, const std::string& name) : p
   // The checksums first: a capture whose server was killed here would seem to be an older server's.
   const fs::path sums = protocol::checksum_file(path_);
   checksums_descriptor_ = make(sums);
-  if (checksums_descriptor_ < 0)
-    throw std::system_error(errno, std::generic_category(), "cannot make the file");
+  if (checksums_descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make the file");
   descriptor_ = make(path_);
   if (descriptor_ >= 0) {
     ::flock(descriptor_, LOCK_EX | LOCK_NB);

@@ -7,8 +7,8 @@
 
 namespace echotrain {
 
-/// The path of a file or folder of the sources ("docs/gadgets.md"): in the bundle that this program lies in (.ci/bundle.sh:
-/// bin/ and share/echotrain/sources/ side by side), else in the checkout that it was built from.
+/// The path of a file or folder of the sources ("docs/gadgets.md"): in the bundle that this program lies in
+/// (.ci/bundle.sh: bin/ and share/echotrain/sources/ side by side), else in the checkout that it was built from.
 inline std::filesystem::path source_path(const std::string& name) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
