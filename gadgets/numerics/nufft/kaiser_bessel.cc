@@ -36,7 +36,8 @@ ECHOTRAIN_CLONES void horner(const double* coefficients, int terms, double t, fl
 
 KaiserBessel::KaiserBessel(int width, double ratio)
     : width_(width),
-      beta_(kPi * std::sqrt(std::max(0.0, width * width / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.8))),
+      beta_(kPi * std::sqrt(std::max(
+                      0.0, width * width / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.7 + 0.55 / width))),
       at_zero_(bessel_i0(beta_)) {}
 
 double KaiserBessel::value(double u) const {

@@ -2,8 +2,8 @@
 // type 1), and image -> samples (forward, type 2).
 //
 // Sources: output-driven, sector-based assignment with on-chip accumulation: Gregerson, "Implementing Fast MRI Gridding
-// on GPUs via CUDA", 2008, section 4.1 (docs/seeds.md). Kernel width and shape: Beatty, Nishimura, Pauly, "Rapid
-// gridding reconstruction with a minimal oversampling ratio", IEEE TMI 24(6), 2005, eq. 5.
+// on GPUs via CUDA", 2008, section 4.1 (docs/seeds.md). Kernel: Beatty, Nishimura, Pauly, "Rapid gridding
+// reconstruction with a minimal oversampling ratio", IEEE TMI 24(6), 2005; its shape is in kaiser_bessel.h.
 #pragma once
 
 #include <cstdint>

@@ -107,7 +107,7 @@ TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
 #ifdef ECHOTRAIN_SANITIZED
   GTEST_SKIP() << "another allocator";
 #endif
-  constexpr std::size_t kFrames = 10000, kBatch = 100;
+  constexpr std::size_t kOpened = 10000, kBatch = 100;
   for (const std::string gadgets : {"  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n",
                                     "  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - image\n"}) {
     numerics::Context compute(Backend::cpu, test_resources());
@@ -121,12 +121,12 @@ TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
     };
     push(0);
     const std::uint64_t heap = heap_bytes(), paid = compute.account()->used();
-    for (std::size_t i = kBatch; i < kFrames; i += kBatch) push(i);
+    for (std::size_t i = kBatch; i < kOpened; i += kBatch) push(i);
     const auto taken = static_cast<double>(heap_bytes() - heap),
                counted = static_cast<double>(compute.account()->used() - paid);
-    EXPECT_GE(counted / taken, 0.95) << taken / kFrames << " bytes per frame";
+    EXPECT_GE(counted / taken, 0.95) << taken / kOpened << " bytes per frame";
     EXPECT_LE(counted / taken, 2);
-    EXPECT_LE(taken / kFrames, 4000);
+    EXPECT_LE(taken / kOpened, 4000);
     pipeline.finish(End::truncated);
   }
 }

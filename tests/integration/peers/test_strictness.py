@@ -1,4 +1,4 @@
-"""The clients that peers.py plays die of what the real ones die of (docs/protocol.md, "Rules for what the server sends")."""
+"""The clients that peers.py plays die of what the real ones die of."""
 
 import io
 import struct

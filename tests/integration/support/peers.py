@@ -1,8 +1,8 @@
 """Clients that are not ours, played from the bytes that they send, and as strict as they are about what they receive.
 
-Written from descriptions of gadgetron_ismrmrd_client (GT) and python-ismrmrd-server's client (FIRE), by byte offsets and
-without wire.py: what both had wrong alike would go unseen. A script is a list of writes, as the clients make them: the id,
-the header and the samples of a message go separately, so that they arrive in any pieces.
+Written from descriptions of gadgetron_ismrmrd_client (GT) and python-ismrmrd-server's client (FIRE), by byte offsets
+and without wire.py: what both had wrong alike would go unseen. A script is a list of writes, as the clients make them:
+the id, the header and the samples of a message go separately, so that they arrive in any pieces.
 """
 
 import dataclasses
@@ -137,7 +137,7 @@ class Fire(Client):
 
 
 def play(address, writes, client):
-    """Connects by IPv4, writes and reads at the same time, as both clients do. Returns the client, and the bytes sent."""
+    """Connects by IPv4, writes and reads at once, as both clients do. Returns the client, and how many bytes it sent."""
     with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         failure = []

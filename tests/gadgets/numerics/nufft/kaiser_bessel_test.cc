@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/nufft_problem.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -42,6 +44,21 @@ TEST(KaiserBessel, ThePolynomialIsWithinItsErrorOfTheWindow) {
 TEST(KaiserBessel, ACoarserPolynomialIsShorter) {
   const KaiserBessel window(6, 1.5);
   EXPECT_LT(window.polynomial(1e-4).size(), window.polynomial(1e-8).size());
+}
+
+// Judged by the sum of aliases itself.
+TEST(KaiserBessel, TheShapeIsTheBest) {
+  constexpr std::int64_t kVoxels = 128;
+  for (int width = 2; width <= FootprintWeights::kWidest; ++width)
+    for (const double ratio : {1.25, 1.5, 1.75, 2.0, 2.25}) {
+      const auto grid = static_cast<std::int64_t>(ratio * kVoxels);
+      const double beta = KaiserBessel(width, ratio).beta();
+      const auto error = [&](double shape) { return std::sqrt(testing::alias_power(width, shape, kVoxels, grid)); };
+      double best = error(beta);
+      for (const double away : {0.005, 0.01, 0.02, 0.04})
+        best = std::min({best, error((1 - away) * beta), error((1 + away) * beta)});
+      EXPECT_LT(error(beta), 1.01 * best) << "width " << width << " ratio " << ratio;
+    }
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class NufftTest : public testing::OnNufftProblem<B> {
     const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
     this->expect_close(image, truth, p, *made, factor);
   }
-  /// The same at random voxels of each coil, because the whole image would take too long.
+  /// The same at random voxels, of all coils, because the whole image would take too long.
   void expect_right_at_some(const Problem& p, int voxels) {
     Random random(99);
     std::vector<std::int64_t> chosen;
@@ -52,7 +52,7 @@ class NufftTest : public testing::OnNufftProblem<B> {
     std::vector<cfloat> some;
     for (std::int64_t c = 0; c < p.coils; ++c)
       for (auto v : chosen) some.push_back(image[static_cast<std::size_t>(c * p.image.size() + v)]);
-    // The error at a few voxels scatters about its mean; with some thousand values by a few per cent.
+    // The error at some thousand values is that of the whole image to a few per cent.
     this->expect_close(some, truth, p, *made);
   }
 };
@@ -97,11 +97,11 @@ TYPED_TEST(NufftTest, PointsOnGridLines) {
 }
 
 TYPED_TEST(NufftTest, LargeOddPlane) {
-  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, 30000, 51), 300);
+  this->expect_right_at_some(make_problem({193, 211}, 8, {5, 1.5}, 30000, 51), 2000);
 }
 
 TYPED_TEST(NufftTest, LargeOddVolume) {
-  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 600);
+  this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 4096);
 }
 
 // Many samples on few tiles: their lists are cut into pieces whose partial sums are added.
@@ -184,7 +184,8 @@ TYPED_TEST(NufftTest, GridIsTheConvolution) {
   const auto got = this->download(grid);
   const auto phi = [&](double u, std::size_t axis) {
     const double ratio = static_cast<double>(g[axis]) / static_cast<double>(p.image[axis]), w = 4;
-    const double beta = std::numbers::pi * std::sqrt(w * w / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.8);
+    const double beta =
+        std::numbers::pi * std::sqrt(w * w / (ratio * ratio) * (ratio - 0.5) * (ratio - 0.5) - 0.7 + 0.55 / w);
     const double z = 2 * u / w;
     return std::abs(z) > 1 ? 0.0 : std::cyl_bessel_i(0.0, beta * std::sqrt(1 - z * z)) / std::cyl_bessel_i(0.0, beta);
   };
@@ -291,16 +292,26 @@ TEST(NufftDigest, SeesEveryBitAndTheOrder) {
   EXPECT_NE(first, digest({2, 2}));
 }
 
-// Beatty et al. give about 1e-3 for width 5 at 1.5 in the worst place; the mean over the image is a few times less.
-TEST(NufftExpectedError, FallsWithWidthAndOversampling) {
-  double last = 1;
-  for (int width = 2; width <= 8; ++width) {
-    const double error = expected_error({width, 1.5}, {128, 128});
-    EXPECT_LT(error, last / 2) << width;
-    EXPECT_LT(expected_error({width, 2.0}, {128, 128}), error) << width;
-    last = error;
-  }
-  EXPECT_NEAR(expected_error({5, 1.5}, {256, 256}), 3e-4, 2e-4);
+// The sum over aliases, where expected_error() averages footprints over positions: two ways to one number (Parseval).
+TEST(NufftExpectedError, IsTheSumOfAllAliases) {
+  for (int width = 2; width <= 8; ++width)
+    for (const double oversampling : {1.25, 1.5, 2.0})
+      for (const Shape& image : {Shape{301}, Shape{96, 40}, Shape{40, 24, 32}}) {
+        Shape grid;
+        for (const auto n : image)
+          grid.push_back(fast_even_size(static_cast<std::int64_t>(std::ceil(oversampling * static_cast<double>(n)))));
+        const double theory = testing::alias_error({width, oversampling}, image, grid);
+        EXPECT_NEAR(expected_error({width, oversampling}, image), theory, 0.01 * theory)
+            << width << ' ' << image.text();
+      }
+}
+
+// What the tables of docs/performance.md ask for, by theory.
+TEST(NufftExpectedError, MeetsWhatIsAskedOf) {
+  EXPECT_LT(expected_error({4, 1.5}, {384, 384}), 1.9e-3);
+  EXPECT_LT(expected_error({4, 1.5}, {256, 256, 256}), 2.33e-3);
+  EXPECT_LT(expected_error({6, 1.75}, {384, 384}), 1.42e-5);
+  EXPECT_GT(expected_error({6, 1.5}, {384, 384}), 3e-5);  // which is why that row takes 1.75
 }
 
 TEST(NufftThreads, SameBitsForAnyNumberOfThreads) {

@@ -1,0 +1,148 @@
+#include "tests/bench/nufft/nufft_from_host.h"
+
+#include <cmath>
+#include <semaphore>
+#include <vector>
+
+#include "gadgets/numerics/coils/coil.h"
+#include "gadgets/numerics/layout/layout.h"
+#include "tests/bench/timing.h"
+#include "tests/support/bench_resources.h"
+
+namespace echotrain::bench {
+namespace {
+
+using namespace numerics;
+
+constexpr int kRepetitions = 20, kParts = 16;
+
+/// Everything of one scan, on two streams: `link` copies readouts in, `compute` does the rest.
+class Scan {
+ public:
+  Scan(const NufftCase& which, std::int64_t readouts, Backend backend)
+      : link_(backend, bench_resources(), {.memory_budget = 64ull << 30}),
+        compute_(backend, bench_resources(), {.memory_budget = 64ull << 30}),
+        coils_(which.coils),
+        readouts_(readouts) {
+    const std::vector<double> k = which.trajectory();
+    const auto dims = static_cast<std::int64_t>(which.image.rank());
+    count_ = static_cast<std::int64_t>(k.size()) / dims;
+    per_readout_ = count_ / readouts;
+    plan_ = NufftPlan::make(compute_, {k.data(), {count_, dims}}, which.image, which.options, coils_);
+    const auto data = nufft_data(which, k, NufftData::white, compute_.threads());
+    reference_samples_ = compute_.upload<cfloat>({data.data(), {count_, coils_}});
+    raw_ = link_.allocate_host<cfloat>({readouts, coils_, per_readout_});
+    for (std::int64_t r = 0; r < readouts; ++r)
+      for (std::int64_t c = 0; c < coils_; ++c)
+        for (std::int64_t s = 0; s < per_readout_; ++s)
+          raw_.data()[(r * coils_ + c) * per_readout_ + s] =
+              data[static_cast<std::size_t>((r * per_readout_ + s) * coils_ + c)];
+    std::vector<float> weights;
+    for (std::int64_t s = 0; s < count_; ++s) {
+      double square = 0;
+      for (std::int64_t a = 0; a < dims; ++a) {
+        const double component = k[static_cast<std::size_t>(s * dims + a)];
+        square += component * component;
+      }
+      weights.push_back(static_cast<float>(std::pow(square, 0.5 * static_cast<double>(dims - 1))));
+    }
+    weights_ = compute_.upload<float>({weights.data(), {count_}});
+    arrived_ = link_.allocate<cfloat>({readouts, coils_, per_readout_});
+    samples_ = compute_.allocate<cfloat>({count_, coils_});
+    Shape grids{coils_}, images{coils_}, image{1};
+    for (const auto n : plan_->grid_shape()) grids.push_back(n);
+    for (const auto n : which.image) images.push_back(n), image.push_back(n);
+    grid_ = compute_.allocate<cfloat>(grids);
+    images_ = compute_.allocate<cfloat>(images);
+    combined_ = compute_.allocate<cfloat>(image);
+    magnitude_ = compute_.allocate<float>(image);
+    result_ = compute_.allocate_host<float>(image);
+    link_.synchronize();
+    compute_.synchronize();
+  }
+
+  void upload() {
+    link_.copy<cfloat>(raw_.cview(), arrived_.view());
+    link_.synchronize();
+  }
+  /// From the readouts in host memory to the magnitudes in host memory.
+  void reconstruct(int parts, bool as_they_come) {
+    for (int part = 0; part < parts; ++part) {
+      const auto [begin, shape] = readouts_of(part, parts);
+      const std::int64_t offset = begin * coils_ * per_readout_;
+      link_.copy<cfloat>(raw_.cview().part(offset, shape), arrived_.view().part(offset, shape));
+      link_.on_complete([this] { there_.release(); });
+    }
+    if (as_they_come) compute_.clear(grid_.view());
+    for (int part = 0; part < parts; ++part) {
+      there_.acquire();
+      const auto [begin, shape] = readouts_of(part, parts);
+      const std::int64_t first = begin * per_readout_, count = shape[0] * per_readout_;
+      to_sample_major(compute_, arrived_.cview().part(first * coils_, shape), samples_.view(), first);
+      if (as_they_come)
+        plan_->accumulate(compute_, first, samples_.cview().part(first * coils_, {count, coils_}),
+                          weights_.cview().part(first, {count}), 1, grid_.view());
+    }
+    if (as_they_come)
+      plan_->to_images(compute_, grid_.view(), images_.view());
+    else
+      plan_->adjoint(compute_, samples_.cview(), weights_.cview(), images_.view());
+    finish();
+  }
+  /// The same steps on samples that are on the device already.
+  void reconstruct_from_device() {
+    plan_->adjoint(compute_, reference_samples_.cview(), weights_.cview(), images_.view());
+    finish();
+  }
+  std::vector<float> result() const { return {result_.data(), result_.data() + result_.size()}; }
+
+ private:
+  struct Part {
+    std::int64_t begin;
+    Shape shape;
+  };
+  Part readouts_of(int part, int parts) const {
+    const std::int64_t begin = part * readouts_ / parts, end = (part + 1) * readouts_ / parts;
+    return {begin, {end - begin, coils_, per_readout_}};
+  }
+  void finish() {
+    root_sum_of_squares(compute_, images_.cview(), combined_.view());
+    component(compute_, combined_.cview(), Component::magnitude, 1, magnitude_.view());
+    compute_.copy<float>(magnitude_.cview(), result_.view());
+    compute_.synchronize();
+  }
+
+  std::counting_semaphore<> there_{0};  // parts that have arrived and are not taken up
+  Context link_, compute_;
+  std::int64_t coils_, readouts_, count_ = 0, per_readout_ = 0;
+  std::shared_ptr<const NufftPlan> plan_;
+  HostArray<cfloat> raw_;
+  HostArray<float> result_;
+  Array<cfloat> reference_samples_, arrived_, samples_, grid_, images_, combined_;
+  Array<float> weights_, magnitude_;
+};
+
+double relative_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace
+
+void run_from_host(benchmark::State& state, const NufftCase& which, std::int64_t readouts, Backend backend,
+                   bool as_they_come) {
+  Scan scan(which, readouts, backend);
+  scan.reconstruct_from_device();
+  const std::vector<float> reference = scan.result();
+  for (auto _ : state)
+    state.SetIterationTime(median_seconds(kRepetitions, [&] { scan.reconstruct(kParts, as_they_come); }));
+  state.counters["difference"] = relative_difference(scan.result(), reference);
+  state.counters["upload_ms"] = 1e3 * median_seconds(kRepetitions, [&] { scan.upload(); });
+  state.counters["in_turn_ms"] = 1e3 * median_seconds(kRepetitions, [&] { scan.reconstruct(1, as_they_come); });
+}
+
+}  // namespace echotrain::bench
