@@ -12,6 +12,10 @@ git -C "$here" describe --always --dirty >"$bundle/share/echotrain/commit" 2>/de
 cp "$here"/tests/bench/peers/*.py "$bundle/share/echotrain/bench/"
 find "$build/bin" -maxdepth 1 -type f -perm -u+x -exec cp {} "$bundle/bin/" \;
 cp -r "$here/config/pipelines" "$bundle/share/echotrain/"
+# What tests read of the sources (tests/support/sources.h).
+mkdir -p "$bundle/share/echotrain/sources/config" "$bundle/share/echotrain/sources/docs"
+cp -r "$here/config/pipelines" "$bundle/share/echotrain/sources/config/"
+cp "$here/docs/gadgets.md" "$bundle/share/echotrain/sources/docs/"
 strip --strip-unneeded "$bundle"/bin/* 2>/dev/null || true
 ldd "$bundle"/bin/* | awk '/=> \//{print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|ld-linux[^/]*|libstdc\+\+|libgcc_s|libcuda|libcudart|libcufft|libcublas|libcublasLt|libnvrtc|libnvJitLink)\.so' |

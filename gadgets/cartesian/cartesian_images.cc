@@ -47,6 +47,8 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.half) {
     buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
+    buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
+    buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/fft/line_images.h"
 
 namespace echotrain {
@@ -23,8 +25,9 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
 
  private:
   struct Buffer {
-    Array<cfloat> half;              // [coil, z * y, x of the image]
-    std::vector<std::int32_t> hits;  // per line: how often it came
+    Array<cfloat> half;                           // [coil, z * y, x of the image]
+    std::vector<std::int32_t> hits;               // per line: how often it came
+    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain {
 
@@ -28,8 +30,9 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
  private:
   struct Buffer {
-    Array<cfloat> data;              // [coil, z * y, x]
-    std::vector<std::int32_t> hits;  // per line: how often it came
+    Array<cfloat> data;                           // [coil, z * y, x]
+    std::vector<std::int32_t> hits;               // per line: how often it came
+    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
   };
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);

@@ -6,7 +6,7 @@
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kFirstSlots = 512;  // 4 KiB, the smallest block that is allocated
+constexpr std::int64_t kFirstSlots = 32;  // a scan may open thousands of frames of a line each
 
 numerics::HostArray<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {
   numerics::HostArray<std::uint64_t> slots = compute.allocate_host<std::uint64_t>({count});

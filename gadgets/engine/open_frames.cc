@@ -18,6 +18,24 @@ void refuse_more_frames(std::size_t open) {
                     open));
 }
 
+namespace {
+// A frame, its entries in the maps here and in those of gadgets: their sizes, and what the allocator adds to each.
+constexpr std::uint64_t kBytesOfFrame = sizeof(Frame) + sizeof(OpenFrame) + 1024;
+}  // namespace
+
+void OpenFrames::start(Scan& scan) {
+  scan_ = &scan;
+  paid_ = std::make_shared<numerics::MemoryShare>(scan.compute.account());
+}
+
+// For frames ahead, so that few frames cost a look at the account.
+void OpenFrames::pay() {
+  constexpr std::uint64_t kAhead = 64;
+  const std::uint64_t bytes = (open_.size() + kAhead) / kAhead * kAhead * kBytesOfFrame;
+  paid_->grow_to(bytes);
+  if (paid_->bytes() > 2 * bytes) paid_->set(bytes);
+}
+
 OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
   return {frame.key.encoding, frame.key.repetition, frame.frame->id};
 }
@@ -26,6 +44,7 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   const auto known = open_.find(key);
   if (known != open_.end()) return known->second;
   refuse_more_frames(open_.size());
+  pay();
   OpenFrame& fresh = open_.try_emplace(key, scan_->compute, key).first->second;
   fresh.frame = std::make_shared<Frame>();
   fresh.frame->id = next_id_++;
@@ -44,6 +63,7 @@ void OpenFrames::add(OpenFrame& frame, protocol::Acquisition&& acquisition) {
   ++frame.frame->readouts;
   note_arrival(*frame.frame, acquisition);
   if (frame.waiting.empty()) waiting_.insert(frame.key);
+  if (frame.waiting.capacity() == 0) frame.waiting.swap(spare_);
   frame.waiting.push_back(std::move(acquisition));
 }
 
@@ -53,6 +73,7 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   open_.erase(it);
   places_.erase(place_of(frame));
   waiting_.erase(frame.key);
+  pay();
   frame.frame->arrival.taken = taken_;
   flush(frame, true, emit);
 }
@@ -64,6 +85,8 @@ void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
   readouts.first = !std::exchange(frame.started, true);
   readouts.last = last;
   frame.waiting.clear();
+  if (frame.waiting.capacity() > spare_.capacity()) spare_.swap(frame.waiting);
+  frame.waiting = {};  // an open frame keeps nothing of what has gone on
   emit(std::move(readouts));
 }
 
@@ -75,6 +98,7 @@ void OpenFrames::clear() {
   open_.clear();
   places_.clear();
   waiting_.clear();
+  if (paid_) paid_->set(0);
 }
 
 std::vector<FrameKey> OpenFrames::keys() const {

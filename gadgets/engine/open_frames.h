@@ -13,6 +13,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/api/scan.h"
 #include "gadgets/engine/line_set.h"
+#include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain {
 
@@ -35,14 +36,15 @@ struct OpenFrame {
 void refuse_more_frames(std::size_t open);
 
 /// The frames that have begun and not ended, found by their keys. What makes a frame end is for others to say. A
-/// readout costs the same however many frames are open.
+/// readout costs the same however many frames are open. What they take of the machine's memory counts towards the
+/// session's budget, with a lump for what gadgets note of each; ResourceError when it is exhausted.
 class OpenFrames {
  public:
   static constexpr std::size_t kMost = 16384;           ///< open at a time
   using Numbered = std::pair<std::uint64_t, FrameKey>;  ///< with the frame's id first, which counts in order of opening
   using EmitReadouts = std::function<void(Readouts&&)>;
 
-  void start(Scan& scan) { scan_ = &scan; }
+  void start(Scan& scan);
   /// The pipeline took a batch at `taken`.
   void batch_begins(Instant taken) { taken_ = taken; }
 
@@ -73,13 +75,16 @@ class OpenFrames {
   using Place = std::tuple<std::uint16_t, std::uint16_t, std::uint64_t>;  // encoding, repetition, the frame's id
 
   void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
+  void pay();
   static Place place_of(const OpenFrame& frame);
 
   Scan* scan_ = nullptr;
   std::map<FrameKey, OpenFrame> open_;
-  std::map<Place, FrameKey> places_;  // of all that are open
-  std::set<FrameKey> waiting_;        // those that have readouts that wait
-  Instant taken_{};                   // when the batch being pushed was taken
+  std::map<Place, FrameKey> places_;          // of all that are open
+  std::set<FrameKey> waiting_;                // those that have readouts that wait
+  std::vector<protocol::Acquisition> spare_;  // empty; its memory is for readouts that wait
+  std::shared_ptr<numerics::MemoryShare> paid_;
+  Instant taken_{};  // when the batch being pushed was taken
   std::uint64_t next_id_ = 0;
 };
 

@@ -124,15 +124,19 @@ CaptureFile::CaptureFile(const fs::path& directory, const std::string& name) : p
   const auto make = [](const fs::path& path) {
     return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
   };
+  // The checksums first: a capture whose server was killed here would seem to be an older server's.
+  const fs::path sums = protocol::checksum_file(path_);
+  checksums_descriptor_ = make(sums);
+  if (checksums_descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make the file");
   descriptor_ = make(path_);
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot make the file");
-  ::flock(descriptor_, LOCK_EX | LOCK_NB);
-  checksums_descriptor_ = make(protocol::checksum_file(path_));
-  if (checksums_descriptor_ >= 0) return;
+  if (descriptor_ >= 0) {
+    ::flock(descriptor_, LOCK_EX | LOCK_NB);
+    return;
+  }
   const int error = errno;
-  ::close(descriptor_);
-  remove_file(path_);
-  throw std::system_error(error, std::generic_category(), "cannot make the file of checksums");
+  ::close(checksums_descriptor_);
+  remove_file(sums);
+  throw std::system_error(error, std::generic_category(), "cannot make the file");
 }
 
 CaptureFile::~CaptureFile() {

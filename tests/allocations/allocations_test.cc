@@ -19,6 +19,7 @@
 #include "protocol/files/stream_file.h"
 #include "server/scan/inbox.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace {
 std::atomic<std::size_t> calls_of_new{0};
@@ -56,7 +57,7 @@ namespace {
 constexpr int kSamples = 32, kCoils = 2, kMatrix = 16;
 
 std::string shipped(const std::string& name) {
-  std::ifstream file(fmt::format("{}/config/pipelines/{}.yaml", ECHOTRAIN_SOURCE_DIR, name));
+  std::ifstream file(shipped_pipelines() / (name + ".yaml"));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -1,7 +1,8 @@
 // Plane-wave ultrasound: f-k migration as the pipeline ultrasound_plane_wave does it, on the CPU and where there is one
 // on a GPU, from traces on the host to an image there, and delay and sum of the same traces to the same voxels on the
-// CPU, in one run. For both, everything that depends on the geometry only is made beforehand. The table at the end has
-// the medians, their ratio, and the lateral widths of the four simulated points beside the diffraction limit.
+// same, in one run. On the CPU everything that depends on the geometry only is made beforehand for both; on a GPU delay
+// and sum works its delays out. The table at the end has the medians, their ratio, the lateral widths of the four
+// simulated points beside the diffraction limit, and how far the GPU's delay and sum is from the CPU's.
 //
 // The chapter transforms frame n+1 forwards while it transforms frame n back (section 48.5.3, figure 48-7). The cases
 // stream/... push a run of frames without waiting between them, and give the time of a frame: to one session, to two
@@ -27,7 +28,7 @@
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/ultrasound/plane_wave.h"
 #include "protocol/data/header.h"
-#include "tests/bench/das.h"
+#include "tests/bench/das/das.h"
 #include "tests/bench/device_graph.h"
 #include "tests/support/bench_resources.h"
 
@@ -178,6 +179,15 @@ double lateral_width(const Case& c, const std::vector<cfloat>& image, const clie
     return c.x(j) - (c.x(j) - c.x(j - step)) * (half - outer) / (inner - outer);
   };
   return edge(1) - edge(-1);
+}
+
+double distance(const std::vector<cfloat>& image, const std::vector<cfloat>& other) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < image.size(); ++i) {
+    difference += static_cast<double>(std::norm(image[i] - other[i]));
+    size += static_cast<double>(std::norm(other[i]));
+  }
+  return std::sqrt(difference / size);
 }
 
 double diffraction_limit(const Case& c, const client::Scatterer& p) {
@@ -371,14 +381,22 @@ int main_(int argc, char** argv) {
   std::vector<std::unique_ptr<Migration>> migrations, on_gpu;
   const bool gpu = numerics::available(numerics::Backend::cuda);
   std::vector<std::unique_ptr<DelayAndSum>> beamformers;
-  std::vector<std::vector<cfloat>> sums;
+  std::vector<std::vector<cfloat>> sums, gpu_sums;
   std::map<std::string, Pair> streams;
   numerics::Context context(numerics::Backend::cpu, bench_resources());
+#ifdef ECHOTRAIN_HAS_CUDA
+  std::unique_ptr<numerics::Context> gpu_context;
+  if (gpu) gpu_context = std::make_unique<numerics::Context>(numerics::Backend::cuda, bench_resources());
+  std::vector<std::unique_ptr<GpuDelayAndSum>> gpu_beamformers;
+  for (const Case& c : cases)
+    if (gpu) gpu_beamformers.push_back(std::make_unique<GpuDelayAndSum>(*gpu_context, das_setting(c)));
+#endif
   for (const Case& c : cases) {
     migrations.push_back(std::make_unique<Migration>(c, numerics::Backend::cpu));
     if (gpu) on_gpu.push_back(std::make_unique<Migration>(c, numerics::Backend::cuda));
     beamformers.push_back(std::make_unique<DelayAndSum>(context, das_setting(c)));
     sums.emplace_back(static_cast<std::size_t>(c.matrix) * static_cast<std::size_t>(c.matrix));
+    gpu_sums.push_back(sums.back());
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     measure("fk_migration/" + cases[i].name, [&, i] { migrations[i]->frame(); });
@@ -388,7 +406,14 @@ int main_(int argc, char** argv) {
       beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}}, {sums[i].data(), {c.matrix, c.matrix}});
     });
 #ifdef ECHOTRAIN_HAS_CUDA
-    if (gpu) measure_device(cases[i]);
+    if (gpu) {
+      measure("delay_and_sum_cuda/" + cases[i].name, [&, i] {
+        const Case& c = cases[i];
+        gpu_beamformers[i]->image({c.traces.data(), {c.array.elements, c.samples()}},
+                                  {gpu_sums[i].data(), {c.matrix, c.matrix}});
+      });
+      measure_device(cases[i]);
+    }
 #endif
     for (const auto backend : {numerics::Backend::cpu, numerics::Backend::cuda}) {
       if (!numerics::available(backend)) continue;
@@ -412,9 +437,11 @@ int main_(int argc, char** argv) {
       fmt::print(" {:.3f} {:.3f} {:.3f};", lateral_width(c, migrations[i]->last(), point),
                  lateral_width(c, sums[i], point), diffraction_limit(c, point));
     fmt::print("\n");
-    if (gpu)
-      fmt::print("{:<22} {:>7} {:>10.3f} on the GPU\n", c.name, c.samples(),
-                 median(seconds["fk_migration_cuda/" + c.name]) * 1e3);
+    const double gpu_fk = median(seconds["fk_migration_cuda/" + c.name]);
+    const double gpu_das = median(seconds["delay_and_sum_cuda/" + c.name]);
+    if (gpu_fk > 0 && gpu_das > 0)
+      fmt::print("{:<22} {:>7} {:>10.3f} {:>14.3f} {:>6.1f}  on the GPU; its delay and sum is {:.1e} from the CPU's\n",
+                 c.name, c.samples(), gpu_fk * 1e3, gpu_das * 1e3, gpu_das / gpu_fk, distance(gpu_sums[i], sums[i]));
   }
   for (const auto& [name, sessions] : streams) print_streams(name);
 #ifdef ECHOTRAIN_HAS_CUDA

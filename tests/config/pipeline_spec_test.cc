@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "tests/support/sources.h"
+
 namespace echotrain::config {
 namespace {
 
@@ -243,7 +245,7 @@ TEST_F(Library, RefusesBadFilesAndFolders) {
 }
 
 TEST(ShippedPipelines, LoadAndAnswerToStockNames) {
-  const PipelineLibrary library({std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"});
+  const PipelineLibrary library({shipped_pipelines()});
   for (const char* name : {"cartesian_2d", "radial_2d", "spiral_2d", "kooshball_3d", "passthrough", "default.xml",
                            "simplefft", "invertcontrast"}) {
     EXPECT_NE(library.find(name), nullptr) << name;

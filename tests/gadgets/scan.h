@@ -20,6 +20,7 @@
 #include "gadgets/numerics/team/team.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
+#include "tests/support/expected_cuda.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
@@ -221,8 +222,7 @@ double nrmse(const std::vector<A>& values, const std::vector<B>& truth) {
 class OnBackend : public ::testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!numerics::available(GetParam(), &reason)) GTEST_SKIP() << reason;
+    if (const std::string reason = missing_backend(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
   }
   RunOptions here() const { return {.backend = GetParam()}; }
 };

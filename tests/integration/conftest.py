@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 
 import pytest
@@ -44,7 +45,8 @@ def server(tmp_path_factory, pipelines):
 
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory):
-    """Skips where no GPU works; ECHOTRAIN_EXPECT_CUDA=1 makes that a failure."""
+    """Skips where no GPU works. Fails where CUDA is expected: as ECHOTRAIN_EXPECT_CUDA says (1 or 0), else where the
+    programs have it and NVIDIA's driver shows a GPU that CUDA_VISIBLE_DEVICES does not hide."""
     folder = tmp_path_factory.mktemp("cuda")
     scan, config = folder / "scan.h5", folder / "cuda.yaml"
     config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cuda")))
@@ -54,8 +56,11 @@ def cuda(tmp_path_factory):
     if tried.returncode == 0:
         return
     reason = f"no GPU: {tried.stderr.strip()}"
-    if os.environ.get("ECHOTRAIN_EXPECT_CUDA") == "1":
-        pytest.fail(reason)
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0")[:1] in ("", "-")
+    seen = any(re.fullmatch(r"nvidia\d+", name) for name in os.listdir("/dev")) and not hidden
+    built = "built without CUDA" not in reason
+    if {"1": True, "0": False}.get(os.environ.get("ECHOTRAIN_EXPECT_CUDA"), built and seen):
+        pytest.fail(f"CUDA is expected here (ECHOTRAIN_EXPECT_CUDA=0 takes that back): {reason}")
     pytest.skip(reason)
 
 

@@ -1,4 +1,5 @@
-"""Every shipped pipeline by its name through a server of each backend: the image is the object that was simulated.
+"""Every shipped pipeline by its name through a server of each backend: the image is the object that was simulated; and,
+for few and noisy readouts, what each prior of the shipped solvers is worth.
 
 Tolerances are the accuracy of each way from so few samples (the other tests go into each); the Cartesian ones are exact.
 A display image is compared after the best factor, and turned back by its own directions; edges are compared with those of
@@ -12,7 +13,7 @@ import pytest
 
 import reference
 import scans
-from programs import SHIPPED, Server, run_client
+from programs import SHIPPED, Server, run_client, variant
 
 HEART = "--trajectory cartesian --motion cardiac --coils 1"
 BALL = "--trajectory kooshball --phantom ellipsoids_3d --matrix 24 --readouts 1810 --samples 72"
@@ -42,7 +43,7 @@ CASES = {
     "cg_sense_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.08),
     "fhd_pcg_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.07),
     "fhd_pcg_3d": Case(f"{BALL} --coils 2", 0.05),
-    "anatomical_multi_echo": Case(f"{BALL} --coils 1 --contrasts 2", 0.1, 2),
+    "anatomical_multi_echo": Case(f"{BALL} --coils 1 --contrasts 2", 0.12, 2),
 }
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
 ELSEWHERE = {"passthrough"}  # takes images; tested in test_end_to_end
@@ -119,3 +120,66 @@ def test_the_points_are_in_the_image(served, tmp_path, name):
         assert abs(x[column] - at[0]) <= size[0] and abs(z[row] - at[1]) <= size[1]
         away &= distance > 4
     assert image.max() == pytest.approx(60, abs=1e-3) and image[away].max() < 30
+
+
+# --- few and noisy readouts ------------------------------------------------------------------------------------------
+# With all readouts and no noise, as above, gridding wins. These scans are what the solvers are there for: each step up,
+# gridding, least squares with Tikhonov's prior, then with what is known of the object, leaves an error smaller by a
+# stated factor. Gridded images are first scaled to fit the object, as in Stone et al., JPDC 68, 2008, section 4.
+
+FEW_OF_A_BALL = (
+    "--trajectory kooshball --phantom ellipsoids_3d --matrix 32 --readouts 150 --samples 36 --coils 1 --contrasts 2"
+)
+FEW_SPOKES = "--trajectory golden_radial --matrix 48 --readouts 20 --coils 4 --noise 1"
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    """A server on the CPU, with the shipped solvers and the same with Tikhonov's prior."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    for name in ("fhd_pcg_2d", "fhd_pcg_3d"):
+        text = variant(name, ("prior: smoothness", "prior: tikhonov"), (f"name: {name}", f"name: tikhonov_{name}"))
+        (folder / f"tikhonov_{name}.yaml").write_text(text)
+    served = ("--pipelines", SHIPPED, "--pipelines", folder, "--backend", "cpu")
+    server = Server(tmp_path_factory.mktemp("server"), *served)
+    yield server
+    assert server.stop() == 0, server.text()
+
+
+def errors(server, scan, pipeline, scaled=False):
+    """NRMSE of each contrast's image."""
+    output = scan.with_name(f"{pipeline}.h5")
+    result = server.send(scan, pipeline, output)
+    assert result.returncode == 0, result.stderr
+    found = {}
+    for head, (image,) in zip(*scans.read_images(output)):
+        contrast = int(head["contrast"])
+        truth = scans.read_array(scan, f"truth_{contrast}" if contrast else "truth")
+        image, truth = image.astype(float), np.broadcast_to(truth, image.shape)
+        found[contrast] = reference.nrmse(image * (reference.real_scale(image, truth) if scaled else 1), truth)
+    return np.array([found[contrast] for contrast in sorted(found)])
+
+
+@pytest.mark.parametrize("noise", [4, 12])
+def test_a_twentieth_of_a_ball_gains_from_a_prior_and_more_from_edges(cpu, tmp_path, noise):
+    """150 of the 3,217 readouts that Nyquist asks for. Seen: 2.1 to 2.5 times for each step and contrast. Without
+    weights at edges the anatomical prior is one of smoothness: 1.2 to 1.5 times."""
+    scan = simulate(tmp_path / "scan.h5", f"{FEW_OF_A_BALL} --noise {noise}")
+    gridded = errors(cpu, scan, "kooshball_3d", scaled=True)
+    tikhonov = errors(cpu, scan, "tikhonov_fhd_pcg_3d")
+    anatomical = errors(cpu, scan, "anatomical_multi_echo")
+    assert len(gridded) == len(tikhonov) == len(anatomical) == 2
+    assert (gridded > 1.8 * tikhonov).all(), (gridded, tikhonov)
+    assert (tikhonov > 1.8 * anatomical).all(), (tikhonov, anatomical)
+    assert (errors(cpu, scan, "fhd_pcg_3d") < 1.02 * tikhonov).all()
+
+
+def test_a_fifth_of_the_spokes_gains_from_smoothness_and_more_from_coil_maps(cpu, tmp_path):
+    """20 of the 95 spokes that Nyquist asks for. Seen: gridded 0.42, Tikhonov 0.38, smoothness 0.32, coil maps 0.28."""
+    scan = simulate(tmp_path / "scan.h5", FEW_SPOKES)
+    (gridded,) = errors(cpu, scan, "radial_2d", scaled=True)
+    (tikhonov,) = errors(cpu, scan, "tikhonov_fhd_pcg_2d")
+    (smooth,) = errors(cpu, scan, "fhd_pcg_2d")
+    (with_maps,) = errors(cpu, scan, "cg_sense_2d")
+    assert gridded > 1.05 * tikhonov and tikhonov > 1.1 * smooth and smooth > 1.1 * with_maps, (
+        gridded, tikhonov, smooth, with_maps)  # fmt: skip

@@ -74,10 +74,15 @@ def diffraction_limit(at):
     return 1.207 * WAVELENGTH / (sines[1] - sines[0])
 
 
+# Places are good to what docs/ultrasound.md states. Beams are somewhat narrower than the diffraction limit at the
+# centre frequency: the higher frequencies of the pulse narrow them more than the lower ones widen them. What is sampled
+# below the pulse's highest frequency loses a part of these.
 @pytest.mark.parametrize(
-    "options", [(), ("--iq",), ("--iq", "--sampling-mhz", 6.25), ("--sampling-mhz", 6.6666667)], ids=str
+    "options, widest",
+    [((), 0.975), (("--iq",), 0.975), (("--iq", "--sampling-mhz", 6.25), 0.975), (("--sampling-mhz", 6.6666667), 0.99)],
+    ids=str,
 )
-def test_points_are_where_they_are_and_as_narrow_as_diffraction_lets_them(server, tmp_path, options):
+def test_points_are_where_they_are_and_as_narrow_as_diffraction_lets_them(server, tmp_path, options, widest):
     """RF; IQ; IQ and RF sampled below the pulse's highest frequency, which take its flanks and leave its place."""
     scan = simulate(tmp_path / "scan.h5", *options)
     heads, images = complex_images(server, scan, tmp_path)
@@ -87,8 +92,8 @@ def test_points_are_where_they_are_and_as_narrow_as_diffraction_lets_them(server
     assert len(points) == 4
     for at in points:
         found_x, found_z, found_width = place_of(images[0][0, 0], x, z, at)
-        assert abs(found_x - at[0]) < WAVELENGTH / 10 and abs(found_z - at[1]) < WAVELENGTH / 10
-        assert found_width == pytest.approx(diffraction_limit(at), rel=0.1)
+        assert abs(found_x - at[0]) < 0.011 * WAVELENGTH and abs(found_z - at[1]) < 0.011 * WAVELENGTH
+        assert 0.955 < found_width / diffraction_limit(at) < widest
 
 
 def test_the_echo_of_a_point_is_what_sound_takes(tmp_path):
@@ -116,8 +121,9 @@ def test_waves_of_several_angles_agree_and_compound(server, tmp_path):
     for at in points:
         phases = []
         for wave in waves[0][:, 0]:
+            # The array's end cuts the beams of steered waves off: a lopsided spectrum moves the peak sideways.
             found_x, found_z, _ = place_of(wave, x, z, at)
-            assert abs(found_x - at[0]) < WAVELENGTH / 10 and abs(found_z - at[1]) < WAVELENGTH / 10
+            assert abs(found_x - at[0]) < 0.06 * WAVELENGTH and abs(found_z - at[1]) < 0.011 * WAVELENGTH
             phases.append(wave[np.argmin(abs(z - at[1])), np.argmin(abs(x - at[0]))])
         # Coherent: echoes of all waves have one phase where the point is. A depth that is off by 0.02 wavelengths is 14
         # degrees there and back, and costs 3 %.
@@ -182,7 +188,7 @@ def test_the_measured_disc_is_that_of_the_reference(server):
     """Band-pass sampled RF (5 MHz at 6.67 MHz). The reference shows 30 dB. Speckle is compared pixel by pixel.
 
     The reference was made by another method, whose weights of the elements are not known: its speckle is wider. The
-    frames correlate with it by 0.89 to 0.90; a bug that moves or blurs ours by a pixel costs more than the rest.
+    frames correlate with it by 0.894 to 0.900; a bug that moves or blurs ours by a pixel costs more than the rest.
     """
     loadmat = pytest.importorskip("scipy.io").loadmat
     data = loadmat(measured("ultrasound_disk/PWI_disk.mat"), squeeze_me=True)
@@ -194,7 +200,7 @@ def test_the_measured_disc_is_that_of_the_reference(server):
     assert len(reply.images) == reference.shape[2] == 32
     for frame, image in enumerate(reply.images):
         ours, theirs = image.pixels[0, 0], reference[:, :, frame]
-        assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.87
+        assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.8935
         # A pixel (a third of a wavelength) aside or deeper is already worse.
         for axis in (0, 1):
             for step in (-1, 1):

@@ -1,8 +1,10 @@
 """Volumes, images in viewers' formats, and `echotrain export`: through the server by pipeline name,
 against float64 transforms, and read back by readers that this file writes from the formats' descriptions."""
 
+import shutil
 import struct
 
+import h5py
 import numpy as np
 import pytest
 
@@ -18,6 +20,13 @@ def simulate(path, *options):
     return path
 
 
+def reordered(scan, path, order):
+    """Writes `scan` with its readouts in another order."""
+    shutil.copy(scan, path)
+    with h5py.File(path, "r+") as file:
+        file["dataset/data"][:] = file["dataset/data"][:][order]
+
+
 def place(head, i, j, k):
     """Where voxel (i, j, k) lies [mm, LPS]: voxel floor(n/2) is at the position."""
     at = head["position"].astype(np.float64)
@@ -28,18 +37,33 @@ def place(head, i, j, k):
 
 
 def test_a_head_of_16_slices_is_one_volume(server, tmp_path):
-    scan = simulate(tmp_path / "scan.h5", "--matrix", 40, "--coils", 2, "--slices", 16, "--frames", 2)
-    result = server.send(scan, "cartesian_3d", tmp_path / "images.h5")
-    assert result.returncode == 0, result.stderr
-    heads, images = scans.read_images(tmp_path / "images.h5")
-    assert images.shape == (2, 1, 16, 40, 40)
+    """Cuts of one head, 5 mm apart; each is its own plane of the volume, in order, also when acquired interleaved."""
+    size = ("--matrix", 40, "--coils", 2, "--slices", 16, "--frames", 2, "--phantom", "ellipsoids_3d")
+    scan = simulate(tmp_path / "scan.h5", *size)
     truth = scans.read_array(scan, "truth")
-    for plane in images.reshape(-1, 40, 40):
-        assert reference.nrmse(plane, truth) < 1e-5
-    # Slices are 5 mm apart about the isocentre.
-    assert float(heads[0]["field_of_view"][2]) == pytest.approx(80)
-    for z in range(16):
-        assert place(heads[1], 20, 20, z) == pytest.approx((0, 0, 5 * (z - 7.5)), abs=1e-4)
+    assert truth.shape == (16, 40, 40)
+    xml, heads, _, data = scans.read_acquisitions(scan)
+    slices = [int(head["idx"]["slice"]) for head in heads[: 16 * 40 : 40]]
+    assert slices == list(range(16))
+    # Any two planes differ by far more than the tolerance, so that a plane in another's place is seen.
+    assert min(reference.nrmse(truth[a], truth[b]) for a in range(16) for b in range(a)) > 1e-3
+    interleaved = tmp_path / "interleaved.h5"
+    order = [readout for frame in range(2) for first in (0, 1) for s in range(first, 16, 2)
+             for readout in range((frame * 16 + s) * 40, (frame * 16 + s + 1) * 40)]  # fmt: skip
+    reordered(scan, interleaved, order)
+    for path in (scan, interleaved):
+        result = server.send(path, "cartesian_3d", tmp_path / "images.h5")
+        assert result.returncode == 0, result.stderr
+        heads, images = scans.read_images(tmp_path / "images.h5")
+        assert images.shape == (2, 1, 16, 40, 40)
+        for volume in images[:, 0]:
+            for plane, expected in zip(volume, truth):
+                assert reference.nrmse(plane, expected) < 1e-5
+        # Slices are 5 mm apart about the isocentre.
+        assert float(heads[0]["field_of_view"][2]) == pytest.approx(80)
+        for z in range(16):
+            assert place(heads[1], 20, 20, z) == pytest.approx((0, 0, 5 * (z - 7.5)), abs=1e-4)
+        (tmp_path / "images.h5").unlink()
 
 
 def cartesian_3d_scan(kspace):

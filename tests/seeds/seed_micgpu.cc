@@ -225,9 +225,10 @@ struct Kernel {
   double seed_seconds;
 };
 constexpr Kernel kKernels[] = {
-    {"kernel_1", Reduction::divergent, 8.054e-3},  {"kernel_2", Reduction::strided, 3.456e-3},
-    {"kernel_3", Reduction::sequential, 1.722e-3}, {"kernel_7", Reduction::several, 0.268e-3},
-    {"cub_ints", Reduction::cub_ints, 0},          {"cub_floats_fp32", Reduction::cub_floats, 0}};
+    {"one_thread", Reduction::one_thread, 0},     {"kernel_1", Reduction::divergent, 8.054e-3},
+    {"kernel_2", Reduction::strided, 3.456e-3},   {"kernel_3", Reduction::sequential, 1.722e-3},
+    {"kernel_7", Reduction::several, 0.268e-3},   {"cub_ints", Reduction::cub_ints, 0},
+    {"cub_floats_fp32", Reduction::cub_floats, 0}};
 
 template <class Pixel>
 void add_pictures(Table& table, const std::shared_ptr<Context>& context, const std::string& type,

@@ -18,6 +18,7 @@ constexpr int kEdge = 4096;                 ///< of the pictures, pixels
 constexpr int kCopies = 8;
 
 enum class Reduction {
+  one_thread,  ///< the document's "non-parallel approach"
   divergent,   ///< kernel 1: interleaved addressing, threads chosen by %
   strided,     ///< kernel 2: interleaved addressing, the first threads work, with bank conflicts
   sequential,  ///< kernel 3: sequential addressing

@@ -403,6 +403,7 @@ void add_cpu(const Problem& problem, const Problem& q, const PhantomScan& scan) 
 #ifdef ECHOTRAIN_HAS_CUDA
 struct GpuProblems {
   Problem problem{kSeedMatrix, kSeedSamples}, q{2 * kSeedMatrix, kSeedSamples, true};
+  Problem part{kSeedMatrix, 4 * kLargestTile}, small_part{kSeedMatrix, kLargestTile};  ///< for versions in parts
   PhantomScan scan{Backend::cuda, kSeedMatrix, kSeedReadouts, kSeedSamples / kSeedReadouts};
   std::optional<Settings> tuned;
   const Settings& best() {
@@ -410,6 +411,22 @@ struct GpuProblems {
     return *tuned;
   }
 };
+
+/// Figure 8 and the versions of the teaching kit, of the first samples only.
+void add_gpu_parts(GpuProblems& all) {
+  const auto add_part = [](const std::string& name, const Problem& problem, Variant variant, const Settings& settings) {
+    add(fmt::format("{}/gpu/{}^3x{}", name, kSeedMatrix, problem.samples.size()),
+        [=, &problem](auto& s) { run_variant(s, problem, variant, settings, 1, {}, nullptr); });
+  };
+  for (const auto& [layout, variant] :
+       {std::pair{"structures", Variant::const_mem}, std::pair{"arrays", Variant::const_arrays}})
+    for (int unroll = 1; unroll <= 8; unroll *= 2)
+      for (int tile = 32; tile <= kLargestTile; tile *= 2)
+        add_part(fmt::format("Figure8/{}/unroll_{}/tile_{}", layout, unroll, tile), all.part, variant,
+                 {.tile = tile, .unroll = unroll});
+  add_part("Kit/k_in_constant_memory", all.part, Variant::const_k, {});
+  add_part("Kit/a_thread_per_sample", all.small_part, Variant::scatter, {});
+}
 
 void add_gpu(GpuProblems& all) {
   const int devices = gpu_count();
@@ -444,6 +461,7 @@ void add_gpu(GpuProblems& all) {
   const std::string q_size = fmt::format("/gpu/{}^3x{}", 2 * kSeedMatrix, kSeedSamples);
   add("Q/GPU.Tune" + q_size, [&](auto& s) { run_variant(s, all.q, Variant::fast_trig, all.best(), 1, {}, nullptr); });
   add("Q/ours" + q_size, [&](auto& s) { run_ours_q(s, all.q, Backend::cuda); });
+  add_gpu_parts(all);
 }
 #endif
 

@@ -99,21 +99,94 @@ __global__ void constant_kernel(Positions at, int tile, int voxels, Sums sums) {
   sums.im[n] = im;
 }
 
+/// As constant_kernel, with the samples of the tile as five arrays in the same constant memory: the dashed lines of the
+/// seed's figure 8.
+template <int Unroll>
+__global__ void constant_arrays_kernel(Positions at, int tile, int voxels, Sums sums) {
+  const int n = voxel_of_thread();
+  if (n >= voxels) return;
+  const float x = at.x[n], y = at.y[n], z = at.z[n];
+  float re = sums.re[n], im = sums.im[n];
+  const float* numbers = reinterpret_cast<const float*>(tile_points);
+#pragma unroll Unroll
+  for (int m = 0; m < tile; ++m) {
+    const float kx = numbers[m], ky = numbers[tile + m], kz = numbers[2 * tile + m];
+    const float mu_re = numbers[3 * tile + m], mu_im = numbers[4 * tile + m];
+    const float angle = kTwoPi * (kx * x + ky * y + kz * z);
+    const float cosine = cosf(angle), sine = sinf(angle);
+    re += mu_re * cosine - mu_im * sine;
+    im += mu_im * cosine + mu_re * sine;
+  }
+  sums.re[n] = re;
+  sums.im[n] = im;
+}
+
+/// The teaching kit's: three arrays of k in constant memory, data in global memory.
+__global__ void constant_k_kernel(Positions at, const float* mu_re, const float* mu_im, int tile, int voxels,
+                                  Sums sums) {
+  const int n = voxel_of_thread();
+  if (n >= voxels) return;
+  const float x = at.x[n], y = at.y[n], z = at.z[n];
+  float re = sums.re[n], im = sums.im[n];
+  const float* k = reinterpret_cast<const float*>(tile_points);
+#pragma unroll 1
+  for (int m = 0; m < tile; ++m) {
+    const float angle = kTwoPi * (k[m] * x + k[tile + m] * y + k[2 * tile + m] * z);
+    const float cosine = cosf(angle), sine = sinf(angle);
+    re += mu_re[m] * cosine - mu_im[m] * sine;
+    im += mu_im[m] * cosine + mu_re[m] * sine;
+  }
+  sums.re[n] = re;
+  sums.im[n] = im;
+}
+
+/// The teaching kit's first kernel: a thread per sample, which adds to every voxel, atomically here.
+__global__ void scatter_kernel(Positions at, PointArrays points, int samples, int voxels, Sums sums) {
+  const int m = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (m >= samples) return;
+  const float kx = points.kx[m], ky = points.ky[m], kz = points.kz[m], mu_re = points.re[m], mu_im = points.im[m];
+#pragma unroll 1
+  for (int n = 0; n < voxels; ++n) {
+    const float angle = kTwoPi * (kx * at.x[n] + ky * at.y[n] + kz * at.z[n]);
+    const float cosine = cosf(angle), sine = sinf(angle);
+    atomicAdd(sums.re + n, mu_re * cosine - mu_im * sine);
+    atomicAdd(sums.im + n, mu_im * cosine + mu_re * sine);
+  }
+}
+
 using ConstantKernel = void (*)(Positions, int, int, Sums);
 
-ConstantKernel fast_kernel(int unroll) {
+/// The kernel of `variant` with its loop unrolled so often.
+template <int Unroll>
+ConstantKernel constant_kernel_of(Variant variant) {
+  if (variant == Variant::const_arrays) return constant_arrays_kernel<Unroll>;
+  return variant == Variant::fast_trig ? constant_kernel<true, Unroll> : constant_kernel<false, Unroll>;
+}
+
+ConstantKernel constant_kernel_of(Variant variant, int unroll) {
   switch (unroll) {
     case 1:
-      return constant_kernel<true, 1>;
+      return constant_kernel_of<1>(variant);
     case 2:
-      return constant_kernel<true, 2>;
+      return constant_kernel_of<2>(variant);
     case 4:
-      return constant_kernel<true, 4>;
+      return constant_kernel_of<4>(variant);
     case 8:
-      return constant_kernel<true, 8>;
+      return constant_kernel_of<8>(variant);
     default:
       throw std::invalid_argument("unroll: 1, 2, 4 or 8");
   }
+}
+
+/// Enqueues a copy of the first `columns` of the arrays that begin at `from`, `stride` numbers apart, to constant
+/// memory, where each has `tile` numbers.
+void copy_arrays(const float* from, std::int64_t stride, int columns, int tile, cudaStream_t stream) {
+  void* to = nullptr;
+  check(cudaGetSymbolAddress(&to, tile_points), "finding constant memory");
+  const std::size_t width = static_cast<std::size_t>(tile) * sizeof(float);
+  check(cudaMemcpy2DAsync(to, width, from, static_cast<std::size_t>(stride) * sizeof(float), width,
+                          static_cast<std::size_t>(columns), cudaMemcpyDeviceToDevice, stream),
+        "copying arrays to constant memory");
 }
 
 }  // namespace
@@ -159,10 +232,18 @@ void GpuFhd::run(Variant variant, const Settings& settings, std::int64_t samples
   const Positions at{positions_.data(), positions_.data() + voxels_, positions_.data() + 2 * voxels_};
   const Sums sums{sums_.data(), sums_.data() + voxels_};
   const Point* points = reinterpret_cast<const Point*>(structs_.data());
-  const ConstantKernel constant =
-      variant == Variant::fast_trig ? fast_kernel(settings.unroll) : constant_kernel<false, 1>;
+  const PointArrays all{arrays_.data(), arrays_.data() + padded_, arrays_.data() + 2 * padded_,
+                        arrays_.data() + 3 * padded_, arrays_.data() + 4 * padded_};
   context_.clear<float>(sums_.view());
-  for (std::int64_t first = 0; first < (samples > 0 ? samples : padded_); first += tile) {
+  const std::int64_t end = samples > 0 ? samples : padded_;
+  if (variant == Variant::scatter) {
+    const int count = static_cast<int>(end);
+    scatter_kernel<<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, stream>>>(at, all, count,
+                                                                                                   voxels, sums);
+    check_launch("adding samples to all voxels");
+    return;
+  }
+  for (std::int64_t first = 0; first < end; first += tile) {
     const float* k = arrays_.data() + first;
     if (variant == Variant::base) {
       base_kernel<<<blocks, threads, 0, stream>>>(at.x, at.y, at.z, points + first, tile, voxels, sums.re, sums.im);
@@ -171,11 +252,17 @@ void GpuFhd::run(Variant variant, const Settings& settings, std::int64_t samples
     } else if (variant == Variant::layout) {
       layout_kernel<<<blocks, threads, 0, stream>>>(
           at, {k, k + padded_, k + 2 * padded_, k + 3 * padded_, k + 4 * padded_}, tile, voxels, sums);
+    } else if (variant == Variant::const_k) {
+      copy_arrays(k, padded_, 3, tile, stream);
+      constant_k_kernel<<<blocks, threads, 0, stream>>>(at, all.re + first, all.im + first, tile, voxels, sums);
+    } else if (variant == Variant::const_arrays) {
+      copy_arrays(k, padded_, 5, tile, stream);
+      constant_kernel_of(variant, settings.unroll)<<<blocks, threads, 0, stream>>>(at, tile, voxels, sums);
     } else {
       check(cudaMemcpyToSymbolAsync(tile_points, points + first, static_cast<std::size_t>(tile) * sizeof(Point), 0,
                                     cudaMemcpyDeviceToDevice, stream),
             "copying a tile to constant memory");
-      constant<<<blocks, threads, 0, stream>>>(at, tile, voxels, sums);
+      constant_kernel_of(variant, settings.unroll)<<<blocks, threads, 0, stream>>>(at, tile, voxels, sums);
     }
     check_launch("adding a tile of samples");
   }

@@ -24,13 +24,20 @@ void cpu_fhd(const Samples<float>& samples, std::int64_t matrix, std::int64_t be
 void cpu_fhd(const Samples<double>& samples, std::int64_t matrix, std::int64_t begin, std::int64_t end, double* re,
              double* im);
 
-/// Figure 5 of the seed; each stands on the one before it.
+/// Figure 5 of the seed, each version on the one before it, and further versions.
 enum class Variant {
   base,       ///< everything in global memory, voxels and sums read and written for every sample
   reg_alloc,  ///< voxels and sums in registers
   layout,     ///< samples as structure of arrays instead of array of structures
   const_mem,  ///< samples in constant memory, as array of structures
-  fast_trig   ///< sines and cosines by the special function units; with other settings this is GPU.Tune
+  fast_trig,  ///< sines and cosines by the special function units; with other settings this is GPU.Tune
+  /// const_mem with structure of arrays: its figure 8
+  const_arrays,
+  /// const_arrays with k alone in constant memory, data in global memory: NVIDIA's teaching kit, module 15
+  const_k,
+  /// a thread per sample, which adds to all voxels: the first kernel of that kit. As written there, sums are lost: here
+  /// additions are atomic.
+  scatter
 };
 
 /// What GPU.Tune searches over; the defaults are those of the other versions.
@@ -48,8 +55,8 @@ class GpuFhd {
  public:
   GpuFhd(numerics::Context& context, const Samples<float>& samples, std::int64_t matrix, std::int64_t begin,
          std::int64_t end);
-  /// Enqueues one F^H d, the clearing of the sums included. Only fast_trig looks at settings.unroll. At most the first
-  /// `samples` samples, rounded up to a whole tile; 0: all.
+  /// Enqueues one F^H d, the clearing of the sums included. const_mem, fast_trig and const_arrays look at
+  /// settings.unroll. At most the first `samples` samples, rounded up to a whole tile; 0: all.
   void run(Variant variant, const Settings& settings, std::int64_t samples = 0);
   /// Voxels [begin, end) of the last run.
   std::vector<numerics::cfloat> image();

@@ -4,7 +4,7 @@
     python3 tests/seeds/seeds.py --programs [NAME...]           says which programs of the build that takes
 
 `./run seeds` builds those programs and calls it. OUT_DIR gets every bench's JSON, its log, and the table, seeds.md. Rows of a GPU
-are there where a GPU is. Quality needs numpy, scipy and h5py.
+are there where a GPU is. Quality and rounding need numpy, scipy and h5py.
 """
 
 import dataclasses
@@ -40,6 +40,8 @@ RUNS = {
                   ("--benchmark_filter=^(exact_.*128.*/cuda|recon/|after_last/|pcg60/128)",)),
     "micgpu": Run("seed_micgpu", "sums and Sobel's operator"),
     "quality": Run("echotrain", "error, PSNR and noise of images (minutes)"),
+    "rounding": Run("echotrain", "what rounding of F^H d does to images"),
+    "images": Run("echotrain", "the heart and the head of GPU Gems"),
 }  # fmt: skip
 
 
@@ -58,6 +60,7 @@ def ultrasound_rows():
     for row, case in (("F31", "128x_20MHz_to_251"), ("F32", "128x_20MHz_to_512"), ("F33", "128x_6.67MHz_to_251")):
         yield (row, "ultrasound", f"f-k <fk_migration/{case}:ms> ms, delay and sum <delay_and_sum/{case}:ms> ms")
         yield (row, "ultrasound", f"GPU: f-k <fk_migration_cuda/{case}:ms> ms")
+        yield (row, "ultrasound", f"GPU: delay and sum <delay_and_sum_cuda/{case}:ms> ms")
     case = "128x_20MHz_to_512"
     for place in ("cpu", "cuda"):
         yield ("F30", "ultrasound",
@@ -101,9 +104,37 @@ def stone_rows():
     yield ("S22", "solver", "GPU: <recon/128.*/cuda:ms> ms; after the last readout <after_last/128.*/cuda:ms> ms")
     yield ("S23", "stone", r"CPU.SP <Q/CPU\.SP:at_seed_size> s, ours <Q/ours/\d+_threads:ms> ms for 128^3 lags of 1,024 samples")
     yield ("S23", "solver", "GPU: <exact_q/128.*/cuda:ms> ms")
+    yield from stone_rows_of_others()
+
+
+def stone_rows_of_others():
+    """Rows that take up what others measure, the kit's among them."""
+    tuned, single = r"GPU\.Tune/", r"CPU\.SP/\d+_threads"
+    yield ("S8", "stone", f"GPU: <{tuned}:threads> threads, tile <{tuned}:tile>, unrolled <{tuned}:unroll>")
+    yield ("S15", "stone", "GPU: unrolled by 8 <Figure8/structures/unroll_8/tile_256/:at_seed_size> s")
+    yield ("S29", "stone", r"GPU: Base <GPU\.Base:percent> %, GPU.Tune <GPU\.Tune/:percent> %, the product "
+           r"<ours\.exact/gpu:percent> %, precision: fast <ours\.fast/gpu:percent> %")  # fmt: skip
+    for layout in ("structures", "arrays"):
+        for unroll in (1, 4, 8):
+            tiles = (f"<Figure8/{layout}/unroll_{unroll}/tile_{tile}/:at_seed_size>" for tile in (32, 256, 2048))
+            yield ("S32", "stone", f"GPU: {layout} unrolled {unroll}: {', '.join(tiles)} s")
+    yield ("S35", "stone", rf"GPU: GPU.Multi <GPU\.Multi\.\d+:ms> ms, one <{tuned}:ms> ms")
+    yield ("S35", "solver", "GPU: two <exact_fhd/128.*/2gpu:ms> ms, one <exact_fhd/128.*/cuda:ms> ms")
+    yield ("S39", "stone", f"CPU.SP <{single}:at_seed_size> s, GPU.Tune <{tuned}:s> s")
+    yield ("K3", "stone", "GPU: <Kit/a_thread_per_sample:at_seed_size> s by pairs")
+    yield ("K7", "stone", "GPU: <Kit/k_in_constant_memory:at_seed_size> s by pairs")
+    yield ("K12", "nufft", f"<{KOOSHBALL}/cpu:ms> ms")
+    yield ("K13", "stone", r"<CPU\.DP/\d+_threads:at_seed_size> s, <CPU\.DP/\d+_threads:gflops> GFLOPS")
+    yield ("K14", "stone", f"<{single}:at_seed_size> s, <{single}:gflops> GFLOPS")
+    for row, version in (("K15", r"GPU\.Base"), ("K16", r"GPU\.ConstMem"), ("K17", tuned)):
+        yield (row, "stone", f"GPU: <{version}:s> s, <{version}:gflops> GFLOPS")
+    yield ("K17", "stone", "GPU: Q by GPU.Tune <Q/GPU.Tune:s> s")
+    yield ("K17", "solver", "GPU, the product: Q <exact_q/128.*/cuda:ms> ms, F^H d <exact_fhd/128.*/cuda:ms> ms, solver "
+           "<pcg60/128.*/cuda:ms> ms, reconstruction <recon/128.*/cuda:ms> ms")  # fmt: skip
 
 
 def micgpu_rows():
+    yield ("M3", "micgpu", "GPU: <gpu/sum/one_thread:ms> ms of one thread, kernel 1 <gpu/sum/kernel_1:us> us")
     yield ("M1", "micgpu", "ints <cpu/sum_ints/plain_loop:us> us; floats <cpu/sum_floats/plain_loop:us> us")
     kernels = ("kernel_1", "kernel_2", "kernel_3", "kernel_7", "cub_ints", "ours")
     for row, kernel in enumerate(kernels, 5):
@@ -132,6 +163,13 @@ ROWS = [
 ]  # fmt: skip
 QUALITY = {"S24": "gridded", "S25": "Tikhonov", "S26": "anatomical, other contrast", "S27": "anatomical, all contrasts",
            "S28": "anatomical, true edges"}  # fmt: skip
+# Rows that need more than a bench: which run has their numbers.
+OTHER_ROWS = {**dict.fromkeys([*QUALITY, "S40", "K11"], "quality"), "S29": "rounding", "F20": "images", "F23": "images"}
+IMAGES = {
+    "F20": ("--trajectory cartesian --motion cardiac --matrix 256 --readouts 192 --phases 13 --heart-rate 500 --tr-ms 7.9",
+            "cartesian_cine"),
+    "F23": ("--trajectory cartesian --phantom ellipsoids_3d --matrix 256 --slices 16", "cartesian_3d"),
+}  # fmt: skip
 
 
 NUMBER = re.compile(r"<([^<>]+):(\w+)>")
@@ -195,21 +233,73 @@ def run_bench(run, folder, out, name):
     return Results(json.loads(result.read_text())["benchmarks"])
 
 
-def run_quality(folder, out, name):
-    """{row: text} of seed_stone_quality.py's table; None if it failed, which is reported."""
-    script, log = SOURCE / "tests/seeds/seed_stone_quality.py", out / f"{name}.log"
+def run_script(script, program, out, name):
+    """What a script beside this one prints; None if it failed, which is reported."""
+    log = out / f"{name}.log"
     with open(log, "w") as file:
-        status = subprocess.run([sys.executable, script, folder / "echotrain"], stdout=file, stderr=file).returncode
+        command = [sys.executable, SOURCE / "tests/seeds" / script, program]
+        status = subprocess.run(command, stdout=file, stderr=file).returncode
     if status != 0:
-        print(f"error: seed_stone_quality.py ended with status {status}; see {log}", file=sys.stderr)
+        print(f"error: {script} ended with status {status}; see {log}", file=sys.stderr)
         return None
-    table = {}
-    for line in log.read_text().splitlines():
+    return log.read_text()
+
+
+def quality_rows(text):
+    """{row: text} of what seed_stone_quality.py prints."""
+    errors, noise, percent = {}, {}, {}
+    for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        if len(cells) == 8:
-            table[cells[0]] = (f"{cells[1]}; noisy {cells[3]}; noise variance {cells[6]} times less, "
-                               f"{cells[7]} with artefacts")  # fmt: skip
-    return {row: table[image] for row, image in QUALITY.items() if image in table}
+        if len(cells) == 6 and cells[1] in ("noiseless", "noisy"):
+            of = "" if cells[1] == "noiseless" else "noisy "
+            errors.setdefault(cells[0], []).append(
+                f"{of}{cells[2]} (limited {cells[3]}); second contrast {cells[4]} ({cells[5]})"
+            )
+            percent.setdefault(cells[0], []).extend(float(cell.split(" %")[0]) for cell in cells[2:4])
+        if len(cells) == 4:
+            noise[cells[0]] = f"noise variance {cells[2]} times less, {cells[3]} with artefacts"
+    rows = {row: ". ".join([*errors[image], noise[image]]) for row, image in QUALITY.items()}
+    rows["K11"] = f"gridded {errors['gridded'][0]}; anatomical {errors[QUALITY['S27']][0]}"
+    ratios = [a / b for a, b in zip(percent["gridded"], percent[QUALITY["S27"]])]
+    rows["S40"] = "{:.1f} times; limited {:.1f}; noisy {:.1f}; limited {:.1f}".format(*ratios)
+    return rows
+
+
+def rounding_rows(text):
+    head, _, *lines = text.splitlines()
+    names = [cell.strip() for cell in head.strip("| ").split("|")][1:]
+    told = []
+    for line in lines:
+        weight, *cells = (cell.strip() for cell in line.strip("| ").split("|"))
+        told.append(f"lambda {weight}: " + ", ".join(f"{cell} ({name})" for cell, name in zip(cells, names)))
+    return {"S29": "; ".join(told)}
+
+
+def image_rows(folder, out):
+    """{row: text} of scans simulated and reconstructed; None if one failed, which is reported."""
+    rows = {}
+    for row, (options, pipeline) in IMAGES.items():
+        scan, images = out / f"{row}.h5", out / f"{row}_images.h5"
+        images.unlink(missing_ok=True)
+        for command in (["simulate", "-o", scan, *options.split()],
+                        ["recon", scan, "-c", pipeline, "-o", images, "--truth"]):  # fmt: skip
+            done = subprocess.run([folder / "echotrain", *command], capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"error: echotrain {command[0]}: {done.stderr}", file=sys.stderr)
+                return None
+        rows[row] = "NRMSE " + re.search(r"NRMSE +(median \S+)", done.stdout)[1]
+    return rows
+
+
+def run_other(name, folder, out):
+    """{row: text} of a run that is not a bench; None if it failed, which is reported."""
+    if name == "images":
+        return image_rows(folder, out)
+    if name == "rounding":
+        text = run_script("seed_stone_rounding.py", folder / "echotrain", out, name)
+        return text and rounding_rows(text)
+    text = run_script("seed_stone_quality.py", folder, out, name)
+    return text and quality_rows(text)
 
 
 def main():
@@ -223,7 +313,7 @@ def main():
     names = names or list(RUNS)
     if only_programs:
         programs = dict.fromkeys(RUNS[name].program for name in names)
-        if "stream" in names:
+        if "stream" in names or "quality" in names:
             programs["echotrain-server"] = None
         print(" ".join(programs))
         return 0
@@ -234,10 +324,11 @@ def main():
     for name in names:
         begin = time.monotonic()
         print(f"== {name}: {RUNS[name].what}", end=" ... ", file=sys.stderr, flush=True)
-        if name == "quality":
-            texts = run_quality(folder, out, name)
+        if name in OTHER_ROWS.values():
+            texts = run_other(name, folder, out)
             failed |= texts is None
-            today.update({row: [text] for row, text in (texts or {}).items()})
+            for row, text in (texts or {}).items():
+                today.setdefault(row, []).append(text)
         else:
             results = run_bench(RUNS[name], folder, out, name)
             failed |= results is None

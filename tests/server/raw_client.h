@@ -22,6 +22,7 @@
 #include "server/server.h"
 #include "tests/server/wire.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 
@@ -246,9 +247,7 @@ class TestServer {
     resources.memory_budget = static_cast<std::uint64_t>(options.memory_mib) << 20;
     return std::make_shared<numerics::Resources>(resources);
   }
-  static config::PipelineLibrary library() {
-    return config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"});
-  }
+  static config::PipelineLibrary library() { return config::PipelineLibrary({shipped_pipelines()}); }
 
   Server server_;
   Server::End end_ = Server::End::asked;

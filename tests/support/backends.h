@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/context.h"
+#include "tests/support/expected_cuda.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::testing {
@@ -34,8 +35,7 @@ template <class B>
 class OnBackend : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string reason;
-    if (!numerics::available(B::kBackend, &reason)) GTEST_SKIP() << "no usable CUDA device: " << reason;
+    if (const std::string reason = missing_backend(B::kBackend); !reason.empty()) GTEST_SKIP() << reason;
     context_ = std::make_unique<numerics::Context>(B::kBackend, test_resources());
   }
 

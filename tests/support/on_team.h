@@ -4,15 +4,16 @@
 #include <string>
 
 #include "gadgets/numerics/team/team.h"
+#include "tests/support/expected_cuda.h"
 
 namespace echotrain::testing {
 
 /// Why there is no team of two on this backend; empty when there is one.
 inline std::string no_team(numerics::Backend backend) {
-  std::string reason;
-  if (!numerics::available(backend, &reason)) return "no usable CUDA device: " + reason;
-  if (backend == numerics::Backend::cpu) return "";
+  if (std::string reason = missing_backend(backend); !reason.empty() || backend == numerics::Backend::cpu)
+    return reason;
   if (numerics::device_count() < 2) return "there is one GPU only; this test needs two";
+  std::string reason;
   return numerics::can_connect_devices(&reason) ? "" : reason;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
 
 namespace echotrain::client {
 namespace {
@@ -84,6 +85,26 @@ Phantom Phantom::echo(int n) const {
       brain = signal;
       brain_now = now;
     }
+  }
+  return result;
+}
+
+Phantom Phantom::slice(double z) const {
+  if (dims_ != 3) throw std::logic_error("only a 3D phantom has slices");
+  Phantom result(2);
+  for (Part part : parts_) {
+    const double away = (z - part.center[2]) / part.size[2];
+    part.center[2] = part.size[2] = 0;
+    if (part.shape == Shape::gaussian) {
+      part.amplitude *= std::exp(-away * away / 2);
+    } else if (std::abs(away) < 1) {
+      const double scale = std::sqrt(1 - away * away);
+      part.size[0] *= scale;
+      part.size[1] *= scale;
+    } else {
+      continue;
+    }
+    result.parts_.push_back(part);
   }
   return result;
 }

@@ -24,6 +24,8 @@ class Phantom {
   /// of the parts around it) decays at its own rate. The outer shell and the brain fade, the ventricles hardly do, so
   /// they go from darker to brighter than what is around them.
   Phantom echo(int n) const;
+  /// The cut of a 3D object through the plane z, in pixels from the origin: a 2D object. std::logic_error in 2D.
+  Phantom slice(double z) const;
   /// A chest with a beating heart, 2D, at `phase` of the beat (0 .. 1, the trigger at 0): contraction to 0.35,
   /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them. The left chamber shrinks to
   /// 0.55 of its radius while the muscle's area stays the same, so the outer wall moves too.

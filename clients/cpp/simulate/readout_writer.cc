@@ -47,9 +47,11 @@ void ReadoutWriter::noise_readouts() {
   }
 }
 
+double slice_mm(const SimulateOptions& options, int slice) { return (slice - (options.slices - 1) / 2.0) * kSliceMm; }
+
 void place_slice(protocol::AcquisitionHeader& head, const SimulateOptions& options, int slice) {
   head.idx.slice = static_cast<std::uint16_t>(slice);
-  head.position[2] = static_cast<float>((slice - (options.slices - 1) / 2.0) * kSliceMm);
+  head.position[2] = static_cast<float>(slice_mm(options, slice));
 }
 
 }  // namespace echotrain::client

@@ -44,7 +44,9 @@ inline void raise_flag(protocol::AcquisitionHeader& head, bool when, ISMRMRD::IS
   if (when) head.flags |= 1ull << (flag - 1);
 }
 
-/// Sets the head's position to that of slice `slice`.
+/// The place of slice `slice` along z [mm]: slices lie kSliceMm apart about the isocentre.
+double slice_mm(const SimulateOptions& options, int slice);
+/// Sets the head's slice and its position.
 void place_slice(protocol::AcquisitionHeader& head, const SimulateOptions& options, int slice);
 
 inline constexpr double kSliceMm = 5;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include "clients/cpp/base/errors.h"
@@ -75,7 +76,7 @@ std::vector<float> interleave(const ReadoutPath& path, int dims) {
 // Makes a scan readout by readout, in the order of a scanner.
 class Scanner {
  public:
-  /// phantoms: one for each contrast.
+  /// phantoms: one for each contrast; of slices that differ, for each contrast of each slice.
   Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
           const CoilSet& coils, protocol::DatasetWriter& file)
       : options_(options), scan_(scan), phantoms_(phantoms), coils_(coils), writer_(options, scan, file) {}
@@ -96,15 +97,15 @@ class Scanner {
  private:
   // Noise-free data of every readout of a frame.
   void measure(int frame) {
-    const std::size_t contrasts = phantoms_.size();
-    clean_.assign(scan_.readouts() * contrasts, {});
+    const std::size_t phantoms = phantoms_.size();
+    clean_.assign(scan_.readouts() * phantoms, {});
     parallel_for(clean_.size(), [&](std::size_t i) {
-      const ReadoutPath path = scan_.readout(static_cast<int>(i / contrasts), frame);
+      const ReadoutPath path = scan_.readout(static_cast<int>(i / phantoms), frame);
       const std::size_t samples = path.positions.size();
       Samples data(samples * options_.coils);
       std::vector<cdouble> signal(options_.coils);
       for (std::size_t s = 0; s < samples; ++s) {
-        coils_.kspace(phantoms_[i % contrasts], path.positions[s], signal);
+        coils_.kspace(phantoms_[i % phantoms], path.positions[s], signal);
         for (int c = 0; c < options_.coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
       }
       clean_[i] = std::move(data);
@@ -140,7 +141,10 @@ class Scanner {
     if (!scan_.cartesian()) {
       trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
     }
-    writer_.write(head, std::move(trajectory), clean_[static_cast<std::size_t>(r) * phantoms_.size() + contrast]);
+    const auto contrasts = static_cast<std::size_t>(options_.contrasts);
+    const std::size_t first_phantom = phantoms_.size() > contrasts ? static_cast<std::size_t>(slice) * contrasts : 0;
+    writer_.write(head, std::move(trajectory),
+                  clean_[static_cast<std::size_t>(r) * phantoms_.size() + first_phantom + contrast]);
   }
 
   const SimulateOptions& options_;
@@ -148,8 +152,56 @@ class Scanner {
   const std::vector<Phantom>& phantoms_;
   const CoilSet& coils_;
   ReadoutWriter writer_;
-  std::vector<Samples> clean_;  // [readout, contrast]: data [coil, sample]
+  std::vector<Samples> clean_;  // [readout, phantom]: data [coil, sample]
 };
+
+// The objects of a scan: [slice, contrast] of a 3D head in slices, else [contrast] or [phase of a beating heart].
+std::vector<Phantom> objects_of(const SimulateOptions& o, const ScanPath& scan, int slices) {
+  std::vector<Phantom> objects;
+  if (cardiac(o)) {
+    for (int p = 0; p < o.phases; ++p) objects.push_back(Phantom::beating(o.matrix, CineScanner::shown_phase(o, p)));
+    return objects;
+  }
+  const int dims = slices > 0 ? 3 : scan.dims(), depth = slices > 0 ? o.matrix : scan.depth();
+  const Phantom phantom =
+      o.phantom == "blob" ? Phantom::blob(dims, o.blob_sigma) : Phantom::shepp_logan(dims, o.matrix, depth);
+  for (int s = 0; s < std::max(slices, 1); ++s)
+    for (int c = 0; c < o.contrasts; ++c) {
+      const Phantom echo = phantom.echo(c);
+      objects.push_back(slices > 0 ? echo.slice(slice_mm(o, s) * o.matrix / o.fov_mm) : echo);
+    }
+  return objects;
+}
+
+// Writes `truth` and `coil_truth` of each contrast or phase; of slices that differ, with an axis of slices before y.
+void write_truths(const SimulateOptions& o, const ScanPath& scan, const std::vector<Phantom>& objects, int slices,
+                  const CoilSet& coils, protocol::DatasetWriter& file) {
+  const std::size_t planes = static_cast<std::size_t>(std::max(slices, 1)), series = objects.size() / planes;
+  for (std::size_t c = 0; c < series && (o.truth || o.coil_truth); ++c) {
+    const std::string suffix = c == 0 ? std::string() : fmt::format("_{}", c);
+    std::vector<float> magnitude;
+    std::vector<std::vector<std::complex<float>>> images(static_cast<std::size_t>(o.coils));
+    std::vector<std::size_t> shape;
+    for (std::size_t s = 0; s < planes; ++s) {
+      const Truth truth(objects[s * series + c], coils, scan);
+      shape = truth.shape();
+      const auto plane = truth.root_sum_of_squares();
+      magnitude.insert(magnitude.end(), plane.begin(), plane.end());
+      for (int coil = 0; coil < o.coils && o.coil_truth; ++coil) {
+        const auto image = truth.coil_image(coil);
+        auto& to = images[static_cast<std::size_t>(coil)];
+        to.insert(to.end(), image.begin(), image.end());
+      }
+    }
+    if (slices > 0) shape.insert(shape.begin(), planes);
+    if (o.truth) file.array("truth" + suffix, shape, magnitude.data());
+    if (!o.coil_truth) continue;
+    std::vector<std::complex<float>> all;
+    for (const auto& image : images) all.insert(all.end(), image.begin(), image.end());
+    shape.insert(shape.begin(), images.size());
+    file.array("coil_truth" + suffix, shape, all.data());
+  }
+}
 
 }  // namespace
 
@@ -219,16 +271,9 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
                                                        .partitions = o.partitions,
                                                        .partitions_outermost = o.partitions_outermost});
   if (scan.dims() == 3 && o.slices != 1) throw UsageError("a " + o.trajectory + " is one volume: leave out --slices");
-  if (scan.dims() != 3 && o.phantom == "ellipsoids_3d") {
-    throw UsageError(
-        "ellipsoids_3d is a volume: give a --trajectory of one (kooshball or a stack), or use shepp_logan");
-  }
-  const Phantom phantom = o.phantom == "blob" ? Phantom::blob(scan.dims(), o.blob_sigma)
-                                              : Phantom::shepp_logan(scan.dims(), o.matrix, scan.depth());
-  std::vector<Phantom> contrasts;  // or the phases of a beating heart
-  for (int c = 0; c < o.contrasts && !cardiac(o); ++c) contrasts.push_back(phantom.echo(c));
-  for (int p = 0; p < o.phases && cardiac(o); ++p)
-    contrasts.push_back(Phantom::beating(o.matrix, CineScanner::shown_phase(o, p)));
+  const bool in_slices = scan.dims() == 2 && o.phantom == "ellipsoids_3d" && !cardiac(o);
+  const int slices = in_slices ? o.slices : 0;  // that differ
+  const std::vector<Phantom> objects = objects_of(o, scan, slices);
   const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
@@ -239,26 +284,12 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
     scanner.scan();
     written = scanner.written();
   } else {
-    Scanner scanner(o, scan, contrasts, coils, file);
+    Scanner scanner(o, scan, objects, coils, file);
     if (o.noise_scan) scanner.noise_readouts();
     for (int f = 0; f < o.frames; ++f) scanner.frame(f);
     written = scanner.written();
   }
-  for (int c = 0; c < static_cast<int>(contrasts.size()) && (o.truth || o.coil_truth); ++c) {
-    const Truth truth(contrasts[static_cast<std::size_t>(c)], coils, scan);
-    const std::string suffix = c == 0 ? std::string() : fmt::format("_{}", c);
-    if (o.truth) file.array("truth" + suffix, truth.shape(), truth.root_sum_of_squares().data());
-    if (o.coil_truth) {
-      std::vector<std::complex<float>> all;
-      for (int coil = 0; coil < o.coils; ++coil) {
-        const auto image = truth.coil_image(coil);
-        all.insert(all.end(), image.begin(), image.end());
-      }
-      std::vector<std::size_t> shape = truth.shape();
-      shape.insert(shape.begin(), static_cast<std::size_t>(o.coils));
-      file.array("coil_truth" + suffix, shape, all.data());
-    }
-  }
+  write_truths(o, scan, objects, slices, coils, file);
   file.flush();
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
   if (cardiac(o))

@@ -44,8 +44,8 @@ config::OptionTable<SimulateOptions> simulate_options() {
             "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
       .text(
           "phantom", &O::phantom,
-          "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head) or blob (a Gaussian of amplitude 1); of "
-          "ultrasound: points (the default there) or speckle")
+          "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head; in 2D its slices, which differ) or blob "
+          "(a Gaussian of amplitude 1); of ultrasound: points (the default there) or speckle")
       .integer("matrix", &O::matrix, 4, 4096, "pixels per axis")
       .integer("coils", &O::coils, 1, 1024, "receiver coils; one coil is 1 everywhere")
       .integer("readouts", &O::readouts, 1, kMost,
@@ -54,7 +54,8 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .integer("samples", &O::samples, 1, kMost, "samples per readout (default: enough)")
       .default_in_help()
       .integer("frames", &O::frames, 1, kMost, "frames (repetitions)")
-      .integer("slices", &O::slices, 1, kMost, "slices, all of the same object")
+      .integer("slices", &O::slices, 1, kMost,
+               "slices, 5 mm apart: of ellipsoids_3d each its own cut, else all of the same object")
       .integer("contrasts", &O::contrasts, 1, 64, "echoes of each readout: the same anatomy, other brightnesses")
       .integer("oversampling", &O::oversampling, 1, 8, "of Cartesian readouts")
       .integer("partitions", &O::partitions, 2, 4096,

@@ -44,12 +44,13 @@ struct SimulateOptions {
   double tr_ms = 0;             ///< between readouts; 0: repetition_time_ms()
   std::string motion = "none";  ///< none or cardiac: the phantom is then Phantom::beating
   std::string gating =
-      "prospective";        ///< of a heart: prospective or retrospective (clients/cpp/simulate/cine_scanner.h)
-  int phases = 13;          ///< of a heart: images of one beat
-  double heart_rate = 60;   ///< beats per minute
-  double jitter = 0.05;     ///< of the intervals between beats: standard deviation as a share of the mean
-  double blob_sigma = 2;    ///< [pixels]
-  bool truth = true;        ///< also writes the array `truth`; of contrast or cardiac phase c > 0: `truth_c`
+      "prospective";       ///< of a heart: prospective or retrospective (clients/cpp/simulate/cine_scanner.h)
+  int phases = 13;         ///< of a heart: images of one beat
+  double heart_rate = 60;  ///< beats per minute
+  double jitter = 0.05;    ///< of the intervals between beats: standard deviation as a share of the mean
+  double blob_sigma = 2;   ///< [pixels]
+  bool truth = true;  ///< also writes the array `truth`, [slice, y, x] of slices that differ; of contrast or phase c >
+                      ///< 0: `truth_c`
   bool coil_truth = false;  ///< also writes the complex array `coil_truth`; of contrast c > 0: `coil_truth_c`
 };
 

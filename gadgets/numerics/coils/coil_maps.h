@@ -46,8 +46,9 @@ struct EspiritOptions {
 /// kspace: [coil, z, y, x], where the context computes, centre at floor(n/2), fully sampled in the middle; its field of
 /// view is that of maps: [coil, z, y, x], whatever its matrix. An axis of one sample must have one voxel. (From images:
 /// centered_fft(images, kspace, the images' extents, dims, forward, 1) gives their central k-space.) Waits for the
-/// device, copies the k-space to the host and works there for about (coils kernel^dims / 500)^3 seconds. Maps are 0 in
-/// all voxels when the calibration data are 0. std::invalid_argument on shapes or numbers that do not fit.
+/// device, copies the k-space to the host and works there for about (coils kernel^dims / 500)^3 seconds, in memory that
+/// the context's account pays for. Maps are 0 in all voxels when the calibration data are 0. std::invalid_argument on
+/// shapes or numbers that do not fit.
 void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
                   DeviceView<cfloat> maps);
 

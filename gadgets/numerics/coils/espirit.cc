@@ -8,7 +8,9 @@
 
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/coils/coil_maps_ops.h"
+#include "gadgets/numerics/coils/hermitian_eigen.h"
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain::numerics {
@@ -33,8 +35,19 @@ struct Calibration {
 
 bool finite(const cfloat& v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); }
 
-/// Scaled to a largest value of 1.
-Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options) {
+/// Bytes of the host's memory that maps of this calibration take.
+std::uint64_t work_bytes(const Calibration& c) {
+  double offsets = 1;
+  for (const std::int64_t extent : c.kernel) offsets *= static_cast<double>(2 * extent - 1);
+  const auto columns = static_cast<double>(c.columns());
+  const double numbers = static_cast<double>(c.coils * volume(c.extents)) + 3 * columns * columns +
+                         static_cast<double>(triangle_size(c.coils)) * offsets;
+  return static_cast<std::uint64_t>(numbers * sizeof(cdouble));
+}
+
+/// Scaled to a largest value of 1. `work` pays for all that follows.
+Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
+                            MemoryShare& work) {
   const Extents n = last_axes(kspace.shape(), 3);
   Calibration c;
   c.coils = kspace.shape()[0];
@@ -46,6 +59,7 @@ Calibration cut_calibration(Context& context, DeviceView<const cfloat> kspace, c
       throw std::invalid_argument(fmt::format("espirit_maps: kernels of {} do not fit in a calibration region of {}",
                                               c.kernel[a], c.extents[a]));
   }
+  work.grow_to(work_bytes(c));
   const HostArray<cfloat> host = context.download<cfloat>(kspace);
   c.data.reserve(static_cast<std::size_t>(c.coils * volume(c.extents)));
   const auto first = [&](std::size_t a) { return n[a] / 2 - c.extents[a] / 2; };
@@ -99,8 +113,8 @@ Eigen::MatrixXcd gram_matrix(ThreadPool& threads, const Calibration& c) {
 /// that projects every patch of a k-space and averages the results is a convolution across coils, hence a matrix in
 /// each voxel (Uecker et al., eq. 13-17). [pair, 2 kz - 1, 2 ky - 1, 2 kx - 1], 0 offset in the middle.
 std::vector<cdouble> convolution_kernels(ThreadPool& threads, const Calibration& c, double threshold) {
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXcd> solver(gram_matrix(threads, c));
-  const auto& values = solver.eigenvalues();  // ascending
+  const HermitianEigen eigen = hermitian_eigen(threads, gram_matrix(threads, c));
+  const Eigen::VectorXd& values = eigen.values;
   const double least = threshold * threshold * values[values.size() - 1];
   std::int64_t kept = 0;
   while (kept < values.size() && values[values.size() - 1 - kept] > 0 && values[values.size() - 1 - kept] >= least)
@@ -108,11 +122,12 @@ std::vector<cdouble> convolution_kernels(ThreadPool& threads, const Calibration&
   const Extents span{2 * c.kernel[0] - 1, 2 * c.kernel[1] - 1, 2 * c.kernel[2] - 1};
   std::vector<cdouble> kernels(static_cast<std::size_t>(triangle_size(c.coils) * volume(span)));
   if (kept == 0) return kernels;
-  const Eigen::MatrixXcd basis = solver.eigenvectors().rightCols(kept);
+  const auto basis = eigen.vectors.rightCols(kept);
   const std::int64_t size = c.kernel_size();
   threads.parallel_for(c.coils, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t a = begin; a < end; ++a)
       for (std::int64_t b = 0; b <= a; ++b) {
+        threads.check_stop();
         const Eigen::MatrixXcd projection =
             basis.middleRows(a * size, size) * basis.middleRows(b * size, size).adjoint();
         cdouble* to = kernels.data() + triangle_index(a, b) * volume(span);
@@ -169,7 +184,8 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
                   DeviceView<cfloat> maps) {
   check(kspace.shape(), maps.shape(), options);
   if (maps.size() == 0) return;
-  const Calibration calibration = cut_calibration(context, kspace, options);
+  MemoryShare work_memory(context.account());
+  const Calibration calibration = cut_calibration(context, kspace, options, work_memory);
   const std::vector<cdouble> kernels = convolution_kernels(context.threads(), calibration, options.threshold);
   const std::int64_t coils = calibration.coils, pairs = triangle_size(coils);
   std::vector<cfloat> start;

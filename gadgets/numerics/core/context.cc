@@ -180,8 +180,8 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
   // A weak_ptr that only watches the memory must not keep the device.
   return {memory, [device, bytes, held](void* released) mutable {
             const std::shared_ptr<Device> last = std::move(device);
+            last->let_go(held);  // first: what is kept of it counts there
             last->release_host(released, bytes);
-            last->let_go(held);
             last->refund(bytes);
           }};
 }

@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,10 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 /// A grid's column touches thousands of small pages, whose lookup would take longer than the transform.
 constexpr std::size_t kHugePage = 2 << 20, kWorthHugePages = 8 << 20;
+
+/// Blocks below this size [bytes] take what was asked for: a scan may have tens of thousands of them, one for each open
+/// frame, say. kBeside: what the allocator needs for such a block, and its array.
+constexpr std::size_t kSmall = 4096, kBeside = 192;
 
 #ifdef ECHOTRAIN_SANITIZED
 constexpr std::size_t kWorthKeeping = SIZE_MAX;  // so that use after release is seen
@@ -133,10 +138,10 @@ class HostDevice final : public Device {
   HostDevice(std::uint64_t budget, std::shared_ptr<SpareBlocks> spare) : Device(budget), spare_(std::move(spare)) {}
 
   void* allocate(std::size_t bytes) override {
-    const std::size_t size = block_size(bytes);
+    const std::size_t size = size_of(bytes);
     void* memory = size >= kWorthKeeping ? spare_->take(size) : nullptr;
     try {
-      hold(size);
+      hold(cost_of(size));
     } catch (...) {
       std::free(memory);
       throw;
@@ -147,15 +152,15 @@ class HostDevice final : public Device {
       memory = fresh(size);
     }
     if (memory == nullptr) {
-      let_go(size);
+      let_go(cost_of(size));
       throw ResourceError("the machine has no " + bytes_text(bytes) + " of memory left");
     }
     return memory;
   }
 
   void release(void* memory, std::size_t bytes) noexcept override {
-    const std::size_t size = block_size(bytes);
-    let_go(size);
+    const std::size_t size = size_of(bytes);
+    let_go(cost_of(size));
     if (size >= kWorthKeeping)
       spare_->put(memory, size);
     else
@@ -172,6 +177,12 @@ class HostDevice final : public Device {
   void* stream() const override { return nullptr; }
 
  private:
+  static std::size_t size_of(std::size_t bytes) {
+    return bytes < kSmall ? (std::max<std::size_t>(1, bytes) + kAlignment - 1) / kAlignment * kAlignment
+                          : block_size(bytes);
+  }
+  static std::size_t cost_of(std::size_t size) { return size < kSmall ? size + kBeside : size; }
+
   static void* fresh(std::size_t bytes) {
     const std::size_t alignment = bytes >= kWorthHugePages ? kHugePage : kAlignment;
     const std::size_t size = (bytes + alignment - 1) / alignment * alignment;

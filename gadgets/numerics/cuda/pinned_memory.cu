@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <new>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -7,11 +9,20 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::size_t kMostKeptPinned = 1ull << 30;  // kept for reuse by all contexts
+constexpr std::uint64_t kMostKeptPinned = 1ull << 30;  // kept for reuse by all contexts
 
 }  // namespace
 
+PinnedMemory::PinnedMemory(Resources& resources)
+    : events_(resources.share<SpareEvents>()),
+      budget_(resources.memory()),
+      most_kept_(budget_->bounded() ? std::min(kMostKeptPinned, budget_->bound() / 4) : kMostKeptPinned) {
+  budget_->offer(*this);
+}
+
 PinnedMemory::~PinnedMemory() {
+  budget_->withdraw(*this);
+  budget_->give(kept_bytes_);
   for (auto& [size, blocks] : kept_)
     for (const Block& block : blocks) free_now(block);
   cudaGetLastError();
@@ -27,7 +38,7 @@ void* PinnedMemory::allocate(std::size_t bytes) {
       void* memory = block->memory;
       events_->give_back(block->done, block->device);
       blocks.erase(block);
-      kept_bytes_ -= size;
+      no_longer_kept(size);
       return memory;
     }
   }
@@ -52,22 +63,49 @@ void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream)
   int device = 0;
   cudaGetDevice(&device);
   if (cudaEvent_t done = events_->take(); done != nullptr) {
-    if (cudaEventRecord(done, stream) == cudaSuccess) {
-      std::lock_guard lock(mutex_);
-      if (kept_bytes_ + size <= kMostKeptPinned) {
-        try {
-          kept_[size].push_back({memory, done, device});
-          kept_bytes_ += size;
-          return;
-        } catch (const std::bad_alloc&) {
-          // Not kept, then.
-        }
-      }
-    }
+    if (cudaEventRecord(done, stream) == cudaSuccess && keep({memory, done, device}, size)) return;
     cudaEventDestroy(done);
   }
   cudaStreamSynchronize(stream);
   cudaFreeHost(memory);
+  cudaGetLastError();
+}
+
+bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
+  std::lock_guard lock(mutex_);
+  if (kept_bytes_ + size > most_kept_ || !budget_->take_if_it_fits(size)) return false;
+  try {
+    kept_[size].push_back(block);
+  } catch (const std::bad_alloc&) {
+    budget_->give(size);
+    return false;
+  }
+  kept_bytes_ += size;
+  return true;
+}
+
+void PinnedMemory::no_longer_kept(std::size_t size) noexcept {  // with the lock held
+  kept_bytes_ -= size;
+  budget_->give(size);
+}
+
+std::optional<std::uint64_t> PinnedMemory::unused_since() const {
+  std::lock_guard lock(mutex_);
+  return kept_bytes_ == 0 ? std::nullopt : std::optional<std::uint64_t>(0);
+}
+
+void PinnedMemory::drop(std::uint64_t wanted) {
+  std::lock_guard lock(mutex_);
+  for (std::uint64_t dropped = 0; dropped < wanted && kept_bytes_ > 0;) {
+    auto largest = std::prev(kept_.end());
+    while (largest->second.empty()) --largest;
+    const Block block = largest->second.back();
+    cudaEventSynchronize(block.done);
+    free_now(block);
+    largest->second.pop_back();
+    no_longer_kept(largest->first);
+    dropped += largest->first;
+  }
   cudaGetLastError();
 }
 
@@ -91,7 +129,7 @@ void PinnedMemory::drop_finished() noexcept {
         continue;
       }
       free_now(*block);
-      kept_bytes_ -= size;
+      no_longer_kept(size);
       block = blocks.erase(block);
     }
   cudaGetLastError();

@@ -4,23 +4,27 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/cuda/spare_events.cuh"
 
 namespace echotrain::numerics::cuda {
 
 /// Pinned host memory of all contexts. Pinning is slow and stops the device, so blocks are kept, each with an event
-/// that says when the last work which may use it is done. Thread-safe.
-class PinnedMemory {
+/// that says when the last work which may use it is done. Kept blocks count in the budget of the machine's memory, and
+/// go when anybody needs what they take; those in use count where they are used. Thread-safe.
+class PinnedMemory final : public Droppable {
  public:
-  explicit PinnedMemory(Resources& resources) : events_(resources.share<SpareEvents>()) {}
+  explicit PinnedMemory(Resources& resources);
   /// No device is left here, so all work that used the blocks is done.
-  ~PinnedMemory();
+  ~PinnedMemory() override;
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
@@ -28,6 +32,10 @@ class PinnedMemory {
   void* allocate(std::size_t bytes);
   /// Keeps the block until the work now on `stream` is done. The stream's device must be current.
   void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept;
+
+  std::optional<std::uint64_t> unused_since() const override;
+  /// Waits for work that may still use a block.
+  void drop(std::uint64_t wanted) override;
 
  private:
   struct Block {
@@ -37,10 +45,14 @@ class PinnedMemory {
   };
   static bool finished(cudaEvent_t done) noexcept;
   static void free_now(const Block& block) noexcept;
+  bool keep(const Block& block, std::size_t size) noexcept;
+  void no_longer_kept(std::size_t size) noexcept;
   void drop_finished() noexcept;
 
   const std::shared_ptr<SpareEvents> events_;
-  std::mutex mutex_;
+  const std::shared_ptr<MemoryBudget> budget_;
+  const std::uint64_t most_kept_;
+  mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
 };

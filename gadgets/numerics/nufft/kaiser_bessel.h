@@ -10,8 +10,8 @@ class KaiserBessel {
  public:
   /// `ratio`: grid extent / image extent. The shape is of the form of Beatty, Nishimura, Pauly, IEEE TMI 24(6), 2005,
   /// eq. 5: beta = pi sqrt(width^2 / ratio^2 (ratio - 1/2)^2 - c). Their c is 0.8. Ours, 0.7 - 0.55 / width, makes the
-  /// root mean square of all aliases over the image least, to 0.5 % for widths 2 to 8 and ratios 1.25 to 2.25: 3 to 30 %
-  /// less than theirs (the test TheShapeIsTheBest).
+  /// root mean square of all aliases over the image least, to 0.5 % for widths 2 to 8 and ratios 1.25 to 2.25: 3 to 30
+  /// % less than theirs (the test TheShapeIsTheBest).
   KaiserBessel(int width, double ratio);
 
   int width() const { return width_; }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -60,14 +61,16 @@ void write(const std::string& file, const Entries& entries) {
 }
 
 /// Held while a file is read and written anew, so that no other process's entry gets lost. Where the lock cannot be
-/// had, after a short wait or because the file system has no locks, an entry may get lost, which costs another trial.
+/// had, after a wait of 2 s or because the file system has no locks, an entry may get lost, which costs another trial.
 class Lock {
  public:
   explicit Lock(const std::string& file)
       : descriptor_(::open((file + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    constexpr int kAttempts = 40;
-    for (int i = 0; descriptor_ >= 0 && i < kAttempts && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0; ++i)
+    constexpr int kAttempts = 400;
+    for (int i = 0; descriptor_ >= 0 && i < kAttempts && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0; ++i) {
+      if (errno != EWOULDBLOCK && errno != EINTR) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
   }
   ~Lock() {
     if (descriptor_ >= 0) ::close(descriptor_);

@@ -6,12 +6,13 @@
 #include <tuple>
 
 #include "tests/gadgets/blob.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::testing {
 namespace {
 
 std::string shipped(const std::string& name) {
-  std::ifstream file(std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines" / (name + ".yaml"));
+  std::ifstream file(shipped_pipelines() / (name + ".yaml"));
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

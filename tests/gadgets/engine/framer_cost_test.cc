@@ -1,6 +1,9 @@
 // What grouping readouts costs: the same for each, however many frames are open and however large they are.
+#include <malloc.h>
+
 #include "gadgets/engine/framer.h"
 #include "gadgets/engine/open_frames.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/resources.h"
@@ -89,6 +92,42 @@ TEST(FramerCostTest, OpenFramesAreBounded) {
     const std::string said = client_error([&] { push(OpenFrames::kMost); });
     EXPECT_NE(said.find("16384 frames are open"), std::string::npos) << rule << ": " << said;
     EXPECT_NE(said.find("the pipeline's key 'frame'"), std::string::npos) << said;
+  }
+}
+
+/// Bytes that the program has of the allocator.
+std::uint64_t heap_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+/// A client that opens a frame with each readout takes memory by frames, not by samples. The session pays for all of
+/// it, and there is little to pay for.
+TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
+#ifdef ECHOTRAIN_SANITIZED
+  GTEST_SKIP() << "another allocator";
+#endif
+  constexpr std::size_t kOpened = 10000, kBatch = 100;
+  for (const std::string gadgets : {"  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n",
+                                    "  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - image\n"}) {
+    numerics::Context compute(Backend::cpu, test_resources());
+    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml")), compute,
+                      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+    pipeline.start(header({.encoded = {1, 8, 1}}));
+    const auto push = [&](std::size_t begin) {
+      std::vector<Acquisition> batch;
+      for (std::size_t i = begin; i < begin + kBatch; ++i) batch.push_back(opening(i));
+      pipeline.push(std::move(batch));
+    };
+    push(0);
+    const std::uint64_t heap = heap_bytes(), paid = compute.account()->used();
+    for (std::size_t i = kBatch; i < kOpened; i += kBatch) push(i);
+    const auto taken = static_cast<double>(heap_bytes() - heap),
+               counted = static_cast<double>(compute.account()->used() - paid);
+    EXPECT_GE(counted / taken, 0.95) << taken / kOpened << " bytes per frame";
+    EXPECT_LE(counted / taken, 2);
+    EXPECT_LE(taken / kOpened, 4000);
+    pipeline.finish(End::truncated);
   }
 }
 

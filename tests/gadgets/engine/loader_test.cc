@@ -6,6 +6,7 @@
 
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -27,9 +28,7 @@ std::string refusal(const std::string& text) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::filesystem::path pipelines_folder() { return std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"; }
-
-std::vector<config::PipelineSpec> shipped() { return config::PipelineLibrary({pipelines_folder()}).all(); }
+std::vector<config::PipelineSpec> shipped() { return config::PipelineLibrary({shipped_pipelines()}).all(); }
 
 /// Empty when the gadgets of `spec` in this order are a pipeline.
 std::string refusal(config::PipelineSpec spec, const std::vector<std::size_t>& order) {
@@ -52,7 +51,7 @@ TEST(LoaderTest, EveryShippedPipelineLoads) {
     names.insert(spec.name);
     EXPECT_NO_THROW(PipelinePlan::check(spec)) << spec.name;
   }
-  for (const auto& file : std::filesystem::directory_iterator(pipelines_folder())) files.insert(file.path().stem());
+  for (const auto& file : std::filesystem::directory_iterator(shipped_pipelines())) files.insert(file.path().stem());
   EXPECT_EQ(names, files);  // each is named like its file
   EXPECT_GE(names.size(), 18u);
 }

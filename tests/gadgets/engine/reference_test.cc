@@ -8,19 +8,17 @@
 #include <filesystem>
 
 #include "config/yaml_reader.h"
+#include "tests/support/sources.h"
 
 namespace echotrain {
 namespace {
 
 using ::testing::HasSubstr;
 
-std::vector<config::PipelineSpec> shipped() {
-  return config::PipelineLibrary({std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines"}).all();
-}
+std::vector<config::PipelineSpec> shipped() { return config::PipelineLibrary({shipped_pipelines()}).all(); }
 
 TEST(ReferenceTest, ThePageOfAllGadgetsIsUpToDate) {
-  const std::string page =
-      config::read_text_file(std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "docs/gadgets.md", 1 << 20);
+  const std::string page = config::read_text_file(source_path("docs/gadgets.md"), 1 << 20);
   EXPECT_EQ(page, gadgets_markdown(Registry::builtin())) << "`./run docs` writes it anew";
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/gadgets/blob.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -428,7 +429,7 @@ TEST(PartitionFftBatchTest, EqualSharesOfAFrameInParts) {
 }
 
 TEST(PartitionFftBatchTest, HowAScanComesNeverShows) {
-  std::ifstream file(std::filesystem::path(ECHOTRAIN_SOURCE_DIR) / "config/pipelines/stack_of_stars.yaml");
+  std::ifstream file(shipped_pipelines() / "stack_of_stars.yaml");
   std::ostringstream shipped;
   shipped << file.rdbuf();
   auto scan = stack(golden_radial(34, 48), blobs(), 7);

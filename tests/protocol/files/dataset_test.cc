@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "tests/protocol/wire_bytes.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::protocol::test {
 namespace {
@@ -335,7 +336,7 @@ TEST_F(DatasetTest, RecordThatContradictsItsHeaderIsRefused) {
 
 TEST_F(DatasetTest, MeasuredScansPass) {
   const char* folder = std::getenv("ECHOTRAIN_DATA");
-  const std::filesystem::path data = folder != nullptr ? folder : ECHOTRAIN_SOURCE_DIR "/../shared/data";
+  const std::filesystem::path data = folder != nullptr ? folder : source_path("../shared/data");
   const auto spiral = data / "spiral_phantom8" / "spiral_phantom8.h5";
   if (!std::filesystem::exists(spiral)) GTEST_SKIP() << "no measured data at " << data;
   const DatasetReader reader(spiral);

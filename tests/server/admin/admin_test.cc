@@ -7,6 +7,7 @@
 
 #include "tests/server/http_client.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -19,8 +20,8 @@ using testing::StartsWith;
 class AdminAlone {
  public:
   explicit AdminAlone(const AdminLimits& limits = {})
-      : environment_(make_environment(options(), config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                                      Registry::builtin(), test_resources())),
+      : environment_(make_environment(options(), config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(),
+                                      test_resources())),
         admin_(context_, environment_, limits) {
     admin_.start();
     thread_ = std::thread([this] { context_.run(); });
@@ -319,8 +320,7 @@ TEST(Admin, DefaultPortMayBeTaken) {
   config::ServerOptions options;
   options.port = 0;
   options.admin.port = taker.admin_port();  // as if that were the default port, which nobody asked for
-  Server server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
-                test_resources());
+  Server server(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources());
   EXPECT_EQ(server.admin_address(), "");
   EXPECT_GT(server.port(), 0);
 }

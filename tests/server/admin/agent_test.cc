@@ -5,6 +5,7 @@
 
 #include "tests/server/http_client.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -32,8 +33,7 @@ std::string ask(std::uint16_t port, const std::string& say = "") {
 
 Environment environment_with(std::vector<Place> places, const config::ServerOptions& options) {
   Environment environment =
-      make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                       Registry::builtin(), test_resources());
+      make_environment(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources());
   environment.compute = std::make_shared<ComputePool>(std::move(places), 1);
   return environment;
 }

@@ -9,6 +9,7 @@
 
 #include "config/pipeline_spec.h"
 #include "server/memory/memory_estimate.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -104,8 +105,7 @@ TEST(MemoryEstimate, FollowsTheHeader) {
   EXPECT_EQ(memory_estimate(header, *direct, numerics::Backend::cuda), base + voxels * 4 * 8);
   encoding.trajectory = protocol::Trajectory::radial;
   EXPECT_EQ(memory_estimate(header, *direct, cpu), base + 6 * voxels * 4 * 8);
-  const auto solved =
-      PipelinePlan::check(config::read_pipeline_file(ECHOTRAIN_SOURCE_DIR "/config/pipelines/cg_sense_2d.yaml"));
+  const auto solved = PipelinePlan::check(config::read_pipeline_file(shipped_pipelines() / "cg_sense_2d.yaml"));
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 16) * voxels * 8);
   encoding.encoded.matrix[2] = 10;
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 32) * 10 * voxels * 8);

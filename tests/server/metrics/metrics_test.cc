@@ -6,6 +6,7 @@
 #include "server/admin/metrics_present.h"
 #include "tests/server/http_client.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -181,8 +182,8 @@ TEST(Metrics, PlansThatAreFoundAreHits) {
 
 // One thread counts while another one reads.
 TEST(Metrics, AreCountedAndReadAtTheSameTime) {
-  const Environment environment = make_environment(
-      {}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(), test_resources());
+  const Environment environment =
+      make_environment({}, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources());
   Metrics& metrics = *environment.metrics;
   constexpr int kThreads = 4, kRounds = 500;
   std::vector<std::thread> threads;

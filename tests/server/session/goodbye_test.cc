@@ -13,6 +13,7 @@
 #include "server/session/session.h"
 #include "tests/server/wire.h"
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -51,8 +52,7 @@ TEST(Goodbye, TheLastWordHasSendTimeout) {
   config::ServerOptions options;
   options.send_timeout_s = 0.3;
   const Environment environment =
-      make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                       Registry::builtin(), test_resources());
+      make_environment(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources());
   asio::io_context io;
   std::array<int, 2> pair{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);

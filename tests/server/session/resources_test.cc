@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/server/raw_client.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -355,8 +356,7 @@ TEST(Start, PortInUseSaysWhatToDo) {
   config::ServerOptions options;
   options.port = server.port();
   try {
-    Server second(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
-                  test_resources());
+    Server second(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources());
     FAIL() << "two servers on one port";
   } catch (const std::runtime_error& error) {
     EXPECT_THAT(error.what(), HasSubstr("--port"));
@@ -367,8 +367,7 @@ TEST(Start, UnknownDefaultPipelineIsRefused) {
   config::ServerOptions options;
   options.default_pipeline = "cartesian";
   options.port = 0;
-  EXPECT_THROW(Server(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}), Registry::builtin(),
-                      test_resources()),
+  EXPECT_THROW(Server(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(), test_resources()),
                std::invalid_argument);
 }
 

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "tests/support/resources.h"
+#include "tests/support/sources.h"
 
 namespace echotrain::server {
 namespace {
@@ -26,8 +27,8 @@ config::ServerOptions timeouts() {
 /// A watchdog of a session whose client has connected; it waits for bytes.
 struct Watched {
   explicit Watched(const config::ServerOptions& options = timeouts())
-      : environment(make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                                     Registry::builtin(), test_resources())) {
+      : environment(make_environment(options, config::PipelineLibrary({shipped_pipelines()}), Registry::builtin(),
+                                     test_resources())) {
     connection.opened = true;
     watchdog.set_reading(true);
   }

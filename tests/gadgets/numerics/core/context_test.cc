@@ -1,8 +1,11 @@
 #include "gadgets/numerics/core/context.h"
 
+#include <gtest/gtest-spi.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -238,6 +241,29 @@ TYPED_TEST(ContextTest, SeveralAtOnce) {
     });
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(good, 80);
+}
+
+// Tests on CUDA that vanish where a GPU is are failures. Elsewhere they are skips, unless they are asked for.
+TEST(Backends, AreMissedWhereCudaIsExpected) {
+  using testing::cuda_is_expected;
+  EXPECT_TRUE(cuda_is_expected("", true, true));
+  EXPECT_FALSE(cuda_is_expected("", false, true));
+  EXPECT_FALSE(cuda_is_expected("", true, false));
+  EXPECT_TRUE(cuda_is_expected("1", false, false));
+  EXPECT_FALSE(cuda_is_expected("0", true, true));
+  EXPECT_EQ(testing::missing_backend(Backend::cpu), "");
+  std::string reason;
+  if (available(Backend::cuda, &reason)) return;
+  const char* had = std::getenv("ECHOTRAIN_EXPECT_CUDA");
+  const std::string kept = had == nullptr ? "" : had;
+  setenv("ECHOTRAIN_EXPECT_CUDA", "1", 1);
+  EXPECT_FATAL_FAILURE(testing::missing_backend(Backend::cuda), "CUDA is expected here");
+  setenv("ECHOTRAIN_EXPECT_CUDA", "0", 1);
+  EXPECT_EQ(testing::missing_backend(Backend::cuda), "no usable CUDA device: " + reason);
+  if (had == nullptr)
+    unsetenv("ECHOTRAIN_EXPECT_CUDA");
+  else
+    setenv("ECHOTRAIN_EXPECT_CUDA", kept.c_str(), 1);
 }
 
 TEST(Backends, AnUnavailableOneSaysWhy) {

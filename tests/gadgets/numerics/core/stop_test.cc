@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/density/density_voronoi.h"
 #include "gadgets/numerics/exact/direct_transform.h"
@@ -218,6 +219,19 @@ TEST(Stop, APlan) {
   const auto work = [&](Context& context) { NufftPlan::make(context, {k.data(), {6'000'000, 3}}, {160, 160, 160}); };
   for (const double moment_s : {0.03, 0.3, 0.6, 0.9})
     EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kBound_s);
+}
+
+// Kernels of 32 x 6 x 6 numbers, whose eigenvectors take some 10 s.
+TEST(Stop, EspiritMaps) {
+  constexpr std::int64_t kCoils = 32, kExtent = 48;
+  const std::vector<double> random = points(kCoils * kExtent * kExtent, 1);
+  const std::vector<cfloat> kspace(random.begin(), random.end());
+  const auto work = [&](Context& context) {
+    const Shape shape{kCoils, 1, kExtent, kExtent};
+    Array<cfloat> maps = context.allocate<cfloat>(shape);
+    espirit_maps(context, context.upload<cfloat>({kspace.data(), shape}).cview(), {}, maps.view());
+  };
+  for (const double moment_s : {0.1, 1.0, 3.0}) EXPECT_LT(spent_after_stop(Backend::cpu, moment_s, work), kBound_s);
 }
 
 // Qhull's own loop is stopped too, wherever it is.

@@ -40,4 +40,22 @@ class DelayAndSum {
   numerics::Array<numerics::cfloat> baseband_;
 };
 
+/// The same on the context's GPU, from traces on the host to an image there; delays and phases are worked out for each
+/// voxel and element as they are needed, in fp32, which costs a GPU less than reading them. Built with CUDA only.
+class GpuDelayAndSum {
+ public:
+  GpuDelayAndSum(numerics::Context& context, const DasSetting& setting);
+  /// traces: RF, [element, sample]; image: [z, x].
+  void image(numerics::HostView<const numerics::cfloat> traces, numerics::HostView<numerics::cfloat> image);
+
+ private:
+  numerics::Context& context_;
+  std::int64_t elements_, samples_, bins_;
+  std::int64_t zone_, shift_;                              ///< the first bin that is kept, and how far it moves
+  float first_, per_mm_, cycles_, pitch_;                  ///< in samples, samples per mm, cycles per sample, mm
+  numerics::HostArray<numerics::cfloat> sent_, received_;  ///< pinned
+  numerics::Array<numerics::cfloat> traces_, spectra_, baseband_, image_;
+  numerics::Array<float> x_, z_;
+};
+
 }  // namespace echotrain::bench

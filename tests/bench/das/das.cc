@@ -1,4 +1,4 @@
-#include "tests/bench/das.h"
+#include "tests/bench/das/das.h"
 
 #include <algorithm>
 #include <cmath>
