@@ -61,6 +61,7 @@ for part in $parts; do
         tail -n 12 "$out/finufft_peer.log"
       fi
       "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
+        --benchmark_context=commit="$(cat "$bundle/share/echotrain/commit")" \
         --benchmark_out="$out/bench_stream.json" >"$out/bench_stream.log" 2>&1 || status=1
       sed -n '/^backend cuda/,$p' "$out/bench_stream.log"
       for program in seed_gregerson seed_stone seed_micgpu; do

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -126,6 +127,8 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--commit", default="")
     arguments = parser.parse_args()
+    if shutil.which("bart") is None:
+        sys.exit("left out: BART (apt install bart)")
     program = arguments.folder / "bench_nufft"
     golden, koosh = spokes(402, 512), kooshball(1078, 264)
     rows = [
