@@ -7,7 +7,9 @@ set -euo pipefail
 build=$1 bundle=$2
 here=$(cd "$(dirname "$0")/.." && pwd)
 rm -rf "$bundle"
-mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/echotrain"
+mkdir -p "$bundle/bin" "$bundle/lib" "$bundle/share/echotrain/bench"
+git -C "$here" describe --always --dirty >"$bundle/share/echotrain/commit" 2>/dev/null || echo unknown >"$bundle/share/echotrain/commit"
+cp "$here"/tests/bench/peers/*.py "$bundle/share/echotrain/bench/"
 find "$build/bin" -maxdepth 1 -type f -perm -u+x -exec cp {} "$bundle/bin/" \;
 cp -r "$here/config/pipelines" "$bundle/share/echotrain/"
 # What tests read of the sources (tests/support/sources.h).

@@ -51,9 +51,15 @@ for part in $parts; do
     bench)
       for program in bench_nufft bench_solver bench_fft; do
         "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json --benchmark_out="$out/$program.json" \
-          >"$out/$program.log" 2>&1 || status=1
+          --benchmark_context=commit="$(cat "$bundle/share/echotrain/commit")" >"$out/$program.log" 2>&1 || status=1
         grep -E 'cuda' "$out/$program.log" | cut -c1-160
       done
+      # cuFINUFFT and plain cuFFT, by turns with ours; what it leaves out, it says.
+      if python3 -c 'import numpy' 2>/dev/null; then
+        python3 "$bundle/share/echotrain/bench/finufft_peer.py" "$bundle/bin" --out "$out/finufft_peer.json" \
+          --commit "$(cat "$bundle/share/echotrain/commit")" >"$out/finufft_peer.log" 2>&1 || status=1
+        tail -n 12 "$out/finufft_peer.log"
+      fi
       "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
         --benchmark_out="$out/bench_stream.json" >"$out/bench_stream.log" 2>&1 || status=1
       sed -n '/^backend cuda/,$p' "$out/bench_stream.log"

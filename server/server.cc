@@ -148,7 +148,7 @@ void Server::tidy_later() {
   tidying_.expires_after(seconds(environment_.options.spare_memory_s));
   tidying_.async_wait([this](const error_code& cancelled) {
     if (cancelled || ended_) return;
-    give_back_spare_memory(*environment_.resources);
+    environment_.tidier->free_unused();
     tidy_later();
   });
 }

@@ -46,10 +46,10 @@ numerics::LineGeometry CartesianImages::geometry(const CartesianSpace& space) co
 void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.half) {
-    buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
     buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
     buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
+    buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);

@@ -26,10 +26,10 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
 void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
   if (!buffer.data) {
-    buffer.data = scan_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
     buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
     buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
     buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
+    buffer.data = scan_->compute.zeros<cfloat>({coils, space.rows(), space.matrix[0]});
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {

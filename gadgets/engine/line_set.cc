@@ -6,7 +6,8 @@
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kFirstSlots = 32;  // a scan may open thousands of frames of a line each
+/// A scan may open thousands of frames of a line each. Pinned memory comes in blocks of 4 KiB.
+std::int64_t first_slots(numerics::Context& compute) { return compute.cuda() ? 512 : 32; }
 
 numerics::HostArray<std::uint64_t> free_slots(numerics::Context& compute, std::int64_t count) {
   numerics::HostArray<std::uint64_t> slots = compute.allocate_host<std::uint64_t>({count});
@@ -23,7 +24,7 @@ std::uint64_t hash(std::uint64_t value) {
 
 }  // namespace
 
-LineSet::LineSet(numerics::Context& compute) : compute_(&compute), slots_(free_slots(compute, kFirstSlots)) {}
+LineSet::LineSet(numerics::Context& compute) : compute_(&compute), slots_(free_slots(compute, first_slots(compute))) {}
 
 bool LineSet::insert(std::uint64_t line) {
   if (contains(line)) return false;

@@ -2,12 +2,8 @@
 
 #include <malloc.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <new>
-
-#include "protocol/files/stream_file.h"
-#include "server/base/clock.h"
 
 namespace echotrain::server {
 
@@ -19,13 +15,6 @@ constexpr std::size_t kReserveBytes = 8 << 20;
 constexpr int kMappedBytes = 1 << 20;
 std::atomic<void*> reserve = nullptr;
 
-void fill_reserve() {
-  if (reserve.load() != nullptr) return;
-  void* mine = std::malloc(kReserveBytes);
-  void* nothing = nullptr;
-  if (mine != nullptr && !reserve.compare_exchange_strong(nothing, mine)) std::free(mine);
-}
-
 // Called by operator new, which tries again when this returns.
 void take_reserve() {
   void* mine = reserve.exchange(nullptr);
@@ -35,25 +24,17 @@ void take_reserve() {
 
 }  // namespace
 
+void refill_reserve() {
+  if (reserve.load() != nullptr) return;
+  void* mine = std::malloc(kReserveBytes);
+  void* nothing = nullptr;
+  if (mine != nullptr && !reserve.compare_exchange_strong(nothing, mine)) std::free(mine);
+}
+
 void keep_memory_in_reserve() {
   ::mallopt(M_MMAP_THRESHOLD, kMappedBytes);
-  fill_reserve();
+  refill_reserve();
   std::set_new_handler(take_reserve);
-}
-
-void give_back_free_memory(bool idle) {
-  static std::atomic<Clock::rep> last = 0;
-  const Clock::rep now = Clock::now().time_since_epoch().count();
-  Clock::rep before = last;
-  const Clock::duration pause = idle ? std::chrono::milliseconds(200) : std::chrono::seconds(5);
-  if (now - before >= pause.count() && last.compare_exchange_strong(before, now)) ::malloc_trim(0);
-  fill_reserve();
-}
-
-void give_back_spare_memory(numerics::Resources& resources) {
-  const bool slabs = protocol::MessageBuffer::free_unused_slabs();
-  const bool blocks = numerics::free_unused_blocks(resources);
-  if (slabs || blocks) ::malloc_trim(0);
 }
 
 }  // namespace echotrain::server

@@ -67,17 +67,10 @@ class Memory {
 
 /// Sets a few MiB aside for the time when there is no more: the first allocation that fails gets them, so that what is
 /// too big still throws std::bad_alloc, and all the small things that it takes to end that session in order
-/// (coroutines, texts, the log) do not. Filled up again by give_back_free_memory(). Also makes the allocator give large
-/// blocks back at once when they are freed, which it otherwise stops doing with time. For the whole process.
+/// (coroutines, texts, the log) do not. Also makes the allocator give large blocks back at once when they are freed,
+/// which it otherwise stops doing with time. For the whole process.
 void keep_memory_in_reserve();
-
-/// Gives the heap's free pages back to the machine. To be called when a session has ended: the allocator keeps what
-/// sessions have freed, scattered over the arenas of all threads, so that the process would grow for hours and never
-/// shrink. Does nothing where it was done a moment ago, or some seconds ago if the server is not `idle`. Thread-safe.
-void give_back_free_memory(bool idle);
-
-/// Frees what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) if nobody has
-/// used it since the previous call, and gives those pages back to the machine. Thread-safe.
-void give_back_spare_memory(numerics::Resources& resources);
+/// Fills it up again. Thread-safe.
+void refill_reserve();
 
 }  // namespace echotrain::server

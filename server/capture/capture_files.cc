@@ -66,13 +66,14 @@ std::vector<Found> find_captures(const fs::path& directory) {
 
 void remove_file(const fs::path& path) { ::unlink(path.c_str()); }
 
-/// False when the file is still being written. Its checksums go first, as they mean nothing without it.
+/// False when the file is still being written. It goes before its checksums: without them it would seem an older
+/// server's to whoever finds it.
 bool remove_unused(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) return false;
   const bool unused = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
-  if (unused) remove_file(protocol::checksum_file(path));
   const bool removed = unused && ::unlink(path.c_str()) == 0;
+  if (removed) remove_file(protocol::checksum_file(path));
   ::close(descriptor);
   return removed;
 }
@@ -145,8 +146,8 @@ CaptureFile::~CaptureFile() {
 }
 
 void CaptureFile::remove() const {
-  remove_file(protocol::checksum_file(path_));
   remove_file(path_);
+  remove_file(protocol::checksum_file(path_));
 }
 
 Removed remove_old_captures(const config::CaptureOptions& options, system_clock::time_point now) {

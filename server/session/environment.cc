@@ -60,6 +60,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   require(options.backend);
   check_memory(options);
   const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
+  auto tidier = std::make_shared<Tidier>(resources);
   return {options,
           {.header_bytes = kMostHeaderBytes},
           Catalogue(std::move(library), options.default_pipeline, registry),
@@ -70,7 +71,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk)),
-          options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file)};
+          options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
+          std::move(tidier)};
 }
 
 }  // namespace echotrain::server

@@ -9,6 +9,7 @@
 #include "protocol/data/limits.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
+#include "server/base/tidier.h"
 #include "server/capture/capture.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
@@ -34,6 +35,7 @@ struct Environment {
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
+  std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();

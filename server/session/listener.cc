@@ -284,7 +284,7 @@ void Listener::remove(std::uint64_t id, bool refused) {
     idle = sessions_.empty();
     empty = stopping_ && is_empty();
   }
-  give_back_free_memory(idle);
+  environment_.tidier->session_ended(idle);
   if (empty) emptied_();
 }
 

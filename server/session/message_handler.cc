@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <functional>
 #include <utility>
 #include <variant>
@@ -14,6 +15,7 @@ namespace echotrain::server {
 
 namespace {
 constexpr int kMostPeerTexts = 100;          // in the log, per session
+constexpr int kMessagesAtOnce = 64;          // then it is the turn of other sessions
 constexpr std::size_t kLongText = 16 << 10;  // a text of this size takes a few ms to read; 1 MiB can take a second
 constexpr std::size_t kCopiesOfHeader = 6;   // received, in the dialogue, in the scan's request, and in the scan
 }  // namespace
@@ -47,7 +49,12 @@ asio::awaitable<void> MessageHandler::consume() {
   std::vector<protocol::Acquisition> batch;
   batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
   const std::uint64_t before = readouts_;
-  while (!connection_.ending() && !waiting_scan_) {
+  for (int handled = 1; !connection_.ending() && !waiting_scan_; ++handled) {
+    // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
+    if (handled % kMessagesAtOnce == 0) {
+      co_await asio::post(connection_.strand, asio::use_awaitable);
+      continue;
+    }
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
       flush(batch);

@@ -43,6 +43,7 @@ std::span<std::byte> Spill::room() {
 
 protocol::Payload Spill::commit(std::size_t n) {
   bytes_ += n;
+  watchdog_.spilled(n);
   const std::span<const std::byte> bytes = std::span(*slab_).subspan(slab_used_, n);
   slab_used_ += n;
   return {slab_, bytes};

@@ -54,8 +54,8 @@ void Watchdog::check(Clock::time_point now) {
   check_alarm(now);
   check_pause(now);
   if (place_until_) connection_.environment.reservations->look_again();
-  // While the scan runs and the session takes its data, a client need not read: what it will get waits in the outbox.
-  if (write_ && !held_since_ && !connection_.ending()) *write_ = {now, written_};
+  check_spill(now);
+  if (write_ && need_not_read()) *write_ = {now, written_};
   if (write_ && stalled(*write_, now, options_.send_timeout_s, written_)) {
     connection_.lose(
         fmt::format("client is not reading: (almost) nothing could be sent for {} s", options_.send_timeout_s));
@@ -75,6 +75,17 @@ void Watchdog::check(Clock::time_point now) {
 void Watchdog::check_pause(Clock::time_point now) const {
   if (pause_ && awaited_ == Awaited::data && !connection_.ending() && now > last_data_ + seconds(options_.pause_s))
     pause_();
+}
+
+void Watchdog::check_spill(Clock::time_point now) {
+  if (!spill_ || now < spill_->began + seconds(options_.idle_timeout_s)) return;
+  spill_is_silent_ = stalled(*spill_, now, options_.idle_timeout_s, spilled_);
+}
+
+// While the scan runs and the session takes its data, what a client will get waits in the outbox. Input that spills may
+// do so because the outbox is full: a client that does not send either would stay for ever.
+bool Watchdog::need_not_read() const {
+  return !held_since_ && !connection_.ending() && (!spill_is_silent_ || place_until_);
 }
 
 // Silence may be the client's fault. Before its header it is always watched, but while a config or the header is being
@@ -132,10 +143,14 @@ void Watchdog::hold_back(Clock::time_point now, Fault fault) {
 void Watchdog::release(Clock::time_point now) { excuse(held_since_, now, fault_); }
 
 void Watchdog::set_spilling(bool spilling, Clock::time_point now) {
-  if (!spilling)
+  if (!spilling) {
     excuse(spilling_since_, now, Fault::server);
-  else if (!spilling_since_)
+    spill_.reset();
+    spill_is_silent_ = false;
+  } else if (!spilling_since_) {
     spilling_since_ = now;
+    spill_ = Period{now, spilled_};
+  }
 }
 
 // The client was not to blame for the time that has passed since then. The deadlines for its config and its header

@@ -36,8 +36,11 @@ class Watchdog {
   /// has sent its header.
   void release(Clock::time_point now = Clock::now());
   bool holds_back() const { return held_since_.has_value(); }
-  /// While input goes to the capture only, the client is not watched, and the time does not count.
+  /// While input goes to the capture only, the client is not watched, and the time does not count. A client that sends
+  /// (almost) nothing for idle_timeout_s meanwhile has to read what it is sent.
   void set_spilling(bool spilling, Clock::time_point now = Clock::now());
+  /// `bytes` more have gone to the capture only.
+  void spilled(std::uint64_t bytes) { spilled_ += bytes; }
 
   /// What a client has to send next.
   enum class Awaited { config, header, data };
@@ -88,6 +91,8 @@ class Watchdog {
   void excuse(std::optional<Clock::time_point>& since, Clock::time_point now, Fault fault);
   void check_alarm(Clock::time_point now);
   void check_pause(Clock::time_point now) const;
+  void check_spill(Clock::time_point now);
+  bool need_not_read() const;
   bool is_watched() const;
   void check_input(Clock::time_point now);
   double patience_s() const;
@@ -101,7 +106,10 @@ class Watchdog {
 
   bool reading_ = false;
   std::optional<Clock::time_point> held_since_, spilling_since_;
-  Fault fault_ = Fault::server;  // since held_since_
+  std::optional<Period> spill_;  // while input spills
+  std::uint64_t spilled_ = 0;
+  bool spill_is_silent_ = false;  // in the last whole period
+  Fault fault_ = Fault::server;   // since held_since_
   Awaited awaited_ = Awaited::config;
   Clock::time_point awaited_since_ = began_;  // of data: since the last ones
   Period message_{began_};

@@ -30,7 +30,7 @@ ImageReport::ImageReport(std::vector<StoredArray> truths, std::filesystem::path 
 }
 
 float ImageReport::truth_peak() const {
-  const std::vector<float>& values = truths_[current_].values;
+  const std::vector<float>& values = truth_.values;
   numerics::ThreadPool here(1);
   return values.empty() ? 0 : numerics::on_host::extremes(here, view(values)).most;
 }
@@ -44,8 +44,8 @@ void ImageReport::add(const protocol::Image& image) {
   ++count_;
   if (truths_.empty() && folder_.empty()) return;
   const std::size_t number = image.head.contrast > 0 ? image.head.contrast : image.head.phase;
-  current_ = number < truths_.size() ? number : 0;
   const Pixels pixels = read_pixels(image);
+  if (!truths_.empty()) choose_truth(truths_[number < truths_.size() ? number : 0], pixels, image.head.slice);
   const std::vector<float> magnitude = combined_magnitude(pixels);
   last_ = middle(magnitude, pixels.z, pixels.y, pixels.x);
   if (!folder_.empty()) {
@@ -54,22 +54,30 @@ void ImageReport::add(const protocol::Image& image) {
               to_grey(last_.values, 0, high));
   }
   if (!truths_.empty()) {
-    const StoredArray& truth = truths_[current_];
     std::vector<std::size_t> shape = {pixels.z, pixels.y, pixels.x};
     if (pixels.z == 1) shape.erase(shape.begin());
-    if (shape != truth.shape) {
+    if (shape != truth_.shape) {
       throw std::runtime_error(fmt::format("an image of [{}] cannot be compared with a truth of [{}]",
-                                           fmt::join(shape, ", "), fmt::join(truth.shape, ", ")));
+                                           fmt::join(shape, ", "), fmt::join(truth_.shape, ", ")));
     }
-    errors_.push_back(nrmse(magnitude, truth.values));
+    if (truth_peak() > 0) errors_.push_back(nrmse(magnitude, truth_.values));
   }
+}
+
+void ImageReport::choose_truth(const StoredArray& truth, const Pixels& pixels, std::size_t slice) {
+  const std::vector<std::size_t> slices = {truth.shape.empty() ? 0 : truth.shape[0], pixels.y, pixels.x};
+  if (pixels.z != 1 || truth.shape != slices || slice >= slices[0]) {
+    truth_ = truth;
+    return;
+  }
+  const auto begin = truth.values.begin() + static_cast<std::ptrdiff_t>(slice * pixels.y * pixels.x);
+  truth_ = {{pixels.y, pixels.x}, {begin, begin + static_cast<std::ptrdiff_t>(pixels.y * pixels.x)}};
 }
 
 void ImageReport::finish() {
   if (truths_.empty() || folder_.empty() || errors_.empty()) return;
   const std::size_t height = last_.height, width = last_.width, gap = 4;
-  const StoredArray& stored = truths_[current_];
-  const Plane truth = middle(stored.values, stored.shape.size() == 3 ? stored.shape[0] : 1, height, width);
+  const Plane truth = middle(truth_.values, truth_.shape.size() == 3 ? truth_.shape[0] : 1, height, width);
   std::vector<float> difference(truth.values.size());
   for (std::size_t i = 0; i < difference.size(); ++i) difference[i] = 5 * std::abs(last_.values[i] - truth.values[i]);
 

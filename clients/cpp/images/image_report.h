@@ -21,8 +21,9 @@ double nrmse(const std::vector<float>& values, const std::vector<float>& referen
 
 class ImageReport {
  public:
-  /// `truths`: the magnitude [y, x] or [z, y, x] of each contrast, or else of each cardiac phase. Images are compared
-  /// with their own without any scale fit, those without one with the first; empty: no comparison. `png_folder`: folder
+  /// `truths`: the magnitude [y, x], [slice, y, x] or, of a volume, [z, y, x] of each contrast, or else of each cardiac
+  /// phase. Images are compared with their own without any scale fit, those without one with the first, and not at all
+  /// where it is zero; empty: no comparison. `png_folder`: folder
   /// for pictures (created when missing); empty for none.
   ImageReport(std::vector<StoredArray> truths, std::filesystem::path png_folder);
 
@@ -43,9 +44,11 @@ class ImageReport {
   static Plane middle(const std::vector<float>& volume, std::size_t z, std::size_t y, std::size_t x);
 
   float truth_peak() const;
+  /// Of an image [y, x] and a truth [slice, y, x], that of its slice.
+  void choose_truth(const StoredArray& truth, const Pixels& pixels, std::size_t slice);
 
   std::vector<StoredArray> truths_;
-  std::size_t current_ = 0;  // the truth of the last image
+  StoredArray truth_;  // of the last image
   std::filesystem::path folder_;
   std::vector<double> errors_;
   std::size_t count_ = 0;

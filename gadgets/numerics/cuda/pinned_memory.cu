@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <iterator>
+#include <chrono>
 #include <new>
+#include <utility>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/device.h"
@@ -10,18 +11,26 @@ namespace echotrain::numerics::cuda {
 namespace {
 
 constexpr std::uint64_t kMostKeptPinned = 1ull << 30;  // kept for reuse by all contexts
+// Kept whatever the budget has left: a steady scan whose blocks came and went would pin memory for every batch.
+// A sixteenth of the budget at most.
+constexpr std::uint64_t kLeastKeptPinned = 64ull << 20;
+constexpr std::chrono::milliseconds kLongestWait{50};  // of drop(), for its blocks to be freed
 
 }  // namespace
 
 PinnedMemory::PinnedMemory(Resources& resources)
     : events_(resources.share<SpareEvents>()),
       budget_(resources.memory()),
-      most_kept_(budget_->bounded() ? std::min(kMostKeptPinned, budget_->bound() / 4) : kMostKeptPinned) {
+      most_kept_(budget_->bounded() ? std::min(kMostKeptPinned, budget_->bound() / 4) : kMostKeptPinned),
+      least_kept_(budget_->bounded() ? std::min(kLeastKeptPinned, budget_->bound() / 16) : kLeastKeptPinned) {
   budget_->offer(*this);
+  thread_ = std::jthread([this](const std::stop_token& stop) { free_what_goes(stop); });
 }
 
 PinnedMemory::~PinnedMemory() {
   budget_->withdraw(*this);
+  thread_.request_stop();
+  thread_.join();  // it has freed all that goes
   budget_->give(kept_bytes_);
   for (auto& [size, blocks] : kept_)
     for (const Block& block : blocks) free_now(block);
@@ -73,7 +82,11 @@ void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream)
 
 bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
   std::lock_guard lock(mutex_);
-  if (kept_bytes_ + size > most_kept_ || !budget_->take_if_it_fits(size)) return false;
+  if (kept_bytes_ + size > most_kept_) return false;
+  if (!budget_->take_if_it_fits(size)) {
+    if (kept_bytes_ + size > least_kept_) return false;
+    budget_->add(size);
+  }
   try {
     kept_[size].push_back(block);
   } catch (const std::bad_alloc&) {
@@ -91,22 +104,51 @@ void PinnedMemory::no_longer_kept(std::size_t size) noexcept {  // with the lock
 
 std::optional<std::uint64_t> PinnedMemory::unused_since() const {
   std::lock_guard lock(mutex_);
-  return kept_bytes_ == 0 ? std::nullopt : std::optional<std::uint64_t>(0);
+  if (kept_bytes_ <= least_kept_) return std::nullopt;
+  for (const auto& [size, blocks] : kept_)
+    for (const Block& block : blocks)
+      if (finished(block.done)) return 0;
+  return std::nullopt;
 }
 
+// Freeing pinned memory may wait for all work of the device, for which callers, the threads of connections among them,
+// have no time: a thread does it.
 void PinnedMemory::drop(std::uint64_t wanted) {
-  std::lock_guard lock(mutex_);
-  for (std::uint64_t dropped = 0; dropped < wanted && kept_bytes_ > 0;) {
-    auto largest = std::prev(kept_.end());
-    while (largest->second.empty()) --largest;
-    const Block block = largest->second.back();
-    cudaEventSynchronize(block.done);
-    free_now(block);
-    largest->second.pop_back();
-    no_longer_kept(largest->first);
-    dropped += largest->first;
+  std::unique_lock lock(mutex_);
+  std::uint64_t dropped = 0;
+  for (auto of_size = kept_.rbegin(); of_size != kept_.rend(); ++of_size) {
+    auto& [size, blocks] = *of_size;
+    for (auto block = blocks.begin(); block != blocks.end();) {
+      if (dropped >= wanted || kept_bytes_ <= least_kept_) break;
+      if (!finished(block->done)) {
+        ++block;
+        continue;
+      }
+      going_.push_back(*block);
+      block = blocks.erase(block);
+      no_longer_kept(size);
+      dropped += size;
+    }
   }
-  cudaGetLastError();
+  changed_.notify_all();
+  changed_.wait_for(lock, kLongestWait, [this] { return going_.empty() && !freeing_; });
+}
+
+void PinnedMemory::free_what_goes(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return !going_.empty(); })) {
+    const std::vector<Block> going = std::exchange(going_, {});
+    freeing_ = true;
+    lock.unlock();
+    for (const Block& block : going) {
+      cudaSetDevice(block.device);  // this thread's own
+      free_now(block);
+    }
+    cudaGetLastError();
+    lock.lock();
+    freeing_ = false;
+    changed_.notify_all();
+  }
 }
 
 bool PinnedMemory::finished(cudaEvent_t done) noexcept {

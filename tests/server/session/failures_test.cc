@@ -106,7 +106,7 @@ TEST(Failures, MemoryOfAllSessionsTogetherIsBounded) {
   // An unfinished message of 8 MiB, and then 12 MiB of arrays or 12 MiB of another message.
   RawClient first(server.port());
   first.send(start + image.substr(0, image.size() - 10));
-  const std::string larger = wire::image(wire::image_head(1773)).substr(0, 12 * kMiB);
+  const std::string larger = wire::image(wire::image_head(1800)).substr(0, 12 * kMiB);
   for (const std::string& second : {scan_with("hoarder"), start + larger}) {
     Conversation all;
     // Until all bytes of the first client have arrived.

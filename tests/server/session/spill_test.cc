@@ -259,6 +259,20 @@ TEST_F(Spill, ClientMayWriteAllBeforeItReads) {
   EXPECT_TRUE(all.images() == sent);
 }
 
+// The output queue is full, so the pipeline waits, so input spills: nobody else would end this.
+TEST_F(Spill, AClientThatNeitherSendsNorReadsLosesItsSession) {
+  options_.idle_timeout_s = options_.send_timeout_s = 0.3;
+  options_.max_sessions = 1;
+  TestServer server(options_, slow_registry());
+  std::string scan = wire::config("passthrough") + wire::header(wire::xml());
+  for (std::uint16_t i = 1; i <= 48; ++i) scan += wire::image(wire::image_head(512, i));  // 1 MiB
+  RawClient client(server.port(), /*receive_buffer=*/4096);
+  ASSERT_TRUE(client.send(scan));
+  const auto end = Clock::now() + 60s;
+  while (!server.works() && Clock::now() < end) std::this_thread::sleep_for(100ms);
+  EXPECT_LT(Clock::now(), end) << "its session is still there";
+}
+
 TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
   const std::string scan = start() + frames() + frame(0).substr(0, 100000);
   TestServer server(options_, slow_registry());

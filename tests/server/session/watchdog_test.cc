@@ -260,6 +260,33 @@ TEST(Watchdog, AClientIsNotWatchedWhileItsInputSpills) {
   EXPECT_EQ(session.look(1016), "timeout");
 }
 
+TEST(Watchdog, AClientWhoseInputSpillsReadsOrSends) {
+  Watched session;
+  session.data(0);
+  session.watchdog.set_spilling(true, session.at(0));
+  session.watchdog.write_begins();
+  int s = 0;
+  for (; s < 100; s += 10) {
+    session.watchdog.spilled(kFast);
+    EXPECT_EQ(session.look(s), "") << "it sends";
+  }
+  for (; s < 500; s += 10) {
+    session.watchdog.spilled(10);  // drips
+    session.watchdog.wrote(static_cast<std::uint64_t>(s) * kFast);
+    EXPECT_EQ(session.look(s), "") << "it reads";
+  }
+  EXPECT_EQ(session.look(530), "") << "it has read not long ago";
+  EXPECT_EQ(session.look(575), "gone");
+}
+
+TEST(Watchdog, WhoHasNothingToReadNeedNotSendWhileItsInputSpills) {
+  Watched session;
+  session.data(0);
+  session.watchdog.set_spilling(true, session.at(0));
+  EXPECT_EQ(session.look(1000), "");
+  EXPECT_EQ(session.look(2000), "");
+}
+
 TEST(Watchdog, AWriteHasSendTimeoutWhileTheClientHasToRead) {
   for (const bool held : {true, false}) {
     Watched session;

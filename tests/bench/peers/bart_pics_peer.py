@@ -1,5 +1,5 @@
 """BART's 3D solver as a peer of bench_solver: `apt install bart`, `./run bench solver`, then `python3
-tests/bench/bart_pics_peer.py [build/bin/bench_solver]`.
+tests/bench/peers/bart_pics_peer.py [build/bin/bench_solver]`.
 
 60 iterations of conjugate gradients with an l2 prior at 128^3 from 284,592 samples of one coil, a random trajectory and
 data, 2 threads, by turns in one run. BART (`bart pics -S -l2 -r 0.001 -i 60`) is timed as a process and, to leave out its

@@ -1,0 +1,104 @@
+#include "server/base/tidier.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "gadgets/numerics/core/memory_budget.h"
+#include "protocol/wire/message_buffer.h"
+#include "server/base/machine_memory.h"
+#include "server/base/memory.h"
+
+namespace echotrain::server {
+
+namespace {
+
+// How often the process's memory is looked at.
+constexpr std::chrono::milliseconds kLook{250};
+// Between two times, unless memory is short or nobody is here.
+constexpr std::chrono::seconds kPause{5};
+// Free pages that are worth it, and where memory is short.
+constexpr std::uint64_t kWorth = 32 << 20, kWorthWhenShort = 8 << 20;
+
+std::uint64_t resident_bytes() {
+  std::uint64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+bool TrimPolicy::worth_it(const Seen& seen, bool wanted) {
+  const std::uint64_t uncounted = TrimPolicy::uncounted(seen);
+  lasting_ = std::min(lasting_, uncounted);
+  const std::uint64_t more = uncounted - lasting_;
+  const Clock::duration since = seen.now - last_;
+  if (since < kLook) return false;
+  const bool is_short = seen.resident > kMemorySlack / 2 && seen.resident - kMemorySlack / 2 > seen.bound;
+  return wanted || (is_short && more > kWorthWhenShort) || (since >= kPause && more > kWorth);
+}
+
+void TrimPolicy::done(const Seen& seen) {
+  last_ = seen.now;
+  lasting_ = uncounted(seen);
+}
+
+Tidier::Tidier(std::shared_ptr<numerics::Resources> resources)
+    : resources_(std::move(resources)), budget_(resources_->memory()), thread_([this] { run(); }) {}
+
+Tidier::~Tidier() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Tidier::session_ended(bool idle) {
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    idle_ = idle;
+  }
+  if (idle) wake_.notify_one();
+}
+
+void Tidier::free_unused() {
+  const std::scoped_lock lock(mutex_);
+  unused_ = true;
+}
+
+void Tidier::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait_for(lock, kLook);
+    if (stopping_) return;
+    const bool ended = std::exchange(ended_, false), unused = std::exchange(unused_, false);
+    wanted_ |= std::exchange(idle_, false);
+    lock.unlock();
+    tidy(unused, ended);
+    lock.lock();
+  }
+}
+
+void Tidier::tidy(bool unused, bool ended) {
+  if (unused) {
+    const bool slabs = protocol::MessageBuffer::free_unused_slabs();
+    const bool blocks = numerics::free_unused_blocks(*resources_);
+    wanted_ |= slabs || blocks;
+  }
+  if (policy_.worth_it(look(), wanted_)) {
+    ::malloc_trim(0);
+    policy_.done(look());
+    wanted_ = false;
+  }
+  if (ended || unused) refill_reserve();
+}
+
+TrimPolicy::Seen Tidier::look() const { return {Clock::now(), resident_bytes(), budget_->used(), budget_->bound()}; }
+
+}  // namespace echotrain::server

@@ -1,0 +1,68 @@
+// Gives memory that was freed back to the machine.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "gadgets/numerics/core/resources.h"
+#include "server/base/clock.h"
+
+namespace echotrain::server {
+
+/// Says when it is worth it to look for free pages in the heap. That takes a call of the kernel for each of them, some
+/// 100 ms for a server with many sessions, and who allocates meanwhile may have to wait.
+class TrimPolicy {
+ public:
+  /// What is known of the process: its resident memory, and what it counts of that, within which bound [bytes].
+  struct Seen {
+    Clock::time_point now;
+    std::uint64_t resident = 0, counted = 0, bound = 0;
+  };
+  /// `wanted`: much was freed, or nobody is here who would have to wait.
+  bool worth_it(const Seen& seen, bool wanted);
+  /// It was done; what the process has now.
+  void done(const Seen& seen);
+
+ private:
+  static std::uint64_t uncounted(const Seen& seen) {
+    return seen.resident - (seen.counted < seen.resident ? seen.counted : seen.resident);
+  }
+  Clock::time_point last_{};   // when it was done
+  std::uint64_t lasting_ = 0;  // uncounted memory that is no free page, as far as is known
+};
+
+/// A thread that gives the heap's free pages back to the machine: the allocator keeps what sessions have freed,
+/// scattered over the arenas of all threads, so that the process would grow for hours and never shrink. The threads
+/// that move the sessions' bytes have no time for it. Thread-safe.
+class Tidier {
+ public:
+  explicit Tidier(std::shared_ptr<numerics::Resources> resources);
+  ~Tidier();
+  Tidier(const Tidier&) = delete;
+  Tidier& operator=(const Tidier&) = delete;
+
+  /// A session has ended; `idle`: there is no other one. Returns at once.
+  void session_ended(bool idle);
+  /// Asks it to free what ended sessions have left for later ones (receive buffers, large arrays of the CPU backend) if
+  /// nobody has used it since the previous call. Returns at once.
+  void free_unused();
+
+ private:
+  void run();
+  void tidy(bool unused, bool ended);
+  TrimPolicy::Seen look() const;
+
+  const std::shared_ptr<numerics::Resources> resources_;
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  TrimPolicy policy_;    // of the thread
+  bool wanted_ = false;  // of the thread
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ended_ = false, idle_ = false, unused_ = false, stopping_ = false;
+  std::thread thread_;  // last: everything else exists before it starts
+};
+
+}  // namespace echotrain::server

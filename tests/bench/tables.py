@@ -1,0 +1,324 @@
+"""The tables of docs/performance.md from the JSON of one run:
+
+    python3 tests/bench/tables.py FOLDER            writes what the JSON files of FOLDER have into the page
+    python3 tests/bench/tables.py --run BIN FOLDER  runs the benches and the peers first; their JSON goes to FOLDER
+    python3 tests/bench/tables.py --check           whether the page has every table once, with the heads given here, and
+                                                    whether a table of made-up results is right
+
+`./run bench --tables` calls it. A table stands between `<!-- table NAME -->` and `<!-- end -->`, below a line with machine,
+commit and date, which are those of the JSON; all tables that a run fills have the same. A table of which the run has no row is
+left as it is (a run without a GPU leaves the tables of GPUs alone). Within a table that it fills, what the run lacks
+becomes "not measured here", and a ratio to it is empty.
+"""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+PAGE = SOURCE / "docs" / "performance.md"
+BENCHES = ("nufft", "solver", "fft")
+PEERS = ("finufft_peer.py", "bart_peer.py")
+NOT_HERE = "not measured here"
+SETTINGS = re.compile(r"(/(iterations|repeats|min_time|threads):[\d.]+|/(manual|real|process)_time)+$")  # Google Benchmark's
+MARKED = re.compile(r"<!-- table (\w+) -->\n(.*?)<!-- end -->", re.S)
+
+
+class Results:
+    """The benchmarks of all JSON files of a folder, medians where they repeat."""
+
+    def __init__(self, folder):
+        self.rows, contexts = {}, {}
+        for path in sorted(folder.glob("*.json")):
+            content = json.loads(path.read_text())
+            if "benchmarks" not in content:
+                continue
+            contexts[path.name] = content["context"]
+            for entry in sorted(content["benchmarks"], key=lambda e: e.get("run_type") == "aggregate"):
+                if entry.get("aggregate_name", "median") == "median" and not entry.get("error_occurred"):
+                    self.rows[SETTINGS.sub("", entry.get("run_name", entry["name"]))] = entry
+        if not contexts:
+            sys.exit(f"error: no results of benches in {folder}")
+        commits = {name: context.get("commit", "") for name, context in contexts.items()}
+        if len(set(commits.values())) != 1 or not all(commits.values()):
+            sys.exit(f"error: these are not the results of one run of one commit: {commits}")
+        self.commit = commits.popitem()[1]
+        bench = next((c for c in contexts.values() if "cpu" in c), {})
+        self.cpu = bench.get("cpu", "unknown machine")
+        self.gpu = f"{bench.get('gpu', 'unknown GPU')}, {bench.get('num_cpus', '?')} cores"
+        self.date = next(iter(contexts.values()))["date"][:10]
+
+    def get(self, name, counter="ms"):
+        """A counter, or the time in ms, of the benchmark of that name; None where there is none."""
+        entry = self.rows.get(name, {})
+        if counter == "ms" and entry:
+            return entry["real_time"] * {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1e3}[entry["time_unit"]]
+        return entry.get(counter)
+
+
+def show(value, unit=""):
+    if value is None:
+        return NOT_HERE
+    if value != 0 and abs(value) < 9.95e-3:
+        text = f"{value:.2e}".replace("e-0", "e-")
+    else:
+        text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".strip()
+
+
+def over(a, b, form="{:.1f}"):
+    return "" if a is None or b in (None, 0) else form.format(a / b)
+
+
+@dataclasses.dataclass
+class Table:
+    head: str  # names of columns, as in Markdown
+    rows: list  # (label, ...) as `cells` takes them
+    cells: object  # cells(results, *row without its label) -> list of texts, or None if the run has no such row
+    fixed: int = 0  # columns after the label that are part of the row, as what was asked
+
+    def lines(self, results):
+        """None if this run has none of its rows."""
+        columns = self.head.count("|") - 1
+        lines, found = [self.head, "|" + "---|" * columns], False
+        for label, *rest in self.rows:
+            cells = self.cells(results, *rest[self.fixed:])
+            found = found or cells is not None
+            row = [label, *rest[:self.fixed], *(cells or [NOT_HERE])]
+            lines.append(f"| {' | '.join(row + [''] * (columns - len(row)))} |")
+        return lines if found else None
+
+
+def gridding_cpu(results, case):
+    name = f"{case}/cpu"
+    time = results.get(name)
+    if time is None:
+        return None
+    cells = [show(time, "ms"), *(show(results.get(name, c)) for c in ("error", "error_ellipsoids", "theory"))]
+    cells.append(show(results.get(name, "plan_ms"), "ms"))
+    for peer in ("finufft", "bart"):
+        theirs = results.get(f"{name}/{peer}")
+        # By turns: ours is measured again beside the peer.
+        cells += [show(theirs, "ms"), "" if theirs is None else show(results.get(f"{name}/{peer}", "error"))]
+        cells.append(over(theirs, results.get(f"{name}/{peer}", "ours_ms")))
+    return cells
+
+
+def gridding_gpu(results, case):
+    name = f"{case}/cuda"
+    time, rate = results.get(name), results.get("device_copy/cuda", "gb_per_s")
+    if time is None:
+        return None
+    peer = results.get(f"{name}/cufinufft")
+    floor = None if rate is None else results.get(name, "megabytes") / rate
+    return [f"**{show(time, 'ms')}**", show(results.get(name, "cold_ms"), "ms"),
+            *(show(results.get(name, c)) for c in ("error", "error_ellipsoids", "theory")),
+            show(results.get(name, "plan_ms"), "ms"), show(floor, "ms"), over(time, floor), show(peer, "ms"),
+            "" if peer is None else show(results.get(f"{name}/cufinufft", "error")),
+            over(peer, results.get(f"{name}/cufinufft", "ours_ms"))]  # fmt: skip
+
+
+def from_host(results, case):
+    whole, parts = (f"from_host/{case}/{way}/cuda" for way in ("whole", "as_they_come"))
+    if results.get(whole) is None:
+        return None
+    return [show(results.get(whole, "upload_ms"), "ms"), show(results.get(whole, "in_turn_ms"), "ms"),
+            show(results.get(whole), "ms"), show(results.get(parts), "ms"), show(results.get(parts, "difference"))]  # fmt: skip
+
+
+def toeplitz(results, name):
+    time, peer = results.get(name), results.get("toeplitz/128.3x284592/cuda/cufft")
+    if time is None:
+        return None
+    if not name.startswith("toeplitz/128"):  # no program of plain cuFFT
+        return [show(time, "ms"), NOT_HERE, ""]
+    ours = results.get("toeplitz/128.3x284592/cuda/cufft", "ours_ms")
+    return [show(time, "ms"), show(peer, "ms"), over(peer, ours)]
+
+
+def time_and_error(results, name):
+    time, error = results.get(name), results.get(name, "error")
+    return None if time is None else [show(time, "ms"), "" if error is None else show(error)]
+
+
+def fft(results, size):
+    limit = results.get(f"fft/cpu/{size}", "limit_per_s")
+    if limit is None:
+        return None
+    rates = [results.get(f"{way}/{size}", "frames_per_s") for way in ("fftw", "fft/cpu", "gadget/cpu", "pipeline/cpu")]
+    return [f"{limit:,.0f}",
+            *(NOT_HERE if r is None else f"{r:,.0f} ({r / limit:.2f})" for r in rates)]  # fmt: skip
+
+
+RADIAL, GOLDEN = "2d_radial_600x768_c16_384", "2d_golden_402x512_c8_256"
+KOOSH, SMALL_KOOSH = "3d_kooshball_10m_c8_256", "3d_kooshball_284592"
+CPU_ROWS = [
+    ("2D golden angle 402 x 512, 8 coils -> 256^2", f"adjoint_{GOLDEN}/e1e-3"),
+    ("3D koosh-ball 284,592 samples, 1 coil -> 128^3", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-3"),
+    ("3D koosh-ball 284,592 samples, 8 coils -> 128^3", f"adjoint_{SMALL_KOOSH}_c8_128/e1e-3"),
+    ("forward, the first row's", f"forward_{GOLDEN}/e1e-3"),
+    ("forward, the third row's", f"forward_{SMALL_KOOSH}_c8_128/e1e-3"),
+]
+GPU_ROWS = [
+    ("adjoint 2D radial 600 x 768, 16 coils -> 384^2, width 4", "0.20 ms, 2e-3", f"adjoint_{RADIAL}/e2e-3"),
+    ("the same, width 6, oversampling 1.75", "0.50 ms, 3e-5", f"adjoint_{RADIAL}/e3e-5"),
+    ("the same, width 7", "0.50 ms, 3e-5", f"adjoint_{RADIAL}/e3e-5_w7"),
+    ("forward, the same size, width 4", "0.20 ms, 2e-3", f"forward_{RADIAL}/e2e-3"),
+    ("adjoint 3D koosh-ball 10,000,000 samples, 8 coils -> 256^3, width 5, oversampling 1.25", "10 ms, 2.2e-3",
+     f"adjoint_{KOOSH}/e2e-3"),
+    ("the same, width 7", "25 ms, 2e-5", f"adjoint_{KOOSH}/e2e-5"),
+    ("forward, the same size, width 4", "10 ms, 2.5e-3", f"forward_{KOOSH}/w4"),
+    ("adjoint 3D 284,592 samples, 1 coil -> 128^3, width 7", "0.60 ms, 1.2e-5", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-5"),
+    ("adjoint 2D golden angle 402 x 512, 8 coils -> 256^2, width 5", "", f"adjoint_{GOLDEN}/e1e-3"),
+    ("adjoint 3D 284,592 samples, 8 coils -> 128^3, width 5", "", f"adjoint_{SMALL_KOOSH}_c8_128/e1e-3"),
+]  # fmt: skip
+SIZES = """256x256 473 355, 512x512 104 56, 2048x32 426 230, 2048x64 207 105, 2048x128 100 53, 2048x256 48 26, 2048x512 23 13,
+2048x1024 11 6, 1024x256 102 54, 1024x512 49 27"""
+SOLVER = "128^3x284592/cuda"
+
+TABLES = {
+    "gridding_cpu": Table(
+        "| work | time | error, noise | error, ellipsoids | theory, noise | plan | FINUFFT | its error | ratio "
+        "| BART per frame | its error | ratio |", CPU_ROWS, gridding_cpu),
+    "gridding_gpu": Table(
+        "| work | asked | time | caches cold | error, noise | error, ellipsoids | theory, noise | plan | floor "
+        "| time / floor | cuFINUFFT | its error | ratio |", GPU_ROWS, gridding_gpu, 1),
+    "gridding_gpu_other": Table("| work | asked | time | error |", [
+        ("after the last readout, first row above, gridded as they came", "0.15 ms", f"after_last_readout_{RADIAL}/cuda"),
+        ("`pipe_menon`, first row above, 10 iterations", "3 ms", "pipe_menon_2d_radial_600x768_384/cuda"),
+    ], time_and_error, 1),
+    "from_host": Table(
+        "| work | upload alone | upload, then the work | overlapped, gridded at the end | overlapped, gridded as they come "
+        "| difference |", [
+            ("2D radial 600 x 768, 16 coils -> 384^2, width 4", RADIAL),
+            ("2D golden angle 402 x 512, 8 coils -> 256^2, width 5", GOLDEN),
+            ("3D koosh-ball 10,000,000 samples, 8 coils -> 256^3, width 5, oversampling 1.25", KOOSH),
+        ], from_host),
+    "exact_gpu": Table("| work | time | error |", [
+        ("F^H d, 284,592 samples, 128^3", f"exact_fhd/{SOLVER}"),
+        ("the same, `precision: fast`", f"fast_fhd/{SOLVER}"),
+        ("Q, 284,592 samples, 128^3 (256^3 lags)", f"exact_q/{SOLVER}"),
+        ("the same, `precision: fast`", f"fast_q/{SOLVER}"),
+        ("F^H d, 20,000 samples, 64^3", "exact_fhd/64^3x20000/cuda"),
+        ("Q, 20,000 samples, 64^3 (128^3 lags)", "exact_q/64^3x20000/cuda"),
+    ], time_and_error),
+    "solver_gpu": Table("| work | time | plain cuFFT | ratio |", [
+        ("Toeplitz step, 128^3, of ten in a row", f"toeplitz/{SOLVER}"),
+        ("60 PCG iterations, Tikhonov's prior", f"pcg60/{SOLVER}"),
+        ("the same, 20,000 samples, 64^3", "pcg60/64^3x20000/cuda"),
+        ("exact F^H d and 60 iterations", f"recon/{SOLVER}"),
+        ("the same, F^H d with `precision: fast`", f"recon_fast/{SOLVER}"),
+        ("the first after the last readout, 1,078 readouts streamed within a second", f"after_last/{SOLVER}"),
+        ("30 iterations, 8 coils with maps", f"sense30_c8/{SOLVER}"),
+    ], toeplitz),
+    "solver_cpu": Table("| work | time | error |", [
+        ("exact F^H d, 20,000 samples, 64^3", "exact_fhd/64^3x20000/cpu"),
+        ("the plain loop, the same", "sincos_fhd/64^3x20000/cpu"),
+        ("exact Q, 20,000 samples, 64^3 (128^3 lags)", "exact_q/64^3x20000/cpu"),
+        ("Toeplitz step, 64^3", "toeplitz/64^3x20000/cpu"),
+        ("Toeplitz step, 128^3", "toeplitz/128^3x284592/cpu"),
+        ("60 PCG iterations, Tikhonov's prior, 128^3", "pcg60/128^3x284592/cpu"),
+    ], time_and_error),
+    "fft_cpu": Table(
+        "| size | chapter: GPU of 2004 | chapter: FFTW of 2004 | limit | FFTW | fft | gadget | pipeline |",
+        [(size, gpu, fftw, size) for size, gpu, fftw in (s.split() for s in SIZES.replace("\n", " ").split(", "))], fft, 2),
+}  # fmt: skip
+
+
+def run_all(folder, out, commit):
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("*.json"):
+        old.unlink()
+    failed = []
+    for name in BENCHES:
+        command = [folder / f"bench_{name}", f"--benchmark_out={out / name}.json", "--benchmark_out_format=json",
+                   f"--benchmark_context=commit={commit}"]  # fmt: skip
+        print(f"== bench_{name}", flush=True)
+        if subprocess.run(command).returncode != 0:
+            failed.append(command[0].name)
+    for script in PEERS:
+        print(f"== {script}", flush=True)
+        path = SOURCE / "tests/bench/peers" / script
+        result = out / f"{path.stem}.json"
+        if subprocess.run([sys.executable, path, folder, "--out", result, "--commit", commit]).returncode != 0:
+            print(f"warning: {script} did not run; its columns say '{NOT_HERE}'", file=sys.stderr)
+            result.unlink(missing_ok=True)
+    return failed
+
+
+def fill(text, results):
+    """The page with the tables of this run, and their names."""
+    filled = []
+
+    def replace(match):
+        lines = TABLES[match[1]].lines(results)
+        if lines is None:
+            return match[0]
+        filled.append(match[1])
+        machine = results.cpu if match[1].endswith("_cpu") else results.gpu
+        origin = f"*{machine}; commit {results.commit}, {results.date}.*"
+        return f"<!-- table {match[1]} -->\n" + "\n".join([origin, "", *lines]) + "\n<!-- end -->"
+
+    return MARKED.sub(replace, text), filled
+
+
+def problems(text):
+    names = [name for name, _ in MARKED.findall(text)]
+    for name in sorted(set(names) | set(TABLES)):
+        if name not in TABLES or names.count(name) != 1:
+            yield f"table {name}: {names.count(name)} times in the page, known here: {name in TABLES}"
+    for name, body in MARKED.findall(text):
+        if name in TABLES and TABLES[name].head not in body.splitlines():
+            yield f"table {name} has another head than tests/bench/tables.py gives it: run ./run bench --tables"
+        elif not body.startswith("*"):
+            yield f"table {name} does not say where it comes from"
+
+
+def self_test():
+    """What is wrong with a table of made-up results."""
+    case = f"adjoint_{GOLDEN}/e1e-3/cpu"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        context = {"commit": "abc", "date": "2026-01-02T03:04:05", "cpu": "a CPU", "num_cpus": 2}
+        ours = {"name": f"{case}/iterations:1/manual_time", "real_time": 2000, "time_unit": "us", "error": 2.931e-4}
+        peer = {"name": f"{case}/bart", "real_time": 30, "time_unit": "ms", "ours_ms": 3, "error": 8.5e-3}
+        for file, row in (("bench", ours), ("peer", peer)):
+            (folder / f"{file}.json").write_text(json.dumps({"context": context, "benchmarks": [row]}))
+        before = "<!-- table gridding_cpu -->\nold\n<!-- end -->\n<!-- table fft_cpu -->\nkept\n<!-- end -->\n"
+        text, filled = fill(before, Results(folder))
+    row = ("| 2 ms | 2.93e-4 | not measured here | not measured here | not measured here | not measured here |  |  "
+           "| 30 ms | 8.50e-3 | 10.0 |")  # fmt: skip
+    for wanted in ("*a CPU; commit abc, 2026-01-02.*", row, "kept"):
+        if wanted not in text or filled != ["gridding_cpu"]:
+            yield f"self-test: '{wanted}' is not in\n{text}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path)
+    parser.add_argument("--run", type=pathlib.Path, metavar="BIN")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    text = PAGE.read_text()
+    if arguments.check:
+        found = [*self_test(), *problems(text)]
+        print("\n".join(found) or "docs/performance.md has every table", file=sys.stderr if found else sys.stdout)
+        return 1 if found else 0
+    if arguments.folder is None:
+        parser.error("FOLDER is missing")
+    failed = run_all(arguments.run, arguments.folder, arguments.commit) if arguments.run else []
+    text, filled = fill(text, Results(arguments.folder))
+    PAGE.write_text(text)
+    print(f"docs/performance.md: filled {', '.join(filled) or 'nothing'}; left as they are: "
+          f"{', '.join(name for name in TABLES if name not in filled) or 'none'}")  # fmt: skip
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
