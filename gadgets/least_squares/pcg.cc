@@ -34,7 +34,7 @@ Parameters<PcgSolver::Options> PcgSolver::parameters() {
               "standard deviation of the noise in the real and the imaginary part of a sample, 1 after noise_adjust; "
               "lambda is then chosen so that the data are met to their noise. 0: lambda is as given")
       .choice("preconditioner", &Options::preconditioner, {"none", "jacobi", "circulant"},
-              "circulant pays where F^H F is far from the identity: undersampled or unweighted data")
+              "circulant saves steps where samples are not weighted, and costs some where they are")
       .flag("warm_start", &Options::warm_start, "starts from the image of the repetition before")
       .choice("reference", &Options::reference, {"all_contrasts", "first_contrast", "given"},
               "anatomical only; the images that say where the edges are: of all contrasts together, for which images "

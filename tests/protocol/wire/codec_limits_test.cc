@@ -109,6 +109,16 @@ TEST(CodecLimits, ConfigNames) {
   }
 }
 
+// Each of the 255 bytes that a name can hold, by the list of docs/protocol.md.
+TEST(CodecLimits, ConfigNamesAreOfTheseCharacters) {
+  constexpr std::string_view kAllowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  for (int c = 1; c < 256; ++c) {
+    const std::string name{'a', static_cast<char>(c)};
+    const bool allowed = kAllowed.find(name[1]) != std::string_view::npos;
+    EXPECT_EQ(config_code(name), allowed ? "ok" : "bad-config") << c;
+  }
+}
+
 TEST(CodecLimits, ConfigTextAndHeaderMustBeUtf8) {
   const auto config = decode_copy(Wire().u16(2).u32(1).u8(0xff).bytes);
   ASSERT_FALSE(config);
