@@ -12,7 +12,6 @@
 
 #include "gadgets/numerics/core/memory_budget.h"
 #include "protocol/wire/message_buffer.h"
-#include "server/base/log.h"
 #include "server/base/machine_memory.h"
 #include "server/base/memory.h"
 
@@ -94,8 +93,8 @@ void Tidier::run() {
     lock.unlock();
     try {
       tidy(unused, ended);
-    } catch (const std::exception& error) {  // no memory was left for it
-      write_log(LogLevel::error, error.what());
+    } catch (const std::exception&) {
+      // No memory was left for it, and there is none for a word about it. The next time may be better.
     }
     lock.lock();
   }
