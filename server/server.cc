@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/base/clock.h"
+#include "server/base/priority.h"
 
 namespace echotrain::server {
 
@@ -125,6 +126,7 @@ Server::End Server::run() {
   // Sessions catch what they throw. An exception outside of them (no memory left for a handler, for example) ends that
   // handler only, not the process.
   const auto serve = [this] {
+    go_first();
     for (;;) {
       try {
         context_.run();

@@ -46,6 +46,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
   taken_ = std::chrono::steady_clock::now();
   open_.batch_begins(taken_);
   for (std::size_t i = 0; i < acquisitions.size();) {
+    scan_->compute.check_stop();  // a batch may hold ten thousand readouts
     const ReadoutKind kind = protocol::readout_kind(acquisitions[i].head);
     if (kind == ReadoutKind::imaging) {
       add(std::move(acquisitions[i++]), emit);

@@ -80,6 +80,7 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
 
 void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
   if (frame.waiting.empty() && !last) return;
+  scan_->compute.check_stop();  // thousands may be handed on at once
   Readouts readouts = make_batch(scan_->compute, frame.waiting, true);
   readouts.frame = frame.frame;
   readouts.first = !std::exchange(frame.started, true);

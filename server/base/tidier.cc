@@ -1,10 +1,13 @@
 #include "server/base/tidier.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <charconv>
+#include <exception>
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
@@ -23,9 +26,17 @@ constexpr std::chrono::seconds kPause{5};
 // Free pages that are worth it, and where memory is short.
 constexpr std::uint64_t kWorth = 32 << 20, kWorthWhenShort = 8 << 20;
 
+// Allocates nothing: there may be nothing left.
 std::uint64_t resident_bytes() {
-  std::uint64_t all = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> all >> resident;
+  std::array<char, 128> text{};  // "all resident shared ...", in pages
+  const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t size = ::read(file, text.data(), text.size());
+  ::close(file);
+  const char* end = text.data() + std::max<ssize_t>(size, 0);
+  const char* second = std::find(static_cast<const char*>(text.data()), end, ' ');
+  std::uint64_t resident = 0;
+  if (second != end) std::from_chars(second + 1, end, resident);
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
@@ -80,7 +91,11 @@ void Tidier::run() {
     const bool ended = std::exchange(ended_, false), unused = std::exchange(unused_, false);
     wanted_ |= std::exchange(idle_, false);
     lock.unlock();
-    tidy(unused, ended);
+    try {
+      tidy(unused, ended);
+    } catch (const std::exception&) {
+      // No memory was left for it, and there is none for a word about it. The next time may be better.
+    }
     lock.lock();
   }
 }

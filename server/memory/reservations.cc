@@ -27,15 +27,17 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
 }
 
 bool Reservations::within_share(const Wish& wish) const {
-  const auto found = reserved_.find(wish.address);
-  return found == reserved_.end() || found->second + wish.bytes <= budget_->bound() / 2;
+  const auto found = held_.find(wish.address);
+  return found == held_.end() || found->second.bytes + wish.bytes <= budget_->bound() / 2;
 }
 
 // With the lock held. False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
   if (!within_share(wish) || !wish.account->reserve(wish.bytes)) return false;
-  if (budget_->bounded()) reserved_[wish.address] += wish.bytes;
+  Held& held = held_[wish.address];
+  if (budget_->bounded()) held.bytes += wish.bytes;
+  ticket.scans_beside_ = held.scans++;
   ticket.granted_ = true;
   return true;
 }
@@ -65,8 +67,9 @@ void Reservations::end(Ticket& ticket) {
     line_.remove(&ticket);
     if (ticket.granted_) {
       ticket.wish_.account->reserve(0);
-      const auto of_address = reserved_.find(ticket.wish_.address);
-      if (of_address != reserved_.end() && (of_address->second -= ticket.wish_.bytes) == 0) reserved_.erase(of_address);
+      const auto held = held_.find(ticket.wish_.address);
+      if (budget_->bounded()) held->second.bytes -= ticket.wish_.bytes;
+      if (--held->second.scans == 0) held_.erase(held);
     }
   }
   look_again();

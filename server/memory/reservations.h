@@ -41,6 +41,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::uint64_t bytes() const { return wish_.bytes; }
     /// Tickets before this one; 0 when it has been granted.
     std::int64_t position() const;
+    /// Other scans of its address that had their memory when this one got its own. Valid once granted.
+    std::int64_t scans_beside() const { return scans_beside_; }
 
    private:
     friend class Reservations;
@@ -49,7 +51,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     const std::shared_ptr<Reservations> all_;
     const Wish wish_;
     const std::function<void()> wake_;
-    bool granted_ = false;  // guarded by all_'s mutex
+    bool granted_ = false;           // guarded by all_'s mutex
+    std::int64_t scans_beside_ = 0;  // until granted, as well
   };
 
   /// A ticket, or null when the line is full. A wish for more than half of the budget is cut to that. `wake` is called,
@@ -64,6 +67,11 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   std::int64_t waiting() const;
 
  private:
+  /// What the scans of an address have.
+  struct Held {
+    std::uint64_t bytes = 0;
+    std::int64_t scans = 0;
+  };
   bool within_share(const Wish& wish) const;
   bool grant(Ticket& ticket);
   void end(Ticket& ticket);
@@ -72,7 +80,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   const std::int64_t most_waiting_;
   mutable std::mutex mutex_;
   std::list<Ticket*> line_;
-  std::map<std::string, std::uint64_t> reserved_;  // by address
+  std::map<std::string, Held> held_;  // by address
   std::atomic<bool> calls_back_ = false;
 };
 

@@ -3,17 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 #include <optional>
 #include <utility>
 
 #include "gadgets/numerics/team/team.h"
 #include "protocol/files/asset_folder.h"
+#include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
 
 namespace echotrain::server {
 
 using protocol::Level;
+
+int yields(std::int64_t beside, int cores) {
+  constexpr double kStep = 1.25;  // of the kernel's weights
+  constexpr int kMost = 19;
+  if (beside < cores) return 0;
+  const double share = static_cast<double>(beside + 1) / std::max(1, cores);
+  return std::min(kMost, static_cast<int>(std::lround(std::log(share) / std::log(kStep))));
+}
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
@@ -41,6 +51,7 @@ Worker::~Worker() {
 
 void Worker::cancel() {
   cancelled_ = true;
+  if (const int thread = yielding_.exchange(0); thread != 0) yield_no_more(thread);
   stop_.request_stop();
   inbox_.cancel();
   outbox_->kick();
@@ -54,6 +65,8 @@ void Worker::confirm() {
 }
 
 void Worker::run() {
+  if (place_.yields > 0) yielding_ = this_thread();
+  go_after(place_.yields);
   try {
     work();
   } catch (const numerics::Stopped&) {
@@ -73,6 +86,7 @@ void Worker::run() {
     failure_ = {"recon-failed", error.what()};
     log_.error("reconstruction failed: {}", protocol::printable(error.what()));
   }
+  yielding_ = 0;
   done_ = true;
   wake_();
 }

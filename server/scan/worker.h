@@ -35,7 +35,12 @@ struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
   std::vector<int> others;  ///< GPUs that work with this one
+  int yields = 0;           ///< by how much the scan's thread is nicer than others (nice(2))
 };
+
+/// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans
+/// of an address may have as many cores as there are; further ones share those, each less than the one before.
+int yields(std::int64_t beside, int cores);
 
 /// Runs one scan on a thread of its own, from construction on. An exception there is caught once and kept as
 /// failure(). All members may be called from one other thread (the session's strand).
@@ -109,6 +114,7 @@ class Worker {
   std::stop_source stop_;
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> done_ = false;
+  std::atomic<int> yielding_ = 0;  // the thread, while it yields to others
   std::optional<protocol::Error> failure_;
   std::thread thread_;  // last: everything else exists before it starts
 };

@@ -72,7 +72,8 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk)),
           options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
-          std::move(tidier)};
+          std::move(tidier),
+          AllowList(options.per_address_exempt, "per_address_exempt")};
 }
 
 }  // namespace echotrain::server

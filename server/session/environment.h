@@ -14,6 +14,7 @@
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/session_status.h"
+#include "server/net/allow_list.h"
 #include "server/net/certificates.h"
 #include "server/net/tokens.h"
 #include "server/scan/catalogue.h"
@@ -36,6 +37,7 @@ struct Environment {
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
+  AllowList exempt;                            ///< per_address_exempt
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();
   std::shared_ptr<Readiness> readiness = std::make_shared<Readiness>();

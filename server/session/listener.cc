@@ -66,8 +66,7 @@ Listener::Listener(asio::io_context& context, const Environment& environment, st
       balancers_(environment.options.proxy_from, "proxy_from"),
       strand_(asio::make_strand(context)),
       introductions_(strand_, seconds(environment.options.connect_timeout_s)),
-      slots_(slot_limits(environment.options),
-             AllowList(environment.options.per_address_exempt, "per_address_exempt")) {
+      slots_(slot_limits(environment.options), environment.exempt) {
   const config::ServerOptions& options = environment.options;
   const asio::ip::address address = resolve(context, options.bind);
   if (!options.tls.only) {

@@ -45,9 +45,7 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
   const Environment& environment = connection_.environment;
   const std::uint64_t bytes = std::min(memory_estimate(request.header, *request.plan, backend_),
                                        session_memory(connection_.options, *environment.memory));
-  const std::string& peer = connection_.status->peer;
-  memory_ = environment.reservations->ask({connection_.status->account, bytes, peer.substr(0, peer.rfind(':'))},
-                                          connection_.waker());
+  memory_ = environment.reservations->ask({connection_.status->account, bytes, host()}, connection_.waker());
   if (!memory_)
     connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
                                           "is full (max_waiting = {}); try again later",
@@ -93,12 +91,27 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::ServerOptions& options = connection_.options;
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
-  at_ = {place_->backend(), place_->device(), place_->others()};
+  at_ = {place_->backend(), place_->device(), place_->others(), yields_now()};
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,
                                      environment.readiness, connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
+}
+
+// The client's address without its port; the brackets of an IPv6 address go with it.
+std::string ScanRunner::host() const {
+  const std::string& peer = connection_.status->peer;
+  const std::string host = peer.substr(0, peer.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+int ScanRunner::yields_now() const {
+  const Environment& environment = connection_.environment;
+  error_code unknown;
+  const asio::ip::address address = asio::ip::make_address(host(), unknown);
+  if (unknown || environment.exempt.names(address)) return 0;
+  return yields(memory_->scans_beside(), environment.resources->threads().size());
 }
 
 // Where nothing is read meanwhile, a client that is gone would stay in line.

@@ -64,6 +64,8 @@ class ScanRunner {
   const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
 
  private:
+  std::string host() const;
+  int yields_now() const;
   void ask_for_memory(const ScanRequest& request);
   void ask_for_place();
   void tell_of_wait(const std::string& text);

@@ -131,6 +131,33 @@ TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
   }
 }
 
+/// Stops the scan at the first frame that is handed on: no other one follows, wherever 10,000 come from.
+TEST(FramerCostTest, AStopEndsABatchOfManyFrames) {
+  constexpr std::size_t kFrames = 10000;
+  for (const bool at_the_end : {false, true}) {
+    std::stop_source source;
+    numerics::Context compute(Backend::cpu, test_resources(), {.stop_token = source.get_token()});
+    Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+    Framer framer(config::read_pipeline(yaml("  - x\n", "frame: auto\n"), "p.yaml").frame);
+    framer.start(header({.encoded = {1, 8, 1}}), scan);
+    std::vector<Acquisition> batch;
+    for (std::size_t i = 0; i < kFrames; ++i) batch.push_back(opening(i));
+    int emitted = 0;
+    const auto emit = [&](Readouts&& readouts) {
+      if (readouts.last != at_the_end) return;
+      ++emitted;
+      source.request_stop();
+    };
+    EXPECT_THROW(
+        {
+          framer.push(std::move(batch), emit);
+          framer.finish(End::complete, emit);
+        },
+        numerics::Stopped);
+    EXPECT_EQ(emitted, 1);
+  }
+}
+
 /// CPU seconds for 4000 readouts of a frame of `lines` lines and `planes` planes that is open. change(i, readout).
 double seconds_to_fill(const std::string& gadgets, std::uint16_t lines, std::uint16_t planes,
                        const std::function<void(int, Acquisition&)>& change) {

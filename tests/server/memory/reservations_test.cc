@@ -57,6 +57,20 @@ TEST_F(ReservationsTest, OneAddressHasHalfAndHoldsUpNobodyElse) {
   EXPECT_TRUE(second->granted());
 }
 
+TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
+  auto first = ask(10, "a"), second = ask(10, "a"), other = ask(10, "b");
+  EXPECT_EQ(first->scans_beside(), 0);
+  EXPECT_EQ(second->scans_beside(), 1);
+  EXPECT_EQ(other->scans_beside(), 0);
+  first.reset();
+  EXPECT_EQ(ask(10, "a")->scans_beside(), 1);
+  second.reset();
+  EXPECT_EQ(ask(10, "a")->scans_beside(), 0);
+  const auto unbounded = std::make_shared<Reservations>(std::make_shared<MemoryBudget>(), 2);
+  const auto one = unbounded->ask({account(), 10, "a"}, [] {}), two = unbounded->ask({account(), 10, "a"}, [] {});
+  EXPECT_EQ(two->scans_beside(), 1);
+}
+
 TEST_F(ReservationsTest, WhoGivesUpLeavesTheLine) {
   auto first = ask(50, "a"), second = ask(50, "b"), third = ask(20, "c"), fourth = ask(10, "d");
   third.reset();

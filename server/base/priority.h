@@ -1,0 +1,19 @@
+// Whose turn it is on a core: threads that move bytes, then threads that compute.
+#pragma once
+
+namespace echotrain::server {
+
+/// The calling thread moves the sessions' bytes: it has little to do, and all scans wait for it, so it goes before
+/// those that compute (5 steps of nice(2)). Without effect where the system does not let it (RLIMIT_NICE, LimitNICE= of
+/// a unit). Threads that it starts inherit that.
+void go_first();
+
+/// The calling thread computes, whoever has started it; `yields` steps after others that do.
+void go_after(int yields);
+
+/// The calling thread, for the other function.
+int this_thread();
+/// A thread of this process that computes is to come to an end: it yields to nobody, if the system lets it.
+void yield_no_more(int thread);
+
+}  // namespace echotrain::server
