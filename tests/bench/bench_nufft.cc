@@ -1,9 +1,8 @@
 // The NUFFT, adjoint and forward. Rows named by case (nufft/nufft_cases.cc) and backend have the time per transform of
 // all coils with the plan known and data on the device, and the counters
 //   plan_ms                    the making of the plan from host coordinates
-//   cold_ms                    the same transform after 256 MiB were written, so that no cache holds anything of it;
-//   the
-//                              row's own time is of one transform after the other, on the same data
+//   cold_ms                    the same transform after 256 MiB were written, so that no cache holds anything of it
+//                              (the row's own time is of one transform after the other, on the same data)
 //   error, error_ellipsoids    with white noise and with realistic data (nufft/nufft_errors.h)
 //   theory                     what expected_error() says of white noise
 //   megabytes                  that must move: samples and their positions once; of the grid each axis' transform reads

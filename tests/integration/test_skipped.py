@@ -49,5 +49,9 @@ def test_nothing_is_told_where_every_test_ran(tmp_path):
 
 
 def test_results_that_are_missing_are_an_error(tmp_path):
-    done = subprocess.run([sys.executable, SCRIPT, tmp_path / "none.xml"], capture_output=True, text=True, timeout=60)
-    assert done.returncode != 0 and "SKIPPED" not in done.stdout
+    (tmp_path / "cut.xml").write_text("<testsuites><testsuite>")
+    for name in ("none", "cut"):
+        path = tmp_path / f"{name}.xml"
+        done = subprocess.run([sys.executable, SCRIPT, path], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and done.stdout == ""
+        assert done.stderr.splitlines() == [f"{name} did not run to its end: {path} is not there, or not whole"]

@@ -15,10 +15,18 @@
 
 namespace echotrain::testing {
 
-/// `setting`: ECHOTRAIN_EXPECT_CUDA, which decides where it is 1 or 0. Elsewhere CUDA is expected of a program that has
-/// it, on a machine whose driver shows a GPU.
-constexpr bool cuda_is_expected(std::string_view setting, bool built, bool seen) {
-  return setting == "1" || (setting != "0" && built && seen);
+/// Whether CUDA cannot work here, by the `reason` of cuda::probe(): the program does not have it, the GPU is too old
+/// for it, or the driver does not work.
+constexpr bool cuda_cannot_work(std::string_view reason) {
+  for (const std::string_view known : {"built without CUDA", "too old", "CUDA driver"})
+    if (reason.find(known) != std::string_view::npos) return true;
+  return false;
+}
+
+/// `setting`: ECHOTRAIN_EXPECT_CUDA, which decides where it is 1 or 0. Elsewhere CUDA is expected where NVIDIA's driver
+/// shows a GPU (`seen`), unless `reason` says that it cannot work there.
+constexpr bool cuda_is_expected(std::string_view setting, std::string_view reason, bool seen) {
+  return setting == "1" || (setting != "0" && seen && !cuda_cannot_work(reason));
 }
 
 /// Whether NVIDIA's driver shows a GPU (/dev/nvidia0 and so on) that CUDA_VISIBLE_DEVICES does not hide.
@@ -40,8 +48,7 @@ inline std::string missing_backend(numerics::Backend backend) {
   std::string reason;
   if (numerics::available(backend, &reason)) return "";
   const char* setting = std::getenv("ECHOTRAIN_EXPECT_CUDA");
-  const bool built = reason.find("built without CUDA") == std::string::npos;
-  if (cuda_is_expected(setting == nullptr ? "" : setting, built, driver_shows_gpu()))
+  if (cuda_is_expected(setting == nullptr ? "" : setting, reason, driver_shows_gpu()))
     [&] { FAIL() << "CUDA is expected here (ECHOTRAIN_EXPECT_CUDA=0 takes that back): " << reason; }();
   return "no usable CUDA device: " + reason;
 }

@@ -17,11 +17,11 @@ class Hostile:
     """`clients` at once for `seconds` or until the block ends, on `cores` if given. Afterwards `did` says what each
     attack has done: connections, refused, errors, bytes."""
 
-    def __init__(self, server, clients, seconds, cores=None, seed=1, attacks=""):
+    def __init__(self, server, clients, seconds, cores=None, seed=1):
         if not PROGRAM.exists():
             pytest.fail(f"{PROGRAM} is not built (it comes with the tests)", pytrace=False)
         where = ["--port", server.port, "--address", server.host, "--source", "127.0.0.2"]
-        command = [PROGRAM, *where, "--clients", clients, "--seconds", seconds, "--seed", seed, "--attacks", attacks]
+        command = [PROGRAM, *where, "--clients", clients, "--seconds", seconds, "--seed", seed]
         self.process = subprocess.Popen(
             [str(word) for word in command],
             stdout=subprocess.PIPE,

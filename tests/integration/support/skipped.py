@@ -1,6 +1,7 @@
 """Prints which tests pytest skipped, and why: skipped.py RESULTS.xml... (what `pytest --junit-xml` writes).
 
-The first line begins with "SKIPPED: ", by which ctest knows a file whose run left something out.
+The first line begins with "SKIPPED: ", by which ctest knows a file whose run left something out. A file without results
+has not run, or not to its end, which is an error.
 """
 
 import ast
@@ -26,7 +27,10 @@ def skipped(path):
 def main(paths):
     reasons = collections.defaultdict(list)
     for path in map(pathlib.Path, paths):
-        found, total = skipped(path)
+        try:
+            found, total = skipped(path)
+        except (FileNotFoundError, ElementTree.ParseError):
+            sys.exit(f"{path.stem} did not run to its end: {path} is not there, or not whole")
         for reason in dict.fromkeys(reason for _, reason in found):
             names = [name for name, why in found if why == reason]
             more = ", ..." if len(names) > 3 else ""

@@ -246,11 +246,17 @@ TYPED_TEST(ContextTest, SeveralAtOnce) {
 // Tests on CUDA that vanish where a GPU is are failures. Elsewhere they are skips, unless they are asked for.
 TEST(Backends, AreMissedWhereCudaIsExpected) {
   using testing::cuda_is_expected;
-  EXPECT_TRUE(cuda_is_expected("", true, true));
-  EXPECT_FALSE(cuda_is_expected("", false, true));
-  EXPECT_FALSE(cuda_is_expected("", true, false));
-  EXPECT_TRUE(cuda_is_expected("1", false, false));
-  EXPECT_FALSE(cuda_is_expected("0", true, true));
+  const std::string broken = "the CUDA device cannot be used: out of memory";
+  EXPECT_TRUE(cuda_is_expected("", broken, true));
+  EXPECT_TRUE(cuda_is_expected("", "there is no CUDA device", true));
+  EXPECT_FALSE(cuda_is_expected("", broken, false));
+  EXPECT_FALSE(cuda_is_expected("0", broken, true));
+  for (const char* why : {"this program was built without CUDA", "no CUDA driver is installed",
+                          "the CUDA driver reports: CUDA driver version is insufficient for CUDA runtime version",
+                          "the CUDA device is too old: compute capability 7.5, needed 8.0"}) {
+    EXPECT_FALSE(cuda_is_expected("", why, true)) << why;
+    EXPECT_TRUE(cuda_is_expected("1", why, false)) << why;
+  }
   EXPECT_EQ(testing::missing_backend(Backend::cpu), "");
   std::string reason;
   if (available(Backend::cuda, &reason)) return;
