@@ -133,7 +133,7 @@ TEST(FramerCostTest, OpenFramesPayForTheHeapThatTheyTake) {
 
 /// Stops the scan at the first frame that is handed on: no other one follows, wherever 10,000 come from.
 TEST(FramerCostTest, AStopEndsABatchOfManyFrames) {
-  constexpr std::size_t kFrames = 10000;
+  constexpr std::size_t kOpened = 10000;
   for (const bool at_the_end : {false, true}) {
     std::stop_source source;
     numerics::Context compute(Backend::cpu, test_resources(), {.stop_token = source.get_token()});
@@ -141,7 +141,7 @@ TEST(FramerCostTest, AStopEndsABatchOfManyFrames) {
     Framer framer(config::read_pipeline(yaml("  - x\n", "frame: auto\n"), "p.yaml").frame);
     framer.start(header({.encoded = {1, 8, 1}}), scan);
     std::vector<Acquisition> batch;
-    for (std::size_t i = 0; i < kFrames; ++i) batch.push_back(opening(i));
+    for (std::size_t i = 0; i < kOpened; ++i) batch.push_back(opening(i));
     int emitted = 0;
     const auto emit = [&](Readouts&& readouts) {
       if (readouts.last != at_the_end) return;
