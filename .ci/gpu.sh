@@ -1,23 +1,38 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, from a bundle (.ci/bundle.sh): every CUDA test, both sanitizers and the GPU benchmarks; logs and
 # JSON go to OUT_DIR, a few lines to the terminal. Stops at no failure, so that one run on a GPU gives all results.
-#   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench]       (default: all three)
+#   .ci/gpu.sh BUNDLE_DIR OUT_DIR [tests] [sanitizers] [bench] [errors]       (default: all four)
 set -uo pipefail
 bundle=$1 out=$2
 shift 2
-parts=${*:-tests sanitizers bench}
+parts=${*:-tests sanitizers bench errors}
 cuda=$(find /usr/local/cuda*/targets/*/lib /usr/local/cuda*/lib64 -maxdepth 0 2>/dev/null | head -n 1)
 export LD_LIBRARY_PATH=$bundle/lib${cuda:+:$cuda}
 sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -n 1)
 mkdir -p "$out"
 status=0
-export ECHOTRAIN_EXPECT_CUDA=1 # a test on CUDA that is skipped here has failed
+commit=$(cat "$bundle/share/echotrain/commit")
+export ECHOTRAIN_EXPECT_CUDA=1 # whatever keeps CUDA from working here, a test on CUDA that cannot run fails
 
 # report NAME LOG: the closing lines of a test program, and the first failures. A filter that finds no test has failed.
 report() {
   grep -q '^\[       OK \]' "$2" || { echo "$1: no test has passed" && status=1; }
   grep -E '^\[  (PASSED|FAILED)  \]|ERROR SUMMARY|RACECHECK SUMMARY' "$2" | head -n 30 | sed "s/^/$1: /"
   grep -A6 ': Failure' "$2" | head -n 40
+}
+
+# bench SECONDS NAME PROGRAM [OPTION...]: the cases on the GPU, to NAME.json and NAME.log. What did not end well leaves
+# NAME.json.cut instead.
+bench() {
+  local seconds=$1 name=$2 program=$3 ended=0
+  shift 3
+  timeout "$seconds" "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json \
+    --benchmark_out="$out/$name.json" --benchmark_context=commit="$commit" "$@" >"$out/$name.log" 2>&1 || ended=$?
+  grep -E 'cuda' "$out/$name.log" | cut -c1-160
+  [ "$ended" = 0 ] && return
+  echo "$name: ended with status $ended (124: its $seconds s were over)"
+  status=1
+  mv -f "$out/$name.json" "$out/$name.json.cut" 2>/dev/null
 }
 
 for part in $parts; do
@@ -49,15 +64,13 @@ for part in $parts; do
       report "racecheck of Hopper's direct transform" "$out/racecheck_hopper.log"
       ;;
     bench)
-      for program in bench_nufft bench_solver bench_fft; do
-        "$bundle/bin/$program" --benchmark_filter=/cuda --benchmark_out_format=json --benchmark_out="$out/$program.json" \
-          --benchmark_context=commit="$(cat "$bundle/share/echotrain/commit")" >"$out/$program.log" 2>&1 || status=1
-        grep -E 'cuda' "$out/$program.log" | cut -c1-160
-      done
+      bench 280 bench_nufft bench_nufft --errors=off # the part `errors` has them
+      bench 280 bench_solver bench_solver
+      bench 280 bench_fft bench_fft
       # cuFINUFFT and plain cuFFT, by turns with ours; what it leaves out, it says.
       if python3 -c 'import numpy' 2>/dev/null; then
         python3 "$bundle/share/echotrain/bench/finufft_peer.py" "$bundle/bin" --out "$out/finufft_peer.json" \
-          --commit "$(cat "$bundle/share/echotrain/commit")" >"$out/finufft_peer.log" 2>&1 || status=1
+          --commit "$commit" >"$out/finufft_peer.log" 2>&1 || status=1
         tail -n 12 "$out/finufft_peer.log"
       fi
       "$bundle/bin/bench_stream" --backend cuda --frames 10000 --benchmark_out_format=json \
@@ -71,7 +84,10 @@ for part in $parts; do
         fi
       done
       ;;
-    *) echo "gpu.sh: '$part' is not one of tests, sanitizers, bench" >&2; exit 2 ;;
+    errors) # of gridding, which take longer than all times together
+      bench 580 bench_nufft_errors bench_nufft
+      ;;
+    *) echo "gpu.sh: '$part' is not one of tests, sanitizers, bench, errors" >&2; exit 2 ;;
   esac
 done
 exit $status

@@ -172,7 +172,7 @@ def passes(program, filters, limit_s):
 
 
 def prepare():
-    """The worktree at HEAD and the programs; returns each program's seconds."""
+    """Makes the worktree at HEAD and configures its build; ends the program where that fails."""
     FOLDER.mkdir(exist_ok=True)
     if (TREE / ".git").exists():
         run(["git", "-C", TREE, "checkout", "--force", "--detach", head()], check=True)

@@ -230,10 +230,11 @@ class Server:
             folders = ["--pipelines", SOURCE / "config" / "pipelines", "--pipelines", folder]
             command = [programs / "echotrain-server", "--port", "0", *folders]
             self.process = subprocess.Popen(command, stdout=file, stderr=file)
-        found = None
+        end = time.monotonic() + 60
         while not (found := re.search(r"listening on \S+:(\d+)", log.read_text())):
-            if self.process.poll() is not None:
-                raise SystemExit(log.read_text())
+            if self.process.poll() is not None or time.monotonic() > end:
+                self.stop()
+                raise SystemExit(f"the server does not listen:\n{log.read_text()}")
             time.sleep(0.05)
         self.port = found[1]
 
@@ -245,9 +246,16 @@ class Server:
         self.output.unlink()
         return {int(head["contrast"]): image[0].astype(np.float64) for head, image in zip(heads, pixels)}
 
-    def __exit__(self, *_):
+    def stop(self):
         self.process.terminate()
-        self.process.wait()
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def __exit__(self, *_):
+        self.stop()
 
     def __enter__(self):
         return self

@@ -46,7 +46,8 @@ TEST(KaiserBessel, ACoarserPolynomialIsShorter) {
   EXPECT_LT(window.polynomial(1e-4).size(), window.polynomial(1e-8).size());
 }
 
-// Judged by the sum of aliases itself.
+// Judged by the sum of aliases itself. The formula is a fit: its errors are within 0.47 % of the least ones found. With
+// the constant 0.8 of Beatty et al. they are up to 30 % larger.
 TEST(KaiserBessel, TheShapeIsTheBest) {
   constexpr std::int64_t kVoxels = 128;
   for (int width = 2; width <= FootprintWeights::kWidest; ++width)
