@@ -70,9 +70,9 @@ Tidier::~Tidier() {
 }
 
 void Tidier::session_ended(bool idle) {
+  refill_reserve();  // at once: the next session may need it
   {
     const std::scoped_lock lock(mutex_);
-    ended_ = true;
     idle_ = idle;
   }
   if (idle) wake_.notify_one();
@@ -88,11 +88,11 @@ void Tidier::run() {
   while (!stopping_) {
     wake_.wait_for(lock, kLook);
     if (stopping_) return;
-    const bool ended = std::exchange(ended_, false), unused = std::exchange(unused_, false);
+    const bool unused = std::exchange(unused_, false);
     wanted_ |= std::exchange(idle_, false);
     lock.unlock();
     try {
-      tidy(unused, ended);
+      tidy(unused);
     } catch (const std::exception&) {
       // No memory was left for it, and there is none for a word about it. The next time may be better.
     }
@@ -100,7 +100,7 @@ void Tidier::run() {
   }
 }
 
-void Tidier::tidy(bool unused, bool ended) {
+void Tidier::tidy(bool unused) {
   if (unused) {
     const bool slabs = protocol::MessageBuffer::free_unused_slabs();
     const bool blocks = numerics::free_unused_blocks(*resources_);
@@ -111,7 +111,6 @@ void Tidier::tidy(bool unused, bool ended) {
     policy_.done(look());
     wanted_ = false;
   }
-  if (ended || unused) refill_reserve();
 }
 
 TrimPolicy::Seen Tidier::look() const { return {Clock::now(), resident_bytes(), budget_->used(), budget_->bound()}; }

@@ -52,7 +52,7 @@ class Tidier {
 
  private:
   void run();
-  void tidy(bool unused, bool ended);
+  void tidy(bool unused);
   TrimPolicy::Seen look() const;
 
   const std::shared_ptr<numerics::Resources> resources_;
@@ -61,7 +61,7 @@ class Tidier {
   bool wanted_ = false;  // of the thread
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool ended_ = false, idle_ = false, unused_ = false, stopping_ = false;
+  bool idle_ = false, unused_ = false, stopping_ = false;
   std::thread thread_;  // last: everything else exists before it starts
 };
 
