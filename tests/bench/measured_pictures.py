@@ -2,10 +2,11 @@
 
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/measured_pictures.py build/bin/echotrain docs
 
-Only of data whose licence allows it (docs/data.md). MRI: the gradient-echo phantom and the 16-channel head coil's slice
-(cartesian_2d with `resize` to 256 x 256), and the middle of the lung's volume (kooshball_3d, likewise). Ultrasound: a frame of the disc
-(ultrasound_plane_wave, 30 dB), and beside it the B-mode of another program that comes with the data. Edges: the simulated
-phantom and the gradient-echo one, before (cartesian_2d) and after Sobel's operator (cartesian_edges). Needs scipy.
+Only of data whose licence allows it (docs/data.md). MRI: the gradient-echo phantom and the 16-channel head coil's
+slice (cartesian_2d with `resize` to 256 x 256), and the middle of the lung's volume (kooshball_3d, likewise).
+Ultrasound: a frame of the disc (ultrasound_plane_wave, 30 dB), and beside it the B-mode of another program that comes
+with the data. Edges: the simulated phantom and the gradient-echo one, before (cartesian_2d) and after Sobel's operator
+(cartesian_edges). Needs scipy.
 """
 
 import os

@@ -46,8 +46,8 @@ def server(tmp_path_factory, pipelines):
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory):
     """Skips where no GPU works. Fails where CUDA is expected: as ECHOTRAIN_EXPECT_CUDA says (1 or 0), else where
-    NVIDIA's driver shows a GPU that CUDA_VISIBLE_DEVICES does not hide, unless the programs do not have CUDA, the GPU is
-    too old or the driver does not work (as tests/support/expected_cuda.h)."""
+    NVIDIA's driver shows a GPU that CUDA_VISIBLE_DEVICES does not hide, unless the programs do not have CUDA, the GPU
+    is too old or the driver does not work (as tests/support/expected_cuda.h)."""
     folder = tmp_path_factory.mktemp("cuda")
     scan, config = folder / "scan.h5", folder / "cuda.yaml"
     config.write_text(variant("cartesian_2d", ("backend: auto", "backend: cuda")))

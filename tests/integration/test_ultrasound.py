@@ -76,8 +76,8 @@ def diffraction_limit(at):
 
 # Places are good to what docs/ultrasound.md states. Beams are somewhat narrower than the diffraction limit at the
 # centre frequency: the higher frequencies of the pulse narrow them more than the lower ones widen them. What is sampled
-# below the pulse's highest frequency loses a part of these. Seen: places to 0.01023 wavelengths, widths 0.9601 to 0.9702
-# of the limit, and 0.9717 to 0.9879 where RF is sampled at 6.67 MHz.
+# below the pulse's highest frequency loses a part of these. Seen: places to 0.01023 wavelengths, widths 0.9601 to
+# 0.9702 of the limit, and 0.9717 to 0.9879 where RF is sampled at 6.67 MHz.
 @pytest.mark.parametrize(
     "options, widest",
     [((), 0.975), (("--iq",), 0.975), (("--iq", "--sampling-mhz", 6.25), 0.975), (("--sampling-mhz", 6.6666667), 0.99)],
