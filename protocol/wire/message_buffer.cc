@@ -32,8 +32,9 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
  public:
   explicit Pool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
   static const std::shared_ptr<Pool>& shared() {
-    static const auto pool = std::make_shared<Pool>(kSharedBytes);
-    return pool;
+    // Never destroyed: threads may free slabs while the process exits.
+    static const auto* const pool = new std::shared_ptr<Pool>(std::make_shared<Pool>(kSharedBytes));
+    return *pool;
   }
 
   std::shared_ptr<Slab> get(std::size_t bytes) {

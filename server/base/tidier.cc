@@ -14,6 +14,7 @@
 #include "protocol/wire/message_buffer.h"
 #include "server/base/machine_memory.h"
 #include "server/base/memory.h"
+#include "server/base/priority.h"
 
 namespace echotrain::server {
 
@@ -84,6 +85,7 @@ void Tidier::free_unused() {
 }
 
 void Tidier::run() {
+  go_first();  // trimming holds locks of the allocator, for which others wait
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     wake_.wait_for(lock, kLook);

@@ -19,7 +19,8 @@ using protocol::Level;
 
 int yields(std::int64_t beside, int cores) {
   constexpr double kStep = 1.25;  // of the kernel's weights
-  constexpr int kMost = 19;
+  // More would make others wait long for what such a scan makes for all: plans, operators, trajectories.
+  constexpr int kMost = 5;
   if (beside < cores) return 0;
   const double share = static_cast<double>(beside + 1) / std::max(1, cores);
   return std::min(kMost, static_cast<int>(std::lround(std::log(share) / std::log(kStep))));
@@ -65,8 +66,9 @@ void Worker::confirm() {
 }
 
 void Worker::run() {
-  if (place_.yields > 0) yielding_ = this_thread();
   go_after(place_.yields);
+  if (place_.yields > 0) yielding_ = this_thread();
+  if (cancelled_ && yielding_.exchange(0) != 0) go_after(0);
   try {
     work();
   } catch (const numerics::Stopped&) {

@@ -52,6 +52,8 @@ asio::awaitable<void> MessageHandler::consume() {
   for (int handled = 1; !connection_.ending() && !waiting_scan_; ++handled) {
     // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
     if (handled % kMessagesAtOnce == 0) {
+      flush(batch);
+      if (whole) tell_watchdog(whole, data);
       co_await asio::post(connection_.strand, asio::use_awaitable);
       continue;
     }

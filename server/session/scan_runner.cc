@@ -107,6 +107,8 @@ std::string ScanRunner::host() const {
 }
 
 int ScanRunner::yields_now() const {
+  // Threads that a scan on a GPU starts work for all scans there.
+  if (place_->backend() == numerics::Backend::cuda) return 0;
   const Environment& environment = connection_.environment;
   error_code unknown;
   const asio::ip::address address = asio::ip::make_address(host(), unknown);

@@ -77,6 +77,15 @@ void Watchdog::check_pause(Clock::time_point now) const {
     pause_();
 }
 
+// A client that sends again need not read again.
+void Watchdog::spilled(std::uint64_t bytes) {
+  spilled_ += bytes;
+  if (!spill_is_silent_ || static_cast<double>(spilled_ - spill_->bytes) < kSlowestLink * options_.send_timeout_s)
+    return;
+  spill_is_silent_ = false;
+  spill_ = Period{Clock::now(), spilled_};
+}
+
 void Watchdog::check_spill(Clock::time_point now) {
   if (!spill_ || now < spill_->began + seconds(options_.idle_timeout_s)) return;
   spill_is_silent_ = stalled(*spill_, now, options_.idle_timeout_s, spilled_);

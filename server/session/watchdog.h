@@ -40,7 +40,7 @@ class Watchdog {
   /// (almost) nothing for idle_timeout_s meanwhile has to read what it is sent.
   void set_spilling(bool spilling, Clock::time_point now = Clock::now());
   /// `bytes` more have gone to the capture only.
-  void spilled(std::uint64_t bytes) { spilled_ += bytes; }
+  void spilled(std::uint64_t bytes);
 
   /// What a client has to send next.
   enum class Awaited { config, header, data };

@@ -10,11 +10,8 @@
 namespace echotrain::numerics::cuda {
 namespace {
 
-constexpr std::uint64_t kMostKeptPinned = 1ull << 30;  // kept for reuse by all contexts
-// Kept whatever the budget has left: a steady scan whose blocks came and went would pin memory for every batch.
-// A sixteenth of the budget at most.
-constexpr std::uint64_t kLeastKeptPinned = 64ull << 20;
-constexpr std::chrono::milliseconds kLongestWait{50};  // of drop(), for its blocks to be freed
+constexpr std::uint64_t kMostKeptPinned = 1ull << 30;   // kept for reuse by all contexts
+constexpr std::chrono::milliseconds kLongestWait{100};  // of drop(), for its blocks to be freed
 
 }  // namespace
 
@@ -22,9 +19,8 @@ PinnedMemory::PinnedMemory(Resources& resources)
     : events_(resources.share<SpareEvents>()),
       budget_(resources.memory()),
       most_kept_(budget_->bounded() ? std::min(kMostKeptPinned, budget_->bound() / 4) : kMostKeptPinned),
-      least_kept_(budget_->bounded() ? std::min(kLeastKeptPinned, budget_->bound() / 16) : kLeastKeptPinned) {
+      thread_([this](const std::stop_token& stop) { free_what_goes(stop); }) {
   budget_->offer(*this);
-  thread_ = std::jthread([this](const std::stop_token& stop) { free_what_goes(stop); });
 }
 
 PinnedMemory::~PinnedMemory() {
@@ -82,11 +78,7 @@ void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream)
 
 bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
   std::lock_guard lock(mutex_);
-  if (kept_bytes_ + size > most_kept_) return false;
-  if (!budget_->take_if_it_fits(size)) {
-    if (kept_bytes_ + size > least_kept_) return false;
-    budget_->add(size);
-  }
+  if (kept_bytes_ + size > most_kept_ || !budget_->take_if_it_fits(size)) return false;
   try {
     kept_[size].push_back(block);
   } catch (const std::bad_alloc&) {
@@ -102,12 +94,11 @@ void PinnedMemory::no_longer_kept(std::size_t size) noexcept {  // with the lock
   budget_->give(size);
 }
 
+// Blocks of a size lie in the order in which they came: behind one that work still uses, others most likely are, too.
 std::optional<std::uint64_t> PinnedMemory::unused_since() const {
   std::lock_guard lock(mutex_);
-  if (kept_bytes_ <= least_kept_) return std::nullopt;
   for (const auto& [size, blocks] : kept_)
-    for (const Block& block : blocks)
-      if (finished(block.done)) return 0;
+    if (!blocks.empty() && finished(blocks.front().done)) return 0;
   return std::nullopt;
 }
 
@@ -118,17 +109,17 @@ void PinnedMemory::drop(std::uint64_t wanted) {
   std::uint64_t dropped = 0;
   for (auto of_size = kept_.rbegin(); of_size != kept_.rend(); ++of_size) {
     auto& [size, blocks] = *of_size;
-    for (auto block = blocks.begin(); block != blocks.end();) {
-      if (dropped >= wanted || kept_bytes_ <= least_kept_) break;
-      if (!finished(block->done)) {
-        ++block;
-        continue;
+    auto block = blocks.begin();
+    for (; block != blocks.end() && dropped < wanted && finished(block->done); ++block) {
+      try {
+        going_.push_back({*block, size});
+      } catch (const std::bad_alloc&) {
+        break;
       }
-      going_.push_back(*block);
-      block = blocks.erase(block);
-      no_longer_kept(size);
+      kept_bytes_ -= size;
       dropped += size;
     }
+    blocks.erase(blocks.begin(), block);
   }
   changed_.notify_all();
   changed_.wait_for(lock, kLongestWait, [this] { return going_.empty() && !freeing_; });
@@ -137,12 +128,13 @@ void PinnedMemory::drop(std::uint64_t wanted) {
 void PinnedMemory::free_what_goes(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [this] { return !going_.empty(); })) {
-    const std::vector<Block> going = std::exchange(going_, {});
+    const std::vector<Going> going = std::exchange(going_, {});
     freeing_ = true;
     lock.unlock();
-    for (const Block& block : going) {
+    for (const auto& [block, size] : going) {
       cudaSetDevice(block.device);  // this thread's own
       free_now(block);
+      budget_->give(size);
     }
     cudaGetLastError();
     lock.lock();

@@ -37,8 +37,7 @@ class PinnedMemory final : public Droppable {
   void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept;
 
   std::optional<std::uint64_t> unused_since() const override;
-  /// Of blocks that no work uses any more; 64 MiB stay, or a sixteenth of a smaller budget. Waits at most 50 ms: a
-  /// thread frees them.
+  /// Of blocks that no work uses any more. A thread frees them, for which this waits 100 ms at most.
   void drop(std::uint64_t wanted) override;
 
  private:
@@ -46,6 +45,10 @@ class PinnedMemory final : public Droppable {
     void* memory;
     cudaEvent_t done;
     int device;  // that `done` belongs to
+  };
+  struct Going {
+    Block block;
+    std::size_t size;
   };
   static bool finished(cudaEvent_t done) noexcept;
   static void free_now(const Block& block) noexcept;
@@ -56,11 +59,11 @@ class PinnedMemory final : public Droppable {
 
   const std::shared_ptr<SpareEvents> events_;
   const std::shared_ptr<MemoryBudget> budget_;
-  const std::uint64_t most_kept_, least_kept_;
+  const std::uint64_t most_kept_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
-  std::vector<Block> going_;  // no longer counted; the thread frees them
+  std::vector<Going> going_;  // not kept any more; the thread frees them, and then they no longer count
   bool freeing_ = false;
   std::condition_variable_any changed_;  // going_ or freeing_
   std::jthread thread_;                  // last: it uses the others
