@@ -86,7 +86,7 @@ def kill_once(folder, rng, longest_s=0.8):
     for number, path in found.items():
         counts["cut"] += rescue(path, clients.stream(number), len(clients.opening))
     for path in captures.iterdir():
-        path.unlink()
+        path.unlink(missing_ok=True)  # the server may remove it, too
     return counts
 
 
