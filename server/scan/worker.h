@@ -39,7 +39,7 @@ struct ScanPlace {
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans
-/// of an address may have as many cores as there are; further ones share those, each less than the one before.
+/// of an address may have as many cores as there are; further ones yield by 1 to 5.
 int yields(std::int64_t beside, int cores);
 
 /// Runs one scan on a thread of its own, from construction on. An exception there is caught once and kept as

@@ -7,28 +7,20 @@ import pytest
 
 import peers
 import reference
-import scans
+from peers import COILS, SAMPLES, named
 from programs import variant
 
-LINES, SAMPLES, COILS, XML_BYTES = 32, 64, 2, 1323  # of the exchange whose bytes were counted at the real client
 META = b'<?xml version="1.0"?><ismrmrdMeta><meta><name>DataRole</name><value>Image</value></meta></ismrmrdMeta>'
 
 
 @pytest.fixture(scope="module")
 def kspace():
-    rng = np.random.default_rng(6)
-    shape = (2, COILS, LINES, SAMPLES)
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    return peers.random_kspace(seed=6)
 
 
 @pytest.fixture(scope="module")
 def xml(kspace):
-    text = scans.header_xml("cartesian", (SAMPLES, LINES, 1), (SAMPLES // 2, LINES, 1), LINES, len(kspace))
-    return text + f"<!--{' ' * (XML_BYTES - len(text) - 7)}-->"
-
-
-def named(name):
-    return [b"\x01\x00", name.encode().ljust(1024, b"\0")]
+    return peers.header_xml(kspace)
 
 
 def text(message, content):

@@ -8,29 +8,19 @@ import pytest
 
 import peers
 import reference
-import scans
+from peers import COILS, LINES, SAMPLES, named
 from programs import variant
 
-LINES, SAMPLES, COILS, XML_BYTES = 32, 64, 2, 1323  # of the exchange whose bytes were counted at the real client
 
 
 @pytest.fixture(scope="module")
 def kspace():
-    rng = np.random.default_rng(5)
-    shape = (2, COILS, LINES, SAMPLES)
-    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+    return peers.random_kspace(seed=5)
 
 
 @pytest.fixture(scope="module")
 def xml(kspace):
-    """A header of that length; the readout is oversampled twice."""
-    text = scans.header_xml("cartesian", (SAMPLES, LINES, 1), (SAMPLES // 2, LINES, 1), LINES, len(kspace))
-    return text + f"<!--{' ' * (XML_BYTES - len(text) - 7)}-->"
-
-
-def named(name):
-    """The name in a field of zeros."""
-    return [b"\x01\x00", name.encode().ljust(1024, b"\0")]
+    return peers.header_xml(kspace)
 
 
 def script(message, text):

@@ -12,7 +12,9 @@ import threading
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
+import scans
 
+LINES, SAMPLES, COILS, XML_BYTES = 32, 64, 2, 1323  # of the exchange whose bytes were counted at the real clients
 LAST_IN_SLICE, FIRST_IN_SLICE, PACKED = 1 << 7, 1 << 6, 1 << 53
 CLOSE = b"\x04\x00"
 
@@ -134,6 +136,24 @@ class Fire(Client):
         if image.attributes:
             ElementTree.fromstring(image.attributes.decode("utf-8"))
         super().accept(image)
+
+
+def random_kspace(seed):
+    """[frame, coil, line, sample]; the readout is oversampled twice."""
+    rng = np.random.default_rng(seed)
+    shape = (2, COILS, LINES, SAMPLES)
+    return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
+
+
+def header_xml(kspace):
+    """Its header, as long as the one whose bytes were counted."""
+    text = scans.header_xml("cartesian", (SAMPLES, LINES, 1), (SAMPLES // 2, LINES, 1), LINES, len(kspace))
+    return text + f"<!--{' ' * (XML_BYTES - len(text) - 7)}-->"
+
+
+def named(name):
+    """CONFIG_FILE with the name in a field of zeros."""
+    return [b"\x01\x00", name.encode().ljust(1024, b"\0")]
 
 
 def play(address, writes, client):
