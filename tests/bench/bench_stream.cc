@@ -295,6 +295,7 @@ int run(int argc, char** argv) {
   const Options options = take_options(argc, argv);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::AddCustomContext("backend", options.backend);
   const ServerProcess server(options.backend);
   add_ingest(server);
   add_whole_scans(server);

@@ -22,7 +22,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PAGE = SOURCE / "docs" / "performance.md"
-BENCHES = ("nufft", "solver", "fft")
+BENCHES = ("nufft", "solver", "fft", "stream")
 PEERS = ("finufft_peer.py", "bart_peer.py")
 NOT_HERE = "not measured here"
 SETTINGS = re.compile(r"(/(iterations|repeats|min_time|threads):[\d.]+|/(manual|real|process)_time)+$")  # Google Benchmark's
@@ -33,15 +33,18 @@ class Results:
     """The benchmarks of all JSON files of a folder, medians where they repeat."""
 
     def __init__(self, folder):
-        self.rows, contexts = {}, {}
+        self.rows, self.best, contexts = {}, {}, {}
         for path in sorted(folder.glob("*.json")):
             content = json.loads(path.read_text())
             if "benchmarks" not in content:
                 continue
             contexts[path.name] = content["context"]
+            place = f"/{content['context']['backend']}" if "backend" in content["context"] else ""
             for entry in sorted(content["benchmarks"], key=lambda e: e.get("run_type") == "aggregate"):
                 if entry.get("aggregate_name", "median") == "median" and not entry.get("error_occurred"):
-                    self.rows[SETTINGS.sub("", entry.get("run_name", entry["name"]))] = entry
+                    name = SETTINGS.sub("", entry.get("run_name", entry["name"])) + place
+                    self.rows[name] = entry
+                    self.best[name] = min(self.best.get(name, entry), entry, key=lambda e: e["real_time"])
         if not contexts:
             sys.exit(f"error: no results of benches in {folder}")
         commits = {name: context.get("commit", "") for name, context in contexts.items()}
@@ -146,6 +149,50 @@ def time_and_error(results, name):
     return None if time is None else [show(time, "ms"), "" if error is None else show(error)]
 
 
+def seconds(entry):
+    return f"{entry['real_time'] * {'ms': 1e-3, 's': 1}[entry['time_unit']]:.2g} s"
+
+
+def ingest(results, case, place, per_second):
+    ours, plain = (results.rows.get(f"ingest/{case}/{way}/{place}") for way in ("passthrough", "plain_copy"))
+    if ours is None or plain is None:
+        return None
+    rate = f"{ours['readouts_per_s']:,.0f} readouts/s" if per_second else f"{ours['bytes_per_s'] / 1e9:.1f} GB/s"
+    return [f"**{rate}**, {plain['real_time'] / ours['real_time']:.2f} of the plain copy"]
+
+
+def whole_scan(results, case, place):
+    name = f"whole_scan/{case}/{place}"
+    entry = results.rows.get(name)
+    if entry is None:
+        return None
+    return [f"**{seconds(entry)}**", seconds(results.best[name]), f"{entry['server_cpu_s']:.2g} s"]
+
+
+def latency(results, case, place):
+    entry = results.rows.get(f"latency/{case}/{place}")
+    if entry is None:
+        return None
+    text = (f"**p50 {entry['p50_ms']:.2f} ms, p99 {entry['p99_ms']:.2f} ms**, worst {entry['max_ms']:.1f} ms of "
+            f"{entry['frames']:,.0f} frames")  # fmt: skip
+    parts = [f"{part} {entry[part + '_p50_ms']:.2f} and {entry[part + '_p99_ms']:.2f}"
+             for part in ("server", "queue", "compute", "copy", "send") if part + "_p50_ms" in entry]  # fmt: skip
+    return [text + (f" ({', '.join(parts)})" if parts else "")]
+
+
+def sessions(results, case, place):
+    rates = [results.get(f"cine/{case}/{n}_sessions/{place}", "frames_per_s") for n in (1, 4)]
+    return None if None in rates else [f"**{rates[0]:,.0f} / {rates[1]:,.0f} frames/s**"]
+
+
+def at_once(results, case, place):
+    one, all_ = (results.rows.get(f"at_once/{case}/{n}_scans/{place}") for n in (1, 8))
+    if one is None or all_ is None:
+        return None
+    return [f"**{all_['frames_per_s'] / one['frames_per_s']:.2f}** of one scan's rate; slowest / fastest "
+            f"{all_['slowest_to_fastest']:.2f}"]  # fmt: skip
+
+
 def fft(results, size):
     limit = results.get(f"fft/cpu/{size}", "limit_per_s")
     if limit is None:
@@ -180,8 +227,33 @@ GPU_ROWS = [
 SIZES = """256x256 473 355, 512x512 104 56, 2048x32 426 230, 2048x64 207 105, 2048x128 100 53, 2048x256 48 26, 2048x512 23 13,
 2048x1024 11 6, 1024x256 102 54, 1024x512 49 27"""
 SOLVER = "128^3x284592/cuda"
+STREAM = "| case | asked | median | best round | CPU time of the server |"
+
+
+def stream_rows(place, asked):
+    """`asked`: of each row, in order."""
+    rows = [
+        ("`ingest/128x2/passthrough`", ingest, "128x2", place, True),
+        ("`ingest/512x16/passthrough`", ingest, "512x16", place, False),
+        ("`whole_scan/cartesian_256_16coils_40frames` (675 MB)", whole_scan, "cartesian_256_16coils_40frames", place),
+        ("`whole_scan/golden_radial_402x512_8coils_10frames`, never seen before", whole_scan,
+         "golden_radial_402x512_8coils_10frames", place),
+        ("the same, seen before", whole_scan, "golden_radial_402x512_8coils_10frames/seen_before", place),
+        ("`cine/cartesian_256_1coil`, 1 session / 4 sessions", sessions, "cartesian_256_1coil", place),
+        ("`latency/radial_256_16coils_55spokes_stride5_tr3ms`, last readout sent to image received", latency,
+         "radial_256_16coils_55spokes_stride5_tr3ms", place),
+        ("`at_once/cartesian_256_16coils_8frames`, 8 scans", at_once, "cartesian_256_16coils_8frames", place),
+    ]  # fmt: skip
+    return [(label, target, *rest) for (label, *rest), target in zip(rows, asked, strict=True)]
+
+
 
 TABLES = {
+    "stream_cpu": Table(STREAM, stream_rows("cpu", [
+        "500,000 readouts/s", "0.7 of the plain copy", "0.5 s", "0.6 s", "", "", "", "0.9"]), lambda r, row, *a: row(r, *a), 1),
+    "stream_gpu": Table(STREAM, stream_rows("cuda", [
+        "500,000 readouts/s", "0.7 of the plain copy", "", "", "", "2,000 / 5,000 frames/s", "p50 1 ms, p99 2 ms", ""]),
+        lambda r, row, *a: row(r, *a), 1),
     "gridding_cpu": Table(
         "| work | time | error, noise | error, ellipsoids | theory, noise | plan | FINUFFT | its error | ratio "
         "| BART per frame | its error | ratio |", CPU_ROWS, gridding_cpu),
@@ -235,12 +307,18 @@ def run_all(folder, out, commit):
     for old in out.glob("*.json"):
         old.unlink()
     failed = []
-    for name in BENCHES:
-        command = [folder / f"bench_{name}", f"--benchmark_out={out / name}.json", "--benchmark_out_format=json",
+
+    def bench(name, result, *arguments):
+        command = [folder / f"bench_{name}", *arguments, f"--benchmark_out={out / result}.json", "--benchmark_out_format=json",
                    f"--benchmark_context=commit={commit}"]  # fmt: skip
-        print(f"== bench_{name}", flush=True)
+        print(f"== bench_{name} {' '.join(arguments)}", flush=True)
         if subprocess.run(command).returncode != 0:
-            failed.append(command[0].name)
+            failed.append(f"bench_{name}")
+
+    for name in BENCHES:
+        bench(name, name)
+    if '"gpu"' in (out / "nufft.json").read_text():
+        bench("stream", "stream_gpu", "--backend", "cuda", "--frames", "10000")
     for script in PEERS:
         print(f"== {script}", flush=True)
         path = SOURCE / "tests/bench/peers" / script
