@@ -30,18 +30,6 @@
 
 namespace echotrain {
 
-/// How a scan ended: with CLOSE, or because the connection broke off.
-enum class End { complete, truncated };
-
-/// How data may reach a gadget that has these options.
-template <class G>
-Delivery delivery_of(const typename G::Options& options) {
-  if constexpr (requires { G::delivery(options); })
-    return G::delivery(options);
-  else
-    return G::kDelivery;
-}
-
 /// Hands an item on. Call it any number of times.
 template <class Out>
 using Emit = std::function<void(Out&&)>;

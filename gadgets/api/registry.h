@@ -11,9 +11,22 @@
 #include <utility>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/items.h"
+#include "gadgets/api/parameters.h"
+#include "gadgets/api/scan.h"
 
 namespace echotrain {
+
+class AnyGadget;  // gadgets/api/gadget.h; whoever only lists or checks pipelines needs no more of it
+
+/// How data may reach a gadget that has these options.
+template <class G>
+Delivery delivery_of(const typename G::Options& options) {
+  if constexpr (requires { G::delivery(options); })
+    return G::delivery(options);
+  else
+    return G::kDelivery;
+}
 
 /// A gadget's options struct with the values that a pipeline gives.
 using GadgetOptions = std::any;

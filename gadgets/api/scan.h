@@ -20,6 +20,9 @@ namespace numerics {
 class Team;  // gadgets/numerics/team/team.h
 }
 
+/// How a scan ended: with CLOSE, or because the connection broke off.
+enum class End { complete, truncated };
+
 /// What was counted of a scan, for the log and for metrics.
 struct ScanNumbers {
   std::uint64_t plans_made = 0, plans_reused = 0;          ///< gridding plans made, and frames that reused one

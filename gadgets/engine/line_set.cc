@@ -1,6 +1,7 @@
 #include "gadgets/engine/line_set.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace echotrain {
@@ -44,8 +45,8 @@ const std::uint64_t* LineSet::slot(std::uint64_t line) const {
 
 void LineSet::grow() {
   const auto old = std::exchange(slots_, free_slots(*compute_, 2 * slots_.size()));
-  for (std::int64_t i = 0; i < old.size(); ++i)
-    if (const std::uint64_t line = old.data()[i]; line != 0) slots_.data()[slot(line) - slots_.data()] = line;
+  for (const std::uint64_t line : std::span(old.data(), static_cast<std::size_t>(old.size())))
+    if (line != 0) slots_.data()[slot(line) - slots_.data()] = line;
 }
 
 }  // namespace echotrain

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "gadgets/api/gadget.h"
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"

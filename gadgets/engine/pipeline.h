@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/items.h"
 #include "gadgets/api/registry.h"
+#include "gadgets/api/scan.h"
 #include "protocol/data/messages.h"
 
 namespace echotrain {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/scan.h"
 #include "protocol/data/messages.h"
 #include "server/base/memory.h"
 

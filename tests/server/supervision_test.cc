@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "gadgets/api/gadget.h"
 #include "tests/server/http_client.h"
 
 namespace echotrain::server {

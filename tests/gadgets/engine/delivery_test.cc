@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "gadgets/api/gadget.h"
 #include "gadgets/engine/pipeline.h"
 #include "tests/gadgets/scan.h"
 

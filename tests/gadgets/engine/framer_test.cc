@@ -269,6 +269,37 @@ TEST(FramerTest, UntilLastInRepetition) {
   EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 4}, {1, 4}, {2, 8}, {3, 8}}));
 }
 
+TEST(FramerTest, UntilLastInRepetitionLeavesOtherRepetitionsAndEncodingsOpen) {
+  const auto h = header({HeaderSpec{.encoded = {8, 8, 1}}, HeaderSpec{.encoded = {8, 8, 1}}});
+  const std::vector<Counters> list = {{.step = 0},
+                                      {.step = 0, .repetition = 1},
+                                      {.step = 0, .encoding = 1},
+                                      {.step = 1, .flags = {kLastInRepetition}},
+                                      {.step = 1, .repetition = 1, .flags = {kLastInRepetition}},
+                                      {.step = 1, .encoding = 1, .flags = {kLastInRepetition}}};
+  const Log log = frames("{until: last_in_repetition}", h, scan(list));
+  EXPECT_EQ(log.frames, (std::map<std::uint64_t, Numbers>{{0, {0, 3}}, {1, {1, 4}}, {2, {2, 5}}}));
+  EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 4}, {1, 5}, {2, 6}}));
+}
+
+// The numbers of flags are the standard's, from its own header.
+TEST(FramerTest, EveryFlagThatMayEndAFrameDoes) {
+  for (const auto& [name, flag] : {std::pair{"last_in_encode_step1", ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1},
+                                   {"last_in_encode_step2", ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP2},
+                                   {"last_in_average", ISMRMRD::ISMRMRD_ACQ_LAST_IN_AVERAGE},
+                                   {"last_in_slice", ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE},
+                                   {"last_in_contrast", ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST},
+                                   {"last_in_phase", ISMRMRD::ISMRMRD_ACQ_LAST_IN_PHASE},
+                                   {"last_in_repetition", ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION},
+                                   {"last_in_set", ISMRMRD::ISMRMRD_ACQ_LAST_IN_SET},
+                                   {"last_in_segment", ISMRMRD::ISMRMRD_ACQ_LAST_IN_SEGMENT},
+                                   {"last_in_measurement", ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT}}) {
+    const Log log = frames(fmt::format("{{until: {}}}", name), lines(8),
+                           scan({{.step = 0}, {.step = 1, .flags = {static_cast<int>(flag)}}, {.step = 2}}));
+    EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 2}})) << name;
+  }
+}
+
 TEST(FramerTest, UntilLastInSliceClosesWithLinesMissing) {
   const Log log = frames("{until: last_in_slice}", lines(8),
                          scan({{.step = 0}, {.step = 1, .flags = {kLastInSlice}}, {.step = 2}, {.step = 3}}));

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "gadgets/api/gadget.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"

@@ -68,6 +68,9 @@ TEST(CodecLimits, ErrorIsFatalAndItsTextIsReported) {
   const Buffer bytes = Wire().u16(8).u64(4).text("why\x01").bytes;
   expect_refused_at(bytes, 14, "unknown-message");
   EXPECT_THAT(reason_of(bytes), HasSubstr("why?"));
+  const auto waiting = measure(first(bytes, 13), Limits{});
+  ASSERT_TRUE(waiting);
+  EXPECT_EQ(waiting->size, bytes.size());                   // for all of the text, and no more
   EXPECT_EQ(code_of(Wire().u16(8).u64(4096).bytes), "ok");  // waits for the text
   EXPECT_EQ(code_of(Wire().u16(8).u64(4097).bytes), "unknown-message");
   EXPECT_EQ(code_of(Wire().u16(8).u64(UINT64_MAX).bytes), "unknown-message");

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "gadgets/api/gadget.h"
 #include "tests/server/capture/capture_support.h"
 #include "tests/server/raw_client.h"
 

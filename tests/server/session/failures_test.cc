@@ -2,6 +2,7 @@
 // answers", rows `recon-failed`, `resources` and `budget`.
 #include <gmock/gmock.h>
 
+#include "gadgets/api/gadget.h"
 #include "server/base/memory.h"
 #include "tests/server/raw_client.h"
 

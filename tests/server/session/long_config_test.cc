@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "gadgets/api/gadget.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {

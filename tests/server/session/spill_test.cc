@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include "gadgets/api/gadget.h"
 #include "tests/server/capture/capture_support.h"
 #include "tests/server/raw_client.h"
 

@@ -306,6 +306,14 @@ TEST(NufftExpectedError, IsTheSumOfAllAliases) {
       }
 }
 
+// Axes are independent, so their order does not matter: not to the last bits, in which products differ.
+TEST(NufftExpectedError, IsTheSameForAxesInAnyOrder) {
+  const double error = expected_error({4, 1.5}, {64, 30, 64});
+  EXPECT_NE(error, expected_error({4, 1.5}, {64, 64, 64}));
+  for (const Shape& image : {Shape{64, 64, 30}, Shape{30, 64, 64}})
+    EXPECT_NEAR(expected_error({4, 1.5}, image), error, 1e-9 * error) << image.text();
+}
+
 // What the tables of docs/performance.md ask for. Bounds are the theory (1.898e-3, 2.326e-3, 1.417e-5), rounded up; the
 // last one is of 4.65e-5.
 TEST(NufftExpectedError, MeetsWhatIsAskedOf) {
