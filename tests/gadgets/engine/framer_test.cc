@@ -296,7 +296,7 @@ TEST(FramerTest, EveryFlagThatMayEndAFrameDoes) {
                                    {"last_in_measurement", ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT}}) {
     const Log log = frames(fmt::format("{{until: {}}}", name), lines(8),
                            scan({{.step = 0}, {.step = 1, .flags = {static_cast<int>(flag)}}, {.step = 2}}));
-    EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 2}})) << name;
+    EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 2}, {1, 3}})) << name;
   }
 }
 
