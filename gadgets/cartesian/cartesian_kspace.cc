@@ -46,7 +46,7 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
   return {frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
-          space.geometry.image};
+          space.geometry.image, nullptr, nullptr};
 }
 
 }  // namespace echotrain
