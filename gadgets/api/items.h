@@ -77,13 +77,13 @@ struct RawBatch {
 
 /// Some readouts of one frame and one kind, all of one shape.
 struct Readouts {
-  std::shared_ptr<const Frame> frame;
+  std::shared_ptr<const Frame> frame;  ///< of imaging readouts; null for other kinds
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
   std::vector<protocol::AcquisitionHeader> heads;
-  Array<cfloat> data;           ///< [readout, channel, sample], where the pipeline computes
-  HostArray<cfloat> host_data;  ///< the same for readouts that are not imaging; their `data` is empty
+  Array<cfloat> data;           ///< imaging and calibration: [readout, channel, sample], where the pipeline computes
+  HostArray<cfloat> host_data;  ///< the same for readouts of other kinds; their `data` is empty
   HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 

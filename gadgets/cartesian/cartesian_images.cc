@@ -28,6 +28,7 @@ void CartesianImages::start(const protocol::Header& header, Scan& scan) {
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
   refuse_reversed(readouts);
+  note_unused_calibration(readouts, *scan_);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];

@@ -13,6 +13,7 @@ void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   refuse_reversed(readouts);
+  note_unused_calibration(readouts, *scan_);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];

@@ -278,6 +278,29 @@ TEST(CartesianHeaderTest, AccelerationIsWarnedAbout) {
   EXPECT_EQ(run(kComplex, header(spec), {}).warned("R=4294836225: image will alias"), 1);
 }
 
+TEST(CartesianHeaderTest, CalibrationThatIsNotUsedIsToldOf) {
+  // All of k-space comes, so the readouts of calibration change nothing.
+  std::mt19937 random(13);
+  Encoded encoded({8, 4, 1});
+  const auto scan = full_scan(encoded, random);
+  auto more = scan;
+  for (int y = 1; y < 3; ++y) {
+    more.insert(more.begin() + 3, line(noise(8, random), y));
+    set_flag(more[3], kCalibration);
+  }
+  const auto h = header({.encoded = {8, 4, 1}, .limits = step_limit(4)});
+  RunOptions fused, apart;
+  apart.tap = "cartesian_kspace";
+  apart.on_item = [](const Item&, numerics::Context&) {};
+  for (const RunOptions& options : {fused, apart}) {
+    const auto plain = run(kComplex, h, scan, options), out = run(kComplex, h, more, options);
+    EXPECT_EQ(plain.said(protocol::Level::info, "calibration"), 0);
+    EXPECT_EQ(out.said(protocol::Level::info, "calibration readouts; they are not used"), 1);
+    ASSERT_EQ(out.images.size(), 1u);
+    EXPECT_EQ(pixels<cfloat>(out.images[0]), pixels<cfloat>(plain.images.at(0)));
+  }
+}
+
 TEST(CartesianHeaderTest, OtherTrajectoriesAndGeometriesAreRefused) {
   for (const std::string trajectory : {"radial", "goldenangle", "spiral", "epi", "other"}) {
     const std::string text = client_error([&] {
