@@ -79,6 +79,8 @@ void Framer::add(Acquisition&& acquisition, const EmitReadouts& emit) {
 
 void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const EmitReadouts& emit) {
   const bool calibration = kind == ReadoutKind::calibration;
+  if (auto* automatic = std::get_if<AutomaticFrames>(&frames_); calibration && automatic != nullptr)
+    for (const Acquisition& acquisition : run) automatic->calibration_came(acquisition.head);
   if (kind != ReadoutKind::noise && !calibration)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
   // Noise stays on the host, where its statistics are summed in float64. Whoever drops calibration says so.
