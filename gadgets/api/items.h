@@ -60,8 +60,8 @@ struct Frame {
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
-  /// What of Cartesian k-space was acquired: first and last k of x, of y, of z, in [-0.5, 0.5] of the encoded matrix.
-  /// Empty: not known.
+  /// What of Cartesian k-space was acquired: k of the first and the last sample of x, of y, of z, (sample - floor(n/2))
+  /// / n of n samples of the encoded matrix. Empty: not known.
   std::optional<std::array<float, 6>> acquired;
   /// Facts for the image's meta attributes ("missing_lines": "3").
   std::map<std::string, std::string> notes;

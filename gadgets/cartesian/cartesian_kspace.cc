@@ -34,6 +34,7 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
+    buffer.samples.add(placement);
     numerics::add_lines(scan_->compute,
                         readouts.data.view().part(begin * coils * samples, {end - begin, coils, samples}),
                         {rows.data() + begin, {end - begin}}, placement, buffer.data.view());
@@ -41,13 +42,17 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
 }
 
 KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
-  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  return {frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
-          space.geometry.image, nullptr, nullptr};
+  return {frame,
+          buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}),
+          space.geometry.padded,
+          space.geometry.image,
+          lines,
+          nullptr};
 }
 
 }  // namespace echotrain
