@@ -9,11 +9,14 @@ Parameters<CartesianKSpace::Options> CartesianKSpace::parameters() { return {}; 
 void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
+  calibration_.start(header, spaces_, scan);
 }
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   refuse_reversed(readouts);
-  note_unused_calibration(readouts, *scan_);
+  if (!readouts.heads.empty() && !calibration_.wanted(readouts.heads[0].encoding_space_ref))
+    note_unused_calibration(readouts, *scan_);
+  calibration_.add(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];
@@ -21,6 +24,7 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   if (!readouts.last) return;
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
+  calibration_.frame_ends(*readouts.frame);
   if (whole.data) emit(complete(std::move(whole), space, readouts));
 }
 
@@ -52,7 +56,7 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
           space.geometry.padded,
           space.geometry.image,
           lines,
-          nullptr};
+          calibration_.of(readouts.frame->key)};
 }
 
 }  // namespace echotrain

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/calibration_lines.h"
 #include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/numerics/core/memory_budget.h"
 
@@ -17,6 +18,7 @@ namespace echotrain {
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
 /// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
+/// Reference lines go on with each k-space as a block (CalibrationLines).
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   struct Options {};
@@ -42,6 +44,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
+  CalibrationLines calibration_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

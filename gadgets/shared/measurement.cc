@@ -69,8 +69,7 @@ std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std:
 }
 
 void note_unused_calibration(const Readouts& readouts, Scan& scan) {
-  if (readouts.kind == protocol::ReadoutKind::calibration)
-    scan.info("the scan holds calibration readouts; they are not used for images");
+  if (readouts.kind == protocol::ReadoutKind::calibration) scan.info(kUnusedCalibration);
 }
 
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit) {

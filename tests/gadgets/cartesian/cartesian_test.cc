@@ -206,7 +206,9 @@ TEST_P(CartesianTest, FramesKnowWhatWasAcquired) {
   apart.on_item = [&](const Item& item, numerics::Context&) { kspace = std::get<KSpace>(item); };
   const auto unfused = run(kComplex, header(spec), scan, apart);
   ASSERT_TRUE(kspace && kspace->lines);
-  EXPECT_EQ(kspace->calibration, nullptr);
+  ASSERT_TRUE(kspace->calibration);
+  EXPECT_EQ(kspace->calibration->first, (std::array<std::int64_t, 3>{6, 4, 0}));
+  EXPECT_EQ(kspace->calibration->data.shape(), (numerics::Shape{1, 1, 4, 10}));
   const SampledLines& lines = *kspace->lines;
   EXPECT_EQ(lines.extents, (numerics::Shape{1, 12}));
   EXPECT_EQ(lines.came, (std::vector<std::uint8_t>{0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0}));
