@@ -1,5 +1,6 @@
 #include "gadgets/api/items.h"
 
+#include <algorithm>
 #include <array>
 
 namespace echotrain {
@@ -9,6 +10,8 @@ std::shared_ptr<const Frame> with_notes(const Frame& frame, const std::map<std::
   for (const auto& [name, value] : notes) changed->notes[name] = value;
   return changed;
 }
+
+std::int64_t SampledLines::count() const { return std::count(came.begin(), came.end(), std::uint8_t{1}); }
 
 std::string_view to_string(ItemType type) {
   static constexpr std::array<std::string_view, std::variant_size_v<Item>> names = {

@@ -32,6 +32,7 @@ using numerics::HostArray;
 /// The counters that tell one frame (one image) from another.
 struct FrameKey {
   std::uint16_t encoding = 0, slice = 0, contrast = 0, phase = 0, repetition = 0, set = 0;
+  std::uint16_t series = 0;                           ///< 0: the image; 1: its g-factor; 2: the image in units of SNR
   auto operator<=>(const FrameKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
@@ -59,6 +60,9 @@ struct Frame {
   Arrival arrival;
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
+  /// What of Cartesian k-space was acquired: k of the first and the last sample of x, of y, of z, (sample - floor(n/2))
+  /// / n of n samples of the encoded matrix. Empty: not known.
+  std::optional<std::array<float, 6>> acquired;
   /// Facts for the image's meta attributes ("missing_lines": "3").
   std::map<std::string, std::string> notes;
 };
@@ -73,13 +77,13 @@ struct RawBatch {
 
 /// Some readouts of one frame and one kind, all of one shape.
 struct Readouts {
-  std::shared_ptr<const Frame> frame;
+  std::shared_ptr<const Frame> frame;  ///< of imaging readouts; null for other kinds
   protocol::ReadoutKind kind = protocol::ReadoutKind::imaging;
   bool first = false;  ///< the frame's first batch
   bool last = false;   ///< nothing more belongs to this frame (the batch may be empty)
   std::vector<protocol::AcquisitionHeader> heads;
-  Array<cfloat> data;           ///< [readout, channel, sample], where the pipeline computes
-  HostArray<cfloat> host_data;  ///< the same for readouts that are not imaging; their `data` is empty
+  Array<cfloat> data;           ///< imaging and calibration: [readout, channel, sample], where the pipeline computes
+  HostArray<cfloat> host_data;  ///< the same for readouts of other kinds; their `data` is empty
   HostArray<float> trajectory;  ///< [readout, sample, dimension] in the unit of the wire; empty for Cartesian data
 };
 
@@ -137,12 +141,39 @@ std::int64_t planes_of(const Data& data) {
     return 1;
 }
 
+/// Which rows (readouts) of a Cartesian frame were acquired. Row z * ny + y.
+struct SampledLines {
+  numerics::Shape extents;                 ///< [z, y] of the encoded matrix
+  std::vector<std::uint8_t> came;          ///< per row: 1 if it came, for the image or for calibration that serves it
+  std::int64_t first_x = 0, last_x = 0;    ///< samples of a row that were acquired: [first_x, last_x)
+  std::array<std::int64_t, 2> step{1, 1};  ///< y, z: steps of the lattice; 1 where `lattice` is false
+  std::int64_t shift = 0;                  ///< plane origin z + j * step z has rows origin y + (j * shift) mod step y
+  std::array<std::int64_t, 2> origin{};    ///< y, z: a row of the lattice
+  bool lattice = false;                    ///< every row of the lattice from `first` to `last` came
+  std::array<std::int64_t, 2> first{}, last{};  ///< y, z: outermost rows that came, inclusive
+
+  std::int64_t count() const;  ///< how many rows came
+};
+
+/// Reference lines: a block of k-space without gaps.
+struct Calibration {
+  enum class Source { embedded, separate, center, sliding, external };
+  std::uint64_t id = 0;  ///< unique in the scan; what is made of the block is kept under it
+  Source source = Source::embedded;
+  FrameKey key;                          ///< encoding, slice, contrast and set; the rest is 0
+  Array<cfloat> data;                    ///< [coil, z, y, x], whitened and compressed as the frames are
+  std::array<std::int64_t, 3> first{};   ///< x, y, z of the block's first element in the encoded matrix
+  std::array<std::int64_t, 3> matrix{};  ///< x, y, z: the encoded matrix
+};
+
 /// One frame of Cartesian k-space.
 struct KSpace {
   std::shared_ptr<const Frame> frame;
   Array<cfloat> data;      ///< [coil, z, y, x], centre at floor(n/2)
   numerics::Shape padded;  ///< [z, y, x]: extents to transform with, so that voxels have the recon space's size
   numerics::Shape image;   ///< [z, y, x]: extents of the image cut from it (recon matrix)
+  std::shared_ptr<const SampledLines> lines;       ///< null: not known
+  std::shared_ptr<const Calibration> calibration;  ///< null: there is none
 };
 
 /// A frame convolved onto an oversampled grid.
@@ -170,6 +201,9 @@ struct NormalEquations {
   Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
   double weight = 0;       ///< sum of W over the samples
   std::int64_t coils = 0;  ///< number of coils in the data
+  std::int64_t sets = 1;   ///< of maps, which then are [set * coil, z, y, x]
+  std::shared_ptr<const Calibration> calibration;  ///< null: there is none
+  double noise_level = 0;  ///< standard deviation of noise in a sample's real part and imaginary part; 0: not known
 };
 
 /// Complex images, one per coil (or one after combination).

@@ -1,10 +1,13 @@
 #include "gadgets/cartesian/cartesian_fft.h"
 
+#include "gadgets/shared/measurement.h"
+
 namespace echotrain {
 
 void CartesianFft::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
 void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
+  if (kspace.calibration && kspace.calibration->source != Calibration::Source::center) scan_->info(kUnusedCalibration);
   const auto& from = kspace.data.shape();  // [coil, z, y, x]
   const std::int64_t coils = from[0];
   CoilImages out;

@@ -28,6 +28,7 @@ void CartesianImages::start(const protocol::Header& header, Scan& scan) {
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
   refuse_reversed(readouts);
+  note_unused_calibration(readouts, *scan_);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];
@@ -56,6 +57,7 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
   const std::vector<std::int64_t> ends =
       numerics::line_stretches({rows.data(), {static_cast<std::int64_t>(rows.size())}});
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
+    buffer.samples.add(placement);
     for (auto next = ends.begin(); begin < end;) {
       while (next != ends.end() && *next <= begin) ++next;
       const std::int64_t until = next == ends.end() ? end : std::min(end, *next), count = until - begin;
@@ -69,7 +71,7 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
 
 CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
   numerics::Context& compute = scan_->compute;
-  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
   if (!factors.empty())
     numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
   const auto& shape = buffer.half.shape();  // [coil, row, x]

@@ -25,8 +25,9 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
 
  private:
   struct Buffer {
-    Array<cfloat> half;                           // [coil, z * y, x of the image]
-    std::vector<std::int32_t> hits;               // per line: how often it came
+    Array<cfloat> half;              // [coil, z * y, x of the image]
+    std::vector<std::int32_t> hits;  // per line: how often it came
+    SampleRange samples;
     std::unique_ptr<numerics::MemoryShare> paid;  // of hits
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;

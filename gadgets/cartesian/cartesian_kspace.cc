@@ -9,10 +9,14 @@ Parameters<CartesianKSpace::Options> CartesianKSpace::parameters() { return {}; 
 void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
+  calibration_.start(header, spaces_, scan);
 }
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   refuse_reversed(readouts);
+  if (!readouts.heads.empty() && !calibration_.wanted(readouts.heads[0].encoding_space_ref))
+    note_unused_calibration(readouts, *scan_);
+  calibration_.add(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];
@@ -20,6 +24,7 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   if (!readouts.last) return;
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
+  calibration_.frame_ends(*readouts.frame);
   if (whole.data) emit(complete(std::move(whole), space, readouts));
 }
 
@@ -33,6 +38,7 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
+    buffer.samples.add(placement);
     numerics::add_lines(scan_->compute,
                         readouts.data.view().part(begin * coils * samples, {end - begin, coils, samples}),
                         {rows.data() + begin, {end - begin}}, placement, buffer.data.view());
@@ -40,13 +46,17 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
 }
 
 KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
-  const auto [frame, factors] = close_lines(*readouts.frame, space, buffer.hits);
+  const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  return {frame, buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}), space.geometry.padded,
-          space.geometry.image};
+  return {frame,
+          buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}),
+          space.geometry.padded,
+          space.geometry.image,
+          lines,
+          calibration_.of(readouts.frame->key)};
 }
 
 }  // namespace echotrain

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/calibration_lines.h"
 #include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/numerics/core/memory_budget.h"
 
@@ -14,8 +15,10 @@ namespace echotrain {
 
 /// Places each line at its encoding step as it arrives; partial echoes are placed by center_sample; repeated lines
 /// (averages) are averaged. The image's voxels and field of view are those of the header's recon space: readout
-/// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero and are counted in the image's
-/// meta attributes.
+/// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
+/// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
+/// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
+/// Reference lines go on with each k-space as a block (CalibrationLines).
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   struct Options {};
@@ -30,8 +33,9 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
  private:
   struct Buffer {
-    Array<cfloat> data;                           // [coil, z * y, x]
-    std::vector<std::int32_t> hits;               // per line: how often it came
+    Array<cfloat> data;              // [coil, z * y, x]
+    std::vector<std::int32_t> hits;  // per line: how often it came
+    SampleRange samples;
     std::unique_ptr<numerics::MemoryShare> paid;  // of hits
   };
 
@@ -40,6 +44,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
+  CalibrationLines calibration_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

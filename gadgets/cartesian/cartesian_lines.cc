@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
+
+#include "gadgets/shared/sampled_lines.h"
 
 namespace echotrain {
 
@@ -29,6 +32,7 @@ std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Sca
 
     CartesianSpace space;
     space.geometry = image_geometry(encoding);
+    space.acceleration = encoding.acceleration;
     for (std::size_t a = 0; a < 3; ++a) space.matrix[a] = encoding.encoded.matrix[a];
     const auto& y = encoding.kspace_encoding_step_1;
     const auto& z = encoding.kspace_encoding_step_2;
@@ -85,23 +89,42 @@ void for_placements(const Readouts& readouts, const CartesianSpace& space,
   }
 }
 
-ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits) {
-  const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
-  std::int64_t missing = 0;
-  bool repeated = false;
-  std::vector<float> factors(hits.size(), 1.0f);
-  for (std::int64_t z = 0; z < nz; ++z)
-    for (std::int64_t y = 0; y < ny; ++y) {
-      const std::int32_t came = hits[static_cast<std::size_t>(z * ny + y)];
-      if (came > 1) {
-        repeated = true;
-        factors[static_cast<std::size_t>(z * ny + y)] = 1.0f / static_cast<float>(came);
-      }
-      const bool announced = y >= space.first_y && y <= space.last_y && z >= space.first_z && z <= space.last_z;
-      if (announced && came == 0) ++missing;
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,
+                        const SampleRange& samples) {
+  const auto [nx, ny, nz] = space.matrix;
+  ClosedLines out;
+  std::vector<std::uint8_t> came(hits.size());
+  for (std::size_t row = 0; row < hits.size(); ++row) {
+    came[row] = hits[row] > 0 ? 1 : 0;
+    if (hits[row] <= 1) continue;
+    if (out.factors.empty()) out.factors.assign(hits.size(), 1.0f);
+    out.factors[row] = 1.0f / static_cast<float>(hits[row]);
+  }
+  SampledLines lines = sampled_lines(std::move(came), ny, nz, space.acceleration);
+  const auto [first_x, last_x] = samples.range();
+  lines.first_x = first_x;
+  lines.last_x = last_x;
+
+  const auto changed = std::make_shared<Frame>(frame);
+  const std::size_t missing =
+      missing_rows(lines, space.acceleration, {space.first_y, space.first_z}, {space.last_y, space.last_z}).size();
+  changed->notes["missing_lines"] = std::to_string(missing);
+  if (const std::int64_t rows = lines.count(); rows > 0) {
+    const auto k = [](std::int64_t at, std::int64_t extent) {
+      return static_cast<float>(at - extent / 2) / static_cast<float>(extent);
+    };
+    changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
+                         k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
+    if (const auto [ry, rz] = space.acceleration; ry > 1 || rz > 1) {
+      changed->notes["acceleration"] = fmt::format("{}x{}", ry, rz);
+      changed->notes["acceleration_effective"] =
+          fmt::format("{:.2f}", static_cast<double>(space.rows()) / static_cast<double>(rows));
+      if (lines.shift != 0) changed->notes["acceleration_shift"] = std::to_string(lines.shift);
     }
-  if (!repeated) factors.clear();
-  return {with_notes(frame, {{"missing_lines", std::to_string(missing)}}), std::move(factors)};
+  }
+  out.frame = changed;
+  out.lines = std::make_shared<const SampledLines>(std::move(lines));
+  return out;
 }
 
 }  // namespace echotrain

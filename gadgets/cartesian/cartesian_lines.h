@@ -1,9 +1,12 @@
 // Where the lines of a Cartesian measurement belong.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
@@ -16,6 +19,7 @@ namespace echotrain {
 struct CartesianSpace {
   ImageGeometry geometry;
   std::array<std::int64_t, 3> matrix{};                           // encoded x, y, z
+  std::array<std::uint16_t, 2> acceleration{1, 1};                // announced steps of y and z
   std::int64_t offset_y = 0, offset_z = 0;                        // row = step + offset
   std::int64_t first_y = 0, last_y = 0, first_z = 0, last_z = 0;  // rows the header announces
   std::int64_t rows() const { return matrix[1] * matrix[2]; }
@@ -37,11 +41,30 @@ void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
 
+/// Which samples of its rows a frame has.
+class SampleRange {
+ public:
+  void add(const numerics::LinePlacement& placement) {
+    const std::int64_t first = placement.first_x, last = first + placement.last_sample - placement.first_sample;
+    common_ = {std::max(common_[0], first), std::min(common_[1], last)};
+    any_ = {std::min(any_[0], first), std::max(any_[1], last)};
+  }
+  /// [first, last) that all rows have; those that some have if there are none in common.
+  std::array<std::int64_t, 2> range() const { return common_[0] < common_[1] ? common_ : any_; }
+
+ private:
+  static constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
+  std::array<std::int64_t, 2> common_{0, kFar}, any_{kFar, 0};
+};
+
 /// Facts about a frame's rows once the last of them has come.
 struct ClosedLines {
-  std::shared_ptr<const Frame> frame;  ///< notes how many announced rows have not come
+  std::shared_ptr<const Frame> frame;  ///< knows what was acquired, and notes how many rows have not come: of the
+                                       ///< announced ones, or of the lattice where the header announces one
   std::vector<float> factors;          ///< 1 / hits of each row; empty when no row came more than once
+  std::shared_ptr<const SampledLines> lines;
 };
-ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits);
+ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,
+                        const SampleRange& samples);
 
 }  // namespace echotrain

@@ -10,8 +10,9 @@ namespace echotrain {
 namespace {
 
 constexpr std::uint64_t kMayEndFrame =
-    flag_bit(8) | flag_bit(14) | flag_bit(25);   // last in slice, repetition, measurement
-constexpr std::size_t kClosedFramesKept = 1024;  // frames remembered, to recognise late readouts
+    flag_bit(8) | flag_bit(14) | flag_bit(25);                       // last in slice, repetition, measurement
+constexpr std::uint64_t kCalibration = flag_bit(20) | flag_bit(21);  // alone, and for images, too
+constexpr std::size_t kClosedFramesKept = 1024;                      // frames remembered, to recognise late readouts
 
 std::size_t extent(const std::optional<protocol::CounterLimit>& limit, std::size_t otherwise) {
   return limit ? static_cast<std::size_t>(limit->maximum - limit->minimum) + 1 : otherwise;
@@ -22,14 +23,30 @@ bool later_repetition(std::uint16_t a, std::uint16_t b) { return static_cast<std
 
 }  // namespace
 
+AutomaticFrames::Expected AutomaticFrames::expected_of(const protocol::Encoding& encoding) {
+  const auto& limit1 = encoding.kspace_encoding_step_1;
+  const auto& limit2 = encoding.kspace_encoding_step_2;
+  const bool cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
+  const std::size_t step1 = extent(limit1, cartesian ? encoding.encoded.matrix[1] : 0);
+  const std::size_t step2 = extent(limit2, cartesian ? encoding.encoded.matrix[2] : 1);
+  const std::size_t averages = extent(encoding.average, 1);
+  Expected out;
+  out.lines = step1 * step2 * averages;
+  out.averages = encoding.average.has_value();
+  LineLattice lattice;
+  lattice.first = {limit1 ? limit1->minimum : 0, limit2 ? limit2->minimum : 0};
+  lattice.extent = {static_cast<std::int64_t>(step1), static_cast<std::int64_t>(step2)};
+  lattice.step = {encoding.acceleration[0], step2 > 1 ? encoding.acceleration[1] : 1};
+  lattice.times = static_cast<std::int64_t>(averages);
+  if (cartesian && lattice.undersampled()) out.lattice = lattice;
+  const std::string& mode = encoding.calibration_mode;
+  out.references_apart = mode == "separate" || mode == "external" || mode == "interleaved";
+  return out;
+}
+
 void AutomaticFrames::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  for (const auto& encoding : header.encodings) {
-    const bool cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
-    const std::size_t step1 = extent(encoding.kspace_encoding_step_1, cartesian ? encoding.encoded.matrix[1] : 0);
-    const std::size_t step2 = extent(encoding.kspace_encoding_step_2, cartesian ? encoding.encoded.matrix[2] : 1);
-    expected_.push_back({step1 * step2 * extent(encoding.average, 1), encoding.average.has_value()});
-  }
+  for (const auto& encoding : header.encodings) expected_.push_back(expected_of(encoding));
 }
 
 AutomaticFrames::Line AutomaticFrames::line_of(const protocol::AcquisitionHeader& head) {
@@ -50,14 +67,26 @@ bool AutomaticFrames::complete(const OpenFrame& frame) const {
   return frame.announced >= expected(frame.frame->key).lines;
 }
 
+bool AutomaticFrames::lattice_complete(const OpenFrame& frame) const {
+  if (!frame.lattice || !frame.lattice->complete()) return false;
+  const FrameKey& key = frame.frame->key;
+  const auto references = references_.find(key.encoding);
+  if (references == references_.end()) return expected(key).references_apart;
+  return !references->second.follow && (expected(key).references_apart || references->second.seen);
+}
+
 /// Whether a readout belongs to a frame that was closed before it was whole. When a sender does not count repetitions,
-/// a readout that repeats the closed frame's first line begins the next frame instead.
-bool AutomaticFrames::is_late(const FrameKey& key, const Line& line) const {
+/// a readout that repeats the closed frame's first line begins the next frame instead, and so does any imaging line
+/// after a frame whose lattice was whole.
+bool AutomaticFrames::is_late(const FrameKey& key, const protocol::AcquisitionHeader& head) const {
   if (open_.find(key) != nullptr) return false;
   const auto closed = std::find_if(closed_incomplete_.rbegin(), closed_incomplete_.rend(),
                                    [&](const Closed& frame) { return frame.key == key; });
   if (closed == closed_incomplete_.rend()) return false;
-  return line != closed->first || later_repetition(newest_.at(key.encoding), key.repetition);
+  if (later_repetition(newest_.at(key.encoding), key.repetition)) return true;
+  const Line line = line_of(head);
+  if (!closed->by_lattice) return line != closed->first;
+  return (head.flags & kCalibration) != 0 && of_any_average(line) != of_any_average(closed->first);
 }
 
 /// Frames of earlier repetitions are over, and so are others that are whole or have seen a last-in flag. Only the one
@@ -77,7 +106,9 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   const protocol::AcquisitionHeader head = acquisition.head;
   const FrameKey key = key_of(head);
   const Line line = line_of(head);
-  if (is_late(key, line)) {
+  const bool reference = (head.flags & kCalibration) != 0;
+  if (is_late(key, head)) {
+    if (reference) references_[key.encoding].follow = true;
     ++late_;
     scan_->warn("readouts arrived after their frame was closed; they are left out and counted");
     return;
@@ -91,19 +122,34 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
       same != nullptr && expected(key).lines > 1 && complete(*same) && same->lines.contains(with_average(line)))
     close(key, emit);
 
+  if (reference) calibration_came(head);
   OpenFrame& frame = open_.open(key, head);
-  if (frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line))))
-    ++frame.announced;
+  const bool fresh =
+      frame.lines.insert(with_average(line)) && (expected(key).averages || frame.lines.insert(of_any_average(line)));
+  if (fresh) ++frame.announced;
+  if (expected(key).lattice && !frame.lattice) frame.lattice.emplace(scan_->compute, *expected(key).lattice);
+  if (fresh && frame.lattice) frame.lattice->add(head.idx.kspace_encode_step_1, head.idx.kspace_encode_step_2);
   open_.add(frame, std::move(acquisition));
   last_ = key;
-  frame.last_seen |= (head.flags & kMayEndFrame) != 0;
-  if (frame.last_seen && complete(frame)) close(key, emit);
+  const bool may_end = (head.flags & kMayEndFrame) != 0;
+  frame.last_seen |= may_end;
+  if (frame.last_seen && complete(frame))
+    close(key, emit);
+  else if (may_end && lattice_complete(frame))
+    close(key, emit, true);
+}
+
+void AutomaticFrames::calibration_came(const protocol::AcquisitionHeader& head) {
+  const FrameKey key = key_of(head);
+  References& references = references_[key.encoding];
+  references.seen = true;
+  if (const OpenFrame* frame = open_.find(key); frame != nullptr && frame->last_seen) references.follow = true;
 }
 
 /// The same counters again mean a repeated frame if this one is whole, and late readouts if it is not.
-void AutomaticFrames::close(const FrameKey& key, const OpenFrames::EmitReadouts& emit) {
+void AutomaticFrames::close(const FrameKey& key, const OpenFrames::EmitReadouts& emit, bool by_lattice) {
   if (const OpenFrame& frame = *open_.find(key); !complete(frame)) {
-    closed_incomplete_.push_back({key, line_of(frame.frame->reference)});
+    closed_incomplete_.push_back({key, line_of(frame.frame->reference), by_lattice});
     if (closed_incomplete_.size() > kClosedFramesKept) closed_incomplete_.pop_front();
   }
   open_.close(key, emit);

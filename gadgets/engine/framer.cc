@@ -15,8 +15,6 @@ using protocol::ReadoutKind;
 
 const char* kind_name(ReadoutKind kind) {
   switch (kind) {
-    case ReadoutKind::calibration:
-      return "calibration";
     case ReadoutKind::navigator:
       return "navigator";
     case ReadoutKind::phase_correction:
@@ -80,10 +78,13 @@ void Framer::add(Acquisition&& acquisition, const EmitReadouts& emit) {
 }
 
 void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const EmitReadouts& emit) {
-  if (kind != ReadoutKind::noise)
+  const bool calibration = kind == ReadoutKind::calibration;
+  if (auto* automatic = std::get_if<AutomaticFrames>(&frames_); calibration && automatic != nullptr)
+    for (const Acquisition& acquisition : run) automatic->calibration_came(acquisition.head);
+  if (kind != ReadoutKind::noise && !calibration)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
-  // This batch stays on the host, where noise statistics are summed in float64.
-  Readouts readouts = make_batch(scan_->compute, run, false);
+  // Noise stays on the host, where its statistics are summed in float64. Whoever drops calibration says so.
+  Readouts readouts = make_batch(scan_->compute, run, calibration);
   readouts.kind = kind;
   emit(std::move(readouts));
 }

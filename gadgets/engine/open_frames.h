@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "gadgets/api/scan.h"
 #include "gadgets/engine/line_set.h"
 #include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/shared/lattice_count.h"
 
 namespace echotrain {
 
@@ -27,9 +29,10 @@ struct OpenFrame {
   std::vector<protocol::Acquisition> waiting;  // readouts of the batch being pushed that are not yet handed on
   bool started = false;                        // a first batch has been handed on
   // Of frames that end by their counters:
-  LineSet lines;              // that have arrived
-  std::size_t announced = 0;  // how many of them the header counts
-  bool last_seen = false;     // a last-in flag has come
+  LineSet lines;                        // that have arrived
+  std::size_t announced = 0;            // how many of them the header counts
+  std::optional<LatticeCount> lattice;  // of them, where the header announces undersampling
+  bool last_seen = false;               // a last-in flag has come
 };
 
 /// ClientError, with what to do, when `open` frames are as many as may be open at a time.

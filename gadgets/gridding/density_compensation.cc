@@ -10,6 +10,7 @@
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/shared/measurement.h"
 
 namespace echotrain {
 namespace {
@@ -99,6 +100,7 @@ bool DensityCompensation::weights_per_readout(const Options& options, bool count
 }
 
 void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit) {
+  note_unused_calibration(readouts, *scan_);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const std::shared_ptr<const Frame> frame = readouts.frame;
   if (frame->window != 0 && scan_->delivery == Delivery::windows) return give_moved(readouts, emit);

@@ -180,9 +180,10 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
   head.data_type = options_.type == "uint16"    ? ISMRMRD::ISMRMRD_USHORT
                    : what == Component::complex ? ISMRMRD::ISMRMRD_CXFLOAT
                                                 : ISMRMRD::ISMRMRD_FLOAT;
-  // All images of a series have one size. Encodings may differ in size, so each is a series of its own.
+  // All images of a series have one size and one unit. Encodings may differ in size, so each is a series of its own.
   const bool second = options_.component == "magnitude_and_phase" && what == Component::phase;
-  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + (second ? encodings_ : 0));
+  const int round = 2 * frame.key.series + (second ? 1 : 0);
+  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + encodings_ * round);
   head.image_series_index = series;
   head.image_index = image_index_[series] = index_after(image_index_[series]);
   for (std::size_t i = 0; i < 8; ++i) {

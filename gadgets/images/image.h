@@ -14,8 +14,9 @@ namespace echotrain {
 
 /// Converts to the wanted component and type, counts what is wrong with the pixels while it does, copies both to host
 /// memory (on CUDA asynchronously: nothing waits here), and fills in geometry, counters and time stamps from the
-/// frame's reference readout and the header's recon space. Images of an encoding form the series encoding + 1; with
-/// component magnitude_and_phase, its phase images form another series, numbered after those of all encodings.
+/// frame's reference readout and the header's recon space. With E encodings, the images of encoding e form the series
+/// e + 1, its g-factors e + 1 + 2 E, its images in units of SNR e + 1 + 4 E; with component magnitude_and_phase, the
+/// phase of each forms the series E above it.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {

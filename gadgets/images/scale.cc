@@ -25,6 +25,10 @@ double Scale::level(const CoilImages& images) const {
 }
 
 void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  if (images.frame->key.series != 0) {  // g-factors and SNR have units of their own
+    emit(std::move(images));
+    return;
+  }
   const std::uint16_t series = images.frame->key.encoding;
   auto known = factors_.find(series);
   if (known == factors_.end()) {

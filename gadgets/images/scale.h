@@ -12,8 +12,8 @@ namespace echotrain {
 /// fixes it: the factor brings the `percentile` of that image's magnitudes to `to`. Later images keep the factor,
 /// however bright they are, so that values of a series can be compared. Values above `to` are kept in floating point;
 /// `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images 65 times as bright.
-/// Waits for the first image of a series, not for later ones. Meta attributes: scale_factor, and a window from 0 to
-/// `to` (WindowCenter, WindowWidth).
+/// Waits for the first image of a series, not for later ones. Images of other units (g-factor, SNR) pass as they are.
+/// Meta attributes: scale_factor, and a window from 0 to `to` (WindowCenter, WindowWidth).
 class Scale final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -19,9 +19,11 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     learn(readouts);
     return;
   }
-  if (readouts.kind == protocol::ReadoutKind::imaging && covariance_ && !readouts.heads.empty()) {
-    whiten(readouts);
-  }
+  const bool imaging = readouts.kind == protocol::ReadoutKind::imaging;
+  // Calibration of another number of coils passes as it is; who uses it compares its coils with the images'.
+  const bool calibration = readouts.kind == protocol::ReadoutKind::calibration && covariance_ &&
+                           readouts.data.shape()[1] == covariance_->coils();
+  if ((imaging || calibration) && covariance_ && !readouts.heads.empty()) whiten(readouts);
   emit(std::move(readouts));
 }
 

@@ -9,9 +9,10 @@
 
 namespace echotrain {
 
-/// Estimates the noise covariance from noise readouts (flag IS_NOISE_MEASUREMENT) and whitens all later readouts. After
-/// it, noise in each coil has standard deviation 1 in its real and in its imaginary part, and coils are uncorrelated. A
-/// scan without noise readouts passes unchanged. Source: Kellman & McVeigh, MRM 54, 2005.
+/// Estimates the noise covariance from noise readouts (flag IS_NOISE_MEASUREMENT) and whitens all later readouts for
+/// images and for calibration. After it, noise in each coil has standard deviation 1 in its real and in its imaginary
+/// part, and coils are uncorrelated. A scan without noise readouts passes unchanged. Source: Kellman & McVeigh, MRM 54,
+/// 2005.
 class NoiseAdjust final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {};
@@ -34,8 +35,8 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   double bandwidth_ = 1;  // relative receiver noise bandwidth
   std::optional<numerics::NoiseCovariance> covariance_;
   double noise_dwell_us_ = 0;
-  Array<cfloat> matrix_;        // [coil, coil]; made at the first imaging readout after noise
-  double matrix_dwell_us_ = 0;  // of the imaging readouts that it is for
+  Array<cfloat> matrix_;        // [coil, coil]; made at the first readout to whiten after noise
+  double matrix_dwell_us_ = 0;  // of the readouts that it is for
 };
 
 }  // namespace echotrain

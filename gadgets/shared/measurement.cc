@@ -68,6 +68,10 @@ std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std:
                                 what, limit->minimum, limit->maximum, limit->center, n));
 }
 
+void note_unused_calibration(const Readouts& readouts, Scan& scan) {
+  if (readouts.kind == protocol::ReadoutKind::calibration) scan.info(kUnusedCalibration);
+}
+
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit) {
   std::array<double, 3> out{1, 1, 1};
   for (std::size_t a = 0; a < 3; ++a) {

@@ -74,6 +74,10 @@ inline Vector cross(const Vector& a, const Vector& b) {
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
                         Scan& scan);
 
+inline constexpr const char* kUnusedCalibration = "the scan holds calibration readouts; they are not used for images";
+/// Tells the client that this pipeline uses no calibration readouts, if `readouts` are such.
+void note_unused_calibration(const Readouts& readouts, Scan& scan);
+
 /// Factors that turn a trajectory's components x, y, z into cycles/pixel of the encoded matrix.
 std::array<double, 3> to_cycles_per_pixel(const protocol::Encoding& encoding, config::TrajectoryUnit unit);
 

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <new>
 #include <pugixml.hpp>
 #include <sstream>
+#include <utility>
 
 #include "protocol/data/text.h"
 #include "protocol/data/xml_scan.h"
@@ -19,6 +21,7 @@ namespace {
 
 constexpr double kFovTolerance = 1.01;  // rounded FOVs of one and the same protocol differ by less
 constexpr std::uint64_t kMaxCounter = 65535;
+constexpr std::size_t kMaxLabelBytes = 64;
 
 constexpr std::array<std::string_view, 6> kTrajectoryNames = {"cartesian",   "epi",    "radial",
                                                               "goldenangle", "spiral", "other"};
@@ -66,9 +69,10 @@ class Reader {
     const auto measurement = root.child("measurementInformation");
     header.measurement_id = trim(measurement.child_value("measurementID"));
     for (const pugi::xml_node dependency : measurement.children("measurementDependency")) {
-      if (equal_ignoring_case(trim(dependency.child_value("dependencyType")), "noise")) {
-        header.noise_dependency = trim(dependency.child_value("measurementID"));
-      }
+      const Dependency& read =
+          header.dependencies.emplace_back(Dependency{std::string(trim(dependency.child_value("dependencyType"))),
+                                                      std::string(trim(dependency.child_value("measurementID")))});
+      if (equal_ignoring_case(read.type, "noise")) header.noise_dependency = read.measurement_id;
     }
     return header;
   }
@@ -192,6 +196,7 @@ class Reader {
         encoding.acceleration[i] = static_cast<std::uint16_t>(std::max<std::uint64_t>(value, 1));  // 0 means none
       }
       encoding.calibration_mode = trim(parallel.child_value("calibrationMode"));
+      encoding.interleaving = trim(parallel.child_value("interleavingDimension"));
     }
     return encoding;
   }
@@ -206,6 +211,14 @@ class Reader {
       header.relative_receiver_noise_bandwidth =
           positive(trim(bandwidth.child_value()), "acquisitionSystemInformation/relativeReceiverNoiseBandwidth");
     }
+    std::multimap<std::uint64_t, std::string> labels;
+    for (const pugi::xml_node label : node.children("coilLabel")) {
+      const auto number = integer(trim(label.child_value("coilNumber")), 0, kMaxCounter,
+                                  "acquisitionSystemInformation/coilLabel/coilNumber");
+      if (labels.size() < limits_.channels)
+        labels.emplace(number, printable(trim(label.child_value("coilName")), kMaxLabelBytes));
+    }
+    for (auto& [number, name] : labels) header.coil_labels.push_back(std::move(name));
   }
 
   const Limits& limits_;

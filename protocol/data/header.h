@@ -38,6 +38,13 @@ struct Encoding {
       repetition, set, segment;
   std::array<std::uint16_t, 2> acceleration{1, 1};  ///< steps 1 and 2
   std::string calibration_mode;                     ///< "embedded", "interleaved", ... or empty
+  std::string interleaving;  ///< the counter along which "interleaved" lines move: "repetition", "phase", ... or empty
+};
+
+/// A measurement that this one names, such as its noise scan.
+struct Dependency {
+  std::string type;  ///< "Noise", "SenMap", ... as it was sent
+  std::string measurement_id;
 };
 
 /// A header that has passed every check of docs/protocol.md: at least one encoding, sizes in 1..limits.matrix_size, FOV
@@ -47,9 +54,13 @@ struct Header {
   std::optional<std::uint32_t> receiver_channels;
   std::optional<double> relative_receiver_noise_bandwidth;
   std::string measurement_id;
-  std::string noise_dependency;  ///< measurement id of the noise scan this one names, or empty
-  bool images_only = false;      ///< the FIRE text "Dummy XML header": only image-to-image pipelines can run
-  std::string xml;               ///< as received
+  std::vector<Dependency> dependencies;  ///< in the order of the header
+  std::string noise_dependency;          ///< measurement id of the last one whose type is noise, or empty
+  /// Names of the receive channels, in rising order of their coilNumber, as channels come: senders count from 0 or 1
+  /// and leave numbers out. Printable, at most 64 bytes each, at most as many as a readout may have channels.
+  std::vector<std::string> coil_labels;
+  bool images_only = false;  ///< the FIRE text "Dummy XML header": only image-to-image pipelines can run
+  std::string xml;           ///< as received
 };
 
 /// Parses and checks an ISMRMRD header. Errors have code "bad-header" and name the element and the value found.

@@ -21,7 +21,7 @@ class ReadoutWriter {
       : options_(options),
         scan_(scan),
         file_(file),
-        noise_(options.seed, options.noise, options.coils, options.noise_scan) {}
+        noise_(options.seed, options.noise, options.coils, correlated(options)) {}
 
   /// The next readout's header: its counter, its time since the scan began [ms], sizes, and an upright slice.
   protocol::AcquisitionHeader header(int trajectory_dims, double milliseconds) const;
@@ -30,6 +30,10 @@ class ReadoutWriter {
   /// Writes readouts that hold only noise.
   void noise_readouts();
   std::uint32_t written() const { return counter_; }
+  /// Whether coils share noise: in scans whose noise is measured, here or in a scan of its own.
+  static bool correlated(const SimulateOptions& options) {
+    return options.noise_scan || options.noise_only || !options.noise_dependency.empty();
+  }
 
  private:
   const SimulateOptions& options_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 
 #include "clients/cpp/base/errors.h"
@@ -13,6 +14,7 @@
 #include "clients/cpp/simulate/readout_writer.h"
 #include "clients/cpp/simulate/truth.h"
 #include "clients/cpp/simulate/ultrasound.h"
+#include "clients/cpp/simulate/undersampling.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {
@@ -42,6 +44,13 @@ bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
 void check_cardiac(const SimulateOptions& o) {
   if (o.trajectory != "cartesian") throw UsageError("--motion cardiac is for --trajectory cartesian");
   if (o.contrasts != 1) throw UsageError("--motion cardiac is for one contrast: leave out --contrasts");
+  const UndersamplingOptions &u = o.undersampling, full;
+  if (o.depth > 1 || o.noise_only || u.acceleration != full.acceleration ||
+      u.calibration_mode != full.calibration_mode || u.partial_fourier < 1 || u.partial_echo < 1 ||
+      u.sampling != full.sampling)
+    throw UsageError(
+        "--motion cardiac is for full scans of slices: leave out --depth, --acceleration, --partial-fourier, "
+        "--partial-echo, --sampling and --noise-only");
   if (o.gating != "prospective" && o.gating != "retrospective")
     throw UsageError("unknown --gating '" + o.gating + "'; use prospective or retrospective");
   const double acquired = o.phases * repetition_time_ms(o), beat = 60000 / o.heart_rate;
@@ -59,7 +68,28 @@ void check(const SimulateOptions& o) {
   if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
   if (o.motion != "none" && o.motion != "cardiac") throw UsageError("unknown --motion '" + o.motion + "'; use cardiac");
   if (cardiac(o)) check_cardiac(o);
-  if (o.noise_scan && o.noise <= 0) throw UsageError("--noise-scan needs noise to measure: give --noise SIGMA above 0");
+  if ((o.noise_scan || o.noise_only) && o.noise <= 0)
+    throw UsageError("--noise-scan and --noise-only need noise to measure: give --noise SIGMA above 0");
+  if (o.undersampling.partial_echo < 1 && (o.trajectory != "cartesian" || o.samples != 0))
+    throw UsageError("--partial-echo is for --trajectory cartesian, without --samples");
+}
+
+ScanShape shape_of(const SimulateOptions& o) {
+  return {.matrix = o.matrix,
+          .readouts = o.readouts,
+          .samples = o.samples,
+          .oversampling = o.oversampling,
+          .partitions = o.partitions,
+          .partitions_outermost = o.partitions_outermost,
+          .depth = o.depth,
+          .elliptical = o.undersampling.sampling == "elliptical"};
+}
+
+// Of an echo of which a share is acquired: the last samples, the centre among them.
+int samples_of(const SimulateOptions& o) {
+  if (o.undersampling.partial_echo == 1) return o.samples;
+  const int all = o.matrix * o.oversampling;
+  return std::max(all / 2 + 1, static_cast<int>(std::lround(o.undersampling.partial_echo * all)));
 }
 
 // The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the third dimension (in stacks too, where
@@ -77,29 +107,42 @@ std::vector<float> interleave(const ReadoutPath& path, int dims) {
 class Scanner {
  public:
   /// phantoms: one for each contrast; of slices that differ, for each contrast of each slice.
-  Scanner(const SimulateOptions& options, const ScanPath& scan, const std::vector<Phantom>& phantoms,
-          const CoilSet& coils, protocol::DatasetWriter& file)
-      : options_(options), scan_(scan), phantoms_(phantoms), coils_(coils), writer_(options, scan, file) {}
+  Scanner(const SimulateOptions& options, const ScanPath& scan, const Undersampling& lines,
+          const std::vector<Phantom>& phantoms, const CoilSet& coils, protocol::DatasetWriter& file)
+      : options_(options),
+        scan_(scan),
+        lines_(lines),
+        phantoms_(phantoms),
+        coils_(coils),
+        writer_(options, scan, file),
+        clean_(scan.readouts() * phantoms.size()) {}
 
   void noise_readouts() { writer_.noise_readouts(); }
-
+  void reference_readouts() { readouts(0, lines_.before(), true); }
   void frame(int frame) {
-    if (clean_.empty() || scan_.changes_with_frame()) measure(frame);
-    for (int slice = 0; slice < options_.slices; ++slice) {
-      for (int r = 0; r < scan_.readouts(); ++r) {
-        for (int contrast = 0; contrast < options_.contrasts; ++contrast) imaging_readout(frame, slice, r, contrast);
-      }
-    }
+    if (scan_.changes_with_frame()) clean_.assign(clean_.size(), {});
+    readouts(frame, lines_.frame(frame), false);
   }
 
   std::uint32_t written() const { return writer_.written(); }
 
  private:
-  // Noise-free data of every readout of a frame.
-  void measure(int frame) {
+  void readouts(int frame, const std::vector<AcquiredReadout>& list, bool reference) {
+    measure(frame, list);
+    for (int slice = 0; slice < options_.slices; ++slice) {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        const Place place{frame, slice, i == 0, i + 1 == list.size(), reference};
+        for (int contrast = 0; contrast < options_.contrasts; ++contrast) readout(place, list[i], contrast);
+      }
+    }
+  }
+
+  // Noise-free data of those of a frame's readouts that are not there yet.
+  void measure(int frame, const std::vector<AcquiredReadout>& list) {
     const std::size_t phantoms = phantoms_.size();
-    clean_.assign(scan_.readouts() * phantoms, {});
-    parallel_for(clean_.size(), [&](std::size_t i) {
+    parallel_for(list.size() * phantoms, [&](std::size_t n) {
+      const std::size_t i = static_cast<std::size_t>(list[n / phantoms].readout) * phantoms + n % phantoms;
+      if (!clean_[i].empty()) return;
       const ReadoutPath path = scan_.readout(static_cast<int>(i / phantoms), frame);
       const std::size_t samples = path.positions.size();
       Samples data(samples * options_.coils);
@@ -112,30 +155,42 @@ class Scanner {
     });
   }
 
-  void imaging_readout(int frame, int slice, int r, int contrast) {
+  struct Place {
+    int frame, slice;
+    bool first, last;  // of the slice's readouts
+    bool reference;    // before the first frame
+  };
+
+  void readout(const Place& place, const AcquiredReadout& acquired, int contrast) {
+    const int r = acquired.readout, slice = place.slice, frame = place.frame;
     const int trajectory_dims = scan_.cartesian() ? 0 : scan_.weighted() ? 3 : scan_.dims();
     const auto [shot, partition] = scan_.steps(r);
     // All echoes of a readout come within one repetition time.
     protocol::AcquisitionHeader head =
         writer_.header(trajectory_dims, writer_.written() * repetition_time_ms(options_) / options_.contrasts);
     head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
-    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot);
+    head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot - lines_.first_line());
     head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(partition);
     place_slice(head, options_, slice);
     head.idx.contrast = static_cast<std::uint16_t>(contrast);
     head.idx.repetition = static_cast<std::uint16_t>(frame);
-    const bool first = r == 0, last = r == scan_.readouts() - 1;
+    const bool first = place.first, last = place.last;
     const bool many = options_.contrasts > 1, first_contrast = contrast == 0;
-    const bool last_of_all = last && slice == options_.slices - 1 && contrast == options_.contrasts - 1;
+    const bool last_of_all =
+        last && slice == options_.slices - 1 && contrast == options_.contrasts - 1 && !place.reference;
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_ENCODE_STEP1);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_ENCODE_STEP1);
     raise_flag(head, first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
     raise_flag(head, last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
     raise_flag(head, many && first, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_CONTRAST);
     raise_flag(head, many && last, ISMRMRD::ISMRMRD_ACQ_LAST_IN_CONTRAST);
-    raise_flag(head, first && slice == 0 && first_contrast, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
+    raise_flag(head, first && slice == 0 && first_contrast && !place.reference,
+               ISMRMRD::ISMRMRD_ACQ_FIRST_IN_REPETITION);
     raise_flag(head, last_of_all, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
     raise_flag(head, last_of_all && frame == options_.frames - 1, ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
+    raise_flag(head, acquired.calibration,
+               acquired.image ? ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION_AND_IMAGING
+                              : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
 
     std::vector<float> trajectory;
     if (!scan_.cartesian()) {
@@ -149,10 +204,11 @@ class Scanner {
 
   const SimulateOptions& options_;
   const ScanPath& scan_;
+  const Undersampling& lines_;
   const std::vector<Phantom>& phantoms_;
   const CoilSet& coils_;
   ReadoutWriter writer_;
-  std::vector<Samples> clean_;  // [readout, phantom]: data [coil, sample]
+  std::vector<Samples> clean_;  // [readout, phantom]: data [coil, sample]; empty where not measured yet
 };
 
 // The objects of a scan: [slice, contrast] of a 3D head in slices, else [contrast] or [phase of a beating heart].
@@ -203,9 +259,30 @@ void write_truths(const SimulateOptions& o, const ScanPath& scan, const std::vec
   }
 }
 
-}  // namespace
+// The element measurementInformation, if it says anything.
+std::string measurement_text(const SimulateOptions& o) {
+  if (o.measurement_id.empty() && o.noise_dependency.empty()) return "";
+  const auto element = [](const char* name, const std::string& text) {
+    std::string safe;
+    for (const char c : text) safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
+    return text.empty() ? "" : fmt::format("<{0}>{1}</{0}>", name, safe);
+  };
+  std::string out = "  <measurementInformation>" + element("measurementID", o.measurement_id) +
+                    "<patientPosition>HFS</patientPosition>";
+  if (!o.noise_dependency.empty())
+    out += "<measurementDependency><dependencyType>Noise</dependencyType>" +
+           element("measurementID", o.noise_dependency) + "</measurementDependency>";
+  return out + "</measurementInformation>\n";
+}
 
-std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
+std::string labels_text(int coils) {
+  std::string out;
+  for (int c = 0; c < coils; ++c)
+    out += fmt::format("    <coilLabel><coilNumber>{}</coilNumber><coilName>S{}</coilName></coilLabel>\n", c, c + 1);
+  return out;
+}
+
+std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Undersampling& lines) {
   const int nz = scan.depth();
   const double fov_z = scan.dims() == 3 ? o.fov_mm : kSliceMm;
   const auto space = [&](const char* name, int oversampling) {
@@ -221,23 +298,25 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
                        count - 1, center);
   };
   const std::string bandwidth =
-      o.noise_scan ? "    <relativeReceiverNoiseBandwidth>1.0</relativeReceiverNoiseBandwidth>\n" : "";
+      ReadoutWriter::correlated(o) ? "    <relativeReceiverNoiseBandwidth>1.0</relativeReceiverNoiseBandwidth>\n" : "";
   return fmt::format(
              "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
              "<ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\">\n"
+             "{}"
              "  <acquisitionSystemInformation>\n"
              "    <systemVendor>Echotrain</systemVendor>\n"
              "    <systemModel>simulate {} {}</systemModel>\n"
              "{}"
              "    <receiverChannels>{}</receiverChannels>\n"
+             "{}"
              "  </acquisitionSystemInformation>\n"
              "  "
              "<experimentalConditions><H1resonanceFrequency_Hz>63500000</H1resonanceFrequency_Hz></"
              "experimentalConditions>\n"
              "  <encoding>\n",
-             o.trajectory, o.phantom, bandwidth, o.coils) +
+             measurement_text(o), o.trajectory, o.phantom, bandwidth, o.coils, labels_text(o.coils)) +
          space("encodedSpace", o.oversampling) + space("reconSpace", 1) + "    <encodingLimits>\n" +
-         limit("kspace_encoding_step_1", scan.shots(), scan.shots() / 2) +
+         limit("kspace_encoding_step_1", scan.shots() - lines.first_line(), scan.shots() / 2 - lines.first_line()) +
          limit("kspace_encoding_step_2", scan.partitions(), scan.partitions() / 2) + limit("slice", o.slices, 0) +
          (o.contrasts > 1 ? limit("contrast", o.contrasts, 0) : "") +
          (cardiac(o) ? limit("phase", o.gating == "prospective" ? o.phases : 1, 0) : "") +
@@ -245,14 +324,21 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
          fmt::format(
              "    </encodingLimits>\n"
              "    <trajectory>{}</trajectory>\n"
+             "{}"
              "  </encoding>\n"
              "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
              "{}"
              "</ismrmrdHeader>\n",
-             trajectory_text(scan.kind()), repetition_time_ms(o),
+             trajectory_text(scan.kind()), lines.header(), repetition_time_ms(o),
              cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
                           "</waveformInformation>\n"
                         : "");
+}
+
+}  // namespace
+
+std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
+  return header_text(o, scan, Undersampling(o.undersampling, scan, o.seed));
 }
 
 double repetition_time_ms(const SimulateOptions& o) {
@@ -264,39 +350,39 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
   if (o.modality == "ultrasound") return simulate_ultrasound(o, out);
   if (o.modality != "mri") throw UsageError("unknown --modality '" + o.modality + "'; use mri or ultrasound");
   check(o);
-  const ScanPath scan(parse_trajectory(o.trajectory), {.matrix = o.matrix,
-                                                       .readouts = o.readouts,
-                                                       .samples = o.samples,
-                                                       .oversampling = o.oversampling,
-                                                       .partitions = o.partitions,
-                                                       .partitions_outermost = o.partitions_outermost});
-  if (scan.dims() == 3 && o.slices != 1) throw UsageError("a " + o.trajectory + " is one volume: leave out --slices");
+  ScanShape shape = shape_of(o);
+  const ScanPath whole(parse_trajectory(o.trajectory), shape);  // with whole echoes
+  shape.samples = samples_of(o);
+  const ScanPath scan(whole.kind(), shape);
+  const Undersampling lines(o.undersampling, scan, o.seed);
+  if (scan.dims() == 3 && o.slices != 1) throw UsageError("this scan is one volume: leave out --slices");
   const bool in_slices = scan.dims() == 2 && o.phantom == "ellipsoids_3d" && !cardiac(o);
   const int slices = in_slices ? o.slices : 0;  // that differ
   const std::vector<Phantom> objects = objects_of(o, scan, slices);
   const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
-  file.header_xml(simulated_header(o, scan));
+  file.header_xml(header_text(o, scan, lines));
   std::uint32_t written = 0;
   if (cardiac(o)) {
     CineScanner scanner(o, scan, coils, file);
     scanner.scan();
     written = scanner.written();
   } else {
-    Scanner scanner(o, scan, objects, coils, file);
-    if (o.noise_scan) scanner.noise_readouts();
-    for (int f = 0; f < o.frames; ++f) scanner.frame(f);
+    Scanner scanner(o, scan, lines, objects, coils, file);
+    if (o.noise_scan || o.noise_only) scanner.noise_readouts();
+    if (!o.noise_only) scanner.reference_readouts();
+    for (int f = 0; f < (o.noise_only ? 0 : o.frames); ++f) scanner.frame(f);
     written = scanner.written();
   }
-  write_truths(o, scan, objects, slices, coils, file);
+  if (!o.noise_only) write_truths(o, whole, objects, slices, coils, file);
   file.flush();
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
   if (cardiac(o))
     parts = fmt::format(", {} cardiac phases, {} gating, {:g} beats per minute", o.phases, o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
                      o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
-                     o.frames, scan.readouts() * o.slices, scan.samples(), parts, written);
+                     o.frames, lines.frame(0).size() * o.slices, scan.samples(), parts, written);
 }
 
 }  // namespace echotrain::client

@@ -27,6 +27,22 @@ config::OptionTable<UltrasoundOptions> ultrasound_options() {
       .heading("Ultrasound");
 }
 
+config::OptionTable<UndersamplingOptions> undersampling_options() {
+  using O = UndersamplingOptions;
+  return config::OptionTable<O>()
+      .text("acceleration", &O::acceleration, "of lines, R; of lines and planes of a volume, RxR")
+      .integer("caipi", &O::caipi, 0, 15, "lines by which each plane of the lattice is shifted from the one before")
+      .integer("calibration", &O::calibration, 0, 4096, "reference lines per axis in the middle of k-space")
+      .text("calibration_mode", &O::calibration_mode,
+            "embedded (in each frame), separate (before the first frame) or interleaved (none: each frame has other "
+            "lines)")
+      .number("partial_fourier", &O::partial_fourier, 0.5, 1, "share of the lines that is acquired")
+      .number("partial_echo", &O::partial_echo, 0.51, 1, "share of each line's samples that is acquired")
+      .text("sampling", &O::sampling,
+            "regular, elliptical (a volume whose k-space has no corners, in 'truth' neither) or poisson (random)")
+      .heading("Undersampling of Cartesian scans, whose 'truth' is the image without it");
+}
+
 }  // namespace
 
 config::OptionTable<SimulateOptions> simulate_options() {
@@ -63,9 +79,15 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .default_in_help()
       .flag("partitions_outermost", &O::partitions_outermost,
             "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)")
+      .integer("depth", &O::depth, 1, 4096, "of a Cartesian volume: planes, fov / depth thick")
+      .group("", &O::undersampling, undersampling_options())
       .number("noise", &O::noise, 0, 1e12,
               "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
       .flag("noise_scan", &O::noise_scan, "noise readouts first; the coils' noise is correlated")
+      .flag("noise_only", &O::noise_only, "nothing but the noise readouts: a noise scan of its own")
+      .text("measurement_id", &O::measurement_id, "measurementID in the header")
+      .text("noise_dependency", &O::noise_dependency,
+            "measurementID of the noise scan made before, named in the header; the coils' noise is correlated")
       .integer("seed", &O::seed, 0, std::numeric_limits<std::int64_t>::max(), "of the noise; same seed, same file")
       .number("fov", &O::fov_mm, 1, 1e4, "field of view")
       .unit("mm")

@@ -19,6 +19,17 @@ struct UltrasoundOptions {
   bool iq = false;       ///< demodulated at the centre frequency; otherwise RF
 };
 
+/// What a Cartesian scan leaves out (clients/cpp/simulate/undersampling.h).
+struct UndersamplingOptions {
+  std::string acceleration = "1";  ///< R, or RxR of a volume
+  int caipi = 0;                   ///< lines by which each plane of the lattice is shifted from the one before
+  int calibration = 0;             ///< reference lines per axis
+  std::string calibration_mode = "embedded";  ///< embedded, separate or interleaved
+  double partial_fourier = 1;                 ///< share of the lines that are acquired, from the last one back
+  double partial_echo = 1;                    ///< the same of each line's samples
+  std::string sampling = "regular";           ///< regular, elliptical or poisson
+};
+
 struct SimulateOptions {
   std::string modality = "mri";  ///< mri or ultrasound, which uses output, group, phantom, matrix, frames, noise, seed,
                                  ///< truth and `ultrasound` only
@@ -36,9 +47,14 @@ struct SimulateOptions {
   int contrasts = 1;                  ///< echoes of each readout, of the same anatomy
   int oversampling = 1;               ///< Cartesian readouts only
   int partitions = 0;                 ///< of a stack, over a field of view of fov_mm; 0: a quarter of the matrix
-  bool partitions_outermost = false;  ///< of a stack: all spokes of a partition before the next
-  double noise = 0;         ///< standard deviation of the real and the imaginary part of a sample, in k-space units
-  bool noise_scan = false;  ///< noise readouts first; coils are then correlated
+  bool partitions_outermost = false;  ///< of a stack or a volume: all readouts of a partition before the next
+  int depth = 1;                      ///< Cartesian only: planes of a volume, over a field of view of fov_mm; 1: 2D
+  UndersamplingOptions undersampling;
+  double noise = 0;            ///< standard deviation of the real and the imaginary part of a sample, in k-space units
+  bool noise_scan = false;     ///< noise readouts first; coils are then correlated
+  bool noise_only = false;     ///< noise readouts and nothing else
+  std::string measurement_id;  ///< the scan's name for others; may be empty
+  std::string noise_dependency;  ///< measurement id of the noise scan that was made before; coils are then correlated
   std::uint64_t seed = 1;
   double fov_mm = 256;
   double tr_ms = 0;             ///< between readouts; 0: repetition_time_ms()

@@ -85,14 +85,15 @@ TrajectoryKind parse_trajectory(std::string_view name) {
 }
 
 ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), shape_(shape) {
-  auto& [matrix, readouts, samples, oversampling, partitions, outermost] = shape_;
+  auto& [matrix, readouts, samples, oversampling, partitions, outermost, depth, elliptical] = shape_;
   if (!cartesian() && oversampling != 1) {
     throw UsageError("--oversampling is for cartesian scans; use --samples to sample a spoke or a spiral more finely");
   }
-  if (!stack() && (partitions != 0 || outermost)) {
+  if (!cartesian() && (depth > 1 || elliptical)) throw UsageError("--depth is for cartesian scans");
+  if (!stack() && (partitions != 0 || (outermost && depth == 1))) {
     throw UsageError("--partitions and --partitions-outermost are for stack_of_stars and stack_of_spirals");
   }
-  if (partitions == 0) partitions = stack() ? std::max(2, matrix / 4) : 1;
+  if (partitions == 0) partitions = stack() ? std::max(2, matrix / 4) : depth;
   if (stack() && partitions < 2) throw UsageError("a stack has 2 or more --partitions");
   if (readouts == 0) {
     switch (in_plane()) {
@@ -162,7 +163,13 @@ TrajectoryKind ScanPath::in_plane() const {
   return kind_;
 }
 
-int ScanPath::depth() const { return stack() ? partitions() : kind_ == TrajectoryKind::kooshball ? matrix() : 1; }
+int ScanPath::depth() const { return kind_ == TrajectoryKind::kooshball ? matrix() : partitions(); }
+
+bool ScanPath::in_shutter(int line, int plane) const {
+  if (!shape_.elliptical) return true;
+  const auto share = [](int at, int extent) { return 2.0 * (at - extent / 2) / extent; };
+  return std::hypot(share(line, shots()), share(plane, partitions())) <= 1;
+}
 
 ScanPath::Steps ScanPath::steps(int readout) const {
   if (shape_.partitions_outermost) return {readout % shots(), readout / shots()};
@@ -184,7 +191,7 @@ int ScanPath::center_sample() const {
 ReadoutPath ScanPath::readout(int readout, int frame) const {
   const auto [number, partition] = steps(readout);
   ReadoutPath path = shot(number, frame);
-  if (stack()) {
+  if (partitions() > 1) {
     const double kz = static_cast<double>(partition - partitions() / 2) / partitions();
     for (Vec3& k : path.positions) k[2] = kz;
   }
@@ -212,7 +219,10 @@ double ScanPath::coverage(const Vec3& k, double cell) const {
   if (cartesian()) {
     const auto sample = std::lround(k[0] * matrix() * oversampling()) + center_sample();
     const auto line = std::lround(k[1] * matrix()) + shots() / 2;
-    return sample >= 0 && sample < samples() && line >= 0 && line < shots() ? 1 : 0;
+    const auto plane = std::lround(k[2] * partitions()) + partitions() / 2;
+    const bool inside = sample >= 0 && sample < samples() && line >= 0 && line < shots() && plane >= 0 &&
+                        plane < partitions() && in_shutter(static_cast<int>(line), static_cast<int>(plane));
+    return inside ? 1 : 0;
   }
   const double kz = stack() ? 0 : k[2];
   const double radius = std::sqrt(k[0] * k[0] + k[1] * k[1] + kz * kz);

@@ -29,6 +29,8 @@ struct ScanShape {
   int oversampling = 1;               ///< of Cartesian readouts
   int partitions = 0;                 ///< of stacks
   bool partitions_outermost = false;  ///< all spokes of a partition first, not all partitions of a spoke
+  int depth = 1;                      ///< of Cartesian scans: planes of a volume; 1 in 2D
+  bool elliptical = false;            ///< of Cartesian volumes: the corners of k-space are never sampled
 };
 
 class ScanPath {
@@ -43,15 +45,17 @@ class ScanPath {
   int depth() const;                                        ///< matrix in z; 1 in 2D
   int readouts() const { return shots() * partitions(); }   ///< of one frame
   int shots() const { return shape_.readouts; }             ///< of one frame and partition: encoding steps 1
-  int partitions() const { return shape_.partitions; }      ///< of a stack: encoding steps 2; 1 otherwise
+  int partitions() const { return shape_.partitions; }      ///< of a stack or a volume: encoding steps 2; 1 otherwise
   int samples() const { return shape_.samples; }            ///< of one readout
   int oversampling() const { return shape_.oversampling; }  ///< of Cartesian readouts; 1 otherwise
-  int dims() const { return kind_ == TrajectoryKind::kooshball || stack() ? 3 : 2; }
+  int dims() const { return kind_ == TrajectoryKind::kooshball || stack() || partitions() > 1 ? 3 : 2; }
   bool cartesian() const { return kind_ == TrajectoryKind::cartesian; }
   bool stack() const { return kind_ == TrajectoryKind::stack_of_stars || kind_ == TrajectoryKind::stack_of_spirals; }
   bool weighted() const { return in_plane() == TrajectoryKind::spiral; }  ///< readouts come with density weights
   bool changes_with_frame() const { return in_plane() == TrajectoryKind::golden_radial; }
   int center_sample() const;  ///< the sample nearest to k = 0 in the plane
+  /// Whether an elliptical scan has this line of this plane; all other scans do.
+  bool in_shutter(int line, int plane) const;
 
   struct Steps {
     int shot, partition;
@@ -59,7 +63,8 @@ class ScanPath {
   /// The encoding steps of a frame's readout: its partition goes fastest, unless partitions are outermost.
   Steps steps(int readout) const;
 
-  /// Cartesian: lines -R/2.. of the matrix, the last S samples of matrix * oversampling (fewer: a partial echo).
+  /// Cartesian: lines -R/2.. of the matrix, the last S samples of matrix * oversampling (fewer: a partial echo); of a
+  /// volume, at kz = (p - floor(P/2)) / P of every plane p of P.
   /// radial: diameters at angles pi r / R; golden_radial: every 111.246117975 degrees, continued through all frames.
   /// spiral: R interleaves of 1.25 matrix / (2 R) turns, radius 0.5 t^(2/3); the weights of all sum to pi/4.
   /// kooshball: spokes from the centre, ends spread over the sphere by the golden angle.

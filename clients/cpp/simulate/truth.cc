@@ -28,7 +28,7 @@ Truth::Truth(const Phantom& phantom, const CoilSet& coils, const ScanPath& scan)
   const int mx = scan.cartesian() ? n * scan.oversampling() : 2 * n;
   const int my = scan.cartesian() ? n : 2 * n;
   const int nz = scan.depth();
-  const int mz = solid && !scan.stack() ? 2 * nz : nz;
+  const int mz = solid && !scan.stack() && !scan.cartesian() ? 2 * nz : nz;
   shape_.assign(solid ? 3 : 2, static_cast<std::size_t>(n));
   if (solid) shape_[0] = static_cast<std::size_t>(nz);
 

@@ -17,5 +17,19 @@ TEST(FrameTest, NotesAreAddedToACopy) {
   EXPECT_EQ(frame.notes, (std::map<std::string, std::string>{{"slices", "3"}, {"missing_lines", "1"}}));
 }
 
+TEST(FrameTest, KeysOfOtherSeriesDifferAndComeLater) {
+  const FrameKey image{.slice = 1}, snr{.slice = 1, .series = 2}, next{.slice = 1, .set = 1};
+  EXPECT_NE(image, snr);
+  EXPECT_LT(image, snr);
+  EXPECT_LT(snr, next);  // the last member orders last
+}
+
+TEST(SampledLinesTest, RowsThatCameAreCounted) {
+  SampledLines lines;
+  EXPECT_EQ(lines.count(), 0);
+  lines.came = {1, 0, 0, 1, 1, 1};
+  EXPECT_EQ(lines.count(), 4);
+}
+
 }  // namespace
 }  // namespace echotrain

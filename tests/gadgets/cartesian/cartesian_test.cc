@@ -184,6 +184,101 @@ TEST_P(CartesianTest, MissingLinesStayZeroAndAreCounted) {
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), encoded.image({16, 12, 1}, {16, 12, 1})), kExact);
 }
 
+std::string steps(int ry, int rz) {
+  return fmt::format(
+      "<accelerationFactor><kspace_encoding_step_1>{}</kspace_encoding_step_1><kspace_encoding_step_2>{}"
+      "</kspace_encoding_step_2></accelerationFactor>",
+      ry, rz);
+}
+
+TEST_P(CartesianTest, FramesKnowWhatWasAcquired) {
+  // Every third line from the second on, two reference lines between them, and no samples before the sixth.
+  std::mt19937 random(14);
+  HeaderSpec spec{.encoded = {16, 12, 1}, .limits = step_limit(12), .parallel = steps(3, 1)};
+  std::vector<Acquisition> scan;
+  for (const int y : {1, 4, 5, 6, 7, 10}) {
+    scan.push_back(line(noise(10, random), y));
+    scan.back().head.center_sample = 2;
+  }
+  std::optional<KSpace> kspace;
+  RunOptions apart = here();
+  apart.tap = "cartesian_kspace";
+  apart.on_item = [&](const Item& item, numerics::Context&) { kspace = std::get<KSpace>(item); };
+  const auto unfused = run(kComplex, header(spec), scan, apart);
+  ASSERT_TRUE(kspace && kspace->lines);
+  ASSERT_TRUE(kspace->calibration);
+  EXPECT_EQ(kspace->calibration->first, (std::array<std::int64_t, 3>{6, 4, 0}));
+  EXPECT_EQ(kspace->calibration->data.shape(), (numerics::Shape{1, 1, 4, 10}));
+  const SampledLines& lines = *kspace->lines;
+  EXPECT_EQ(lines.extents, (numerics::Shape{1, 12}));
+  EXPECT_EQ(lines.came, (std::vector<std::uint8_t>{0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0}));
+  EXPECT_EQ(lines.first_x, 6);
+  EXPECT_EQ(lines.last_x, 16);
+  EXPECT_TRUE(lines.lattice);
+  EXPECT_EQ(lines.step, (std::array<std::int64_t, 2>{3, 1}));
+  EXPECT_EQ(lines.origin, (std::array<std::int64_t, 2>{1, 0}));
+  EXPECT_EQ(lines.first, (std::array<std::int64_t, 2>{1, 0}));
+  EXPECT_EQ(lines.last, (std::array<std::int64_t, 2>{10, 0}));
+
+  std::optional<Image> image;
+  RunOptions whole = here();
+  whole.tap = "image";
+  whole.on_item = [&](const Item& item, numerics::Context&) { image = std::get<Image>(item); };
+  const auto fused = run(kComplex, header(spec), scan, whole);
+  for (const auto& frame : {kspace->frame, image.value().frame}) {
+    ASSERT_TRUE(frame->acquired);
+    const std::array<float, 6> want = {-2.0f / 16, 7.0f / 16, -5.0f / 12, 4.0f / 12, 0, 0};
+    for (std::size_t i = 0; i < 6; ++i) EXPECT_FLOAT_EQ((*frame->acquired)[i], want[i]);
+  }
+  for (const auto& out : {unfused, fused}) {
+    EXPECT_EQ(meta(out.images.at(0), "acceleration"), "3x1");
+    EXPECT_EQ(meta(out.images.at(0), "acceleration_effective"), "2.00");
+    EXPECT_EQ(meta(out.images.at(0), "acceleration_shift"), "(none)");
+    EXPECT_EQ(meta(out.images.at(0), "missing_lines"), "0");
+  }
+  scan.erase(scan.begin() + 4);  // a line of the lattice
+  scan.erase(scan.begin() + 2);  // a reference line
+  EXPECT_EQ(meta(run(kComplex, header(spec), scan, here()).images.at(0), "missing_lines"), "1");
+  spec.parallel = "";
+  EXPECT_EQ(meta(run(kComplex, header(spec), scan, here()).images.at(0), "missing_lines"), "8");
+  EXPECT_EQ(meta(run(kComplex, header(spec), scan, here()).images.at(0), "acceleration"), "(none)");
+}
+
+TEST_P(CartesianTest, EchoesFromTwoSidesShareOnlyTheMiddle) {
+  // Ten samples of 16 each, the centre the third or the ninth; or, of the latter, only those before the centre.
+  std::mt19937 random(15);
+  for (const bool overlap : {true, false}) {
+    std::vector<Acquisition> scan;
+    for (int y = 0; y < 8; ++y) {
+      scan.push_back(line(noise(10, random), y));
+      scan.back().head.center_sample = y % 2 == 0 ? 2 : 8;
+      if (!overlap && y % 2 == 0) scan.back().head.discard_pre = 2;
+      if (!overlap && y % 2 == 1) scan.back().head.discard_post = 2;
+    }
+    std::optional<KSpace> kspace;
+    RunOptions options = here();
+    options.tap = "cartesian_kspace";
+    options.on_item = [&](const Item& item, numerics::Context&) { kspace = std::get<KSpace>(item); };
+    run(kComplex, header({.encoded = {16, 8, 1}, .limits = step_limit(8)}), scan, options);
+    ASSERT_TRUE(kspace && kspace->lines);
+    EXPECT_EQ(kspace->lines->first_x, overlap ? 6 : 0);
+    EXPECT_EQ(kspace->lines->last_x, overlap ? 10 : 16);
+  }
+}
+
+TEST_P(CartesianTest, ShiftedPlanesAreNoted) {
+  std::mt19937 random(16);
+  HeaderSpec spec{.encoded = {4, 8, 6}, .parallel = steps(3, 2)};
+  spec.limits = step_limit(8) + limit("kspace_encoding_step_2", 0, 5, 3);
+  std::vector<Acquisition> scan;
+  for (int z = 1; z < 6; z += 2)
+    for (int y = z / 2 * 2 % 3; y < 8; y += 3) scan.push_back(line(noise(4, random), y, z));
+  const auto out = run(kComplex, header(spec), scan, here());
+  EXPECT_EQ(meta(out.images.at(0), "acceleration"), "3x2");
+  EXPECT_EQ(meta(out.images.at(0), "acceleration_shift"), "2");
+  EXPECT_EQ(meta(out.images.at(0), "missing_lines"), "0");
+}
+
 TEST_P(CartesianTest, LimitsSayWhereTheCentreIs) {
   // Steps 2..9 with centre 4 in a matrix of 16: step 4 belongs in row 8, and lines outside 2..9 are not missed.
   std::mt19937 random(6);
@@ -288,6 +383,29 @@ TEST(CartesianHeaderTest, AccelerationIsWarnedAbout) {
       "<accelerationFactor><kspace_encoding_step_1>65535</kspace_encoding_step_1><kspace_encoding_step_2>65535"
       "</kspace_encoding_step_2></accelerationFactor>";
   EXPECT_EQ(run(kComplex, header(spec), {}).warned("R=4294836225: image will alias"), 1);
+}
+
+TEST(CartesianHeaderTest, CalibrationThatIsNotUsedIsToldOf) {
+  // All of k-space comes, so the readouts of calibration change nothing.
+  std::mt19937 random(13);
+  Encoded encoded({8, 4, 1});
+  const auto scan = full_scan(encoded, random);
+  auto more = scan;
+  for (int y = 1; y < 3; ++y) {
+    more.insert(more.begin() + 3, line(noise(8, random), y));
+    set_flag(more[3], kCalibration);
+  }
+  const auto h = header({.encoded = {8, 4, 1}, .limits = step_limit(4)});
+  RunOptions fused, apart;
+  apart.tap = "cartesian_kspace";
+  apart.on_item = [](const Item&, numerics::Context&) {};
+  for (const RunOptions& options : {fused, apart}) {
+    const auto plain = run(kComplex, h, scan, options), out = run(kComplex, h, more, options);
+    EXPECT_EQ(plain.said(protocol::Level::info, "calibration"), 0);
+    EXPECT_EQ(out.said(protocol::Level::info, "calibration readouts; they are not used"), 1);
+    ASSERT_EQ(out.images.size(), 1u);
+    EXPECT_EQ(pixels<cfloat>(out.images[0]), pixels<cfloat>(plain.images.at(0)));
+  }
 }
 
 TEST(CartesianHeaderTest, OtherTrajectoriesAndGeometriesAreRefused) {

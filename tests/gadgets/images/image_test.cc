@@ -3,6 +3,7 @@
 
 #include <ismrmrd/meta.h>
 
+#include "gadgets/images/scale.h"
 #include "tests/gadgets/scan.h"
 
 namespace echotrain::testing {
@@ -222,6 +223,43 @@ TEST(ImageHeaderTest, EncodingsAreSeriesWithTheirOwnIndex) {
         {image.head.image_series_index, image.head.image_index, image.head.matrix_size[0], image.head.repetition});
   std::sort(seen.begin(), seen.end());
   EXPECT_EQ(seen, (std::vector<std::array<int, 4>>{{1, 1, 4, 0}, {1, 2, 4, 1}, {2, 1, 8, 0}, {2, 2, 8, 1}}));
+}
+
+/// A frame's images of one voxel, of value 2i.
+CoilImages made(numerics::Context& compute, int encoding, int series) {
+  const auto frame = std::make_shared<Frame>();
+  frame->key.encoding = static_cast<std::uint16_t>(encoding);
+  frame->key.series = static_cast<std::uint16_t>(series);
+  const std::vector<cfloat> value = {{0, 2}};
+  return {frame, compute.upload<cfloat>({value.data(), {1, 1, 1, 1}})};
+}
+
+TEST(ImageHeaderTest, FurtherSeriesOfAnEncodingHaveNumbersOfTheirOwn) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  ImageOutput output({.component = "magnitude_and_phase"});
+  output.start(header(std::vector<HeaderSpec>(2)), scan);
+  std::vector<int> numbers;
+  for (int series = 0; series < 3; ++series)
+    for (int encoding = 0; encoding < 2; ++encoding)
+      output.process(made(compute, encoding, series),
+                     [&](Image&& image) { numbers.push_back(image.message.head.image_series_index); });
+  // Magnitude and phase of encodings 0 and 1: images, g-factors, SNR.
+  EXPECT_EQ(numbers, (std::vector<int>{1, 3, 2, 4, 5, 7, 6, 8, 9, 11, 10, 12}));
+}
+
+TEST(ImageHeaderTest, ScaleLeavesOtherUnitsAlone) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  Scale scale({.percentile = 100, .to = 50});
+  scale.start(header(HeaderSpec{}), scan);
+  std::vector<cfloat> values;
+  for (const int series : {1, 0, 2, 0})
+    scale.process(made(compute, 0, series), [&](CoilImages&& out) {
+      values.push_back(elements(compute, out.data).at(0));
+      EXPECT_EQ(out.frame->notes.contains("scale_factor"), series == 0);
+    });
+  EXPECT_EQ(values, (std::vector<cfloat>{{0, 2}, {0, 50}, {0, 2}, {0, 50}}));
 }
 
 TEST(ImageHeaderTest, IndicesOfALongSeriesBeginAgainAtOne) {

@@ -189,6 +189,27 @@ TEST_P(NoiseAdjustTest, NavigatorsAreNotWhitened) {
   EXPECT_EQ(out[0], data);
 }
 
+TEST_P(NoiseAdjustTest, CalibrationIsWhitenedAsImagingIs) {
+  std::mt19937 random(9);
+  const auto measured = coloured(500, random);
+  Acquisition calibration = unit_readout(5);
+  set_flag(calibration, kCalibration);
+  const auto h = header({.encoded = {4, 1, 1}});
+  const auto out = adjusted(h, {noise_readout(measured, 5), calibration, unit_readout(5)}, GetParam());
+  ASSERT_EQ(out.size(), 2u);
+  EXPECT_LT(off_white(out[0], covariance({measured}, kCoils), 2), 1e-5);
+  EXPECT_EQ(out[0], out[1]);
+
+  // Of other coils than the noise: for whoever uses it to refuse.
+  Acquisition other = readout(2, noise(6, random));
+  const auto data = pixels<cfloat>({.pixels = other.data});
+  set_flag(other, kCalibration);
+  const auto mixed = adjusted(h, {noise_readout(measured, 5), other, unit_readout(5)}, GetParam());
+  ASSERT_EQ(mixed.size(), 2u);
+  EXPECT_EQ(mixed[0], data);
+  EXPECT_EQ(mixed[1], out[1]);
+}
+
 ECHOTRAIN_ON_BACKENDS(NoiseAdjustTest);
 
 TEST(NoiseAdjustErrorTest, SingularCovarianceIsTheSendersFault) {

@@ -30,6 +30,9 @@ std::string good_xml() {
   <acquisitionSystemInformation>
     <relativeReceiverNoiseBandwidth>0.79</relativeReceiverNoiseBandwidth>
     <receiverChannels>16</receiverChannels>
+    <coilLabel><coilNumber>7</coilNumber><coilName>Head:1:H2</coilName></coilLabel>
+    <coilLabel><coilNumber>3</coilNumber><coilName> Head:1:H1 </coilName></coilLabel>
+    <coilLabel><coilNumber>12</coilNumber><coilName>Neck</coilName></coilLabel>
   </acquisitionSystemInformation>
   <experimentalConditions><H1resonanceFrequency_Hz>63500000</H1resonanceFrequency_Hz></experimentalConditions>
   <encoding>
@@ -50,6 +53,7 @@ std::string good_xml() {
     <parallelImaging>
       <accelerationFactor><kspace_encoding_step_1>2</kspace_encoding_step_1><kspace_encoding_step_2>3</kspace_encoding_step_2></accelerationFactor>
       <calibrationMode>embedded</calibrationMode>
+      <interleavingDimension>repetition</interleavingDimension>
     </parallelImaging>
   </encoding>
 </ismrmrdHeader>)";
@@ -74,6 +78,12 @@ TEST(HeaderXml, EveryFieldIsRead) {
   EXPECT_EQ(header->xml, good_xml());
   EXPECT_EQ(header->measurement_id, "42_7");
   EXPECT_EQ(header->noise_dependency, "42_6");
+  ASSERT_EQ(header->dependencies.size(), 2u);
+  EXPECT_EQ(header->dependencies[0].type, "SenMap");
+  EXPECT_EQ(header->dependencies[0].measurement_id, "42_5");
+  EXPECT_EQ(header->dependencies[1].type, "NOISE");
+  EXPECT_EQ(header->dependencies[1].measurement_id, "42_6");
+  EXPECT_EQ(header->coil_labels, (std::vector<std::string>{"Head:1:H1", "Head:1:H2", "Neck"}));
   EXPECT_EQ(header->receiver_channels, 16u);
   EXPECT_EQ(header->relative_receiver_noise_bandwidth, 0.79);
   ASSERT_EQ(header->encodings.size(), 1u);
@@ -92,6 +102,27 @@ TEST(HeaderXml, EveryFieldIsRead) {
                encoding.segment);
   EXPECT_EQ(encoding.acceleration, (std::array<std::uint16_t, 2>{2, 3}));
   EXPECT_EQ(encoding.calibration_mode, "embedded");
+  EXPECT_EQ(encoding.interleaving, "repetition");
+}
+
+TEST(HeaderXml, CoilLabelsArePrintableAndBounded) {
+  std::string xml = good_xml(), labels;
+  for (int i = 0; i < 1100; ++i)
+    labels += "<coilLabel><coilNumber>" + std::to_string(1100 - i) + "</coilNumber><coilName>" +
+              (i == 1   ? std::string(100, 'x') + "</coilName>"
+               : i == 2 ? "a\tb</coilName>"
+                        : "c</coilName>") +
+              "</coilLabel>";
+  replace(xml, "<receiverChannels>", labels + "<receiverChannels>");
+  const auto header = parse_header(xml, Limits{});
+  ASSERT_TRUE(header) << header.error().message;
+  ASSERT_EQ(header->coil_labels.size(), 1024u);
+  EXPECT_EQ(header->coil_labels[1021], "a?b");  // numbers 1098, 1099 and 1100 are the last
+  EXPECT_LE(header->coil_labels[1022].size(), 64u);
+  EXPECT_EQ(header->coil_labels[1022].substr(0, 50), std::string(50, 'x'));
+  for (const char* number : {"-1", "65536", "x", ""})
+    expect_refused(parse_changed("<coilNumber>7<", std::string("<coilNumber>") + number + "<"),
+                   "coilLabel/coilNumber is '" + std::string(number) + "'");
 }
 
 TEST(HeaderXml, EveryLimitIsReadFromItsOwnElement) {
