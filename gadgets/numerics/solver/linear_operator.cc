@@ -21,24 +21,24 @@ void fill(Context& context, DeviceView<float> to, float value) {
 
 }  // namespace
 
-void PlainToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
-  toeplitz_->apply(context, x, y);
+void PlainNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+  normal_->apply(context, x, y);
 }
 
-void PlainToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
-  fill(context, diagonal, static_cast<float>(toeplitz_->diagonal()));
+void PlainNormal::diagonal(Context& context, DeviceView<float> diagonal) const {
+  fill(context, diagonal, static_cast<float>(normal_->diagonal()));
 }
 
-bool PlainToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
-  context.copy<float>(toeplitz_->circulant(), eigenvalues);
+bool PlainNormal::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
+  context.copy<float>(normal_->circulant(), eigenvalues);
   fill(context, share, 1.0f);
   return true;
 }
 
-SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
-                             Communicator& others)
-    : toeplitz_(std::move(toeplitz)), maps_(std::move(maps)), others_(others) {
-  const Shape& image = toeplitz_->image();
+SenseNormal::SenseNormal(Context& context, std::shared_ptr<const NormalOperator> normal, Array<cfloat> maps,
+                         Communicator& others)
+    : normal_(std::move(normal)), maps_(std::move(maps)), others_(others) {
+  const Shape& image = normal_->image();
   Shape expected{maps_.shape().rank() > 0 ? maps_.shape()[0] : 0};
   for (const auto e : image) expected.push_back(e);
   if (!(maps_.shape() == expected) || expected[0] < 1)
@@ -56,27 +56,27 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   if (largest_power_ == 0) throw std::invalid_argument("sense: coil maps are all zero");
   constexpr float kLeastShare = 0.1f;
   for (float& p : share) p = std::max(kLeastShare, std::sqrt(p / largest_power_));
-  for (float& d : diagonal) d *= static_cast<float>(toeplitz_->diagonal());
+  for (float& d : diagonal) d *= static_cast<float>(normal_->diagonal());
   diagonal_ = context.upload<float>({diagonal.data(), image});
   share_ = context.upload<float>({share.data(), image});
 }
 
-void SenseToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+void SenseNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
   if (x.shape() == image()) {
-    toeplitz_->apply_sense(context, maps_.cview(), x, y);
+    normal_->apply_sense(context, maps_.cview(), x, y);
   } else {
     for (std::int64_t i = 0; i < x.shape()[0]; ++i)
-      toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
+      normal_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
   }
   others_.sum(context, y);
 }
 
-void SenseToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
+void SenseNormal::diagonal(Context& context, DeviceView<float> diagonal) const {
   context.copy<float>(diagonal_.cview(), diagonal);
 }
 
-bool SenseToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
-  const HostArray<float> host = context.download<float>(toeplitz_->circulant());
+bool SenseNormal::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
+  const HostArray<float> host = context.download<float>(normal_->circulant());
   std::vector<float> scaled(host.data(), host.data() + host.size());
   for (float& e : scaled) e *= largest_power_;
   context.copy<float>(HostView<const float>(scaled.data(), eigenvalues.shape()), eigenvalues);
