@@ -8,6 +8,7 @@
 #include "gadgets/cartesian/cartesian_fft.h"
 #include "gadgets/cartesian/cartesian_images.h"
 #include "gadgets/cartesian/cartesian_kspace.h"
+#include "gadgets/encoding/encoding.h"
 #include "gadgets/gridding/deapodization.h"
 #include "gadgets/gridding/density_compensation.h"
 #include "gadgets/gridding/gridded_fft.h"
@@ -74,6 +75,7 @@ const Registry& Registry::builtin() {
     r.add<RadialTrajectoryOfPlanes>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
+    r.add<Encoding>();
     r.add<DensityCompensation>();
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -30,9 +31,10 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
  private:
   struct Buffer {
-    Array<cfloat> data;                           // [coil, z * y, x]
-    std::vector<std::int32_t> hits;               // per line: how often it came
-    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
+    Array<cfloat> data;                                                           // [coil, z * y, x]
+    std::vector<std::int32_t> hits;                                               // per line: how often it came
+    std::int64_t first_x = 0, last_x = std::numeric_limits<std::int64_t>::max();  // samples that all lines have
+    std::unique_ptr<numerics::MemoryShare> paid;                                  // of hits
   };
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
