@@ -16,8 +16,10 @@
 #include "gadgets/gridding/gridding.h"
 #include "gadgets/images/average.h"
 #include "gadgets/images/coil_combine.h"
+#include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
 #include "gadgets/images/orient.h"
+#include "gadgets/images/partial_fourier.h"
 #include "gadgets/images/resize.h"
 #include "gadgets/images/scale.h"
 #include "gadgets/images/sobel.h"
@@ -76,6 +78,8 @@ const Registry& Registry::builtin() {
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
     r.add<Encoding>();
+    r.add<PartialFourier>();
+    r.add<Filter>();
     r.add<DensityCompensation>();
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();
