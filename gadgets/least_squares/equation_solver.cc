@@ -21,6 +21,13 @@ numerics::Shape as_solved(const numerics::Shape& shape, const numerics::NormalOp
   return out;
 }
 
+/// One item that holds the images of all sets, one after the other.
+numerics::Shape of_sets(std::int64_t sets, const numerics::NormalOperator& matrix) {
+  numerics::Shape out{1};
+  for (const auto extent : matrix.image()) out.push_back(out.rank() == 1 ? sets * extent : extent);
+  return out;
+}
+
 numerics::Preconditioner preconditioner(const std::string& name) {
   return name == "jacobi"      ? numerics::Preconditioner::jacobi
          : name == "circulant" ? numerics::Preconditioner::circulant
@@ -68,7 +75,7 @@ Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::
                                     Array<cfloat> image) {
   return with_clear_errors([&] {
     const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
-    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size())
+    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size() && equations.sets == 1)
       return solve_together(equations, prior, solver_options(prior), image);
     note(*scan_, equations,
          solve_alone(equations, prior,
@@ -80,13 +87,14 @@ Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::
 /// Solves on one device. Several members may call it at the same time.
 Solved EquationSolver::solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior,
                                    Placed at) const {
-  const numerics::Shape shape = as_solved(at.x.shape(), *at.matrix);
+  const numerics::Shape shape =
+      equations.sets > 1 ? of_sets(equations.sets, *at.matrix) : as_solved(at.x.shape(), *at.matrix);
   const auto right = at.right.view().reshaped(shape);
   auto x = at.x.view().reshaped(shape);
   std::unique_ptr<numerics::LinearOperator> matrix;
   if (at.maps)
-    matrix = std::make_unique<numerics::SenseNormal>(at.own, at.matrix,
-                                                     at.maps.reshaped(as_solved(at.maps.shape(), *at.matrix)));
+    matrix = std::make_unique<numerics::SenseNormal>(
+        at.own, at.matrix, at.maps.reshaped(as_solved(at.maps.shape(), *at.matrix)), numerics::alone(), equations.sets);
   else
     matrix = std::make_unique<numerics::PlainNormal>(at.matrix);
   numerics::PcgOptions options = solver_options(prior);

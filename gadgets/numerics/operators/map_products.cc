@@ -49,4 +49,13 @@ void gather_from_coils(Context& context, DeviceView<const cfloat> maps, DeviceVi
   ECHOTRAIN_DISPATCH(context, gather_from_coils(context, p, of_coils.data(), x.data()));
 }
 
+void join_sets(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> joined) {
+  const Shape& one = joined.shape();
+  const bool good = one.rank() >= 2 && x.shape().rank() == one.rank() && one[0] == 1 && x.shape()[0] >= 1 &&
+                    x.shape().size() == x.shape()[0] * one.size() && voxels_of(x.shape()) == voxels_of(one);
+  if (!good) throw std::invalid_argument(fmt::format("images {} of sets do not make {}", x.shape().text(), one.text()));
+  if (one.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, join_sets(context, x.data(), x.shape()[0], one.size(), joined.data()));
+}
+
 }  // namespace echotrain::numerics

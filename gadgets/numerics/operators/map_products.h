@@ -16,4 +16,9 @@ void spread_to_coils(Context& context, DeviceView<const cfloat> maps, DeviceView
 void gather_from_coils(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> of_coils,
                        DeviceView<cfloat> x, std::int64_t sets = 1);
 
+/// One image of the images of all sets: the root of the sum of their squared magnitudes, with the first one's phase, or
+/// real where that is 0. x: [set, image...]; joined: [1, image...]. Asynchronous on CUDA. std::invalid_argument on
+/// shapes that do not fit.
+void join_sets(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> joined);
+
 }  // namespace echotrain::numerics

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "gadgets/numerics/core/clones.h"
 #include "gadgets/numerics/operators/map_products_ops.h"
 
@@ -48,6 +50,17 @@ void gather_from_coils(Context& context, const MapProducts& p, const cfloat* of_
           add_conjugate_product(floats(p.maps + (i * p.coils + c) * p.voxels + begin),
                                 floats(of_coils + (f * p.coils + c) * p.voxels + begin),
                                 floats(x + (f * p.sets + i) * p.voxels + begin), end - begin, c > 0);
+  });
+}
+
+void join_sets(Context& context, const cfloat* x, std::int64_t sets, std::int64_t voxels, cfloat* joined) {
+  context.threads().parallel_for(voxels, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      float power = 0;
+      for (std::int64_t i = 0; i < sets; ++i) power += std::norm(x[i * voxels + v]);
+      const float first = std::abs(x[v]), size = std::sqrt(power);
+      joined[v] = first > 0 ? size / first * x[v] : cfloat(size);
+    }
   });
 }
 

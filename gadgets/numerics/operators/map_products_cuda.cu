@@ -27,6 +27,19 @@ __global__ void gather_kernel(const float2* maps, const float2* of_coils, float2
   }
 }
 
+/// One thread per voxel.
+__global__ void join_kernel(const float2* x, std::int64_t sets, std::int64_t voxels, float2* joined) {
+  ECHOTRAIN_GRID_STRIDE(v, voxels) {
+    float power = 0;
+    for (std::int64_t i = 0; i < sets; ++i) {
+      const float2 value = x[i * voxels + v];
+      power += value.x * value.x + value.y * value.y;
+    }
+    const float first = hypotf(x[v].x, x[v].y), size = sqrtf(power);
+    joined[v] = first > 0 ? size / first * x[v] : make_float2(size, 0.0f);
+  }
+}
+
 }  // namespace
 
 void spread_to_coils(Context& context, const MapProducts& p, const cfloat* x, cfloat* of_coils) {
@@ -39,6 +52,12 @@ void gather_from_coils(Context& context, const MapProducts& p, const cfloat* of_
   gather_kernel<<<blocks_for(p.frames * p.sets * p.voxels), kThreads, 0, stream_of(context)>>>(
       device_view(p.maps), device_view(of_coils), device_view(x), p);
   check_launch("gather_from_coils");
+}
+
+void join_sets(Context& context, const cfloat* x, std::int64_t sets, std::int64_t voxels, cfloat* joined) {
+  join_kernel<<<blocks_for(voxels), kThreads, 0, stream_of(context)>>>(device_view(x), sets, voxels,
+                                                                       device_view(joined));
+  check_launch("join_sets");
 }
 
 }  // namespace echotrain::numerics::cuda

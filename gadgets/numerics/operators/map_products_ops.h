@@ -15,6 +15,7 @@ struct MapProducts {
 ECHOTRAIN_BACKENDS(
 void spread_to_coils(Context& context, const MapProducts& p, const cfloat* x, cfloat* of_coils);
 void gather_from_coils(Context& context, const MapProducts& p, const cfloat* of_coils, cfloat* x);
+void join_sets(Context& context, const cfloat* x, std::int64_t sets, std::int64_t voxels, cfloat* joined);
 )
 // clang-format on
 

@@ -196,6 +196,54 @@ TEST_P(EncodingTest, FramesOfOnePatternShareTheOperator) {
   }
 }
 
+/// An ellipse that is longer than the field of view, seen by coils around it: its ends lie on each other. [coil, y, x]
+std::vector<cdouble> folded_images(int coils, int nx, int ny, int whole) {
+  std::vector<cdouble> images(static_cast<std::size_t>(coils * nx * ny));
+  for (int c = 0; c < coils; ++c)
+    for (int y = 0; y < whole; ++y)
+      for (int x = 0; x < nx; ++x) {
+        const double px = 2.0 * (x - nx / 2) / nx, py = 2.0 * (y - whole / 2) / whole,
+                     turn = 2 * std::numbers::pi * c / coils;
+        if (px * px / 0.64 + py * py / 0.49 > 1) continue;
+        const double square = std::pow(px - 1.1 * std::cos(turn), 2) + std::pow(py - 1.1 * std::sin(turn), 2);
+        const int to = (y - whole / 2 + ny / 2 + ny) % ny;
+        images[static_cast<std::size_t>((c * ny + to) * nx + x)] +=
+            std::polar(std::exp(-square / 2), 0.8 * c + 0.5 * std::sin(c) * px + 0.7 * std::cos(2 * c) * py + px);
+      }
+  return images;
+}
+
+// With both sets of maps, the root of the sum of squares of both images is that of all coils' images, though every
+// second line is missing; one set cannot explain the voxels where two places fold.
+TEST_P(EncodingTest, TwoSetsOfMapsExplainAnObjectLargerThanTheFieldOfView) {
+  const int coils = 8, nx = 48, ny = 34;
+  CoilScene scene({nx, ny, 1}, coils, 10);
+  const auto images = folded_images(coils, nx, ny, 64);
+  scene.object.assign(scene.voxels(), 1);
+  scene.maps.assign(images.begin(), images.end());
+  std::vector<double> truth(scene.voxels());
+  for (std::size_t i = 0; i < images.size(); ++i) truth[i % truth.size()] += std::norm(images[i]);
+  for (double& v : truth) v = std::sqrt(v);
+  const auto scan = scene.scan([](int y, int) { return y % 2 == 1 || std::abs(y - 17) <= 12; });
+  const auto error = [&](int sets, const std::string& pcg) {
+    const auto out =
+        run(yaml(fmt::format("  - cartesian_kspace\n  - encoding\n  - coil_maps: {{method: espirit, sets: {}}}\n"
+                             "  - pcg: {{{}}}\n  - image\n",
+                             sets, pcg)),
+            scene.header_of(), scan, here());
+    EXPECT_EQ(out.images.at(0).head.channels, 1);
+    return nrmse(pixels<float>(out.images.at(0)), truth);
+  };
+  const std::string plain = "prior: tikhonov, lambda: 1e-4, iterations: 60";
+  const double one = error(1, plain), two = error(2, plain);
+  EXPECT_LT(two, 0.03);
+  EXPECT_LT(two, 0.5 * one);
+  EXPECT_NEAR(error(2, plain + ", preconditioner: jacobi"), two, 0.005);
+  const auto refusal = [&](const std::string& pcg) { return client_error([&] { error(2, pcg); }); };
+  EXPECT_THAT(refusal("prior: smoothness"), HasSubstr("several sets of coil maps"));
+  EXPECT_THAT(refusal("preconditioner: circulant"), HasSubstr("several sets of coil maps"));
+}
+
 TEST_P(EncodingTest, RefusesKspaceOfUnknownLines) {
   numerics::Context compute(GetParam(), test_resources());
   Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});

@@ -43,6 +43,24 @@ TYPED_TEST(MapProductsTest, AreThePlainSums) {
     }
 }
 
+TYPED_TEST(MapProductsTest, SetsJoinToOneImage) {
+  const std::int64_t sets = 3, n = 20;
+  auto x = Random(4).normals(sets * n);
+  x[5] = 0;
+  std::vector<cdouble> truth;
+  for (std::int64_t v = 0; v < n; ++v) {
+    double power = 0;
+    for (std::int64_t i = 0; i < sets; ++i) power += std::norm(cdouble(x[static_cast<std::size_t>(i * n + v)]));
+    truth.push_back(std::polar(std::sqrt(power), std::arg(cdouble(x[static_cast<std::size_t>(v)]))));
+  }
+  const auto there = this->upload(x, {sets, 4, 5});
+  auto joined = this->context().template allocate<cfloat>({1, 4, 5});
+  join_sets(this->context(), there.cview(), joined.view());
+  EXPECT_LT(testing::relative_error(this->download(joined), truth, truth.size()), 1e-6);
+  auto turned = this->context().template allocate<cfloat>({2, 4, 5});
+  EXPECT_THROW(join_sets(this->context(), there.cview(), turned.view()), std::invalid_argument);
+}
+
 TYPED_TEST(MapProductsTest, RefuseOtherShapes) {
   Context& context = this->context();
   auto maps = context.template zeros<cfloat>({4, 3, 2}), one = context.template zeros<cfloat>({1, 3, 2}),
