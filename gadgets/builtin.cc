@@ -8,6 +8,7 @@
 #include "gadgets/cartesian/cartesian_fft.h"
 #include "gadgets/cartesian/cartesian_images.h"
 #include "gadgets/cartesian/cartesian_kspace.h"
+#include "gadgets/encoding/encoding.h"
 #include "gadgets/gridding/deapodization.h"
 #include "gadgets/gridding/density_compensation.h"
 #include "gadgets/gridding/gridded_fft.h"
@@ -15,8 +16,10 @@
 #include "gadgets/gridding/gridding.h"
 #include "gadgets/images/average.h"
 #include "gadgets/images/coil_combine.h"
+#include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
 #include "gadgets/images/orient.h"
+#include "gadgets/images/partial_fourier.h"
 #include "gadgets/images/resize.h"
 #include "gadgets/images/scale.h"
 #include "gadgets/images/sobel.h"
@@ -74,6 +77,9 @@ const Registry& Registry::builtin() {
     r.add<RadialTrajectoryOfPlanes>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
+    r.add<Encoding>();
+    r.add<PartialFourier>();
+    r.add<Filter>();
     r.add<DensityCompensation>();
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();

@@ -21,8 +21,8 @@
 namespace echotrain {
 
 namespace numerics {
-class NufftPlan;         // gadgets/numerics/nufft/nufft.h
-class ToeplitzOperator;  // gadgets/numerics/toeplitz/toeplitz.h
+class NormalOperator;  // gadgets/numerics/operators/normal_operator.h
+class NufftPlan;       // gadgets/numerics/nufft/nufft.h
 }  // namespace numerics
 
 using numerics::Array;
@@ -196,7 +196,7 @@ struct OversampledImages {
 struct NormalEquations {
   std::shared_ptr<const Frame> frame;
   Array<cfloat> right;  ///< [coil, z, y, x]: F^H W d, centre at floor(n/2); only one coil once `maps` are known
-  std::shared_ptr<const numerics::ToeplitzOperator> matrix;  ///< F^H W F
+  std::shared_ptr<const numerics::NormalOperator> matrix;  ///< F^H W F
   Array<cfloat> maps;      ///< [coil, z, y, x]: coil sensitivities, or empty: every coil is an image of its own
   Array<double> power;     ///< [1]: sum of W |d|^2 over samples and coils
   double weight = 0;       ///< sum of W over the samples

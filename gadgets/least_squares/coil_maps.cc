@@ -11,6 +11,7 @@
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/operators/map_products.h"
 
 namespace echotrain {
 
@@ -27,6 +28,10 @@ Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
       .unit("voxels")
       .number("threshold", &Options::threshold, 0, 1,
               "adaptive only; voxels with less signal than this part of the largest have no sensitivity")
+      .integer(
+          "sets", &Options::sets, 1, 2,
+          "espirit only; 2: where the object is larger than the field of view, two places lie in one voxel and have "
+          "sensitivities of their own; pcg solves for both and joins them")
       .flag("keep", &Options::keep,
             "true: the maps of a slice's first frame serve all its later ones; false: each frame makes its own")
       .text("file", &Options::file,
@@ -35,6 +40,8 @@ Parameters<CoilMapsFromData::Options> CoilMapsFromData::parameters() {
 }
 
 CoilMapsFromData::CoilMapsFromData(Options options) : options_(std::move(options)) {
+  if (options_.sets > 1 && options_.method != "espirit")
+    throw std::invalid_argument("sets: only method espirit finds more than one set of maps");
   if (!options_.file.empty() && options_.method != "given")
     throw std::invalid_argument("file names coil maps, but method is not 'given'");
   if (!options_.file.empty() && !SideImages::is_file_name(options_.file))
@@ -64,21 +71,27 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   key.encoding = equations.frame->key.encoding;
   key.slice = equations.frame->key.slice;
   Array<cfloat>& kept = kept_[key];
-  Array<cfloat> joined = scan_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
+  Array<cfloat> joined = scan_->compute.zeros<cfloat>({options_.sets, shape[1], shape[2], shape[3]});
   if (options_.method == "given") {
     kept = given_maps(equations);
-  } else if (!options_.keep || !kept || !(kept.shape() == shape)) {
+  } else if (!options_.keep || !kept ||
+             !(kept.shape() == numerics::Shape({options_.sets * shape[0], shape[1], shape[2], shape[3]}))) {
     if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
       scan_->warn("coil_maps: a frame holds no signal; its image is zero");
-      equations.right = std::move(joined);
+      equations.right = scan_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
       emit(std::move(equations));
       return;
     }
     kept = maps_of(equations.right);
   }
   equations.maps = kept;
-  numerics::combine(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
-                    /*divide=*/false);
+  equations.sets = options_.sets;
+  if (options_.sets == 1)
+    numerics::combine(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
+                      /*divide=*/false);
+  else
+    numerics::gather_from_coils(scan_->compute, equations.maps.view(), equations.right.view(), joined.view(),
+                                options_.sets);
   equations.right = std::move(joined);
   emit(std::move(equations));
 }
@@ -107,12 +120,14 @@ Array<cfloat> CoilMapsFromData::maps_of_checked(const Array<cfloat>& images) con
     block.push_back(std::min(options_.calibration, n[a]));
     middle.push_back(block[a - 1]);
   }
-  Array<cfloat> kspace = compute.allocate<cfloat>(middle), maps = compute.allocate<cfloat>(n);
+  Array<cfloat> kspace = compute.allocate<cfloat>(middle),
+                maps = compute.allocate<cfloat>({options_.sets * n[0], n[1], n[2], n[3]});
   const float scale = 1.0f / static_cast<float>(whole.size());
   numerics::centered_fft(compute, images.view(), kspace.view(), whole, 3, numerics::Direction::forward, scale);
   if (options_.method == "espirit") {
     numerics::EspiritOptions espirit;
     espirit.calibration = options_.calibration;
+    espirit.sets = options_.sets;
     numerics::espirit_maps(compute, kspace.view(), espirit, maps.view());
     return maps;
   }

@@ -11,7 +11,8 @@ namespace echotrain {
 
 /// Estimates sensitivities from the middle of k-space of each coil's F^H W d, which with density weights is the coil's
 /// image, and joins the coils' equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and
-/// S_c^H. Source: see gadgets/numerics/coils/coil_maps.h.
+/// S_c^H. Two sets of maps give two images to solve for, whose sum the data are. Source: see
+/// gadgets/numerics/coils/coil_maps.h.
 class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
  public:
   struct Options {
@@ -19,6 +20,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
     std::int64_t calibration = 24;
     std::int64_t block = 7;
     double threshold = 0;
+    std::int64_t sets = 1;
     bool keep = true;
     std::string file;
   };

@@ -18,7 +18,7 @@ class Eigenvalues {
 
  private:
   struct Known {
-    std::weak_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<const numerics::NormalOperator> matrix;
     std::weak_ptr<void> maps;
     bool has_maps;
     double value;

@@ -15,9 +15,16 @@ namespace echotrain {
 namespace {
 
 /// [coil, z, y, x] in the shape of the operator's images: without z when they are planes.
-numerics::Shape as_solved(const numerics::Shape& shape, const numerics::ToeplitzOperator& matrix) {
+numerics::Shape as_solved(const numerics::Shape& shape, const numerics::NormalOperator& matrix) {
   numerics::Shape out{shape[0]};
   for (const auto extent : matrix.image()) out.push_back(extent);
+  return out;
+}
+
+/// One item that holds the images of all sets, one after the other.
+numerics::Shape of_sets(std::int64_t sets, const numerics::NormalOperator& matrix) {
+  numerics::Shape out{1};
+  for (const auto extent : matrix.image()) out.push_back(out.rank() == 1 ? sets * extent : extent);
   return out;
 }
 
@@ -68,7 +75,7 @@ Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::
                                     Array<cfloat> image) {
   return with_clear_errors([&] {
     const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
-    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size())
+    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size() && equations.sets == 1)
       return solve_together(equations, prior, solver_options(prior), image);
     note(*scan_, equations,
          solve_alone(equations, prior,
@@ -80,15 +87,16 @@ Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::
 /// Solves on one device. Several members may call it at the same time.
 Solved EquationSolver::solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior,
                                    Placed at) const {
-  const numerics::Shape shape = as_solved(at.x.shape(), *at.matrix);
+  const numerics::Shape shape =
+      equations.sets > 1 ? of_sets(equations.sets, *at.matrix) : as_solved(at.x.shape(), *at.matrix);
   const auto right = at.right.view().reshaped(shape);
   auto x = at.x.view().reshaped(shape);
   std::unique_ptr<numerics::LinearOperator> matrix;
   if (at.maps)
-    matrix = std::make_unique<numerics::SenseToeplitz>(at.own, at.matrix,
-                                                       at.maps.reshaped(as_solved(at.maps.shape(), *at.matrix)));
+    matrix = std::make_unique<numerics::SenseNormal>(
+        at.own, at.matrix, at.maps.reshaped(as_solved(at.maps.shape(), *at.matrix)), numerics::alone(), equations.sets);
   else
-    matrix = std::make_unique<numerics::PlainToeplitz>(at.matrix);
+    matrix = std::make_unique<numerics::PlainNormal>(at.matrix);
   numerics::PcgOptions options = solver_options(prior);
   if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(at.own, equations, *matrix);
   if (options_.noise_level == 0) return {numerics::pcg(at.own, *matrix, prior, right, x, options), {}};
@@ -125,12 +133,12 @@ void EquationSolver::solve_side_by_side(std::vector<NormalEquations>& all, const
 }
 
 /// The operator where a member computes.
-std::shared_ptr<const numerics::ToeplitzOperator> EquationSolver::matrix_of(numerics::Member& member,
-                                                                            const NormalEquations& equations) {
+std::shared_ptr<const numerics::NormalOperator> EquationSolver::matrix_of(numerics::Member& member,
+                                                                          const NormalEquations& equations) {
   if (&member.context == &scan_->compute) return equations.matrix;
   Copy& copy = copies_[static_cast<std::size_t>(member.rank()) - 1];
   if (copy.of.lock() != equations.matrix) {
-    copy.matrix = std::make_shared<const numerics::ToeplitzOperator>(equations.matrix->copy(member.context));
+    copy.matrix = equations.matrix->copy(member.context);
     copy.of = equations.matrix;
   }
   return copy.matrix;
@@ -165,10 +173,10 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
     std::unique_ptr<numerics::LinearOperator> a;
     if (sense) {
       const std::int64_t coils = equations.maps.shape()[0];
-      a = std::make_unique<numerics::SenseToeplitz>(
+      a = std::make_unique<numerics::SenseNormal>(
           own, matrix, part_of(equations.maps, member.first(coils), member.last(coils)), member.others);
     } else {
-      a = std::make_unique<numerics::PlainToeplitz>(matrix);
+      a = std::make_unique<numerics::PlainNormal>(matrix);
     }
     const auto own_prior = prior == nullptr || here ? nullptr : prior->copy(own);
     numerics::PcgOptions own_options = options;

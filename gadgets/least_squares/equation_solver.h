@@ -31,13 +31,13 @@ class EquationSolver {
  private:
   /// A copy of an operator where another member of the team computes.
   struct Copy {
-    std::weak_ptr<const numerics::ToeplitzOperator> of;
-    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+    std::weak_ptr<const numerics::NormalOperator> of;
+    std::shared_ptr<const numerics::NormalOperator> matrix;
   };
   /// One frame's equations as a device has them.
   struct Placed {
     numerics::Context& own;
-    std::shared_ptr<const numerics::ToeplitzOperator> matrix;
+    std::shared_ptr<const numerics::NormalOperator> matrix;
     Array<cfloat> maps;  // or none
     Array<cfloat> right, x;
     double power;  // power of the samples; 0 where it is not needed
@@ -48,8 +48,7 @@ class EquationSolver {
   Solved solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior, Placed at) const;
   Array<cfloat> solve_together(NormalEquations& equations, const numerics::Regularizer* prior,
                                const numerics::PcgOptions& options, Array<cfloat> image);
-  std::shared_ptr<const numerics::ToeplitzOperator> matrix_of(numerics::Member& member,
-                                                              const NormalEquations& equations);
+  std::shared_ptr<const numerics::NormalOperator> matrix_of(numerics::Member& member, const NormalEquations& equations);
 
   PcgSolverOptions options_;
   Scan* scan_ = nullptr;

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "gadgets/numerics/operators/map_products.h"
+
 namespace echotrain {
 namespace {
 
@@ -66,7 +68,13 @@ void PcgSolver::start(const protocol::Header& header, Scan& scan) {
 }
 
 void PcgSolver::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
-  if (options_.noise_level > 0 && equations.right.shape()[0] > 1)
+  if (equations.sets > 1) {
+    if (options_.prior == "smoothness" || options_.prior == "anatomical")
+      throw ClientError("pcg: with several sets of coil maps, the prior is tikhonov or none");
+    if (options_.preconditioner == "circulant")
+      throw ClientError("pcg: with several sets of coil maps, the preconditioner is jacobi or none");
+  }
+  if (options_.noise_level > 0 && equations.right.shape()[0] > equations.sets)
     throw ClientError("pcg: noise_level needs the equations of one image, not of each coil; put coil_maps before pcg");
   if (options_.prior == "anatomical" && options_.reference != "given") {
     solve_anatomically(std::move(equations), emit);
@@ -100,6 +108,12 @@ void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
     solver_.solve_side_by_side(all, priors, images);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (options_.warm_start) previous_[without_repetition(all[i].frame->key)] = images[i];
+    if (all[i].sets > 1) {
+      const auto& n = images[i].shape();
+      Array<cfloat> joined = scan_->compute.allocate<cfloat>({1, n[1], n[2], n[3]});
+      numerics::join_sets(scan_->compute, images[i].cview(), joined.view());
+      images[i] = std::move(joined);
+    }
     emit({all[i].frame, std::move(images[i])});
   }
 }

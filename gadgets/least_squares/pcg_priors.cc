@@ -7,6 +7,7 @@
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/images/sobel.h"
 #include "gadgets/numerics/layout/layout.h"
+#include "gadgets/numerics/operators/normal_operator.h"
 
 namespace echotrain {
 
@@ -27,6 +28,12 @@ void PcgPriors::start(const protocol::Header& header, Scan& scan) {
 }
 
 PcgPriors::RegularizerPtr PcgPriors::prior_of(const NormalEquations& equations) {
+  if (equations.sets > 1 && options_.prior == "tikhonov") {
+    numerics::Shape of_all;
+    for (const auto extent : equations.matrix->image())
+      of_all.push_back(of_all.rank() == 0 ? equations.sets * extent : extent);
+    return numerics::tikhonov(of_all);
+  }
   return options_.prior == "anatomical" ? given_edges(equations) : plain(equations.frame->key.encoding);
 }
 

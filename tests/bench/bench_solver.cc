@@ -191,7 +191,7 @@ void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int
 void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
-  const PlainToeplitz matrix(make_operator(context, p));
+  const PlainNormal matrix(make_operator(context, p));
   const auto d = context.upload<cfloat>({p.d.data(), {samples, 1}});
   auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
   const auto plan = NufftPlan::make(context, coordinates(p), cube(n), options_for_accuracy(1e-5, cube(n)));
@@ -229,7 +229,7 @@ double solve60(Context& context, const LinearOperator& matrix, double largest, S
 void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, Precision precision) {
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
-  const PlainToeplitz matrix(make_operator(context, p));
+  const PlainNormal matrix(make_operator(context, p));
   const double largest = largest_eigenvalue(context, matrix);
   auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
   auto host = context.allocate_host<cfloat>({samples, 1});
@@ -248,7 +248,7 @@ void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::i
   constexpr std::int64_t kReadouts = 1078;
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
-  const PlainToeplitz matrix(make_operator(context, p));
+  const PlainNormal matrix(make_operator(context, p));
   const double largest = largest_eigenvalue(context, matrix);
   auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
   auto host = context.allocate_host<cfloat>({samples, 1});
@@ -319,7 +319,7 @@ void sense30(benchmark::State& state, Backend backend, std::int64_t n, std::int6
           std::polar(0.5f, 0.01f * static_cast<float>((c + 1) * (v % n) + c * (v / n % n) - (c % 3) * (v / n / n))));
   const std::vector<cfloat> right = make_problem(n, n * n * n).d;
   struct Own {
-    std::unique_ptr<SenseToeplitz> sense;
+    std::unique_ptr<SenseNormal> sense;
     Array<cfloat> b, x;
   };
   std::vector<Own> own(static_cast<std::size_t>(devices));
@@ -332,9 +332,9 @@ void sense30(benchmark::State& state, Backend backend, std::int64_t n, std::int6
     Context& there = member.context;
     const std::int64_t first = member.first(coils), last = member.last(coils);
     if (!mine.sense) {
-      mine.sense = std::make_unique<SenseToeplitz>(
-          there, std::make_shared<const ToeplitzOperator>(matrix->copy(there)),
-          there.upload<cfloat>({maps.data() + first * n * n * n, {last - first, n, n, n}}), member.others);
+      mine.sense = std::make_unique<SenseNormal>(
+          there, matrix->copy(there), there.upload<cfloat>({maps.data() + first * n * n * n, {last - first, n, n, n}}),
+          member.others);
       mine.b = there.upload<cfloat>({right.data(), {1, n, n, n}});
       mine.x = there.allocate<cfloat>({1, n, n, n});
       const double largest = largest_eigenvalue(there, *mine.sense);

@@ -9,6 +9,7 @@
 #include "clients/cpp/simulate/truth.h"
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "protocol/data/header.h"
 #include "tests/support/bench_resources.h"
 
@@ -91,7 +92,7 @@ PhantomScan::PhantomScan(numerics::Backend backend, int matrix, int readouts, in
   auto q = context_->allocate<cfloat>({2 * matrix, 2 * matrix, 2 * matrix});
   numerics::point_spread(*context_, {k.data(), {clean_.size(), 3}}, {}, cube, numerics::VoxelBasis::delta, q.view());
   matrix_of_lags_ =
-      std::make_unique<numerics::PlainToeplitz>(std::make_shared<numerics::ToeplitzOperator>(*context_, q.cview()));
+      std::make_unique<numerics::PlainNormal>(std::make_shared<numerics::ToeplitzOperator>(*context_, q.cview()));
   largest_eigenvalue_ = numerics::largest_eigenvalue(*context_, *matrix_of_lags_);
 }
 

@@ -41,7 +41,7 @@ class PhantomScan {
   Samples<float> clean_, noisy_;
   std::vector<float> truth_;
   std::unique_ptr<numerics::Context> context_;
-  std::unique_ptr<numerics::PlainToeplitz> matrix_of_lags_;
+  std::unique_ptr<numerics::PlainNormal> matrix_of_lags_;
   double largest_eigenvalue_ = 0;
 };
 

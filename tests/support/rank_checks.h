@@ -88,13 +88,13 @@ inline void check_solver(Ranks& ranks) {
       return std::vector<numerics::cfloat>(x.data(), x.data() + x.size());
     };
     const auto all = context.upload<numerics::cfloat>({maps.data(), with_batch(coils, image)});
-    const auto alone = solve(numerics::SenseToeplitz(context, toeplitz, all));
+    const auto alone = solve(numerics::SenseNormal(context, toeplitz, all));
     std::vector<numerics::cfloat> together;
     team.run(numerics::Team::Sums::some, [&](numerics::Member& member) {
       const std::int64_t first = member.first(coils), last = member.last(coils);
       const auto part =
           context.upload<numerics::cfloat>({maps.data() + first * image.size(), with_batch(last - first, image)});
-      together = solve(numerics::SenseToeplitz(context, toeplitz, part, member.others));
+      together = solve(numerics::SenseNormal(context, toeplitz, part, member.others));
     });
     EXPECT_LT((vector(together) - vector(alone)).norm() / vector(alone).norm(), 1e-4);
     std::vector<numerics::cfloat> of_first = together;

@@ -404,6 +404,34 @@ void eigen_maps(Context& context, const EigenMaps& work) {
   });
 }
 
+void deflate(Context& context, const Deflation& work) {
+  const std::int64_t coils = work.coils, voxels = work.voxels;
+  const auto vector_at = [&](std::int64_t c, std::int64_t v) { return work.vectors[c * voxels + v]; };
+  context.threads().parallel_for(voxels, kVoxelGrain / (coils * coils) + 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> values(static_cast<std::size_t>(end - begin), 0.0f);
+    for (std::int64_t a = 0; a < coils; ++a)
+      for (std::int64_t b = 0; b <= a; ++b) {
+        const cfloat* m = work.matrices + triangle_index(a, b) * voxels;
+        for (std::int64_t v = begin; v < end; ++v) {
+          // Re(conj(v_a) M_ab v_b); what is not finite counts 0, as it does for the vectors.
+          const cfloat p = std::conj(vector_at(a, v)) * vector_at(b, v);
+          const float part = p.real() * m[v].real() - p.imag() * m[v].imag();
+          if (part - part == 0) values[static_cast<std::size_t>(v - begin)] += a == b ? part : 2 * part;
+        }
+      }
+    for (std::int64_t a = 0; a < coils; ++a) {
+      for (std::int64_t b = 0; b <= a; ++b) {
+        cfloat* m = work.matrices + triangle_index(a, b) * voxels;
+        for (std::int64_t v = begin; v < end; ++v)
+          m[v] -= values[static_cast<std::size_t>(v - begin)] * vector_at(a, v) * std::conj(vector_at(b, v));
+      }
+      for (std::int64_t v = begin; v < end; ++v)
+        work.maps[a * work.stride + v] =
+            values[static_cast<std::size_t>(v - begin)] >= work.crop ? vector_at(a, v) : cfloat{};
+    }
+  });
+}
+
 void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
              bool divide) {
   constexpr std::int64_t kRun = 256;  // voxels worked on at a time, so that their sums stay in the cache

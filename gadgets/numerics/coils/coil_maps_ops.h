@@ -41,10 +41,22 @@ struct EigenMaps {
   std::int64_t stride;
 };
 
+/// The step from one set of maps to the next.
+struct Deflation {
+  cfloat* matrices;  ///< [triangle_size(coils), voxels]
+  std::int64_t coils, voxels;
+  const cfloat* vectors;  ///< [coils, voxels], of unit length or 0
+  float crop;             ///< eigenvalues below it give 0
+  cfloat* maps;           ///< of coil c: voxels from maps + c * stride on
+  std::int64_t stride;
+};
+
 // clang-format off
 ECHOTRAIN_BACKENDS(
 void adaptive_maps(Context& context, const AdaptiveMaps& work);
 void eigen_maps(Context& context, const EigenMaps& work);
+/// With l = v^H M v: maps = v where l is at least crop, else 0; M -= l v v^H.
+void deflate(Context& context, const Deflation& work);
 void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out, bool divide);
 )
 // clang-format on

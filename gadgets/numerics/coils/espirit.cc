@@ -166,9 +166,10 @@ void check(const Shape& kspace, const Shape& maps, const EspiritOptions& options
   const auto require = [](bool good, const std::string& problem) {
     if (!good) throw std::invalid_argument("espirit_maps: " + problem);
   };
-  require(kspace.rank() == 4 && maps.rank() == 4 && kspace[0] == maps[0] && kspace[0] > 0,
-          fmt::format("expected k-space and maps [coil, z, y, x] of equal coils, got {} and {}", kspace.text(),
-                      maps.text()));
+  require(options.sets == 1 || options.sets == 2, "expected one or two sets of maps");
+  require(kspace.rank() == 4 && maps.rank() == 4 && options.sets * kspace[0] == maps[0] && kspace[0] > 0,
+          fmt::format("expected k-space and {} set(s) of maps [coil, z, y, x] of equal coils, got {} and {}",
+                      options.sets, kspace.text(), maps.text()));
   for (std::size_t a = 1; a < 4; ++a)
     require(kspace[a] > 0 && (kspace[a] > 1 || maps[a] == 1),
             fmt::format("k-space {} does not resolve maps {}", kspace.text(), maps.text()));
@@ -220,14 +221,32 @@ void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const Espir
     const Array<cfloat> there = context.upload<cfloat>({flat_kernels.data(), {pairs, planes, span[1], span[2]}});
     Array<cfloat> matrices = context.allocate<cfloat>({pairs, planes, n[1], n[2]});
     centered_fft(context, there.view(), matrices.view(), {n[1], n[2]}, 2, Direction::inverse, 1.0f);
-    const EigenMaps work{.matrices = matrices.data(),
-                         .coils = coils,
-                         .voxels = planes * plane,
-                         .start = start_there.data(),
-                         .reference = coil_there.data(),
-                         .crop = static_cast<float>(options.crop),
-                         .maps = maps.data() + first * plane,
-                         .stride = n[0] * plane};
+    EigenMaps work{.matrices = matrices.data(),
+                   .coils = coils,
+                   .voxels = planes * plane,
+                   .start = start_there.data(),
+                   .reference = coil_there.data(),
+                   .crop = static_cast<float>(options.crop),
+                   .maps = maps.data() + first * plane,
+                   .stride = n[0] * plane};
+    if (options.sets == 2) {
+      Array<cfloat> vectors = context.allocate<cfloat>({coils, work.voxels});
+      const Deflation step{.matrices = matrices.data(),
+                           .coils = coils,
+                           .voxels = work.voxels,
+                           .vectors = vectors.data(),
+                           .crop = work.crop,
+                           .maps = work.maps,
+                           .stride = work.stride};
+      work.crop = 0;
+      work.maps = vectors.data();
+      work.stride = work.voxels;
+      ECHOTRAIN_DISPATCH(context, eigen_maps(context, work));
+      ECHOTRAIN_DISPATCH(context, deflate(context, step));
+      work.crop = step.crop;
+      work.maps = step.maps + coils * step.stride;
+      work.stride = step.stride;
+    }
     ECHOTRAIN_DISPATCH(context, eigen_maps(context, work));
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/operators/map_products.h"
 #include "gadgets/numerics/reduce/reductions.h"
 #include "gadgets/numerics/solver/pcg_ops.h"
 
@@ -21,32 +22,38 @@ void fill(Context& context, DeviceView<float> to, float value) {
 
 }  // namespace
 
-void PlainToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
-  toeplitz_->apply(context, x, y);
+void PlainNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+  normal_->apply(context, x, y);
 }
 
-void PlainToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
-  fill(context, diagonal, static_cast<float>(toeplitz_->diagonal()));
+void PlainNormal::diagonal(Context& context, DeviceView<float> diagonal) const {
+  fill(context, diagonal, static_cast<float>(normal_->diagonal()));
 }
 
-bool PlainToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
-  context.copy<float>(toeplitz_->circulant(), eigenvalues);
+bool PlainNormal::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
+  context.copy<float>(normal_->circulant(), eigenvalues);
   fill(context, share, 1.0f);
   return true;
 }
 
-SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
-                             Communicator& others)
-    : toeplitz_(std::move(toeplitz)), maps_(std::move(maps)), others_(others) {
-  const Shape& image = toeplitz_->image();
+SenseNormal::SenseNormal(Context& context, std::shared_ptr<const NormalOperator> normal, Array<cfloat> maps,
+                         Communicator& others, std::int64_t sets)
+    : normal_(std::move(normal)), maps_(std::move(maps)), others_(others), sets_(sets) {
+  const Shape& one = normal_->image();
   Shape expected{maps_.shape().rank() > 0 ? maps_.shape()[0] : 0};
-  for (const auto e : image) expected.push_back(e);
-  if (!(maps_.shape() == expected) || expected[0] < 1)
-    throw std::invalid_argument(
-        fmt::format("sense: expected coil maps of [coil, ...] of {}, got {}", image.text(), maps_.shape().text()));
-  const std::int64_t voxels = image.size();
-  Array<float> power = context.allocate<float>(image);
-  ECHOTRAIN_DISPATCH(context, map_power(context, maps_.data(), expected[0], voxels, power.data()));
+  for (const auto e : one) {
+    expected.push_back(e);
+    image_.push_back(image_.rank() == 0 ? sets * e : e);
+  }
+  if (!(maps_.shape() == expected) || sets < 1 || expected[0] < sets || expected[0] % sets != 0)
+    throw std::invalid_argument(fmt::format("sense: expected coil maps of [coil, ...] of {}{}, got {}", one.text(),
+                                            sets == 1 ? "" : fmt::format(" in {} sets", sets), maps_.shape().text()));
+  const std::int64_t coils = expected[0] / sets, voxels = image_.size();
+  Array<float> power = context.allocate<float>(image_);
+  for (std::int64_t i = 0; i < sets; ++i) {
+    const cfloat* of_set = maps_.data() + i * coils * one.size();
+    ECHOTRAIN_DISPATCH(context, map_power(context, of_set, coils, one.size(), power.data() + i * one.size()));
+  }
   others_.sum(context, power.view());
   const HostArray<float> host = context.download<float>(power.cview());
   std::vector<float> diagonal(host.data(), host.data() + voxels), share = diagonal;
@@ -56,27 +63,43 @@ SenseToeplitz::SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOpe
   if (largest_power_ == 0) throw std::invalid_argument("sense: coil maps are all zero");
   constexpr float kLeastShare = 0.1f;
   for (float& p : share) p = std::max(kLeastShare, std::sqrt(p / largest_power_));
-  for (float& d : diagonal) d *= static_cast<float>(toeplitz_->diagonal());
-  diagonal_ = context.upload<float>({diagonal.data(), image});
-  share_ = context.upload<float>({share.data(), image});
+  for (float& d : diagonal) d *= static_cast<float>(normal_->diagonal());
+  diagonal_ = context.upload<float>({diagonal.data(), image_});
+  share_ = context.upload<float>({share.data(), image_});
 }
 
-void SenseToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
-  if (x.shape() == image()) {
-    toeplitz_->apply_sense(context, maps_.cview(), x, y);
-  } else {
-    for (std::int64_t i = 0; i < x.shape()[0]; ++i)
-      toeplitz_->apply_sense(context, maps_.cview(), x.slice(i), y.slice(i));
+void SenseNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+  const std::int64_t items = x.shape() == image_ ? 1 : x.shape()[0];
+  for (std::int64_t i = 0; i < items; ++i) {
+    const auto from = x.part(i * image_.size(), image_);
+    const auto to = y.part(i * image_.size(), image_);
+    if (sets_ == 1)
+      normal_->apply_sense(context, maps_.cview(), from, to);
+    else
+      apply_sets(context, from, to);
   }
   others_.sum(context, y);
 }
 
-void SenseToeplitz::diagonal(Context& context, DeviceView<float> diagonal) const {
+void SenseNormal::apply_sets(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+  Shape coils{maps_.shape()[0] / sets_}, images{sets_};
+  for (const auto e : normal_->image()) {
+    coils.push_back(e);
+    images.push_back(e);
+  }
+  Array<cfloat> of_coils = context.allocate<cfloat>(coils), measured = context.allocate<cfloat>(coils);
+  spread_to_coils(context, maps_.cview(), x.reshaped(images), of_coils.view(), sets_);
+  normal_->apply(context, of_coils.cview(), measured.view());
+  gather_from_coils(context, maps_.cview(), measured.cview(), y.reshaped(images), sets_);
+}
+
+void SenseNormal::diagonal(Context& context, DeviceView<float> diagonal) const {
   context.copy<float>(diagonal_.cview(), diagonal);
 }
 
-bool SenseToeplitz::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
-  const HostArray<float> host = context.download<float>(toeplitz_->circulant());
+bool SenseNormal::circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const {
+  if (sets_ > 1) return false;
+  const HostArray<float> host = context.download<float>(normal_->circulant());
   std::vector<float> scaled(host.data(), host.data() + host.size());
   for (float& e : scaled) e *= largest_power_;
   context.copy<float>(HostView<const float>(scaled.data(), eigenvalues.shape()), eigenvalues);

@@ -1,10 +1,11 @@
 // Operators of the equations to solve: Hermitian, without negative eigenvalues, on images.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
+#include "gadgets/numerics/operators/normal_operator.h"
 #include "gadgets/numerics/team/communicator.h"
-#include "gadgets/numerics/toeplitz/toeplitz.h"
 
 namespace echotrain::numerics {
 
@@ -27,29 +28,34 @@ class LinearOperator {
 };
 
 /// F^H W F of one coil.
-class PlainToeplitz final : public LinearOperator {
+class PlainNormal final : public LinearOperator {
  public:
-  explicit PlainToeplitz(std::shared_ptr<const ToeplitzOperator> toeplitz) : toeplitz_(std::move(toeplitz)) {}
-  const Shape& image() const override { return toeplitz_->image(); }
+  explicit PlainNormal(std::shared_ptr<const NormalOperator> normal) : normal_(std::move(normal)) {}
+  const Shape& image() const override { return normal_->image(); }
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
   void diagonal(Context& context, DeviceView<float> diagonal) const override;
   bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
 
  private:
-  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+  std::shared_ptr<const NormalOperator> normal_;
 };
 
 /// sum_c S_c^H F^H W F S_c, with the same coil maps S [coil, image...] for every item. With several members, each has
 /// maps of some of the coils, and all call the same functions, with the same x; every member gets the sum over all.
-class SenseToeplitz final : public LinearOperator {
+///
+/// With several sets of maps, an item is as many images that add up in the data, one after the other along the first
+/// axis: y_j = sum_c conj(S_jc) F^H W F sum_i S_ic x_i (Uecker et al., MRM 71, 2014).
+class SenseNormal final : public LinearOperator {
  public:
-  /// Waits for the device. std::invalid_argument when the maps do not fit the operator, are not finite or all zero.
-  SenseToeplitz(Context& context, std::shared_ptr<const ToeplitzOperator> toeplitz, Array<cfloat> maps,
-                Communicator& others = alone());
-  const Shape& image() const override { return toeplitz_->image(); }
+  /// maps: [set * coil, image...]. Waits for the device. std::invalid_argument when the maps do not fit the operator,
+  /// are not finite or all zero.
+  SenseNormal(Context& context, std::shared_ptr<const NormalOperator> normal, Array<cfloat> maps,
+              Communicator& others = alone(), std::int64_t sets = 1);
+  /// [n...] of the operator, the first of them times the number of sets.
+  const Shape& image() const override { return image_; }
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
   void diagonal(Context& context, DeviceView<float> diagonal) const override;
-  /// share: the root of the maps' sum of squares over its largest value, but at least a tenth.
+  /// share: the root of the maps' sum of squares over its largest value, but at least a tenth. None for several sets.
   bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
   void require_same(Context& context, DeviceView<const float> values) const override {
     others_.require_same(context, values);
@@ -57,9 +63,13 @@ class SenseToeplitz final : public LinearOperator {
   bool can_be_recorded() const override { return others_.size() == 1; }
 
  private:
-  std::shared_ptr<const ToeplitzOperator> toeplitz_;
+  void apply_sets(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
+
+  std::shared_ptr<const NormalOperator> normal_;
   Array<cfloat> maps_;
   Communicator& others_;
+  std::int64_t sets_;
+  Shape image_;
   Array<float> diagonal_, share_;
   float largest_power_ = 0;
 };

@@ -80,10 +80,8 @@ ToeplitzOperator::ToeplitzOperator(Context& context, DeviceView<const cfloat> q)
 }
 ToeplitzOperator::ToeplitzOperator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ToeplitzOperator::~ToeplitzOperator() = default;
-ToeplitzOperator::ToeplitzOperator(ToeplitzOperator&&) noexcept = default;
-ToeplitzOperator& ToeplitzOperator::operator=(ToeplitzOperator&&) noexcept = default;
 
-ToeplitzOperator ToeplitzOperator::copy(Context& context) const {
+std::shared_ptr<const NormalOperator> ToeplitzOperator::copy(Context& context) const {
   require(context.backend() == impl_->backend, "the operator was made for another backend");
   auto other = std::make_unique<Impl>(*impl_);
   other->spectrum = context.allocate<float>(impl_->spectrum.shape());
@@ -92,7 +90,7 @@ ToeplitzOperator ToeplitzOperator::copy(Context& context) const {
   context.copy<float>(impl_->circulant.cview(), other->circulant.view());
   ECHOTRAIN_DISPATCH(context, toeplitz_plan(context, *other));
   context.synchronize();
-  return ToeplitzOperator(std::move(other));
+  return std::shared_ptr<const ToeplitzOperator>(new ToeplitzOperator(std::move(other)));
 }
 
 const Shape& ToeplitzOperator::image() const { return impl_->image; }

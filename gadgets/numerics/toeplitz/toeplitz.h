@@ -9,43 +9,38 @@
 
 #include "gadgets/numerics/exact/direct_transform.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/operators/normal_operator.h"
 
 namespace echotrain::numerics {
 
 /// (T x)[r] = sum_r' q[r - r'] x[r'] for all voxels r, r' of an image of 2 or 3 axes. Immutable, so that frames and
 /// sessions of the same backend can share it.
-class ToeplitzOperator {
+class ToeplitzOperator final : public NormalOperator {
  public:
   /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are ignored. Waits
   /// for the device. std::invalid_argument when the shape is not valid, or q is not finite or not Hermitian (its
   /// spectrum then has an imaginary part of more than 1e-3 of its largest value); rounding is dropped.
   ToeplitzOperator(Context& context, DeviceView<const cfloat> q);
-  ~ToeplitzOperator();
-  ToeplitzOperator(ToeplitzOperator&&) noexcept;
-  ToeplitzOperator& operator=(ToeplitzOperator&&) noexcept;
+  ~ToeplitzOperator() override;
 
-  /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
-  ToeplitzOperator copy(Context& context) const;
-
-  const Shape& image() const;  ///< [n...]
-  const Shape& grid() const;   ///< of the transforms: even, >= 2n
-  Backend backend() const;
-  std::uint64_t bytes() const;  ///< memory it holds
+  const Shape& image() const override;
+  const Shape& grid() const;  ///< of the transforms: even, >= 2n
+  Backend backend() const override;
+  std::uint64_t bytes() const override;
   /// Extremes of the spectrum on the grid. No eigenvalue of T lies beyond them; the smallest may be somewhat negative
   /// even if T has no negative eigenvalue.
   double smallest() const;
-  double largest() const;
-  double diagonal() const;  ///< q[0], which is T's diagonal
-  /// Eigenvalues of the circulant matrix next to T in the Frobenius norm (T. Chan, "An optimal circulant preconditioner
-  /// for Toeplitz systems", SISC 9, 1988), in FFT order, unscaled: C x = IFFT(circulant() FFT(x)) / voxels. [image...]
-  DeviceView<const float> circulant() const;
+  double largest() const override;
+  double diagonal() const override;  ///< q[0]
+  /// The circulant matrix next to T in the Frobenius norm (T. Chan, "An optimal circulant preconditioner for Toeplitz
+  /// systems", SISC 9, 1988).
+  DeviceView<const float> circulant() const override;
 
-  /// y = T x. x, y: [batch, image...], or [image...]. Relative error about 1e-6.
-  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
-  /// y = sum_c conj(maps_c) T (maps_c x). maps: [coil, image...]; x, y: [image...], not the same memory. Coils are
-  /// added in their order, whatever the number of threads.
+  /// y = T x, with a relative error of about 1e-6.
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
   void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
-                   DeviceView<cfloat> y) const;
+                   DeviceView<cfloat> y) const override;
+  std::shared_ptr<const NormalOperator> copy(Context& context) const override;
 
   struct Impl;
 

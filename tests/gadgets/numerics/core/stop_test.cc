@@ -17,6 +17,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/solver/pcg.h"
+#include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "tests/support/backends.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/resources.h"
@@ -211,7 +212,7 @@ TYPED_TEST(StopOn, TheSolversLoop) {
   // On the CPU, the operator takes the first second or two.
   const auto moments_s = TestFixture::kCuda ? std::vector{0.03, 0.3, 1.0} : std::vector{0.3, 1.0, 4.0};
   this->expect_soon(moments_s, [&](Context& context) {
-    const PlainToeplitz a(std::make_shared<const ToeplitzOperator>(
+    const PlainNormal a(std::make_shared<const ToeplitzOperator>(
         context, context.upload<cfloat>({lags.data(), {2 * kExtent, 2 * kExtent, 2 * kExtent}}).cview()));
     const Array<cfloat> b = context.upload<cfloat>({right.data(), batch});
     Array<cfloat> x = context.zeros<cfloat>(batch);

@@ -49,7 +49,7 @@ TYPED_TEST(DiscrepancyTest, LambdaByDiscrepancy) {
   const Shape image{24, 23};
   const double sigma = 2;
   const Noisy noisy = make_noisy(image, sigma, 1);
-  const PlainToeplitz a(testing::make_toeplitz(this->context(), noisy.s, image));
+  const PlainNormal a(testing::make_toeplitz(this->context(), noisy.s, image));
   PcgOptions options;
   options.iterations = 300;
   options.tolerance = 1e-5;
@@ -75,7 +75,7 @@ TYPED_TEST(DiscrepancyTest, NoLambdaMatches) {
   PcgOptions options;
   options.iterations = 200;
   const auto run = [&](const Noisy& noisy, double sigma, const DiscrepancyOptions& search = {}) {
-    const PlainToeplitz a(testing::make_toeplitz(this->context(), noisy.s, image));
+    const PlainNormal a(testing::make_toeplitz(this->context(), noisy.s, image));
     auto b = this->upload(noisy.b, with_batch(1, image)), x = this->context().template zeros<cfloat>(b.shape());
     auto found = lambda_by_discrepancy(this->context(), a, regularizer.get(), b.cview(), x.view(),
                                        noisy.d.squaredNorm(), 1200, sigma, options, search);

@@ -71,7 +71,7 @@ class PcgTest : public testing::OnBackend<B> {
     Problem problem;
     problem.image = image;
     problem.a = testing::gram_matrix(s.k, s.w, image);
-    problem.op = std::make_shared<PlainToeplitz>(toeplitz(s, image));
+    problem.op = std::make_shared<PlainNormal>(toeplitz(s, image));
     finish(problem, prior);
     return problem;
   }
@@ -99,8 +99,8 @@ class PcgTest : public testing::OnBackend<B> {
       }
       problem.a += map.conjugate().asDiagonal() * t * map.asDiagonal();
     }
-    problem.op = std::make_shared<SenseToeplitz>(this->context(), toeplitz(s, image),
-                                                 this->upload(maps, with_batch(coils, image)));
+    problem.op = std::make_shared<SenseNormal>(this->context(), toeplitz(s, image),
+                                               this->upload(maps, with_batch(coils, image)));
     finish(problem, prior);
     return problem;
   }
@@ -162,7 +162,7 @@ TYPED_TEST(PcgTest, WithoutARegularizer) {
   Problem problem;
   problem.image = image;
   problem.a = testing::gram_matrix(s.k, s.w, image);
-  problem.op = std::make_shared<PlainToeplitz>(this->toeplitz(s, image));
+  problem.op = std::make_shared<PlainNormal>(this->toeplitz(s, image));
   const auto b = random.normals(image.size());
   std::vector<cfloat> x(b.size());
   PcgOptions options;
@@ -326,7 +326,7 @@ TYPED_TEST(PcgTest, NegativeCurvatureEndsClearly) {
   auto lags = this->upload(q, {12, 10});
   Problem problem;
   problem.image = {6, 5};
-  problem.op = std::make_shared<PlainToeplitz>(std::make_shared<const ToeplitzOperator>(context, lags.cview()));
+  problem.op = std::make_shared<PlainNormal>(std::make_shared<const ToeplitzOperator>(context, lags.cview()));
   const auto b = Random(18).normals(30);
   std::vector<cfloat> x(30, cfloat(0.5f, 0));
   const auto item = this->solve(problem, b, x, {}).items[0];
@@ -381,7 +381,7 @@ TYPED_TEST(PcgTest, PreconditionersHelpWhereTheyShould) {
   Problem radial;
   radial.image = {n, n};
   radial.a = testing::gram_matrix(s.k, s.w, radial.image);
-  radial.op = std::make_shared<PlainToeplitz>(this->toeplitz(s, radial.image));
+  radial.op = std::make_shared<PlainNormal>(this->toeplitz(s, radial.image));
   this->finish(radial, Prior::tikhonov);
   const auto count = [&](const Problem& problem, Preconditioner preconditioner) {
     options.preconditioner = preconditioner;
@@ -492,7 +492,7 @@ TYPED_TEST(PcgTest, LargestEigenvalue) {
                      0.5 * found);
   }
   const auto nothing = this->context().template zeros<cfloat>({12, 10});
-  const PlainToeplitz zero(std::make_shared<const ToeplitzOperator>(this->context(), nothing.cview()));
+  const PlainNormal zero(std::make_shared<const ToeplitzOperator>(this->context(), nothing.cview()));
   EXPECT_EQ(largest_eigenvalue(this->context(), zero), 0);
 }
 
@@ -517,11 +517,11 @@ TYPED_TEST(PcgTest, RefusesWhatDoesNotFit) {
                   DeviceView<cfloat>(nullptr, {0, 6, 5}), {})
                   .items.empty());
   const auto t = this->toeplitz(make_sampling(2, 60, 1), {6, 5});
-  EXPECT_THROW(SenseToeplitz(context, t, context.template zeros<cfloat>({2, 5, 6})), std::invalid_argument);
-  EXPECT_THROW(SenseToeplitz(context, t, context.template zeros<cfloat>({2, 6, 5})), std::invalid_argument);
+  EXPECT_THROW(SenseNormal(context, t, context.template zeros<cfloat>({2, 5, 6})), std::invalid_argument);
+  EXPECT_THROW(SenseNormal(context, t, context.template zeros<cfloat>({2, 6, 5})), std::invalid_argument);
   std::vector<cfloat> maps(60, cfloat(1));
   maps[3] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THROW(SenseToeplitz(context, t, this->upload(maps, {2, 6, 5})), std::invalid_argument);
+  EXPECT_THROW(SenseNormal(context, t, this->upload(maps, {2, 6, 5})), std::invalid_argument);
 }
 
 TEST(PcgThreads, DoNotShow) {
@@ -530,7 +530,7 @@ TEST(PcgThreads, DoNotShow) {
     const Sampling s = make_sampling(2, 900, 41);
     auto q = context.allocate<cfloat>({100, 82});
     point_spread(context, {s.k.data(), {900, 2}}, {}, image, VoxelBasis::delta, q.view());
-    const PlainToeplitz a(std::make_shared<const ToeplitzOperator>(context, q.cview()));
+    const PlainNormal a(std::make_shared<const ToeplitzOperator>(context, q.cview()));
     const auto right = Random(42).normals(2 * image.size());
     const auto b = context.upload<cfloat>({right.data(), with_batch(2, image)});
     for (const Preconditioner preconditioner : kPreconditioners) {

@@ -56,7 +56,7 @@ TEST(RanksTest, RanksThatGoApartStop) {
       team.run(Team::Sums::some, [&](Member& member) {
         const auto part = context.upload<cfloat>({maps.data(), testing::with_batch(1, image)});
         auto x = context.zeros<cfloat>(right.shape());
-        pcg(context, SenseToeplitz(context, toeplitz, part, member.others), nullptr, right.cview(), x.view(), {});
+        pcg(context, SenseNormal(context, toeplitz, part, member.others), nullptr, right.cview(), x.view(), {});
       });
     });
     if (apart) {

@@ -154,7 +154,7 @@ TYPED_TEST(TeamTest, TheSolverWithCoilsSharedOut) {
       options.preconditioner = preconditioner;
       auto x = context.template zeros<cfloat>(with_batch(2, image));
       const auto truth =
-          pcg(context, SenseToeplitz(context, toeplitz, all_maps), prior.get(), right.cview(), x.view(), options);
+          pcg(context, SenseNormal(context, toeplitz, all_maps), prior.get(), right.cview(), x.view(), options);
       const auto alone = this->download(x);
       for (const auto& team : this->teams()) {
         std::vector<std::vector<cfloat>> images(static_cast<std::size_t>(team->size()));
@@ -164,10 +164,10 @@ TYPED_TEST(TeamTest, TheSolverWithCoilsSharedOut) {
           const auto rank = static_cast<std::size_t>(member.rank());
           const std::int64_t first = member.first(coils), last = member.last(coils);
           const auto part = own.upload<cfloat>({maps.data() + first * image.size(), with_batch(last - first, image)});
-          const auto matrix = std::make_shared<const ToeplitzOperator>(toeplitz->copy(own));
+          const auto matrix = toeplitz->copy(own);
           const auto own_b = own.upload<cfloat>({b.data(), with_batch(2, image)});
           auto own_x = own.zeros<cfloat>(own_b.shape());
-          const SenseToeplitz sense(own, matrix, part, member.others);
+          const SenseNormal sense(own, matrix, part, member.others);
           results[rank] = pcg(own, sense, prior->copy(own).get(), own_b.cview(), own_x.view(), options);
           const auto host = own.download<cfloat>(own_x.cview());
           images[rank].assign(host.data(), host.data() + host.size());

@@ -1,0 +1,39 @@
+// Windows over Cartesian k-space.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// Multiplies k-space by a window along each axis, in place: less ringing and noise for wider edges. It is 1 at the
+/// centre, so that the image's mean stays. Widths count from the centre to the outermost sample that was acquired, or,
+/// where the lines are not known, to the end of the axis. Belongs after gadgets that fill in lines. Meta attribute
+/// filter: the window's shape.
+class Filter final : public Gadget<KSpace, KSpace> {
+ public:
+  struct Options {
+    std::string shape = "tukey";
+    double width = 1;
+    double alpha = 0.5;
+    double sigma = 0.5;
+    std::string axes = "xyz";
+  };
+  static constexpr std::string_view kName = "filter";
+  static constexpr std::string_view kSummary = "Multiplies Cartesian k-space by a window, against ringing and noise.";
+  static Parameters<Options> parameters();
+
+  /// std::invalid_argument for axes other than x, y and z.
+  explicit Filter(Options options);
+  void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
+  void process(KSpace&& kspace, const Emit<KSpace>& emit) override;
+
+ private:
+  Options options_;
+  Scan* scan_ = nullptr;
+};
+
+}  // namespace echotrain

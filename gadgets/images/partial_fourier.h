@@ -1,0 +1,43 @@
+// Cartesian k-space of which one side was not acquired.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "gadgets/api/gadget.h"
+
+namespace echotrain {
+
+/// Fills the side of k-space that partial Fourier or asymmetric echoes left out, of each coil by itself, from the side
+/// that came and the phase of the middle (numerics/partial/partial_fourier.h). Changes the k-space in place. A frame
+/// whose lines have gaps passes as it is, with a warning, as does an axis on which too little about the centre came to
+/// know the phase: less than a sixteenth of its points on the short side. Meta attribute partial_fourier: the method
+/// and the share of each axis that was acquired ("pocs, y 0.625"). ClientError for k-space that does not say which
+/// lines came.
+class PartialFourier final : public Gadget<KSpace, KSpace> {
+ public:
+  struct Options {
+    std::string method = "pocs";
+    std::int64_t iterations = 1;
+    std::int64_t transition = 0;
+    double least = 0.02;
+  };
+  static constexpr std::string_view kName = "partial_fourier";
+  static constexpr std::string_view kSummary =
+      "Fills the side of Cartesian k-space that partial Fourier or asymmetric echoes left out.";
+  static Parameters<Options> parameters();
+
+  explicit PartialFourier(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
+  void process(KSpace&& kspace, const Emit<KSpace>& emit) override;
+
+ private:
+  Options options_;
+  Scan* scan_ = nullptr;
+};
+
+}  // namespace echotrain

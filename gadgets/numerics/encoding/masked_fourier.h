@@ -1,0 +1,43 @@
+// Sampling on a Cartesian grid, of which some points were acquired.
+//
+// Source: Pruessmann, Weiger, Boernert, Boesiger, "Advances in sensitivity encoding with arbitrary k-space
+// trajectories", MRM 46, 2001, where samples lie on a grid.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "gadgets/numerics/operators/sampling_operator.h"
+
+namespace echotrain::numerics {
+
+/// F x [k] = (N / P) sum_r x(r) exp(-2 pi i k.r / padded) for the points k of a grid that `mask` keeps, 0 elsewhere,
+/// with k and r counted from the centres floor(n / 2): an object of amplitude 1 has samples as a scan of it has. N is
+/// the number of points of the encoded k-space, P of `padded`. With W = mask P / N^2, F^H W d is the image of
+/// docs/conventions.md, (1 / N) sum d exp(+2 pi i k.r / padded), and the eigenvalues of F^H W F lie within 0 and the
+/// mask's largest value, whatever the zero-filling and the cut. Elliptic and random patterns, partial Fourier and
+/// partial echoes are masks. Encoded points that `padded` has no room for count as not acquired.
+class MaskedFourier final : public SamplingOperator {
+ public:
+  /// encoded: extents of k-space; padded: what it is transformed with; image: the middle that is kept, image <= padded.
+  /// All have the same two or three axes, slowest first. mask: weights 0..1 of the points [encoded...], or of whole
+  /// lines, without the last axis. std::invalid_argument for other shapes and weights. Waits for the device.
+  static std::shared_ptr<const MaskedFourier> make(Context& context, HostView<const float> mask, const Shape& encoded,
+                                                   const Shape& padded, const Shape& image);
+  ~MaskedFourier() override;
+
+  const Shape& image() const override;
+  Shape samples(std::int64_t batch) const override;  ///< [batch, encoded...]
+  void forward(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> d) const override;
+  void adjoint(Context& context, DeviceView<const cfloat> d, DeviceView<cfloat> x) const override;
+  std::shared_ptr<const NormalOperator> normal() const override;
+  std::uint64_t bytes() const;  ///< memory it holds, that of normal() included
+
+  struct Impl;  // defined in masked_fourier_ops.h, for the backends' files
+
+ private:
+  explicit MaskedFourier(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace echotrain::numerics

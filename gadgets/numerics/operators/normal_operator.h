@@ -1,0 +1,41 @@
+// F^H W F of one coil: the matrix of a least-squares problem, whatever its samples lie on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// A Hermitian operator without negative eigenvalues (but for rounding) on images of one shape. Immutable, so that
+/// frames and sessions of the same backend can share it. Functions throw std::invalid_argument when shapes do not fit
+/// or the context is of another backend.
+class NormalOperator {
+ public:
+  NormalOperator() = default;
+  NormalOperator(const NormalOperator&) = delete;
+  NormalOperator& operator=(const NormalOperator&) = delete;
+  virtual ~NormalOperator() = default;
+
+  virtual const Shape& image() const = 0;  ///< [n...], two or three axes
+  virtual Backend backend() const = 0;
+  virtual std::uint64_t bytes() const = 0;  ///< memory it holds
+  virtual double largest() const = 0;       ///< no eigenvalue is above it
+  virtual double diagonal() const = 0;      ///< the same for every voxel
+  /// Eigenvalues of a circulant matrix next to the operator, in FFT order, unscaled: C x = IFFT(circulant() FFT(x)) /
+  /// voxels. [image...]
+  virtual DeviceView<const float> circulant() const = 0;
+
+  /// y = F^H W F x. x, y: [batch, image...], or [image...]; not the same memory.
+  virtual void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const = 0;
+  /// y = sum_c conj(maps_c) F^H W F (maps_c x). maps: [coil, image...]; x, y: [image...], not the same memory. Coils
+  /// are added in their order, whatever the number of threads.
+  virtual void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
+                           DeviceView<cfloat> y) const = 0;
+
+  /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
+  virtual std::shared_ptr<const NormalOperator> copy(Context& context) const = 0;
+};
+
+}  // namespace echotrain::numerics

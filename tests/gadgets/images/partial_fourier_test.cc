@@ -1,0 +1,194 @@
+// partial_fourier and filter in a chain: what arrives of a scan that leaves out a side, and what windows do to images.
+#include "gadgets/images/partial_fourier.h"
+
+#include <gmock/gmock.h>
+
+#include "gadgets/images/filter.h"
+#include "tests/gadgets/scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string with_gadget(const std::string& gadget, const std::string& parameters) {
+  return yaml("  - cartesian_kspace\n" + (gadget.empty() ? "" : "  - " + gadget + ": {" + parameters + "}\n") +
+              "  - fft\n  - coil_combine: {method: none}\n  - image: {component: complex}\n");
+}
+
+/// Two coils that see a real object, each with one phase of its own, so that opposite points of k-space tell each
+/// other.
+struct RealScene {
+  int nx, ny;
+  std::vector<cdouble> images;  // [coil, y, x]
+
+  RealScene(int width, int height) : nx(width), ny(height) {
+    std::mt19937 random(5);
+    std::uniform_real_distribution<double> value(0.5, 1.5);
+    for (int i = 0; i < 2 * nx * ny; ++i) images.push_back(std::polar(value(random), i < nx * ny ? 0.7 : -2.0));
+  }
+  /// Sample (kx, ky), counted from the corner of the encoded matrix.
+  cdouble sample(int coil, int kx, int ky) const {
+    cdouble sum = 0;
+    for (int y = 0; y < ny; ++y)
+      for (int x = 0; x < nx; ++x)
+        sum += images[static_cast<std::size_t>((coil * ny + y) * nx + x)] *
+               std::polar(1.0, -2 * std::numbers::pi *
+                                   (static_cast<double>((kx - nx / 2) * (x - nx / 2)) / nx +
+                                    static_cast<double>((ky - ny / 2) * (y - ny / 2)) / ny));
+    return sum;
+  }
+  /// Lines first .. last - 1, without their first `cut` samples.
+  std::vector<Acquisition> scan(int first, int last, int cut = 0) const {
+    std::vector<Acquisition> out;
+    for (int y = first; y < last; ++y) {
+      std::vector<cfloat> line;
+      for (int c = 0; c < 2; ++c)
+        for (int x = cut; x < nx; ++x) line.push_back(cfloat(sample(c, x, y)));
+      out.push_back(readout(2, std::move(line)));
+      out.back().head.center_sample = static_cast<std::uint16_t>(nx / 2 - cut);
+      out.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(y);
+    }
+    return out;
+  }
+  protocol::Header header_of() const { return header({.encoded = {nx, ny, 1}, .limits = step_limit(ny)}); }
+};
+
+using PartialFourierGadgetTest = OnBackend;
+
+TEST_P(PartialFourierGadgetTest, OneSideComesFromTheOther) {
+  const RealScene scene(18, 25);
+  const auto image = [&](const std::string& parameters, const std::vector<Acquisition>& scan) {
+    const auto out =
+        run(with_gadget(parameters.empty() ? "" : "partial_fourier", parameters), scene.header_of(), scan, here());
+    EXPECT_EQ(out.texts.size(), 0u);
+    return out.images.at(0);
+  };
+  for (const auto& scan : {scene.scan(8, 25), scene.scan(0, 17)}) {
+    const auto homodyne = image("method: homodyne", scan);
+    EXPECT_LT(nrmse(pixels<cfloat>(homodyne), scene.images), 1e-5);
+    EXPECT_THAT(homodyne.attributes, HasSubstr("homodyne, y 0.68"));
+    const double zero_filled = nrmse(pixels<cfloat>(image("", scan)), scene.images),
+                 one = nrmse(pixels<cfloat>(image("method: pocs", scan)), scene.images),
+                 twenty = nrmse(pixels<cfloat>(image("iterations: 20", scan)), scene.images);
+    EXPECT_LT(one, 0.75 * zero_filled);
+    EXPECT_LT(twenty, 0.5 * one);
+    EXPECT_EQ(pixels<cfloat>(image("method: zero_fill", scan)), pixels<cfloat>(image("", scan)));
+    EXPECT_EQ(pixels<cfloat>(image("least: 0.4", scan)), pixels<cfloat>(image("", scan)));
+  }
+  // Asymmetric echoes, and both axes. (Homodyne detection of one axis leaves the other to POCS.)
+  for (const auto& scan : {scene.scan(0, 25, 5), scene.scan(8, 25, 5)})
+    for (const std::string method : {"pocs", "homodyne"}) {
+      const auto zero_filled = pixels<cfloat>(image("", scan));
+      const auto filled = image("method: " + method, scan);
+      EXPECT_LT(nrmse(pixels<cfloat>(filled), scene.images), 0.9 * nrmse(zero_filled, scene.images)) << method;
+      EXPECT_THAT(filled.attributes, HasSubstr("x 0.722"));
+    }
+  // A whole scan, and one of low resolution, keep their bits.
+  for (const auto& scan : {scene.scan(0, 25), scene.scan(5, 20)}) {
+    const auto filled = image("method: pocs, iterations: 3", scan);
+    EXPECT_EQ(pixels<cfloat>(filled), pixels<cfloat>(image("", scan)));
+    EXPECT_EQ(filled.attributes.find("partial_fourier"), std::string::npos);
+  }
+}
+
+TEST_P(PartialFourierGadgetTest, SaysWhatItLeavesAlone) {
+  const RealScene scene(20, 24);
+  auto gap = scene.scan(8, 24);
+  gap.erase(gap.begin() + 3);
+  const auto untouched = [&](const std::vector<Acquisition>& scan, const std::string& warning) {
+    const auto plain = run(with_gadget("", ""), scene.header_of(), scan, here()),
+               out = run(with_gadget("partial_fourier", "method: pocs"), scene.header_of(), scan, here());
+    EXPECT_EQ(pixels<cfloat>(out.images.at(0)), pixels<cfloat>(plain.images.at(0)));
+    EXPECT_EQ(out.warned(warning), 1);
+  };
+  untouched(gap, "lines are missing in between");
+  untouched(scene.scan(11, 24), "on axis y only 1 of 24 points");
+  untouched(scene.scan(13, 24), "on axis y only 0 of 24 points");
+
+  numerics::Context compute(GetParam(), test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  PartialFourier gadget({});
+  gadget.start(scene.header_of(), scan);
+  EXPECT_THAT(
+      client_error([&] {
+        gadget.process(
+            {std::make_shared<Frame>(), compute.zeros<cfloat>({1, 1, 6, 8}), {1, 6, 8}, {1, 6, 8}, nullptr, nullptr},
+            [](KSpace&&) {});
+      }),
+      HasSubstr("does not say which lines"));
+}
+
+TEST_P(PartialFourierGadgetTest, TheLinesSayWhatWasFilled) {
+  const RealScene scene(20, 24);
+  RunOptions options = here();
+  options.tap = "partial_fourier";
+  int taken = 0;
+  options.on_item = [&](const Item& item, numerics::Context& compute) {
+    const auto& kspace = std::get<KSpace>(item);
+    EXPECT_EQ(kspace.lines->count(), 23);  // line 0 is its own opposite
+    EXPECT_EQ(kspace.lines->first[0], 1);
+    EXPECT_EQ(kspace.lines->last[0], 23);
+    EXPECT_EQ(kspace.lines->first_x, 1);
+    EXPECT_EQ(kspace.lines->last_x, 20);
+    const auto data = elements(compute, kspace.data);
+    for (int y = 0; y < 24; ++y) EXPECT_EQ(data[static_cast<std::size_t>(y * 20 + 10)] == cfloat(), y == 0) << y;
+    ++taken;
+  };
+  run(with_gadget("partial_fourier", "method: pocs"), scene.header_of(), scene.scan(8, 24, 4), options);
+  EXPECT_EQ(taken, 1);
+}
+
+TEST_P(PartialFourierGadgetTest, FiltersAreWindowsOverTheAcquiredPart) {
+  const RealScene scene(20, 24);
+  const auto filtered = [&](const std::string& parameters, const std::vector<Acquisition>& scan) {
+    RunOptions options = here();
+    options.tap = "filter";
+    std::vector<cfloat> data;
+    options.on_item = [&](const Item& item, numerics::Context& compute) {
+      data = elements(compute, std::get<KSpace>(item).data);
+    };
+    const auto out = run(with_gadget("filter", parameters), scene.header_of(), scan, options);
+    EXPECT_THAT(out.images.at(0).attributes, HasSubstr("<name>filter</name>"));
+    return data;
+  };
+  const auto expected = [&](int first, const std::function<double(double kx, double ky)>& window) {
+    std::vector<cdouble> data;
+    for (int c = 0; c < 2; ++c)
+      for (int y = 0; y < 24; ++y)
+        for (int x = 0; x < 20; ++x)
+          data.push_back(y < first ? 0.0 : scene.sample(c, x, y) * window(std::abs(x - 10), std::abs(y - 12)));
+    return data;
+  };
+  constexpr double kPi = std::numbers::pi;
+  // Of y, the outermost sample is 12 from the centre, also where the other side came in part.
+  const auto hann = [](double k, double width) { return k > width ? 0 : 0.5 + 0.5 * std::cos(kPi * k / width); };
+  const auto tukey = [](double k, double width) {
+    return k > width ? 0 : k < 0.75 * width ? 1 : 0.5 + 0.5 * std::cos(kPi * (k - 0.75 * width) / (0.25 * width));
+  };
+  EXPECT_LT(nrmse(filtered("shape: hann", scene.scan(0, 24)),
+                  expected(0, [&](double x, double y) { return hann(x, 10) * hann(y, 12); })),
+            1e-6);
+  EXPECT_LT(nrmse(filtered("alpha: 0.25, axes: y", scene.scan(6, 24)),
+                  expected(6, [&](double, double y) { return tukey(y, 12); })),
+            1e-6);
+  EXPECT_LT(nrmse(filtered("shape: gaussian, sigma: 0.3, width: 0.5, axes: zx", scene.scan(0, 24)),
+                  expected(0, [&](double x, double) { return std::exp(-x * x / (2 * 1.5 * 1.5)); })),
+            1e-6);
+  // Fewer lines acquired on both sides: the window ends with them.
+  EXPECT_LT(nrmse(filtered("shape: hann, axes: y", scene.scan(4, 20)),
+                  [&] {
+                    auto data = expected(4, [&](double, double y) { return hann(y, 8); });
+                    for (std::size_t i = 0; i < data.size(); ++i)
+                      if (i / 20 % 24 >= 20) data[i] = 0;
+                    return data;
+                  }()),
+            1e-6);
+  EXPECT_THROW(Filter({.axes = "xw"}), std::invalid_argument);
+  EXPECT_THROW(Filter({.axes = ""}), std::invalid_argument);
+}
+
+ECHOTRAIN_ON_BACKENDS(PartialFourierGadgetTest);
+
+}  // namespace
+}  // namespace echotrain::testing
