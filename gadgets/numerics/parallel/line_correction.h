@@ -33,6 +33,12 @@ struct LineCorrections {
 LineCorrections plan_corrections(Context& context, const GrappaKernels& kernels, const HybridKernels& hybrid,
                                  const RowPlan& rows, const LineGeometry& geometry);
 
+/// The same for all of the encoded matrix's rows, less nothing: with it, correct_lines() gives the filled-in k-space of
+/// each coil, where coil images are asked for. Rows that are neither acquired nor predicted are not among them; `rows`
+/// are z * encoded y + y.
+LineCorrections plan_filling(Context& context, const GrappaKernels& kernels, const HybridKernels& hybrid,
+                             const RowPlan& rows);
+
 /// e[coil, i, x] = what row corrections.rows[i] is to be less what unmixing takes it for, x being image space.
 /// half: [coil, encoded z * y, image x], as transform_lines() gives it. The image is then that of unmixing plus
 /// sum_c S_c^H times the transforms of e_c along y and z. Asynchronous on CUDA. std::invalid_argument on shapes that do

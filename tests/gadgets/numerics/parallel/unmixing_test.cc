@@ -139,7 +139,6 @@ TYPED_TEST(UnmixingTest, WithCorrectedRowsIsTheFilledKSpace) {
     const auto voxels = static_cast<std::size_t>(c.image.size());
     std::vector<cdouble> uncorrected(voxels), truth(voxels);
     const KSpaceOfTest filled = plain_filling(kernels, p.rows, p.frame, true);
-    const UnmixingProblem* problem = &p;
     UnmixingProblem full = p;
     full.frame = filled;
     const std::vector<cdouble> full_half = full.half();
@@ -151,7 +150,7 @@ TYPED_TEST(UnmixingTest, WithCorrectedRowsIsTheFilledKSpace) {
       for (std::int64_t z = 0; z < c.encoded[0]; ++z)
         for (std::int64_t y = 0; y < c.encoded[1]; ++y) {
           const std::int64_t ky = y - c.encoded[1] / 2, kz = z - c.encoded[0] / 2;
-          if (!problem->in_grid(ky, kz)) continue;
+          if (!p.in_grid(ky, kz)) continue;
           const std::int64_t row = (coil * c.encoded[0] + z) * c.encoded[1] + y;
           p.add_row(ky, kz, full_half.data() + row * c.image[2], map, truth);
           if (p.rows.at(y, z) == RowPlan::on_lattice)
@@ -171,6 +170,21 @@ TYPED_TEST(UnmixingTest, WithCorrectedRowsIsTheFilledKSpace) {
         p.add_row(row % c.padded[1] - c.padded[1] / 2, row / c.padded[1] - c.padded[0] / 2, values.data(), map, image);
       }
     EXPECT_LE(relative_error(image, truth, voxels), 1e-5);
+
+    // And the k-space itself.
+    const LineCorrections filling = plan_filling(context, kernels, hybrid, p.rows);
+    auto rows = context.template allocate<cfloat>({c.coils, filling.count(), c.image[2]});
+    correct_lines(context, hybrid, filling, half_there.cview(), rows.view());
+    const auto rows_here = this->download(rows);
+    std::vector<cdouble> all(full_half.size());
+    for (std::int64_t coil = 0; coil < c.coils; ++coil)
+      for (std::int64_t i = 0; i < filling.count(); ++i)
+        for (std::int64_t x = 0; x < c.image[2]; ++x) {
+          const std::int64_t row = coil * c.encoded[0] * c.encoded[1] + filling.rows[static_cast<std::size_t>(i)];
+          all[static_cast<std::size_t>(row * c.image[2] + x)] =
+              cdouble(rows_here[static_cast<std::size_t>((coil * filling.count() + i) * c.image[2] + x)]);
+        }
+    EXPECT_LE(relative_error(all, full_half, all.size()), 1e-5);
     if (c.lattice.size() > 1) {
       EXPECT_GT(relative_error(uncorrected, truth, voxels), 1e-2);
       EXPECT_LT(corrections.count(), c.padded[0] * c.padded[1]);
