@@ -10,7 +10,7 @@ namespace echotrain::numerics {
 /// divide = false) applies it. Kernels are periodic here: what they get wrong near the edges of k-space, and rows that
 /// are put back, is correct_lines()'s.
 ///
-/// maps: [coil, z, y, x] of geometry.image, with sum_c |S_c|^2 = 1 or 0. Works on the host and waits for the device.
+/// maps: [coil, z, y, x] of geometry.image, with sum_c |S_c|^2 = 1 or 0. Asynchronous on CUDA.
 /// Source: Breuer et al., "General formulation for quantitative g-factor calculation in GRAPPA reconstructions", MRM
 /// 62, 2009. std::invalid_argument on shapes that do not fit.
 Array<cfloat> unmixing(Context& context, const GrappaKernels& kernels, const HybridKernels& hybrid,
