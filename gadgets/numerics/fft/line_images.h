@@ -27,4 +27,9 @@ void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<
 void images_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half, float scale,
                        bool combine, DeviceView<cfloat> to);
 
+/// What combine(maps, images, to, false) makes of these images, without making them: sum_c conj(M_c) I_c, the coils in
+/// order; with `add`, added to what is there. maps: [coil, z, y, x]; to: [1, z, y, x].
+void joined_image_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half,
+                             DeviceView<const cfloat> maps, float scale, bool add, DeviceView<cfloat> to);
+
 }  // namespace echotrain::numerics

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gadgets/numerics/core/clones.h"
@@ -80,6 +81,14 @@ ECHOTRAIN_CLONES void add_powers(const float* from, float* sum, std::int64_t n) 
   for (std::int64_t i = 0; i < n; ++i) sum[i] += from[2 * i] * from[2 * i] + from[2 * i + 1] * from[2 * i + 1];
 }
 
+/// sum += conj(map) * value
+ECHOTRAIN_CLONES void add_joined(const float* map, const float* value, float* sum, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    sum[2 * i] += map[2 * i] * value[2 * i] + map[2 * i + 1] * value[2 * i + 1];
+    sum[2 * i + 1] += map[2 * i] * value[2 * i + 1] - map[2 * i + 1] * value[2 * i];
+  }
+}
+
 /// Columns of [.., axis, stride] arrays, kTogether at a time.
 class Columns {
  public:
@@ -152,6 +161,53 @@ void combine_columns(Context& context, const Axis& axis, Direction direction, co
   });
 }
 
+/// The same: the sum of conj(maps) times them, maps being [coil, image, stride]; added to what is there, if `add`.
+void join_columns(Context& context, const Axis& axis, Direction direction, const cfloat* from, const cfloat* maps,
+                  std::int64_t coils, std::int64_t stride, float scale, bool add, cfloat* to) {
+  const Columns columns(context.cache<FftwPlans>(), axis, stride, direction);
+  context.threads().parallel_for((stride + kTogether - 1) / kTogether, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<cfloat> sums(static_cast<std::size_t>(kTogether * axis.image)), values(sums.size());
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * kTogether, width = std::min(kTogether, stride - first);
+      std::fill(sums.begin(), sums.end(), cfloat{});
+      for (std::int64_t coil = 0; coil < coils; ++coil) {
+        const cfloat* lines = columns.run(from + coil * axis.encoded * stride + first, width);
+        for (const Axis::Stretch& part : axis.cut())
+          cpu::lines_to_columns(lines + part.to, columns.distance(), part.count, width,
+                                values.data() + part.from * width, width);
+        for (std::int64_t i = 0; i < axis.image; ++i)
+          add_joined(reinterpret_cast<const float*>(maps + (coil * axis.image + i) * stride + first),
+                     reinterpret_cast<const float*>(values.data() + i * width),
+                     reinterpret_cast<float*>(sums.data() + i * width), width);
+      }
+      for (std::int64_t i = 0; i < axis.image; ++i)
+        for (std::int64_t c = 0; c < width; ++c) {
+          cfloat& out = to[i * stride + first + c];
+          out = scale * sums[static_cast<std::size_t>(i * width + c)] + (add ? out : cfloat{});
+        }
+    }
+  });
+}
+
+/// What is left to transform after y, where there are several planes.
+struct LastAxis {
+  Array<cfloat> planes;  // keeps `from`
+  Axis axis{};
+  const cfloat* from = nullptr;
+  std::int64_t stride = 0;
+};
+
+LastAxis transform_to_last_axis(Context& context, const Axes& axes, Direction direction,
+                                DeviceView<const cfloat> half) {
+  const std::int64_t coils = half.shape()[0], width = axes.x.image;
+  context.cache<FftwPlans>().trim();
+  if (axes.z.encoded == 1 && axes.z.padded == 1) return {{}, axes.y, half.data(), width};
+  auto planes = context.allocate<cfloat>({coils, axes.z.encoded, axes.y.image, width});
+  transform_columns(context, axes.y, direction, half.data(), coils * axes.z.encoded, width, 1, planes.data());
+  const cfloat* from = planes.data();
+  return {std::move(planes), axes.z, from, axes.y.image * width};
+}
+
 }  // namespace
 
 void transform_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> readouts,
@@ -214,22 +270,25 @@ void images_from_lines(Context& context, const LineGeometry& geometry, DeviceVie
   const std::int64_t coils = half.shape()[0], width = axes.x.image;
   require(half.shape() == Shape({coils, axes.z.encoded * axes.y.encoded, width}), "half images of another size");
   require(to.shape() == Shape({combine ? 1 : coils, axes.z.image, axes.y.image, width}), "images of another size");
-  context.cache<FftwPlans>().trim();
-
-  const bool flat = axes.z.encoded == 1 && axes.z.padded == 1;
-  Array<cfloat> planes;
-  if (!flat) {
-    planes = context.allocate<cfloat>({coils, axes.z.encoded, axes.y.image, width});
-    transform_columns(context, axes.y, geometry.direction, half.data(), coils * axes.z.encoded, width, 1,
-                      planes.data());
-  }
-  const Axis& last = flat ? axes.y : axes.z;
-  const cfloat* from = flat ? half.data() : planes.data();
-  const std::int64_t stride = flat ? width : axes.y.image * width;
+  const LastAxis last = transform_to_last_axis(context, axes, geometry.direction, half);
   if (combine)
-    combine_columns(context, last, geometry.direction, from, coils, stride, scale, to.data());
+    combine_columns(context, last.axis, geometry.direction, last.from, coils, last.stride, scale, to.data());
   else
-    transform_columns(context, last, geometry.direction, from, coils, stride, scale, to.data());
+    transform_columns(context, last.axis, geometry.direction, last.from, coils, last.stride, scale, to.data());
+}
+
+void joined_image_from_lines(Context& context, const LineGeometry& geometry, DeviceView<const cfloat> half,
+                             DeviceView<const cfloat> maps, float scale, bool add, DeviceView<cfloat> to) {
+  const Axes axes = axes_of(geometry);
+  require(!context.cuda(), "only on the CPU");
+  require(half.shape().rank() == 3, "half images have three axes");
+  const std::int64_t coils = half.shape()[0], width = axes.x.image;
+  require(half.shape() == Shape({coils, axes.z.encoded * axes.y.encoded, width}), "half images of another size");
+  require(maps.shape() == Shape({coils, axes.z.image, axes.y.image, width}), "maps of another size");
+  require(to.shape() == Shape({1, axes.z.image, axes.y.image, width}), "images of another size");
+  const LastAxis last = transform_to_last_axis(context, axes, geometry.direction, half);
+  join_columns(context, last.axis, geometry.direction, last.from, maps.data(), coils, last.stride, scale, add,
+               to.data());
 }
 
 }  // namespace echotrain::numerics

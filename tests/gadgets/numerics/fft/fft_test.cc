@@ -226,6 +226,17 @@ void expect_images_from_lines(const LineCase& c, std::int64_t together) {
   auto magnitudes = context.allocate<cfloat>({1, image[0], image[1], image[2]});
   images_from_lines(context, c.geometry, half.cview(), 0.25f, true, magnitudes.view());
   EXPECT_LT(relative_error(magnitudes.data(), combined, voxels), kTolerance) << what;
+
+  const auto weights = Random(3).normals(images.size());
+  const auto maps = context.upload<cfloat>({weights.data(), images});
+  std::vector<cdouble> joined(voxels);
+  for (std::size_t i = 0; i < right.size(); ++i) joined[i % voxels] += std::conj(cdouble(weights[i])) * right[i];
+  auto one = context.allocate<cfloat>({1, image[0], image[1], image[2]});
+  joined_image_from_lines(context, c.geometry, half.cview(), maps.cview(), 0.25f, false, one.view());
+  EXPECT_LT(relative_error(one.data(), joined, voxels), kTolerance) << what;
+  joined_image_from_lines(context, c.geometry, half.cview(), maps.cview(), 0.5f, true, one.view());
+  for (cdouble& v : joined) v *= 3;
+  EXPECT_LT(relative_error(one.data(), joined, voxels), kTolerance) << what;
 }
 
 TEST(LineImagesTest, AreTheCentredTransform) {

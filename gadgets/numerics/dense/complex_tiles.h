@@ -1,0 +1,62 @@
+// Sums of products of complex numbers whose real and imaginary parts are kept apart, a tile of the result at a time, so
+// that all of it stays in registers. For functions that are compiled for several machines (core/clones.h).
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/numerics/core/clones.h"
+
+namespace echotrain::numerics::cpu {
+
+constexpr std::int64_t kTileRows = 4, kTileColumns = 8;
+
+/// Real and imaginary parts of numbers that lie at the same index of two arrays.
+template <class T>
+struct Planes {
+  T* re = nullptr;
+  T* im = nullptr;
+  Planes at(std::int64_t i) const { return {re + i, im + i}; }
+};
+
+/// A tile of a result.
+struct Tile {
+  typedef double Lanes __attribute__((vector_size(kTileColumns * sizeof(double))));
+  Lanes re[kTileRows], im[kTileRows];
+};
+
+/// Element (p, k) of one factor lies at p * row + k * step, element (k, q) of the other at k * other_step + q.
+struct TileSteps {
+  std::int64_t row, step, other_step;
+};
+
+/// tile(p, q) = sum over k < n of a(p, k) b(k, q), where a is conjugated if `conjugate`. Sums run in the order of k.
+template <bool conjugate>
+ECHOTRAIN_INLINE void tile_product(Planes<const double> a, Planes<const double> b, std::int64_t n,
+                                   const TileSteps& steps, Tile& tile) {
+  using Lanes = Tile::Lanes;
+  using Unaligned = Lanes __attribute__((aligned(8)));
+  Lanes re0{}, re1{}, re2{}, re3{}, im0{}, im1{}, im2{}, im3{};
+  const std::int64_t row = steps.row;
+  for (std::int64_t k = 0; k < n; ++k) {
+    const Lanes br = *reinterpret_cast<const Unaligned*>(b.re + k * steps.other_step);
+    const Lanes bi = *reinterpret_cast<const Unaligned*>(b.im + k * steps.other_step);
+    const double* ar = a.re + k * steps.step;
+    const double* ai = a.im + k * steps.step;
+    const auto add = [&](double r, double i, Lanes& re, Lanes& im) ECHOTRAIN_INLINE_LAMBDA {
+      if constexpr (conjugate) {
+        re += r * br + i * bi;
+        im += r * bi - i * br;
+      } else {
+        re += r * br - i * bi;
+        im += r * bi + i * br;
+      }
+    };
+    add(ar[0], ai[0], re0, im0);
+    add(ar[row], ai[row], re1, im1);
+    add(ar[2 * row], ai[2 * row], re2, im2);
+    add(ar[3 * row], ai[3 * row], re3, im3);
+  }
+  tile = {{re0, re1, re2, re3}, {im0, im1, im2, im3}};
+}
+
+}  // namespace echotrain::numerics::cpu

@@ -1,0 +1,52 @@
+// Kernels that predict missing rows of k-space from acquired ones.
+#pragma once
+
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/parallel/lattice.h"
+
+namespace echotrain::numerics {
+
+struct GrappaOptions {
+  std::int64_t kernel_x = 5;  ///< samples of each row that a kernel takes; cut to the extents of k-space
+  std::int64_t kernel_y = 4;  ///< rows of each plane
+  std::int64_t kernel_z = 4;  ///< planes, where planes are left out; as rows, 1 where none are
+  /// Tikhonov's lambda, as a share of the mean of the matrix's diagonal, where there are as many equations as unknowns;
+  /// with more equations it is less, by the cube of unknowns / equations.
+  double regularization = 3e-3;
+  /// The least such share for rows outside the acquired ones, which have sources on one side only.
+  double outside = 1e-2;
+};
+
+/// A kernel: the sample of coil c at x is the sum of weights [c, source, dx, source coil] times the samples of rows
+/// target - sources[source] at x + dx - kernel_x / 2.
+struct GrappaKernel {
+  std::vector<RowStep> sources;
+  std::vector<cfloat> weights;
+};
+
+/// All that a frame with these rows needs. On the host, for both backends.
+struct GrappaKernels {
+  Lattice lattice;
+  std::int64_t coils = 0, kernel_x = 1;
+  /// [class - 1]: with all its sources; after them those whose sources were not all acquired.
+  std::vector<GrappaKernel> kernels;
+  /// Of each row [z, y]: the kernel that predicts it; -1: none, as it is on the lattice, or further than half a step
+  /// outside the acquired rows, where a prediction is worse than 0.
+  std::vector<std::int32_t> of_row;
+  double residual = 0;  ///< of the fit with all sources: norm of what is not predicted over norm of the targets
+};
+
+/// Griswold et al., "GRAPPA", MRM 47, 2002; kernels along x too, and two accelerated axes (Blaimer et al., MRM 56,
+/// 2006). Least squares in float64 over all places where targets and sources are inside the block: nothing wraps round.
+/// Rows near the first and the last acquired one have kernels of their own, made without the sources that are missing.
+///
+/// calibration: [coil, z, y, x], a block without gaps. Waits for the device and works on the host, on all threads, with
+/// memory that the context's account pays for: 16 (kernel's elements)^2 bytes for each kind of class. The same bits for
+/// any number of threads. std::invalid_argument where the block is smaller than the kernel, where it has fewer
+/// equations than a third of the unknowns, where it is 0 or not finite, or where options or shapes do not fit.
+GrappaKernels fit_grappa(Context& context, DeviceView<const cfloat> calibration, const Lattice& lattice,
+                         const GrappaOptions& options, const RowPlan& rows);
+
+}  // namespace echotrain::numerics

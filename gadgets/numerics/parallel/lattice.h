@@ -1,0 +1,51 @@
+// Which rows of an accelerated Cartesian scan were acquired, and which of them predict a missing one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "gadgets/numerics/core/array.h"
+
+namespace echotrain::numerics {
+
+/// A step in rows: y, z.
+using RowStep = std::array<std::int64_t, 2>;
+
+/// Rows of k-space at regular steps: y = y0 + (j * shift) mod step_y + i * step_y in the planes z = z0 + j * step_z. A
+/// shift is CAIPIRINHA's (Breuer et al., MRM 55, 2006).
+struct Lattice {
+  std::int64_t step_y = 1, step_z = 1;
+  std::int64_t shift = 0;
+  std::int64_t y0 = 0, z0 = 0;
+
+  std::int64_t size() const { return step_y * step_z; }  ///< R: one row of so many is on the lattice
+  /// 0: on the lattice; else the row's class, 1 .. size() - 1. Rows of one class see the lattice alike.
+  std::int64_t class_of(std::int64_t y, std::int64_t z) const;
+  bool contains(std::int64_t y, std::int64_t z) const { return class_of(y, z) == 0; }
+  /// The step from a lattice row to a row of a class.
+  RowStep class_step(std::int64_t of) const { return {of % step_y, of / step_y}; }
+};
+
+/// The rows that predict one of class `of`, as steps target - source, ascending in z and y: of the `kernel_z` nearest
+/// planes of the lattice the `kernel_y` nearest rows each. On an axis where the target is on the lattice, an even
+/// number is one less, so that as many lie on either side. On an axis with a step of 1 there is only the target's own
+/// place.
+std::vector<RowStep> kernel_sources(const Lattice& lattice, std::int64_t of, std::int64_t kernel_y,
+                                    std::int64_t kernel_z);
+
+/// What came of a frame's rows.
+struct RowPlan {
+  enum Kind : std::uint8_t { missing = 0, on_lattice = 1, put_back = 2 };
+  std::int64_t ny = 0, nz = 0;
+  std::vector<std::uint8_t> kind;  ///< [z, y]; put_back: acquired, and not on the lattice
+
+  std::uint8_t at(std::int64_t y, std::int64_t z) const {
+    return y < 0 || z < 0 || y >= ny || z >= nz ? std::uint8_t{missing} : kind[static_cast<std::size_t>(z * ny + y)];
+  }
+};
+
+/// The plan of rows that came: [z, y], not 0 where a row was acquired. std::invalid_argument for another size.
+RowPlan plan_rows(const Lattice& lattice, std::int64_t ny, std::int64_t nz, const std::vector<std::uint8_t>& came);
+
+}  // namespace echotrain::numerics

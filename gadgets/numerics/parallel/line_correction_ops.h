@@ -1,0 +1,26 @@
+// The correction of rows on each backend; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/parallel/line_correction.h"
+
+namespace echotrain::numerics {
+
+struct CorrectionWork {
+  const float* kernels;
+  std::int64_t sources, coils, columns, rows;  ///< rows: of half
+  const std::int32_t* own;
+  const std::int32_t* first;
+  const LineCorrections::Term* terms;
+  std::int64_t count;
+  const cfloat* half;
+  cfloat* to;
+};
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
+void correct_lines(Context& context, const CorrectionWork& work);
+)
+// clang-format on
+
+}  // namespace echotrain::numerics
