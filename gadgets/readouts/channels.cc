@@ -16,7 +16,7 @@ namespace {
 
 using protocol::ReadoutKind;
 
-/// The words of "3, 7 BC1".
+/// The words of "3, Body1".
 std::vector<std::string> names_in(const std::string& text) {
   std::vector<std::string> words;
   std::size_t at = 0;
@@ -40,17 +40,24 @@ Parameters<Channels::Options> Channels::parameters() {
   return Parameters<Options>()
       .flag("drop_dead", &Options::drop_dead, "leave out channels without a signal")
       .number("dead_below", &Options::dead_below, 0, 1, "what is dead: root mean square, relative to the median's")
-      .text("drop", &Options::drop, "numbers of channels to leave out, from 0: \"3, 7\"");
+      .text("drop", &Options::drop, "numbers (from 0) or labels of channels to leave out: \"3, Body1\"");
 }
 
-void Channels::start(const protocol::Header& /*header*/, Scan& scan) {
+void Channels::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  const auto& labels = header.coil_labels;
   for (const std::string& word : names_in(options_.drop)) {
     std::uint16_t number = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc{} || end != word.data() + word.size())
-      throw ClientError(fmt::format("channels: drop names '{}', which is no number of a channel", word));
-    named_.insert(number);
+    if (error == std::errc{} && end == word.data() + word.size()) {
+      named_.insert(number);
+      continue;
+    }
+    const auto label = std::find(labels.begin(), labels.end(), word);
+    if (label == labels.end())
+      throw ClientError(
+          fmt::format("channels: drop names '{}', which is neither a number nor a label of a channel", word));
+    named_.insert(label - labels.begin());
   }
 }
 

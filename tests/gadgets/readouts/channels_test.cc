@@ -117,8 +117,23 @@ TEST_P(ChannelsTest, WrongNamesAreSaid) {
     return client_error([&] { run(without(options), eight_lines(), scan, here()); });
   };
   EXPECT_EQ(error("{drop: \"5\"}"), "channels: drop names channel 5, but readouts have 5");
-  EXPECT_EQ(error("{drop: \"1, two\"}"), "channels: drop names 'two', which is no number of a channel");
+  EXPECT_EQ(error("{drop: \"1, two\"}"),
+            "channels: drop names 'two', which is neither a number nor a label of a channel");
   EXPECT_EQ(error("{drop: \"0 1 2 3 4\"}"), "channels: none of 5 channels is left");
+}
+
+TEST_P(ChannelsTest, LabelsOfTheHeaderNameChannels) {
+  std::mt19937 random(5);
+  auto h = eight_lines();
+  h.coil_labels = {"Body1", "Body2", "Spine3", "Spine4", "Head"};
+  const auto dropped = [&](const std::string& names) {
+    const auto out = run(without("{drop: \"" + names + "\"}"), h, {live_line(0, {1, 1, 1, 1, 1}, random)}, here());
+    const std::string& meta = out.images.at(0).attributes;
+    const std::size_t at = meta.find("<value>", meta.find("<name>channels_left_out</name>")) + 7;
+    return meta.substr(at, meta.find('<', at) - at);
+  };
+  EXPECT_EQ(dropped("Spine3"), "2");
+  EXPECT_EQ(dropped("Head, 1, Body1"), "0 1 4");
 }
 
 ECHOTRAIN_ON_BACKENDS(ChannelsTest);
