@@ -244,12 +244,14 @@ void CoilCompression::check_columns(const Readouts& readouts) const {
           columns, head.number_of_samples - head.discard_pre - head.discard_post, +head.number_of_samples));
 }
 
-/// Along the readout; forward undoes inverse.
+/// Along the readout; forward undoes inverse. Each readout is transformed by itself, so its bits do not depend on how
+/// readouts arrive.
 Array<cfloat> CoilCompression::transformed(const Array<cfloat>& data, numerics::Direction direction) const {
   const std::int64_t samples = data.shape()[2];
   Array<cfloat> out = scan_->compute.allocate<cfloat>(data.shape());
   const float scale = direction == numerics::Direction::inverse ? 1.0f / static_cast<float>(samples) : 1.0f;
-  numerics::centered_fft(scan_->compute, data.cview(), out.view(), {samples}, 1, direction, scale);
+  for (std::int64_t i = 0; i < data.shape()[0]; ++i)
+    numerics::centered_fft(scan_->compute, data.cview().slice(i), out.view().slice(i), {samples}, 1, direction, scale);
   return out;
 }
 

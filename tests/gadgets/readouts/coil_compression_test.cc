@@ -109,7 +109,7 @@ TEST_P(CoilCompressionTest, AsManyVirtualCoilsAsSourcesLoseNothing) {
     EXPECT_EQ(note(out.images[0], "coils_used"), "3");
     EXPECT_EQ(note(out.images[0], "compression_energy"), "1.00000");
     // The root sum of squares does not change when the coils' space is turned.
-    EXPECT_LT(nrmse(pixels<float>(out.images[0]), pixels<float>(all.images[0])), 2e-6);
+    EXPECT_LT(nrmse(pixels<float>(out.images[0]), pixels<float>(all.images[0])), 5e-6);
     EXPECT_EQ(out.said(protocol::Level::info, "12 coils become 3"), 1);
   }
   const auto fewer = run(chain("{channels: 2}"), square(), scan.lines(0, 0), here());
@@ -125,9 +125,9 @@ TEST_P(CoilCompressionTest, GeometricNeedsOnlyWhatIsAtOnePlace) {
     const auto out = run(chain(options), square(), scan.lines(0, 0), here());
     return nrmse(pixels<float>(out.images.at(0)), pixels<float>(all.images[0]));
   };
-  EXPECT_LT(error("{method: geometric, channels: 4, lines: 32}"), 2e-6);
+  EXPECT_LT(error("{method: geometric, channels: 4, lines: 32}"), 5e-6);
   EXPECT_GT(error("{method: pca, channels: 4, lines: 32}"), 1e-3);
-  EXPECT_LT(error("{method: pca, channels: 6, lines: 32}"), 2e-6);
+  EXPECT_LT(error("{method: pca, channels: 6, lines: 32}"), 5e-6);
 }
 
 TEST_P(CoilCompressionTest, AnyBatchesGiveTheSameBits) {
@@ -186,7 +186,7 @@ TEST_P(CoilCompressionTest, SlicesHaveVirtualCoilsOfTheirOwnAndAsMany) {
   EXPECT_EQ(note(out.images[0], "coils_used"), "2");
   EXPECT_EQ(note(out.images[1], "coils_used"), "2");
   EXPECT_LT(std::stod(note(out.images[1], "compression_energy")), 0.999);
-  EXPECT_LT(nrmse(pixels<float>(out.images[0]), pixels<float>(all.images[0])), 2e-6);
+  EXPECT_LT(nrmse(pixels<float>(out.images[0]), pixels<float>(all.images[0])), 5e-6);
 }
 
 TEST_P(CoilCompressionTest, OtherReadoutsPassBy) {
