@@ -17,6 +17,9 @@ struct ResourceOptions {
   std::int64_t operator_cache_mib = 2048;
   std::int64_t trajectory_cache_mib = 1024;
   std::int64_t disk_cache_mib = 4096;
+  std::int64_t scan_store_mib = 64;
+  std::int64_t scan_store_hours = 24;
+  bool scan_store_disk = true;
   bool hopper = true;
   bool graphs = true;
 

@@ -28,6 +28,8 @@
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
 #include "gadgets/readouts/cardiac_binning.h"
+#include "gadgets/readouts/channels.h"
+#include "gadgets/readouts/coil_compression.h"
 #include "gadgets/readouts/noise_adjust.h"
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
@@ -72,6 +74,8 @@ const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
     r.add<NoiseAdjust>();
+    r.add<Channels>();
+    r.add<CoilCompression>();
     r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<RadialTrajectoryOfPlanes>();

@@ -71,7 +71,7 @@ for all, gpus in ((plain, 0), (gpu, 1), (more, 2)):
     assert mib(limits["memory"]) >= options["memory_mib"] + 512, limits
     assert options["session_memory_mib"] <= options["memory_mib"] / 2
     (cache,) = (one["emptyDir"]["sizeLimit"] for one in pod(all)["volumes"] if one["name"] == "cache")
-    assert mib(cache) >= options["disk_cache_mib"] + 64, cache
+    assert mib(cache) >= options["disk_cache_mib"] + 128, cache
     assert ("nvidia.com/gpu" in [one["key"] for one in pod(all).get("tolerations", [])]) == (gpus > 0)
 assert more["Deployment/echotrain"]["spec"]["replicas"] == 3 and "HorizontalPodAutoscaler/echotrain" not in more
 options = yaml.safe_load(plain["ConfigMap/echotrain-options"]["data"]["echotrain.yaml"])

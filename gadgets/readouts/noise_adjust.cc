@@ -2,36 +2,103 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <set>
 #include <stdexcept>
 
 namespace echotrain {
+namespace {
 
-Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() { return {}; }
+using protocol::ReadoutKind;
+
+std::int64_t seconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// As much of an ID as may stand in a log.
+std::string end_of(const std::string& id) {
+  constexpr std::size_t kShown = 8;
+  return id.size() > kShown ? "..." + id.substr(id.size() - kShown) : id;
+}
+
+/// Whether labels tell `coils` coils apart.
+bool are_names(const std::vector<std::string>& labels, int coils) {
+  const std::set<std::string> different(labels.begin(), labels.end());
+  return labels.size() == static_cast<std::size_t>(coils) && different.size() == labels.size() &&
+         !different.contains("");
+}
+
+}  // namespace
+
+Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() {
+  return Parameters<Options>()
+      .choice("noise", &Options::noise, {"auto", "scan", "store", "none"},
+              "which noise: the scan's own readouts, the noise scan that the header names, or none; auto: the scan's "
+              "own, else the one that is named")
+      .flag("require_noise", &Options::require_noise, "refuse scans whose noise is not known");
+}
 
 void NoiseAdjust::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  measurement_id_ = header.measurement_id;
+  dependency_ = header.noise_dependency;
+  labels_ = header.coil_labels;
   bandwidth_ = header.relative_receiver_noise_bandwidth.value_or(1.0);
   if (!(bandwidth_ > 0)) bandwidth_ = 1;
+  if (options_.require_noise && options_.noise == "none")
+    throw ClientError("noise_adjust: noise: none and require_noise: true contradict each other");
 }
 
 void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
-  if (readouts.kind == protocol::ReadoutKind::noise) {
+  if (readouts.kind == ReadoutKind::noise) {
     learn(readouts);
     return;
   }
-  const bool imaging = readouts.kind == protocol::ReadoutKind::imaging;
-  // Calibration of another number of coils passes as it is; who uses it compares its coils with the images'.
-  const bool calibration = readouts.kind == protocol::ReadoutKind::calibration && covariance_ &&
-                           readouts.data.shape()[1] == covariance_->coils();
-  if ((imaging || calibration) && covariance_ && !readouts.heads.empty()) whiten(readouts);
+  const bool imaging = readouts.kind == ReadoutKind::imaging;
+  if ((imaging || readouts.kind == ReadoutKind::calibration) && readouts.data && !readouts.heads.empty()) {
+    const auto coils = static_cast<int>(readouts.data.shape()[1]);
+    look_up(coils, imaging);
+    // Calibration of another number of coils passes as it is; who uses it compares its coils with the images'.
+    const Noise* known = noise();
+    if (known != nullptr && (imaging || known->coils == coils)) whiten(readouts);
+    if (known == nullptr && imaging && options_.require_noise)
+      throw ClientError(
+          "noise_adjust: require_noise: true, but the scan has no noise readouts, and no noise scan that its header "
+          "names is known here");
+  }
+  if (imaging && readouts.last) add_notes(readouts);
   emit(std::move(readouts));
 }
 
+/// Keeps what was measured for scans that name this one.
+void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
+  if (how != End::complete || !covariance_ || measurement_id_.empty()) return;
+  NoiseRecord record;
+  record.coils = covariance_->coils();
+  record.dwell_us = noise_dwell_us_;
+  record.samples = covariance_->samples();
+  if (labels_.size() == static_cast<std::size_t>(record.coils)) record.labels = labels_;
+  record.made_unix_s = seconds_since_1970();
+  try {
+    record.covariance = covariance_->covariance();
+    numerics::whitening_matrix(record.covariance, record.coils, 1);
+  } catch (const std::invalid_argument&) {
+    scan_->warn(
+        fmt::format("the noise of {} coils has no usable covariance and is not kept for later scans", record.coils));
+    return;
+  }
+  scan_->compute.resources().get<NoiseStore>().add(measurement_id_, record);
+  scan_->info(fmt::format("noise of {} coils ({} samples) is kept for scans that name measurement {}", record.coils,
+                          record.samples, end_of(measurement_id_)));
+}
+
 void NoiseAdjust::whiten(Readouts& readouts) {
+  const Noise& known = *noise();
   const auto& shape = readouts.data.shape();
-  if (shape[1] != covariance_->coils())
-    throw ClientError(
-        fmt::format("noise was measured with {} coils, but readouts have {}", covariance_->coils(), shape[1]));
+  if (shape[1] != known.coils)
+    throw ClientError(fmt::format("noise was measured with {} coils, but readouts have {}", known.coils, shape[1]));
   // Contrasts may differ in bandwidth: readouts of one dwell time are whitened together.
   const auto dwell = [&](std::int64_t i) -> double {
     return readouts.heads[static_cast<std::size_t>(i)].sample_time_us;
@@ -39,7 +106,7 @@ void NoiseAdjust::whiten(Readouts& readouts) {
   for (std::int64_t begin = 0; begin < shape[0];) {
     std::int64_t end = begin + 1;
     while (end < shape[0] && dwell(end) == dwell(begin)) ++end;
-    if (!matrix_ || dwell(begin) != matrix_dwell_us_) make_matrix(dwell(begin));
+    if (!matrix_ || dwell(begin) != matrix_dwell_us_) make_matrix(known, dwell(begin));
     const auto run = readouts.data.view().part(begin * shape[1] * shape[2], {end - begin, shape[1], shape[2]});
     numerics::apply_coil_matrix(scan_->compute, matrix_.view(), run);
     begin = end;
@@ -53,24 +120,88 @@ void NoiseAdjust::learn(const Readouts& noise) {
     noise_dwell_us_ = noise.heads.front().sample_time_us;
   }
   for (std::int64_t i = 0; i < noise.host_data.shape()[0]; ++i) covariance_->add(noise.host_data.view().slice(i));
+  own_.reset();
   matrix_ = {};
 }
 
-void NoiseAdjust::make_matrix(double dwell_us) {
+/// Takes the noise that the header names from the store, at the first readout that it is for; calibration may have
+/// other coils than images, so that only these say that it cannot be used.
+void NoiseAdjust::look_up(int coils, bool imaging) {
+  const bool wanted = options_.noise == "store" || (options_.noise == "auto" && !covariance_);
+  if (!wanted || looked_up_ || dependency_.empty()) return;
+  NoiseStore& store = scan_->compute.resources().get<NoiseStore>();
+  const auto record = store.find(dependency_);
+  std::string why_not = fmt::format("is not known here (noise is kept for {} h)", store.hours());
+  if (record) {
+    stored_ = of_these_coils(*record, coils, why_not);
+    stored_unix_s_ = record->made_unix_s;
+  }
+  looked_up_ = imaging || stored_;
+  if (imaging && !stored_)
+    scan_->warn(fmt::format("the noise scan {} that the header names {}: images are NOT whitened", end_of(dependency_),
+                            why_not));
+}
+
+std::optional<NoiseAdjust::Noise> NoiseAdjust::of_these_coils(const NoiseRecord& record, int coils,
+                                                              std::string& why_not) const {
+  Noise out{coils, {}, record.dwell_us, record.samples};
+  if (!are_names(labels_, coils) || !are_names(record.labels, record.coils)) {
+    if (record.coils != coils) {
+      why_not = fmt::format("has {} coils, but this scan has {}", record.coils, coils);
+      return std::nullopt;
+    }
+    out.covariance = record.covariance;
+    return out;
+  }
+  std::vector<std::size_t> theirs;
+  for (const std::string& label : labels_) {
+    const auto found = std::find(record.labels.begin(), record.labels.end(), label);
+    if (found == record.labels.end()) {
+      why_not = fmt::format("has no coil '{}'", label);
+      return std::nullopt;
+    }
+    theirs.push_back(static_cast<std::size_t>(found - record.labels.begin()));
+  }
+  for (const std::size_t a : theirs)
+    for (const std::size_t b : theirs)
+      out.covariance.push_back(record.covariance[a * static_cast<std::size_t>(record.coils) + b]);
+  return out;
+}
+
+/// What to whiten with at this moment; null: nothing.
+const NoiseAdjust::Noise* NoiseAdjust::noise() {
+  const bool own = options_.noise == "auto" || options_.noise == "scan";
+  if (!own || !covariance_) return stored_ ? &*stored_ : nullptr;
+  if (!own_) own_ = Noise{covariance_->coils(), {}, noise_dwell_us_, covariance_->samples()};
+  return &*own_;
+}
+
+void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
   // Noise power is proportional to the bandwidth, so to 1 / dwell time. Senders may leave either dwell time at zero.
-  const double dwell_ratio = noise_dwell_us_ > 0 && dwell_us > 0 ? noise_dwell_us_ / dwell_us : 1;
-  const int coils = covariance_->coils();
+  const double dwell_ratio = noise.dwell_us > 0 && dwell_us > 0 ? noise.dwell_us / dwell_us : 1;
   try {
-    const auto matrix = numerics::whitening_matrix(covariance_->covariance(), coils, dwell_ratio / bandwidth_);
+    const auto covariance = noise.covariance.empty() ? covariance_->covariance() : noise.covariance;
+    const auto matrix = numerics::whitening_matrix(covariance, noise.coils, dwell_ratio / bandwidth_);
     matrix_dwell_us_ = dwell_us;
-    matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {coils, coils}});
+    matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {noise.coils, noise.coils}});
   } catch (const std::invalid_argument&) {
     throw ClientError(
         fmt::format("the noise scan ({} samples of {} coils) has no usable covariance: send at least a few times as "
                     "many noise samples as coils, "
                     "or leave 'noise_adjust' out of the pipeline",
-                    covariance_->samples(), coils));
+                    noise.samples, noise.coils));
   }
+}
+
+void NoiseAdjust::add_notes(Readouts& readouts) {
+  const Noise* known = noise();
+  std::map<std::string, std::string> notes{{"noise", known == nullptr          ? "none"
+                                                     : own_ && known == &*own_ ? "scan"
+                                                                               : "store"}};
+  if (known != nullptr) notes["noise_samples"] = std::to_string(known->samples);
+  if (stored_ && known == &*stored_)
+    notes["noise_age_s"] = std::to_string(std::max<std::int64_t>(0, seconds_since_1970() - stored_unix_s_));
+  readouts.frame = with_notes(*readouts.frame, notes);
 }
 
 }  // namespace echotrain

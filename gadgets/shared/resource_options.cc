@@ -17,6 +17,9 @@ numerics::ResourceOptions resource_options(const config::ResourceOptions& from) 
   to.operator_cache_bytes = bytes(from.operator_cache_mib);
   to.trajectory_cache_bytes = bytes(from.trajectory_cache_mib);
   to.disk_cache_bytes = bytes(from.disk_cache_mib);
+  to.scan_store_bytes = bytes(from.scan_store_mib);
+  to.scan_store_hours = from.scan_store_hours;
+  to.scan_store_disk = from.scan_store_disk;
   to.hopper = from.hopper;
   to.graphs = from.graphs;
   return to;

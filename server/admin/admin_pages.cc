@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "gadgets/shared/noise_store.h"
 #include "server/admin/metrics_present.h"
+#include "server/admin/noise_page.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {
@@ -17,6 +19,7 @@ constexpr std::string_view kPlaces =
     "/readyz     200 while it takes scans; else 503 and the reason\n"
     "/metrics    for Prometheus\n"
     "/sessions   the current sessions, as JSON\n"
+    "/noise      the noise that scans have left for later ones, as JSON\n"
     "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n";
 
 AdminPage ready_page(const Readiness& readiness) {
@@ -45,6 +48,9 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
   } else if (path == "/sessions") {
     page.content_type = "application/json";
     page.body = sessions_json(*environment.board);
+  } else if (path == "/noise") {
+    page.content_type = "application/json";
+    page.body = noise_json(environment.resources->get<NoiseStore>().list());
   } else if (path == "/") {
     page.body = fmt::format("echotrain-server {}\n\n{}", version(), kPlaces);
   } else {

@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 69U);
+  EXPECT_EQ(names.size(), 72U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -110,6 +110,9 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"operator_cache_mib", "32"},
                                                                {"trajectory_cache_mib", "33"},
                                                                {"disk_cache_mib", "34"},
+                                                               {"scan_store_mib", "35"},
+                                                               {"scan_store_hours", "36"},
+                                                               {"scan_store_disk", "off"},
                                                                {"hopper", "off"},
                                                                {"graphs", "off"}};
   for (const auto& [name, text] : given) set_option(o, name, text);
@@ -178,6 +181,9 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_EQ(o.resources.operator_cache_mib, 32);
   EXPECT_EQ(o.resources.trajectory_cache_mib, 33);
   EXPECT_EQ(o.resources.disk_cache_mib, 34);
+  EXPECT_EQ(o.resources.scan_store_mib, 35);
+  EXPECT_EQ(o.resources.scan_store_hours, 36);
+  EXPECT_FALSE(o.resources.scan_store_disk);
   EXPECT_FALSE(o.resources.hopper);
   EXPECT_FALSE(o.resources.graphs);
 }
@@ -198,7 +204,9 @@ TEST(ServerOptions, VariablesOfTheEnvironmentSetOptions) {
   const Variable threads("ECHOTRAIN_THREADS", "3"), autotune("ECHOTRAIN_AUTOTUNE", "off"),
       folder("ECHOTRAIN_CACHE_DIR", "/c"), plans("ECHOTRAIN_PLAN_CACHE_MIB", "4"),
       operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "5"), trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", "6"),
-      disk("ECHOTRAIN_DISK_CACHE_MIB", "7"), hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "off");
+      disk("ECHOTRAIN_DISK_CACHE_MIB", "7"), store("ECHOTRAIN_SCAN_STORE_MIB", "8"),
+      hours("ECHOTRAIN_SCAN_STORE_HOURS", "9"), on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off"),
+      hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "off");
   const ResourceOptions o = read_server_variables().resources;
   EXPECT_EQ(o.threads, 3);
   EXPECT_FALSE(o.autotune);
@@ -207,6 +215,9 @@ TEST(ServerOptions, VariablesOfTheEnvironmentSetOptions) {
   EXPECT_EQ(o.operator_cache_mib, 5);
   EXPECT_EQ(o.trajectory_cache_mib, 6);
   EXPECT_EQ(o.disk_cache_mib, 7);
+  EXPECT_EQ(o.scan_store_mib, 8);
+  EXPECT_EQ(o.scan_store_hours, 9);
+  EXPECT_FALSE(o.scan_store_disk);
   EXPECT_FALSE(o.hopper);
   EXPECT_FALSE(o.graphs);
 }

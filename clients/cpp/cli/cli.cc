@@ -15,6 +15,7 @@
 #include "clients/cpp/recon/recon_stream.h"
 #include "clients/cpp/scans/convert.h"
 #include "clients/cpp/scans/info.h"
+#include "clients/cpp/scans/noise.h"
 #include "clients/cpp/scans/verify.h"
 #include "clients/cpp/send/health.h"
 #include "clients/cpp/send/replay.h"
@@ -178,6 +179,16 @@ void add_info(config::Command& program, Streams streams) {
   });
 }
 
+void add_noise(config::Command& program, Streams streams) {
+  config::Command& command =
+      program.add_command("noise", "noise of each coil of an ISMRMRD file, and coils whose noise is correlated");
+  command.examples("Example:\n  echotrain noise scan.h5");
+  command.act([streams, given = command.add(noise_options())] {
+    noise(given.read(), streams.out);
+    return 0;
+  });
+}
+
 void add_verify(config::Command& program, Streams streams) {
   config::Command& command = program.add_command(
       "verify",
@@ -236,6 +247,7 @@ int run(int argc, const char* const* argv, const std::string& version, const num
   add_compare(program, streams);
   add_export(program, streams);
   add_info(program, streams);
+  add_noise(program, streams);
   add_verify(program, streams);
   add_health(program, streams);
   return run_program(program, "echotrain", argc, argv, streams);

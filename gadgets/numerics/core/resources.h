@@ -23,6 +23,9 @@ struct ResourceOptions {
   std::uint64_t operator_cache_bytes = std::uint64_t{2} << 30;    ///< of operators F^H W F; 0 keeps none
   std::uint64_t trajectory_cache_bytes = std::uint64_t{1} << 30;  ///< of trajectories and their weights; 0 keeps none
   std::uint64_t disk_cache_bytes = std::uint64_t{4} << 30;        ///< of files in cache_folder; 0 keeps none
+  std::uint64_t scan_store_bytes = std::uint64_t{64} << 20;       ///< of what scans leave for later ones; 0 keeps none
+  std::int64_t scan_store_hours = 24;                             ///< how long that is kept; 0 keeps none
+  bool scan_store_disk = true;                                    ///< false: it is kept in memory only
   bool hopper = true;               ///< false: no Hopper kernels, so that tests can compare them with the portable ones
   bool graphs = true;               ///< false: the solver's loop is not a CUDA graph, which some tools cannot follow
   std::uint64_t memory_budget = 0;  ///< bytes of the machine's memory that all users together may take; 0: no bound

@@ -48,7 +48,8 @@ TEST(ResourceEnvironment, SetsTheOptions) {
   const Variable threads("ECHOTRAIN_THREADS", "5"), autotune("ECHOTRAIN_AUTOTUNE", "off"),
       hopper("ECHOTRAIN_HOPPER", "off"), graphs("ECHOTRAIN_GRAPHS", "on"), plans("ECHOTRAIN_PLAN_CACHE_MIB", "3"),
       operators("ECHOTRAIN_OPERATOR_CACHE_MIB", "0"), trajectories("ECHOTRAIN_TRAJECTORY_CACHE_MIB", ""),
-      disk("ECHOTRAIN_DISK_CACHE_MIB", "4");
+      disk("ECHOTRAIN_DISK_CACHE_MIB", "4"), store("ECHOTRAIN_SCAN_STORE_MIB", "5"),
+      hours("ECHOTRAIN_SCAN_STORE_HOURS", "6"), on_disk("ECHOTRAIN_SCAN_STORE_DISK", "off");
   const numerics::ResourceOptions options = resource_options_from_environment();
   EXPECT_EQ(options.threads, 5);
   EXPECT_FALSE(options.autotune);
@@ -58,6 +59,9 @@ TEST(ResourceEnvironment, SetsTheOptions) {
   EXPECT_EQ(options.operator_cache_bytes, 0u);
   EXPECT_EQ(options.trajectory_cache_bytes, numerics::ResourceOptions().trajectory_cache_bytes);
   EXPECT_EQ(options.disk_cache_bytes, 4u << 20);
+  EXPECT_EQ(options.scan_store_bytes, 5u << 20);
+  EXPECT_EQ(options.scan_store_hours, 6);
+  EXPECT_FALSE(options.scan_store_disk);
 }
 
 TEST(ResourceEnvironment, RefusesBadValues) {

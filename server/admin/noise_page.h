@@ -1,0 +1,16 @@
+// The noise that scans have left for later ones, for those who run the server.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gadgets/shared/noise_store.h"
+
+namespace echotrain::server {
+
+/// {"noise": [{"id_digest": "1f03d28c", "coils": 12, ...}]}, the newest first: age [s], dwell time [us], samples, and
+/// of each coil its label (where known) and the standard deviation of its real part's noise in the units of the
+/// readouts, and the largest correlation of two coils. Nothing in it tells whose scan it was.
+std::string noise_json(const std::vector<NoiseStore::Listed>& known);
+
+}  // namespace echotrain::server

@@ -1,0 +1,250 @@
+#include "gadgets/shared/noise_store.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <latch>
+#include <thread>
+
+#include "tests/support/resources.h"
+
+namespace echotrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::int64_t seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// A record that no other `seed` gives.
+NoiseRecord record_of(int coils, double seed) {
+  NoiseRecord record;
+  record.coils = coils;
+  for (int i = 0; i < coils * coils; ++i) record.covariance.emplace_back(seed + 0.1 * i, -seed / 3);
+  record.dwell_us = 30 + seed;
+  record.samples = 4096;
+  for (int c = 0; c < coils; ++c) record.labels.push_back("coil" + std::to_string(c));
+  record.made_unix_s = seconds_now();
+  return record;
+}
+
+bool same(const NoiseRecord& a, const NoiseRecord& b) {
+  return a.coils == b.coils && a.covariance == b.covariance && a.dwell_us == b.dwell_us && a.samples == b.samples &&
+         a.labels == b.labels && a.made_unix_s == b.made_unix_s;
+}
+
+class NoiseStoreTest : public ::testing::Test {
+ protected:
+  NoiseStoreTest() {
+    folder_ = fs::temp_directory_path() / ("echotrain_noise_store_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+  }
+  ~NoiseStoreTest() override { fs::remove_all(folder_); }
+
+  /// As a program that starts now has it.
+  std::shared_ptr<numerics::Resources> program(std::uint64_t bytes = 1 << 20, std::int64_t hours = 24,
+                                               bool disk = true) const {
+    numerics::ResourceOptions options = test_resource_options();
+    options.threads = 1;
+    options.cache_folder = folder_;
+    options.scan_store_bytes = bytes;
+    options.scan_store_hours = hours;
+    options.scan_store_disk = disk;
+    return std::make_shared<numerics::Resources>(options);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    for (const auto& each : fs::directory_iterator(folder_ / "noise"))
+      if (each.path().extension() == ".noise") out.push_back(each.path());
+    return out;
+  }
+
+  fs::path folder_;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_F(NoiseStoreTest, OtherProgramsFindTheSameBits) {
+  const NoiseRecord one = record_of(5, 1), two = record_of(32, 2);
+  const auto first = program(), beside = program();
+  first->get<NoiseStore>().add("1.2.3", one);
+  beside->get<NoiseStore>().add("4.5.6", two);
+  const auto later = program();
+  for (const auto& each : {first, beside, later}) {
+    NoiseStore& store = each->get<NoiseStore>();
+    ASSERT_TRUE(store.find("1.2.3"));
+    ASSERT_TRUE(store.find("4.5.6"));
+    EXPECT_TRUE(same(*store.find("1.2.3"), one));
+    EXPECT_TRUE(same(*store.find("4.5.6"), two));
+    EXPECT_FALSE(store.find("1.2.4"));
+    EXPECT_FALSE(store.find(""));
+    EXPECT_EQ(store.list().size(), 2u);
+  }
+  const NoiseRecord newer = record_of(5, 7);
+  first->get<NoiseStore>().add("1.2.3", newer);
+  EXPECT_TRUE(same(*first->get<NoiseStore>().find("1.2.3"), newer));
+  EXPECT_TRUE(same(*program()->get<NoiseStore>().find("1.2.3"), newer));
+}
+
+TEST_F(NoiseStoreTest, ManyAtOnceAgreeOnTheSalt) {
+  constexpr int kPrograms = 8, kRounds = 20;  // a race: one round alone may miss it
+  for (int round = 0; round < kRounds; ++round) {
+    fs::remove_all(folder_);
+    std::vector<std::shared_ptr<numerics::Resources>> programs;
+    for (int i = 0; i < kPrograms; ++i) programs.push_back(program());
+    {
+      std::latch begin(kPrograms);
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < kPrograms; ++i)
+        threads.emplace_back([&, i, own = programs[static_cast<std::size_t>(i)]] {
+          begin.arrive_and_wait();
+          own->get<NoiseStore>().add("scan " + std::to_string(i), record_of(3, i + 1));
+        });
+    }
+    const auto later = program();
+    for (int i = 0; i < kPrograms; ++i)
+      ASSERT_TRUE(later->get<NoiseStore>().find("scan " + std::to_string(i))) << i << " in round " << round;
+  }
+}
+
+TEST_F(NoiseStoreTest, InMemoryOnlyNothingIsWritten) {
+  const auto resources = program(1 << 20, 24, false);
+  resources->get<NoiseStore>().add("id", record_of(4, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find("id"));
+  EXPECT_FALSE(fs::exists(folder_ / "noise"));
+  EXPECT_FALSE(program()->get<NoiseStore>().find("id"));
+}
+
+TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
+  const std::string id = "66056_107201_107210_424_Doe";
+  program()->get<NoiseStore>().add(id, record_of(4, 1));
+  int seen = 0;
+  for (const auto& each : fs::recursive_directory_iterator(folder_ / "noise")) {
+    ++seen;
+    for (const std::string& part : {id, std::string("107201"), std::string("Doe")}) {
+      EXPECT_EQ(each.path().string().find(part), std::string::npos);
+      EXPECT_EQ(text_of(each.path()).find(part), std::string::npos);
+    }
+  }
+  EXPECT_EQ(seen, 2);  // the record and the salt
+  // The same ID has another name in another folder.
+  const std::string name = files().at(0).filename();
+  fs::remove_all(folder_);
+  program()->get<NoiseStore>().add(id, record_of(4, 1));
+  EXPECT_NE(files().at(0).filename(), name);
+}
+
+TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
+  const NoiseRecord record = record_of(3, 1);
+  program()->get<NoiseStore>().add("id", record);
+  const fs::path path = files().at(0);
+  const std::string good = text_of(path);
+  const auto found_with = [&](const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+    return program()->get<NoiseStore>().find("id") != nullptr;
+  };
+  EXPECT_TRUE(found_with(good));
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    EXPECT_FALSE(found_with(bad)) << "byte " << i;
+  }
+  for (std::size_t size : {std::size_t{0}, std::size_t{20}, good.size() - 1})
+    EXPECT_FALSE(found_with(good.substr(0, size)));
+  EXPECT_FALSE(found_with(good + "x"));
+  EXPECT_TRUE(found_with(good));
+  // Under another name it belongs to nobody.
+  std::string other = path.filename();
+  other[0] = other[0] == '0' ? '1' : '0';
+  fs::rename(path, path.parent_path() / other);
+  EXPECT_FALSE(program()->get<NoiseStore>().find("id"));
+  EXPECT_TRUE(program()->get<NoiseStore>().list().empty());
+}
+
+TEST_F(NoiseStoreTest, WhatIsTooOldIsMissingAndGoes) {
+  const auto resources = program(1 << 20, 2);
+  NoiseStore& store = resources->get<NoiseStore>();
+  NoiseRecord old = record_of(3, 1), young = record_of(3, 2);
+  old.made_unix_s -= 2 * 3600 + 60;
+  young.made_unix_s -= 2 * 3600 - 600;
+  store.add("old", old);
+  store.add("young", young);
+  for (const auto& each : {resources, program(1 << 20, 2)}) {
+    EXPECT_FALSE(each->get<NoiseStore>().find("old"));
+    EXPECT_TRUE(each->get<NoiseStore>().find("young"));
+    EXPECT_EQ(each->get<NoiseStore>().list().size(), 1u);
+  }
+  EXPECT_TRUE(program(1 << 20, 3)->get<NoiseStore>().find("old"));
+  // A file that was written so long ago goes when the next one comes.
+  EXPECT_EQ(files().size(), 2u);
+  for (const fs::path& path : files())
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(3));
+  store.add("new", record_of(3, 3));
+  EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(NoiseStoreTest, TheBoundHoldsInMemoryAndOnDisk) {
+  const NoiseRecord record = record_of(16, 1);  // some 5 kB
+  const auto resources = program(20000);
+  NoiseStore& store = resources->get<NoiseStore>();
+  for (int i = 0; i < 10; ++i) {
+    store.add("id " + std::to_string(i), record);
+    // Files of one tick of the clock have no order.
+    for (const fs::path& path : files())
+      fs::last_write_time(path, fs::last_write_time(path) - std::chrono::seconds(10));
+  }
+  std::uintmax_t bytes = 0;
+  for (const fs::path& path : files()) bytes += fs::file_size(path);
+  EXPECT_LE(bytes, 20000u);
+  EXPECT_GE(files().size(), 3u);
+  for (const auto& each : {resources, program(20000)}) {
+    EXPECT_FALSE(each->get<NoiseStore>().find("id 0"));
+    EXPECT_TRUE(each->get<NoiseStore>().find("id 9"));
+    EXPECT_TRUE(each->get<NoiseStore>().find("id 8"));
+  }
+  const auto none = program(0), never = program(1 << 20, 0);
+  for (const auto& each : {none, never}) {
+    each->get<NoiseStore>().add("id", record);
+    EXPECT_FALSE(each->get<NoiseStore>().find("id"));
+  }
+}
+
+TEST_F(NoiseStoreTest, TheBudgetTakesItsMemoryBack) {
+  numerics::ResourceOptions options = test_resource_options();
+  options.threads = 1;
+  options.memory_budget = 1 << 20;
+  const numerics::Resources resources(options);
+  NoiseStore store(resources);
+  store.add("id", record_of(16, 1));
+  EXPECT_GT(resources.memory()->used(), 16u * 16u * 16u);
+  resources.memory()->drop_unused();
+  EXPECT_EQ(resources.memory()->used(), 0u);
+  EXPECT_FALSE(store.find("id"));
+}
+
+TEST_F(NoiseStoreTest, WhatIsNoMatrixIsNotKept) {
+  NoiseRecord record = record_of(3, 1);
+  record.covariance.pop_back();
+  const auto resources = program();
+  resources->get<NoiseStore>().add("id", record);
+  EXPECT_FALSE(resources->get<NoiseStore>().find("id"));
+}
+
+TEST_F(NoiseStoreTest, AFolderThatCannotBeWrittenKeepsItInMemory) {
+  fs::create_directories(folder_);
+  std::ofstream(folder_ / "noise") << "a file";
+  const auto resources = program();
+  resources->get<NoiseStore>().add("id", record_of(3, 1));
+  EXPECT_TRUE(resources->get<NoiseStore>().find("id"));
+}
+
+}  // namespace
+}  // namespace echotrain
