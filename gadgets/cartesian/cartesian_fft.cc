@@ -1,10 +1,14 @@
 #include "gadgets/cartesian/cartesian_fft.h"
 
+#include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
 
-void CartesianFft::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
+void CartesianFft::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  warn_of_aliasing(header, scan);
+}
 
 void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
   if (kspace.calibration && kspace.calibration->source != Calibration::Source::center) scan_->info(kUnusedCalibration);

@@ -24,6 +24,7 @@ std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std
 void CartesianImages::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
+  warn_of_aliasing(header, scan);
 }
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {

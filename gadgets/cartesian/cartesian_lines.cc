@@ -18,6 +18,14 @@ void refuse_reversed(const Readouts& readouts) {
           "lines only");
 }
 
+void warn_of_aliasing(const protocol::Header& header, Scan& scan) {
+  for (const auto& encoding : header.encodings) {
+    const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
+    if (acceleration > 1)
+      scan.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
+  }
+}
+
 std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan) {
   std::vector<CartesianSpace> spaces;
   for (const auto& encoding : header.encodings) {
@@ -26,10 +34,6 @@ std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Sca
           fmt::format("this pipeline reconstructs Cartesian data, but the header's trajectory is '{}'; use a gridding "
                       "pipeline (radial_2d, spiral_2d, kooshball_3d)",
                       protocol::to_string(encoding.trajectory)));
-    const std::int64_t acceleration = std::int64_t{encoding.acceleration[0]} * encoding.acceleration[1];
-    if (acceleration > 1)
-      scan.warn(fmt::format("R={}: image will alias, this pipeline fills no missing lines", acceleration));
-
     CartesianSpace space;
     space.geometry = image_geometry(encoding);
     space.acceleration = encoding.acceleration;

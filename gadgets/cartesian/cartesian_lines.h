@@ -28,6 +28,9 @@ struct CartesianSpace {
 /// The space of each encoding. ClientError when the measurement is not Cartesian or its limits do not fit.
 std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan);
 
+/// Tells the client when the header announces missing lines; for gadgets that transform what came as it is.
+void warn_of_aliasing(const protocol::Header& header, Scan& scan);
+
 /// ClientError when imaging readouts are reversed, because these need phase correction.
 void refuse_reversed(const Readouts& readouts);
 

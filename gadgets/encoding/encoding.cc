@@ -90,7 +90,8 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
   out.right = compute.allocate<cfloat>({n[0], kspace.image[0], kspace.image[1], kspace.image[2]});
   made.sampling->adjoint(compute, kspace.data.view().reshaped(made.sampling->samples(n[0])),
                          out.right.view().reshaped(of_coils(n[0], request.image)));
-  out.matrix = made.sampling->normal();
+  // Keeps the whole entry: the device still reads its mask and weights, and the cache sees that it is in use.
+  out.matrix = std::shared_ptr<const numerics::NormalOperator>(found.plan, made.sampling->normal().get());
   out.power = compute.zeros<double>({1});
   const std::int64_t weights = made.weights.size();
   for (std::int64_t coil = 0; coil < n[0]; ++coil)

@@ -213,8 +213,11 @@ class Reader {
     }
     std::multimap<std::uint64_t, std::string> labels;
     for (const pugi::xml_node label : node.children("coilLabel")) {
-      const auto number = integer(trim(label.child_value("coilNumber")), 0, kMaxCounter,
-                                  "acquisitionSystemInformation/coilLabel/coilNumber");
+      const std::string_view text = trim(label.child_value("coilNumber"));
+      std::uint64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      // Labels without order are as good as none; nobody needs them so much that the scan should end.
+      if (error != std::errc() || end != text.data() + text.size() || number > kMaxCounter) return;
       if (labels.size() < limits_.channels)
         labels.emplace(number, printable(trim(label.child_value("coilName")), kMaxLabelBytes));
     }
