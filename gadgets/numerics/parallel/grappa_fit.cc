@@ -195,7 +195,7 @@ void check(DeviceView<const cfloat> calibration, const Lattice& lattice, const G
 }
 
 void check_size(const CalibrationBlock& block, const Group& group) {
-  RowStep least{}, most{};
+  RowStep least = group.rows.sources.front(), most = least;
   for (const auto* some : {&group.rows.sources, &group.rows.targets})
     for (const RowStep& r : *some)
       for (std::size_t a = 0; a < 2; ++a) {

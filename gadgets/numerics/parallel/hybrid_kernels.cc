@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
 
 #include "gadgets/numerics/core/clones.h"
 
@@ -29,6 +30,8 @@ ECHOTRAIN_CLONES void add_weights(const cfloat* weights, std::int64_t count, std
 }  // namespace
 
 HybridKernels hybrid_kernels(Context& context, const GrappaKernels& kernels, const LineGeometry& geometry) {
+  if (geometry.direction != Direction::inverse)
+    throw std::invalid_argument("kernels in image space are those of the inverse transform");
   context.check_stop();
   HybridKernels made;
   made.coils = kernels.coils;

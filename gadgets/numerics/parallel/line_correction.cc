@@ -77,7 +77,7 @@ class TermList {
     first_.push_back(static_cast<std::int32_t>(terms_.size()));
   }
   LineCorrections made(Context& context) const {
-    return {taken_, keep(context, own_), keep(context, first_), keep(context, terms_)};
+    return {rows_.nz * rows_.ny, taken_, keep(context, own_), keep(context, first_), keep(context, terms_)};
   }
 
  private:
@@ -126,7 +126,7 @@ LineCorrections plan_filling(Context& context, const GrappaKernels& kernels, con
 void correct_lines(Context& context, const HybridKernels& hybrid, const LineCorrections& corrections,
                    DeviceView<const cfloat> half, DeviceView<cfloat> e) {
   const Shape &from = half.shape(), &to = e.shape();
-  if (from.rank() != 3 || from[0] != hybrid.coils || from[2] != hybrid.columns ||
+  if (from.rank() != 3 || from[0] != hybrid.coils || from[1] != corrections.encoded_rows || from[2] != hybrid.columns ||
       !(to == Shape{hybrid.coils, corrections.count(), hybrid.columns}))
     throw std::invalid_argument(
         fmt::format("correct_lines: {} rows of {} coils and {} columns cannot be made of {} in {}", corrections.count(),

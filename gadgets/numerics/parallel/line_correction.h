@@ -21,6 +21,7 @@ struct LineCorrections {
     std::int32_t row;     ///< acquired: z * encoded y + y
     float sign;           ///< 1 or -1
   };
+  std::int64_t encoded_rows = 0;   ///< z * y of the encoded matrix
   std::vector<std::int32_t> rows;  ///< corrected: z * padded y + y, ascending
   Array<std::int32_t> own;         ///< of each: the acquired row that is added as it is, -1 for none
   Array<std::int32_t> first;       ///< of each: its first term; then the number of all

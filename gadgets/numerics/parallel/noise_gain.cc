@@ -108,6 +108,8 @@ NoiseGain noise_gain(Context& context, DeviceView<const cfloat> conjugate, Devic
     throw std::invalid_argument(
         fmt::format("noise_gain: maps {}, weights {}, {} x {} rows and an image of {} do not fit", shape.text(),
                     conjugate.shape().text(), rows.nz, rows.ny, geometry.image.text()));
+  if (geometry.direction != Direction::inverse || geometry.padded[0] < rows.nz || geometry.padded[1] < rows.ny)
+    throw std::invalid_argument("noise_gain: the noise of an inverse transform over all rows is known, of others not");
   if (samples < 1) throw std::invalid_argument("noise_gain: a row has at least one sample");
   context.check_stop();
   const std::vector<TouchedRow> touched = touched_rows(context, corrections, rows, geometry);
