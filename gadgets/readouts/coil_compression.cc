@@ -125,14 +125,18 @@ std::vector<Readouts> CoilCompression::by_slice(Readouts&& readouts) const {
 void CoilCompression::take(Group& group, Readouts&& readouts, const Emit<Readouts>& emit) {
   const bool imaging = readouts.kind == ReadoutKind::imaging;
   if (!group.matrix) {
+    // Calibration among imaging readouts is part of the frame's band, whose rest is still to come.
     if (imaging && options_.from != "center" && group.calibration_readouts >= kFewestCalibrationReadouts &&
-        !readouts.heads.empty()) {
+        !group.holds_imaging && !readouts.heads.empty()) {
       learn(group, std::nullopt);
       give(group, emit);
     } else {
       const bool last = imaging && readouts.last;
       const std::uint64_t frame = readouts.frame ? readouts.frame->id : 0;
-      if (!imaging) group.calibration_readouts += static_cast<std::int64_t>(readouts.heads.size());
+      if (imaging)
+        group.holds_imaging = group.holds_imaging || !readouts.heads.empty();
+      else
+        group.calibration_readouts += static_cast<std::int64_t>(readouts.heads.size());
       group.held.push_back(std::move(readouts));
       if (!last) return;
       learn(group, frame);

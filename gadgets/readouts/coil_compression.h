@@ -14,7 +14,8 @@
 namespace echotrain {
 
 /// Replaces the coils by the virtual coils that hold most of the signal, found in the middle of k-space: in calibration
-/// readouts that come before a slice's first imaging readout, else in its first frame. Until the virtual coils of a
+/// readouts that come before a slice's first imaging readout, else in its first whole frame, with the calibration
+/// readouts that came in its midst. Until the virtual coils of a
 /// slice are known its readouts are held, so that only its first frame waits. Data of fewer coils than are wanted pass
 /// unchanged. Noise should be whitened before: it then stays white.
 ///
@@ -60,6 +61,7 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
   struct Group {
     std::vector<Readouts> held;
     std::int64_t calibration_readouts = 0;
+    bool holds_imaging = false;
     Array<cfloat> matrix;  // [kept, coil] or [kept, coil, sample]; empty until known
     double energy = 0;
   };

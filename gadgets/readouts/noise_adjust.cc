@@ -8,6 +8,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "gadgets/numerics/team/team.h"
+
 namespace echotrain {
 namespace {
 
@@ -16,6 +18,8 @@ using protocol::ReadoutKind;
 std::int64_t seconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+
+std::int64_t age_s(std::int64_t unix_s) { return std::max<std::int64_t>(0, seconds_since_1970() - unix_s); }
 
 /// As much of an ID as may stand in a log.
 std::string end_of(const std::string& id) {
@@ -74,12 +78,17 @@ void NoiseAdjust::process(Readouts&& readouts, const Emit<Readouts>& emit) {
 
 /// Keeps what was measured for scans that name this one.
 void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
-  if (how != End::complete || !covariance_ || measurement_id_.empty()) return;
+  if (how != End::complete || !covariance_ || measurement_id_.empty() || !has_store()) return;
+  if (!labels_.empty() && labels_.size() != static_cast<std::size_t>(covariance_->coils())) {
+    scan_->info(fmt::format("noise is not kept for later scans: {} labels of the header do not name {} coils",
+                            labels_.size(), covariance_->coils()));
+    return;
+  }
   NoiseRecord record;
   record.coils = covariance_->coils();
   record.dwell_us = noise_dwell_us_;
   record.samples = covariance_->samples();
-  if (labels_.size() == static_cast<std::size_t>(record.coils)) record.labels = labels_;
+  record.labels = labels_;
   record.made_unix_s = seconds_since_1970();
   try {
     record.covariance = covariance_->covariance();
@@ -124,34 +133,61 @@ void NoiseAdjust::learn(const Readouts& noise) {
   matrix_ = {};
 }
 
+/// Whether noise of other scans can be had. Ranks have stores of their own, and could whiten differently.
+bool NoiseAdjust::has_store() const { return scan_->team == nullptr || scan_->team->in_one_process(); }
+
 /// Takes the noise that the header names from the store, at the first readout that it is for; calibration may have
 /// other coils than images, so that only these say that it cannot be used.
 void NoiseAdjust::look_up(int coils, bool imaging) {
   const bool wanted = options_.noise == "store" || (options_.noise == "auto" && !covariance_);
-  if (!wanted || looked_up_ || dependency_.empty()) return;
-  NoiseStore& store = scan_->compute.resources().get<NoiseStore>();
-  const auto record = store.find(dependency_);
-  std::string why_not = fmt::format("is not known here (noise is kept for {} h)", store.hours());
-  if (record) {
-    stored_ = of_these_coils(*record, coils, why_not);
-    stored_unix_s_ = record->made_unix_s;
+  const bool of_calibration = imaging && stored_ && stored_->coils != coils;
+  if (!wanted || dependency_.empty() || (looked_up_ && !of_calibration)) return;
+  stored_.reset();
+  matrix_ = {};
+  std::string why_not = "is not used by several ranks, each of which has a store of its own";
+  if (has_store()) {
+    NoiseStore& store = scan_->compute.resources().get<NoiseStore>();
+    why_not = fmt::format("is not known here (noise is kept for {} h)", store.hours());
+    if (const auto record = store.find(dependency_)) {
+      stored_ = of_these_coils(*record, coils, why_not);
+      stored_unix_s_ = record->made_unix_s;
+    }
   }
   looked_up_ = imaging || stored_;
-  if (imaging && !stored_)
+  if (stored_) {
+    scan_->info(fmt::format("readouts are whitened by the noise of another scan, {} ({} samples, {} s old)",
+                            end_of(dependency_), stored_->samples, age_s(stored_unix_s_)));
+  } else if (imaging && options_.require_noise) {
+    throw ClientError(fmt::format("noise_adjust: require_noise: true, but the noise scan {} that the header names {}",
+                                  end_of(dependency_), why_not));
+  } else if (imaging) {
     scan_->warn(fmt::format("the noise scan {} that the header names {}: images are NOT whitened", end_of(dependency_),
                             why_not));
+  }
 }
 
+/// By labels, or by their number where neither scan has any. Labels that are not one name for each coil (a gadget may
+/// have removed coils) tell nothing.
 std::optional<NoiseAdjust::Noise> NoiseAdjust::of_these_coils(const NoiseRecord& record, int coils,
                                                               std::string& why_not) const {
   Noise out{coils, {}, record.dwell_us, record.samples};
-  if (!are_names(labels_, coils) || !are_names(record.labels, record.coils)) {
+  if (labels_.empty() && record.labels.empty()) {
     if (record.coils != coils) {
       why_not = fmt::format("has {} coils, but this scan has {}", record.coils, coils);
       return std::nullopt;
     }
     out.covariance = record.covariance;
     return out;
+  }
+  if (!are_names(labels_, coils)) {
+    why_not = fmt::format("cannot be matched: the {} labels of this scan do not name its {} coils one by one",
+                          labels_.size(), coils);
+    return std::nullopt;
+  }
+  if (!are_names(record.labels, record.coils)) {
+    why_not = fmt::format("cannot be matched: its {} labels do not name its {} coils one by one", record.labels.size(),
+                          record.coils);
+    return std::nullopt;
   }
   std::vector<std::size_t> theirs;
   for (const std::string& label : labels_) {
@@ -199,8 +235,7 @@ void NoiseAdjust::add_notes(Readouts& readouts) {
                                                      : own_ && known == &*own_ ? "scan"
                                                                                : "store"}};
   if (known != nullptr) notes["noise_samples"] = std::to_string(known->samples);
-  if (stored_ && known == &*stored_)
-    notes["noise_age_s"] = std::to_string(std::max<std::int64_t>(0, seconds_since_1970() - stored_unix_s_));
+  if (stored_ && known == &*stored_) notes["noise_age_s"] = std::to_string(age_s(stored_unix_s_));
   readouts.frame = with_notes(*readouts.frame, notes);
 }
 

@@ -18,9 +18,10 @@ namespace echotrain {
 /// part, and coils are uncorrelated. Source: Kellman & McVeigh, MRM 54, 2005.
 ///
 /// What a scan with a measurement ID has measured is kept (gadgets/shared/noise_store.h) when the scan is complete. A
-/// scan without noise readouts whose header names it takes it from there. Coils are matched by their labels, if both
-/// scans have them: the noise of all coils of this scan must be there. Without labels the number of coils must agree.
-/// A scan without any noise passes unchanged, with a warning if its header names a noise scan, or is refused
+/// scan without noise readouts whose header names it takes it from there, and says so. Coils are matched by their
+/// labels, one for each: the noise of all coils of this scan must be there. If neither scan has labels, the number of
+/// coils must agree. Several ranks use no noise of other scans and keep none: each has a store of its own.
+/// A scan without any noise that fits passes unchanged, with a warning if its header names a noise scan, or is refused
 /// (`require_noise`). Images note noise (scan, store or none), noise_samples and noise_age_s.
 class NoiseAdjust final : public Gadget<Readouts, Readouts> {
  public:
@@ -50,6 +51,7 @@ class NoiseAdjust final : public Gadget<Readouts, Readouts> {
   };
   void whiten(Readouts& readouts);
   void learn(const Readouts& noise);
+  bool has_store() const;
   void look_up(int coils, bool imaging);
   std::optional<Noise> of_these_coils(const NoiseRecord& record, int coils, std::string& why_not) const;
   const Noise* noise();

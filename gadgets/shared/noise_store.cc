@@ -1,7 +1,10 @@
 #include "gadgets/shared/noise_store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <random>
 #include <system_error>
 
@@ -117,10 +121,13 @@ std::string contents(const fs::path& path, std::uint64_t most) {
   return text;
 }
 
-/// Writes a file beside `path` that nobody else writes; false when that fails.
+/// Writes a file beside `path` that nobody else writes, and no other user reads; false when that fails.
 bool write_beside(const fs::path& path, const std::string& text, fs::path& temporary) {
   temporary = path.string() + fmt::format(".{}-{:x}.part", ::getpid(), std::random_device()());
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  const int made = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (made < 0) return false;
+  ::close(made);
+  std::ofstream out(temporary, std::ios::binary);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
   out.close();
   if (out) return true;
@@ -136,7 +143,8 @@ std::string salt_of(const fs::path& folder) {
   std::string salt = contents(path, kSaltBytes);
   if (salt.size() == kSaltBytes) return salt;
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(folder.parent_path(), error);
+  ::mkdir(folder.c_str(), S_IRWXU);
   fs::path temporary;
   salt = random_bytes(kSaltBytes);
   if (!write_beside(path, salt, temporary)) return salt;
@@ -178,11 +186,10 @@ NoiseStore::Digest NoiseStore::digest_of(const std::string& measurement_id) {
     if (salt_.empty()) salt_ = salt_of(folder_);
     text = salt_ + measurement_id;
   }
+  std::array<unsigned char, 32> whole{};
+  if (EVP_Digest(text.data(), text.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
   Digest digest{};
-  for (std::size_t half = 0; half < 2; ++half) {
-    const std::uint64_t part = numerics::digest_bytes(text.data(), text.size(), 11 + half);
-    std::memcpy(digest.data() + 8 * half, &part, sizeof part);
-  }
+  std::copy_n(whole.begin(), digest.size(), digest.begin());
   return digest;
 }
 

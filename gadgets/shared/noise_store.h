@@ -30,10 +30,11 @@ struct NoiseRecord {
 };
 
 /// Noise by the measurement ID of the scan that measured it, in memory and, if the options say so, in files of the
-/// cache folder, which several processes may share. Measurement IDs may name a patient: only digests of them are kept,
-/// salted by a random number of the folder. What is older than the options allow counts as missing, as does a file that
-/// is damaged, of another version or of another ID; a folder that cannot be written keeps nothing. Beyond the bound,
-/// what is oldest goes. Throws only std::bad_alloc. Thread-safe.
+/// cache folder, which several processes of one user may share. Measurement IDs may name a patient: only digests of
+/// them are kept (16 bytes of SHA-256), salted by a random number of the folder; other users cannot read either. What
+/// is older than the options allow counts as missing, as does a file that is damaged, of another version or of another
+/// ID; a folder that cannot be written keeps nothing. Beyond the bound, what is oldest goes. Throws only
+/// std::bad_alloc. Thread-safe.
 class NoiseStore : private numerics::Droppable {
  public:
   explicit NoiseStore(const numerics::Resources& resources);

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import sys
+import tempfile
 
 import pytest
 
@@ -11,6 +12,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 
 # numpy reads this when it is loaded: its matrix products must not take the cores of the programs under test.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# What programs under test keep for later scans must neither come from other runs nor stay in the user's cache folder.
+CACHE = tempfile.TemporaryDirectory(prefix="echotrain_cache_")
+os.environ["ECHOTRAIN_CACHE_DIR"] = CACHE.name
 
 pytest.importorskip("numpy", reason="the integration tests need numpy")
 pytest.importorskip("h5py", reason="the integration tests need h5py")

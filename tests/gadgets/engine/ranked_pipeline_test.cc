@@ -4,8 +4,10 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
 #include <map>
 
+#include "gadgets/shared/noise_store.h"
 #include "tests/gadgets/blob.h"
 #include "tests/support/resources.h"
 #include "tests/support/thread_ranks.h"
@@ -13,9 +15,12 @@
 namespace echotrain::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const Blob kBlob{2, {3, -2, 0}};
 
@@ -103,6 +108,43 @@ TEST(RankedPipelineTest, SaysTheSameOfItsImages) {
                           ASSERT_EQ(images.size(), alone.size());
                           EXPECT_EQ(images[0].attributes, alone[0].attributes);
                         }),
+              Each(IsEmpty()));
+}
+
+// Each rank has a store of its own, so that ranks could whiten differently.
+TEST(RankedPipelineTest, NoiseOfOtherScansIsNotUsed) {
+  const auto resources = test_resources();
+  NoiseRecord record;
+  record.coils = 1;
+  record.covariance = {4.0};
+  record.samples = 100;
+  record.made_unix_s = std::numeric_limits<std::int32_t>::max();
+  resources->get<NoiseStore>().add("noise", record);
+  const auto said = [&](Followers* followers) {
+    std::vector<std::string> texts;
+    numerics::Context compute(Backend::cpu, resources);
+    PipelineSink sink;
+    sink.image = [](protocol::Image&&, const ImageTimes&) {};
+    sink.text = [&](protocol::Level, const std::string& text) { texts.push_back(text); };
+    const auto plan = PipelinePlan::check(config::read_pipeline(
+        yaml("  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n"), "test.yaml"));
+    RankedPipeline pipeline(followers, plan, compute, std::move(sink));
+    protocol::Header named = header({.encoded = {8, 8, 1}, .limits = step_limit(8)});
+    named.noise_dependency = "noise";
+    pipeline.start(named);
+    std::vector<Acquisition> lines;
+    for (std::uint16_t step = 0; step < 8; ++step) {
+      lines.push_back(readout(1, std::vector<cfloat>(8, cfloat(1))));
+      lines.back().head.idx.kspace_encode_step_1 = step;
+    }
+    pipeline.push(std::move(lines));
+    pipeline.finish(End::complete);
+    pipeline.wait();
+    return texts;
+  };
+  const auto refusal = HasSubstr("is not used by several ranks, each of which has a store of its own: images are NOT");
+  EXPECT_THAT(said(nullptr), AllOf(Contains(HasSubstr("noise of another scan")), Not(Contains(refusal))));
+  EXPECT_THAT(errors_of(2, [&](Followers& followers) { EXPECT_THAT(said(&followers), Contains(refusal)); }),
               Each(IsEmpty()));
 }
 

@@ -2,6 +2,7 @@
 #include "gadgets/readouts/coil_compression.h"
 
 #include <cmath>
+#include <map>
 
 #include "tests/gadgets/scan.h"
 
@@ -281,6 +282,46 @@ TEST_P(CoilCompressionTest, CalibrationThatComesFirstLetsNothingWait) {
     ASSERT_EQ(each->given.size(), 2u);
   }
   EXPECT_EQ(center.values(), calibration.values());
+}
+
+TEST_P(CoilCompressionTest, ABandAmongTheLinesOfAFrameCountsWhole) {
+  using protocol::ReadoutKind;
+  const MixedScan scan{.sources = 6, .noise_level = 0.5};
+  const auto lines = scan.lines(0, 0);
+  constexpr std::size_t kFirst = 4, kLast = 27;  // 16 of its lines are not on the lattice of every third one
+  const auto is_band = [](std::size_t ky) { return ky >= kFirst && ky <= kLast; };
+  // The images' virtual coils, each line of them by its number: as the band comes within the frame, in either order.
+  const auto embedded = [&](bool upwards, const std::string& from) {
+    Alone alone(GetParam(), {.channels = 3, .from = from});
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < kMatrix; ++i) order.push_back(upwards ? i : kMatrix - 1 - i);
+    for (std::size_t ky : order) {
+      if (ky % 3 != 0 && !is_band(ky)) continue;
+      Acquisition line = lines[ky];
+      if (ky % 3 == 0 && is_band(ky)) set_flag(line, kCalibrationAndImaging);
+      EXPECT_TRUE(alone.given.empty()) << ky;
+      alone.push({line}, ky % 3 == 0 ? ReadoutKind::imaging : ReadoutKind::calibration, ky == (upwards ? 30 : 0));
+    }
+    std::map<std::size_t, std::vector<cfloat>> by_line;
+    for (const Readouts& each : alone.given)
+      if (each.kind == ReadoutKind::imaging)
+        by_line[each.heads.at(0).idx.kspace_encode_step_1] = elements(alone.compute, each.data);
+    return by_line;
+  };
+  // The truth: the same band, sent before the lattice.
+  Alone first(GetParam(), {.channels = 3, .from = "calibration"});
+  first.push({lines.begin() + kFirst, lines.begin() + kLast + 1}, ReadoutKind::calibration);
+  std::vector<Acquisition> lattice;
+  for (std::size_t ky = 0; ky < kMatrix; ky += 3) lattice.push_back(lines[ky]);
+  first.push(lattice, ReadoutKind::imaging, true);
+  const auto truth = elements(first.compute, first.given.at(1).data);
+  for (const std::string from : {"auto", "calibration"})
+    for (const bool upwards : {true, false}) {
+      std::vector<cfloat> all;
+      for (const auto& [ky, values] : embedded(upwards, from)) all.insert(all.end(), values.begin(), values.end());
+      ASSERT_EQ(all.size(), truth.size());
+      EXPECT_LT(nrmse(all, truth), 1e-5) << from << (upwards ? " upwards" : " downwards");
+    }
 }
 
 TEST_P(CoilCompressionTest, ABatchOfSeveralSlicesIsTakenApart) {

@@ -90,6 +90,8 @@ TEST_P(NoiseOfOtherScansTest, TwoConnectionsGiveTheBitsOfOne) {
   const auto apart = scan(image_names, image_lines(kCount, 30));
   EXPECT_EQ(image(apart), image(together));
   EXPECT_EQ(apart.warned(""), 0);
+  EXPECT_EQ(apart.said(protocol::Level::info, "whitened by the noise of another scan, noise (512 samples, "), 1);
+  EXPECT_EQ(together.said(protocol::Level::info, "another scan"), 0);
   EXPECT_EQ(noted(apart, "noise"), "store");
   EXPECT_EQ(noted(together, "noise"), "scan");
   EXPECT_EQ(noted(apart, "noise_samples"), "512");
@@ -135,12 +137,25 @@ TEST_P(NoiseOfOtherScansTest, CoilsAreMatchedByTheirLabels) {
   const auto unknown = scan({.noise_of = "noise", .labels = {"A", "B", "D"}}, image_lines(3, 5));
   EXPECT_EQ(unknown.warned("has no coil 'D': images are NOT whitened"), 1);
   EXPECT_EQ(noted(unknown, "noise"), "none");
-  // Labels that tell no coils apart are as good as none: then numbers of coils must agree.
-  EXPECT_EQ(noted(scan({.noise_of = "noise", .labels = {"A", "A", "B"}}, image_lines(3, 5)), "noise"), "store");
+  // Labels that tell no coils apart, none, and those of more coils than are left do not say whose noise is whose.
+  for (const std::vector<std::string>& labels : {std::vector<std::string>{"A", "A", "B"}, {}, {"A", "B", "C", "D"}}) {
+    const auto unclear = scan({.noise_of = "noise", .labels = labels}, image_lines(3, 5));
+    EXPECT_EQ(unclear.warned("labels of this scan do not name its 3 coils one by one: images are NOT whitened"), 1);
+    EXPECT_EQ(image(unclear), image(scan({}, image_lines(3, 5))));
+  }
+}
+
+TEST_P(NoiseOfOtherScansTest, NumbersOfCoilsMustAgreeWhereNobodyHasLabels) {
+  scan({.id = "noise"}, noise_lines(3, 5, 1));
   EXPECT_EQ(noted(scan({.noise_of = "noise"}, image_lines(3, 5)), "noise"), "store");
   const auto two = scan({.noise_of = "noise"}, image_lines(2, 5));
   EXPECT_EQ(two.warned("has 3 coils, but this scan has 2: images are NOT whitened"), 1);
   EXPECT_EQ(image(two), image(scan({}, image_lines(2, 5))));
+  const auto labelled = scan({.noise_of = "noise", .labels = {"A", "B", "C"}}, image_lines(3, 5));
+  EXPECT_EQ(labelled.warned("its 0 labels do not name its 3 coils one by one: images are NOT whitened"), 1);
+  const auto unclear = scan({.id = "unclear", .labels = {"A", "B", "C", "D"}}, noise_lines(3, 5, 1));
+  EXPECT_EQ(unclear.said(protocol::Level::info, "noise is not kept for later scans: 4 labels"), 1);
+  EXPECT_EQ(scan({.noise_of = "unclear"}, image_lines(3, 5)).warned("is not known here"), 1);
 }
 
 TEST_P(NoiseOfOtherScansTest, WhatIsNotKnownIsSaid) {
@@ -169,6 +184,21 @@ TEST_P(NoiseOfOtherScansTest, CalibrationOfOtherCoilsSaysNothing) {
   EXPECT_EQ(out.warned(""), 0);
   EXPECT_EQ(image(out), image(scan({.noise_of = "noise"}, image_lines(kCount, 5))));
   EXPECT_EQ(noted(out, "noise"), "store");
+}
+
+TEST_P(NoiseOfOtherScansTest, NoiseThatFitsOnlyCalibrationIsSaid) {
+  scan({.id = "noise"}, noise_lines(2, 5, 1));
+  auto calibration = image_lines(2, 5);
+  for (Acquisition& line : calibration) set_flag(line, kCalibration);
+  const auto lines = both(calibration, image_lines(kCount, 5));
+  const auto out = scan({.noise_of = "noise"}, lines);
+  EXPECT_EQ(out.warned("has 2 coils, but this scan has 3: images are NOT whitened"), 1);
+  EXPECT_EQ(noted(out, "noise"), "none");
+  EXPECT_EQ(image(out), image(scan({}, image_lines(kCount, 5))));
+  EXPECT_NE(client_error([&] {
+              scan({.noise_of = "noise"}, lines, "{require_noise: true}");
+            }).find("has 2 coils, but this scan has 3"),
+            std::string::npos);
 }
 
 TEST_P(NoiseOfOtherScansTest, OnlyWholeAndUsableNoiseIsKept) {

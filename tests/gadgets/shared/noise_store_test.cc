@@ -142,6 +142,19 @@ TEST_F(NoiseStoreTest, FilesDoNotTellTheMeasurement) {
   EXPECT_NE(files().at(0).filename(), name);
 }
 
+TEST_F(NoiseStoreTest, NamesAreSaltedSha256ThatOtherUsersDoNotSee) {
+  // The salt "0123456789abcdef0123456789abcdef", the ID "1.2.3": by sha256sum of both.
+  fs::create_directories(folder_ / "noise");
+  std::ofstream(folder_ / "noise" / "salt") << "0123456789abcdef0123456789abcdef";
+  program()->get<NoiseStore>().add("1.2.3", record_of(4, 1));
+  EXPECT_EQ(files().at(0).filename(), "3be5d45ab80159ec760ae07e863cb3b6.noise");
+  fs::remove_all(folder_);
+  program()->get<NoiseStore>().add("1.2.3", record_of(4, 1));
+  EXPECT_EQ(fs::status(folder_ / "noise").permissions(), fs::perms::owner_all);
+  for (const fs::path& path : {files().at(0), folder_ / "noise" / "salt"})
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write) << path;
+}
+
 TEST_F(NoiseStoreTest, DamagedAndForeignFilesAreMissing) {
   const NoiseRecord record = record_of(3, 1);
   program()->get<NoiseStore>().add("id", record);
