@@ -145,11 +145,12 @@ std::int64_t planes_of(const Data& data) {
 struct SampledLines {
   numerics::Shape extents;                 ///< [z, y] of the encoded matrix
   std::vector<std::uint8_t> came;          ///< per row: 1 if it came, for the image or for calibration that serves it
-  std::int64_t first_x = 0, last_x = 0;    ///< samples of a row that were acquired: [first_x, last_x)
+  std::int64_t first_x = 0, last_x = 0;    ///< samples that all of these rows have: [first_x, last_x); empty: none
   std::array<std::int64_t, 2> step{1, 1};  ///< y, z: steps of the lattice; 1 where `lattice` is false
   std::int64_t shift = 0;                  ///< plane origin z + j * step z has rows origin y + (j * shift) mod step y
   std::array<std::int64_t, 2> origin{};    ///< y, z: a row of the lattice
   bool lattice = false;                    ///< every row of the lattice from `first` to `last` came
+  bool rows_differ = false;                ///< some rows have samples beyond [first_x, last_x)
   std::array<std::int64_t, 2> first{}, last{};  ///< y, z: outermost rows that came, inclusive
 
   std::int64_t count() const;  ///< how many rows came

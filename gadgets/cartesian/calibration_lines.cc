@@ -187,13 +187,17 @@ void CalibrationLines::finish(const FrameKey& key) {
     if (block.flagged) scan_->warn("reference lines without the middle of k-space are left out");
     return;
   }
+  const auto [x0, x1] = block.samples.range();
+  if (x0 >= x1) {
+    if (block.flagged) scan_->warn("reference lines that have no samples in common are left out");
+    return;
+  }
   std::vector<float> factors;
   for (const std::int32_t hits : block.hits) factors.push_back(1.0f / static_cast<float>(std::max(hits, 1)));
   if (std::any_of(factors.begin(), factors.end(), [](float f) { return f < 1; }))
     numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, block.rows.view());
 
   const auto [y0, z0, y1, z1] = *box;
-  const auto [x0, x1] = block.samples.range();
   const std::int64_t coils = block.rows.shape()[0], nx = block.rows.shape()[2];
   const std::int64_t ny = y1 - y0 + 1, nz = z1 - z0 + 1, width = x1 - x0;
   const auto out = std::make_shared<Calibration>();

@@ -108,6 +108,7 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
   const auto [first_x, last_x] = samples.range();
   lines.first_x = first_x;
   lines.last_x = last_x;
+  lines.rows_differ = samples.rows_differ();
 
   const auto changed = std::make_shared<Frame>(frame);
   const std::size_t missing =
@@ -117,8 +118,9 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
     const auto k = [](std::int64_t at, std::int64_t extent) {
       return static_cast<float>(at - extent / 2) / static_cast<float>(extent);
     };
-    changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
-                         k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
+    if (first_x < last_x)
+      changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
+                           k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
     if (const auto [ry, rz] = space.acceleration; ry > 1 || rz > 1) {
       changed->notes["acceleration"] = fmt::format("{}x{}", ry, rz);
       changed->notes["acceleration_effective"] =

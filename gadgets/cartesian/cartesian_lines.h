@@ -52,8 +52,12 @@ class SampleRange {
     common_ = {std::max(common_[0], first), std::min(common_[1], last)};
     any_ = {std::min(any_[0], first), std::max(any_[1], last)};
   }
-  /// [first, last) that all rows have; those that some have if there are none in common.
-  std::array<std::int64_t, 2> range() const { return common_[0] < common_[1] ? common_ : any_; }
+  /// [first, last) that all rows have; [0, 0) if there are none in common.
+  std::array<std::int64_t, 2> range() const {
+    return common_[0] < common_[1] ? common_ : std::array<std::int64_t, 2>{};
+  }
+  /// Whether some row has samples that another one lacks.
+  bool rows_differ() const { return common_ != any_; }
 
  private:
   static constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();

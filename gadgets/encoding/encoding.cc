@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "gadgets/numerics/core/extents.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/reduce/reductions.h"
 
 namespace echotrain {
@@ -22,7 +24,7 @@ numerics::Shape of_coils(std::int64_t coils, const numerics::Shape& item) {
 }
 
 /// What the k-space was acquired with; of whole rows where these came whole.
-MaskedSamplingRequest request_of(const KSpace& kspace) {
+MaskedSamplingRequest request_of(const numerics::Context& context, const KSpace& kspace) {
   const SampledLines& lines = *kspace.lines;
   const numerics::Shape encoded{kspace.data.shape()[1], kspace.data.shape()[2], kspace.data.shape()[3]};
   const bool flat = encoded[0] == 1 && kspace.padded[0] == 1;
@@ -31,13 +33,19 @@ MaskedSamplingRequest request_of(const KSpace& kspace) {
   request.padded = without_flat_axis(kspace.padded, flat);
   request.image = without_flat_axis(kspace.image, flat);
   const bool whole = lines.first_x <= 0 && lines.last_x >= encoded[2];
-  for (const std::uint8_t came : lines.came)
-    if (whole) {
-      request.mask.push_back(came != 0 ? 1.0f : 0.0f);
-    } else {
-      for (std::int64_t x = 0; x < encoded[2]; ++x)
-        request.mask.push_back(came != 0 && x >= lines.first_x && x < lines.last_x ? 1.0f : 0.0f);
+  request.mask.reserve(static_cast<std::size_t>(whole ? encoded[0] * encoded[1] : encoded.size()));
+  for (std::int64_t z = 0; z < encoded[0]; ++z) {
+    context.check_stop();
+    for (std::int64_t y = 0; y < encoded[1]; ++y) {
+      const bool came = lines.came[static_cast<std::size_t>(z * encoded[1] + y)] != 0;
+      if (whole) {
+        request.mask.push_back(came ? 1.0f : 0.0f);
+      } else {
+        for (std::int64_t x = 0; x < encoded[2]; ++x)
+          request.mask.push_back(came && x >= lines.first_x && x < lines.last_x ? 1.0f : 0.0f);
+      }
     }
+  }
   return request;
 }
 
@@ -52,11 +60,27 @@ std::shared_ptr<const MaskedSampling> MaskedSamplingRequest::make(numerics::Cont
       numerics::MaskedFourier::make(context, {mask.data(), whole_rows ? rows : encoded}, encoded, padded, image);
   const double weight =
       static_cast<double>(padded.size()) / (static_cast<double>(encoded.size()) * static_cast<double>(encoded.size()));
-  std::vector<float> weights;
-  for (const float m : mask) {
-    weights.push_back(m * static_cast<float>(weight));
-    made->weight +=
-        static_cast<double>(m) * weight * (whole_rows ? static_cast<double>(encoded[encoded.rank() - 1]) : 1.0);
+  const numerics::Extents n = numerics::last_axes(encoded, static_cast<int>(encoded.rank())),
+                          p = numerics::last_axes(padded, static_cast<int>(padded.rank()));
+  // One weight for a row will do if none of its samples lie outside the transform.
+  const bool of_rows = whole_rows && p[2] >= n[2];
+  const std::int64_t columns = of_rows ? 1 : n[2];
+  numerics::MemoryShare paid(context.account());
+  paid.grow_to(static_cast<std::uint64_t>(n[0] * n[1] * columns) * sizeof(float));
+  std::vector<float> weights(static_cast<std::size_t>(n[0] * n[1] * columns));
+  const auto fits = [&](std::int64_t i, std::size_t a) { return numerics::MaskedFourier::fits(i, n[a], p[a]); };
+  for (std::int64_t z = 0; z < n[0]; ++z) {
+    context.check_stop();
+    for (std::int64_t y = 0; y < n[1]; ++y) {
+      if (!fits(z, 0) || !fits(y, 1)) continue;
+      const std::int64_t row = z * n[1] + y;
+      for (std::int64_t x = 0; x < columns; ++x) {
+        if (!of_rows && !fits(x, 2)) continue;
+        const float m = mask[static_cast<std::size_t>(whole_rows ? row : row * n[2] + x)];
+        weights[static_cast<std::size_t>(row * columns + x)] = m * static_cast<float>(weight);
+        made->weight += static_cast<double>(m) * weight * (of_rows ? static_cast<double>(n[2]) : 1.0);
+      }
+    }
   }
   made->weights = context.upload<float>({weights.data(), {static_cast<std::int64_t>(weights.size())}});
   return made;
@@ -71,9 +95,11 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
   const auto& n = kspace.data.shape();  // [coil, z, y, x]
   if (!kspace.lines)
     throw ClientError("encoding: the gadget before it does not say which lines of k-space were acquired");
+  if (kspace.lines->count() > 0 && kspace.lines->first_x >= kspace.lines->last_x)
+    throw ClientError("encoding: the lines of a frame have no samples in common");
   if (static_cast<std::int64_t>(kspace.lines->came.size()) != n[1] * n[2])
     throw ClientError("encoding: the list of acquired lines is for another matrix");
-  const MaskedSamplingRequest request = request_of(kspace);
+  const MaskedSamplingRequest request = request_of(compute, kspace);
   const auto found = [&] {
     try {
       return compute.resources().get<MaskedSamplingCache>().get(compute, request);

@@ -13,10 +13,11 @@
 
 namespace echotrain {
 
-/// A sampling operator with the weights of its samples, W = (points transformed) / (points encoded)^2 where acquired.
+/// A sampling operator with the weights of its samples, W = (points transformed) / (points encoded)^2 where acquired
+/// and within the transform.
 struct MaskedSampling {
   std::shared_ptr<const numerics::MaskedFourier> sampling;
-  Array<float> weights;  ///< [row] or [row, x]
+  Array<float> weights;  ///< [row], or [row, x] where not all samples of a row are alike
   double weight = 0;     ///< their sum over all samples
   std::uint64_t bytes() const { return sampling->bytes() + static_cast<std::uint64_t>(weights.size()) * sizeof(float); }
 };
@@ -43,7 +44,7 @@ class MaskedSamplingCache : public DeviceCache<MaskedSamplingRequest> {
 /// (F^H W F) x = F^H W d with F the transform of the points that were acquired, whatever their pattern: regular, random
 /// or elliptic, partial Fourier and partial echoes. F^H W d is the image that `fft` gives of k-space with zeros where
 /// nothing came; eigenvalues of F^H W F lie within 0 and 1. Frames and scans that acquire the same points share the
-/// operator. ClientError for k-space that does not say which lines came.
+/// operator. ClientError for k-space that does not say which lines came, or whose lines have no samples in common.
 class Encoding final : public Gadget<KSpace, NormalEquations> {
  public:
   struct Options {};

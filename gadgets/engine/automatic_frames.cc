@@ -136,7 +136,18 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   if (frame.last_seen && complete(frame))
     close(key, emit);
   else if (may_end && lattice_complete(frame))
-    close(key, emit, true);
+    close_lattices(key, emit);
+}
+
+/// Ends a frame whose lattice is whole, and with it those of its slice and repetition that are as whole and have as
+/// many lines: of contrasts taken in turn, perhaps only the last one has a flag.
+void AutomaticFrames::close_lattices(const FrameKey& key, const OpenFrames::EmitReadouts& emit) {
+  const std::size_t lines = open_.find(key)->announced;
+  for (const FrameKey& other : open_.keys_of(key.encoding, key.repetition)) {
+    const OpenFrame& frame = *open_.find(other);
+    if (other == key || (other.slice == key.slice && frame.announced >= lines && lattice_complete(frame)))
+      close(other, emit, true);
+  }
 }
 
 void AutomaticFrames::calibration_came(const protocol::AcquisitionHeader& head) {

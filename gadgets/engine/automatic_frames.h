@@ -60,6 +60,7 @@ class AutomaticFrames {
   bool lattice_complete(const OpenFrame& frame) const;
   bool is_late(const FrameKey& key, const protocol::AcquisitionHeader& head) const;
   void close_finished(const FrameKey& next, const OpenFrames::EmitReadouts& emit);
+  void close_lattices(const FrameKey& key, const OpenFrames::EmitReadouts& emit);
   void close(const FrameKey& key, const OpenFrames::EmitReadouts& emit, bool by_lattice = false);
 
   OpenFrames& open_;

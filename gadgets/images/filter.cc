@@ -46,7 +46,7 @@ void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t extent = n[a + 1], center = extent / 2;
     if (extent == 1 || options_.axes.find("zyx"[a]) == std::string::npos) continue;
-    const auto reach = static_cast<double>(std::max<std::int64_t>({center - first[a], last[a] - center, 1}));
+    const auto reach = static_cast<double>(std::max<std::int64_t>({center - first[a], last[a] - 1 - center, 1}));
     factors[a] = numerics::window(extent, center, options_.width * reach, kind,
                                   kind == WindowKind::tukey ? options_.alpha : options_.sigma);
   }

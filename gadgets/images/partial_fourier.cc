@@ -18,7 +18,7 @@ bool has_no_gap(const SampledLines& lines) {
   return lines.count() == (lines.last[0] - lines.first[0] + 1) * (lines.last[1] - lines.first[1] + 1);
 }
 
-/// Rows and samples of a box that has been filled along the axes where the other box is larger.
+/// Rows and samples once the box has been filled.
 std::shared_ptr<const SampledLines> filled_lines(const SampledLines& lines, const AcquiredBox& box) {
   auto filled = std::make_shared<SampledLines>(lines);
   filled->first = {box.first[1], box.first[0]};
@@ -56,6 +56,10 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     scan_->warn("partial_fourier: lines are missing in between; such frames stay as they are");
     return emit(std::move(kspace));
   }
+  if (lines.rows_differ) {  // what only some of them have would be taken for missing, and lost
+    scan_->warn("partial_fourier: lines have different parts of their samples; such frames stay as they are");
+    return emit(std::move(kspace));
+  }
   AcquiredBox box;
   box.first = {lines.first[1], lines.first[0], lines.first_x};
   box.last = {lines.last[1] + 1, lines.last[0] + 1, lines.last_x};
@@ -63,6 +67,7 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   std::string note = options_.method;
   std::int64_t most_missing = 0;
   std::size_t worst = 3;
+  int cut_axes = 0;
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t n = kspace.data.shape()[a + 1];
     const numerics::OneSided side = numerics::one_sided(n, box.first[a], box.last[a]);
@@ -82,6 +87,7 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
       box.last[a] = n;
       continue;
     }
+    ++cut_axes;
     note += fmt::format(", {} {:.3g}", kAxes[a], static_cast<double>(box.last[a] - box.first[a]) / points);
     // The point opposite to the outermost one, as far as the matrix has it.
     filled.first[a] = std::max<std::int64_t>(std::min(box.first[a], 2 * (n / 2) - (box.last[a] - 1)), 0);
@@ -102,7 +108,8 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   numerics::pocs(scan_->compute, kspace.data.view(), box, homodyne ? 1 : static_cast<int>(options_.iterations),
                  homodyne ? 0 : options_.transition);
   kspace.frame = with_notes(*kspace.frame, {{"partial_fourier", note}});
-  kspace.lines = filled_lines(lines, filled);
+  // Where pocs fills two axes, their corners stay 0: the points opposite to these were not acquired either.
+  if (cut_axes - (homodyne ? 1 : 0) <= 1) kspace.lines = filled_lines(lines, filled);
   emit(std::move(kspace));
 }
 

@@ -14,10 +14,11 @@ namespace echotrain {
 
 /// Fills the side of k-space that partial Fourier or asymmetric echoes left out, of each coil by itself, from the side
 /// that came and the phase of the middle (numerics/partial/partial_fourier.h). Changes the k-space in place. A frame
-/// whose lines have gaps passes as it is, with a warning, as does an axis on which too little about the centre came to
-/// know the phase: less than a sixteenth of its points on the short side. Meta attribute partial_fourier: the method
-/// and the share of each axis that was acquired ("pocs, y 0.625"). ClientError for k-space that does not say which
-/// lines came.
+/// whose lines have gaps, or have different parts of their samples, passes as it is, with a warning, as does an axis on
+/// which too little about the centre came to know the phase: less than a sixteenth of its points on the short side.
+/// Meta attribute partial_fourier: the method and the share of each axis that was acquired ("pocs, y 0.625").
+/// ClientError for k-space that does not say which lines came. The lines then count those that were filled; where pocs
+/// fills more than one axis, the corners stay 0 and the lines say what was acquired.
 class PartialFourier final : public Gadget<KSpace, KSpace> {
  public:
   struct Options {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/encoding/masked_fourier_ops.h"
 #include "gadgets/numerics/fft/fft.h"
 
@@ -68,6 +69,14 @@ std::vector<float> on_grid(const MaskedGrid& g, HostView<const float> mask, floa
   return grid;
 }
 
+/// What making a normal operator takes in the host's memory, arrays of the context apart: the mask on two grids and,
+/// where the image is a part of the transform, a spectrum and the circulant.
+std::uint64_t work_bytes(const MaskedGrid& g) {
+  const auto points = static_cast<std::uint64_t>(g.points()), voxels = static_cast<std::uint64_t>(g.voxels());
+  const std::uint64_t grids = 2 * points * sizeof(float);
+  return g.image == g.padded ? grids : grids + points * sizeof(cfloat) + voxels * (sizeof(cfloat) + sizeof(float));
+}
+
 /// Whether lines acquired in all of their length make the transforms along x cancel.
 bool cancels_x(const MaskedGrid& g) { return g.lines && g.encoded[2] >= g.padded[2]; }
 
@@ -80,6 +89,8 @@ class MaskedNormal final : public NormalOperator {
       : grid_(grid), image_(image), backend_(context.backend()) {
     grid_.columns = cancels_x(grid) && ECHOTRAIN_DISPATCH(context, transforms_columns());
     if (grid_.columns) grid_.padded[2] = grid_.image[2];
+    MemoryShare work(context.account());
+    work.grow_to(work_bytes(grid));
     const std::vector<float> factors = on_grid(grid_, mask, 1 / static_cast<float>(transformed()));
     factors_ = context.upload<float>({factors.data(), {static_cast<std::int64_t>(factors.size())}});
     const std::vector<float> points = on_grid(grid, mask, 1.0f);
@@ -191,6 +202,7 @@ class MaskedNormal final : public NormalOperator {
     fft(context, there.view(), static_cast<int>(image_.rank()), Direction::forward);
     const HostArray<cfloat> eigenvalues = context.download<cfloat>(there.cview());
     std::vector<float> real;
+    real.reserve(static_cast<std::size_t>(eigenvalues.size()));
     for (std::int64_t i = 0; i < eigenvalues.size(); ++i) real.push_back(eigenvalues.data()[i].real());
     circulant_ = context.upload<float>({real.data(), image_});
   }

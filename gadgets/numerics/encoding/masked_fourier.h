@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/operators/sampling_operator.h"
 
 namespace echotrain::numerics {
@@ -25,6 +26,11 @@ class MaskedFourier final : public SamplingOperator {
   static std::shared_ptr<const MaskedFourier> make(Context& context, HostView<const float> mask, const Shape& encoded,
                                                    const Shape& padded, const Shape& image);
   ~MaskedFourier() override;
+  /// Whether a transform of `padded` points has room for point i of `encoded` ones.
+  ECHOTRAIN_HOST_DEVICE static bool fits(std::int64_t i, std::int64_t encoded, std::int64_t padded) {
+    const std::int64_t at = i - encoded / 2 + padded / 2;
+    return at >= 0 && at < padded;
+  }
 
   const Shape& image() const override;
   Shape samples(std::int64_t batch) const override;  ///< [batch, encoded...]

@@ -22,8 +22,7 @@ struct MaskedGrid {
   }
   /// Whether it lies there at all, and not beyond the transform's ends.
   ECHOTRAIN_HOST_DEVICE static bool fits(std::int64_t i, std::int64_t n, std::int64_t p) {
-    const std::int64_t at = i - n / 2 + p / 2;
-    return at >= 0 && at < p;
+    return MaskedFourier::fits(i, n, p);
   }
   /// Element of the grid that holds a voxel.
   ECHOTRAIN_HOST_DEVICE std::int64_t voxel(std::int64_t z, std::int64_t y, std::int64_t x) const {

@@ -214,6 +214,7 @@ TEST_P(CartesianTest, FramesKnowWhatWasAcquired) {
   EXPECT_EQ(lines.came, (std::vector<std::uint8_t>{0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0}));
   EXPECT_EQ(lines.first_x, 6);
   EXPECT_EQ(lines.last_x, 16);
+  EXPECT_FALSE(lines.rows_differ);
   EXPECT_TRUE(lines.lattice);
   EXPECT_EQ(lines.step, (std::array<std::int64_t, 2>{3, 1}));
   EXPECT_EQ(lines.origin, (std::array<std::int64_t, 2>{1, 0}));
@@ -262,7 +263,10 @@ TEST_P(CartesianTest, EchoesFromTwoSidesShareOnlyTheMiddle) {
     run(kComplex, header({.encoded = {16, 8, 1}, .limits = step_limit(8)}), scan, options);
     ASSERT_TRUE(kspace && kspace->lines);
     EXPECT_EQ(kspace->lines->first_x, overlap ? 6 : 0);
-    EXPECT_EQ(kspace->lines->last_x, overlap ? 10 : 16);
+    EXPECT_EQ(kspace->lines->last_x, overlap ? 10 : 0);
+    EXPECT_TRUE(kspace->lines->rows_differ);
+    EXPECT_EQ(kspace->frame->acquired.has_value(), overlap);
+    EXPECT_EQ(kspace->calibration != nullptr, overlap);
   }
 }
 

@@ -172,6 +172,42 @@ TEST_P(EncodingTest, EquationsAreThoseOfTheData) {
   EXPECT_EQ(taken, 1);
 }
 
+// Samples beyond the transform's ends, of voxels larger than encoded, count neither in |d|^2 nor in the weights' sum.
+TEST_P(EncodingTest, LargerVoxelsLeaveTheOuterSamplesOut) {
+  struct Case {
+    std::array<int, 3> recon;
+    int cut;
+    double samples;  // of lines 1, 3, .. that have room
+  };
+  const CoilScene scene({20, 12, 1}, 2, 11);
+  const auto data = scene.kspace();
+  for (const Case& c : {Case{{20, 8, 1}, 0, 4 * 20}, Case{{10, 12, 1}, 0, 6 * 10}, Case{{10, 8, 1}, 0, 4 * 10},
+                        Case{{10, 8, 1}, 7, 4 * 8}, Case{{20, 12, 1}, 0, 6 * 20}}) {
+    SCOPED_TRACE(fmt::format("{} x {}, from sample {}", c.recon[0], c.recon[1], c.cut));
+    HeaderSpec spec{.encoded = {20, 12, 1}, .recon = c.recon, .encoded_fov = {200, 120, 5}, .recon_fov = {200, 120, 5}};
+    spec.limits = step_limit(12);
+    double power = 0;
+    for (int y = 1; y < 12; y += 2)
+      for (int x = c.cut; x < 20; ++x)
+        for (int coil = 0; coil < 2; ++coil)
+          if (std::abs(2 * (y - 6) + 1) <= c.recon[1] && std::abs(2 * (x - 10) + 1) <= c.recon[0])
+            power += std::norm(data[static_cast<std::size_t>((coil * 12 + y) * 20 + x)]);
+    const double w = c.recon[0] * c.recon[1] / (240.0 * 240);
+    RunOptions options = here();
+    options.tap = "encoding";
+    int taken = 0;
+    options.on_item = [&](const Item& item, numerics::Context& compute) {
+      const auto& equations = std::get<NormalEquations>(item);
+      EXPECT_NEAR(equations.weight, w * c.samples, 1e-6);
+      EXPECT_NEAR(elements(compute, equations.power).at(0), w * power, 1e-5 * w * power);
+      ++taken;
+    };
+    run(yaml("  - cartesian_kspace\n  - encoding\n  - pcg\n  - image\n"), header(spec),
+        scene.scan([](int y, int) { return y % 2 == 1; }, c.cut), options);
+    EXPECT_EQ(taken, 1);
+  }
+}
+
 TEST_P(EncodingTest, FramesOfOnePatternShareTheOperator) {
   const CoilScene scene({12, 10, 1}, 4, 8);
   std::vector<Acquisition> scan;
@@ -264,6 +300,8 @@ TEST_P(EncodingTest, RefusesKspaceOfUnknownLines) {
   good->came.push_back(0);
   kspace.lines = good;
   EXPECT_EQ(refusal(kspace), "(no ClientError)");
+  good->last_x = 0;
+  EXPECT_THAT(refusal(kspace), HasSubstr("no samples in common"));
 }
 
 ECHOTRAIN_ON_BACKENDS(EncodingTest);

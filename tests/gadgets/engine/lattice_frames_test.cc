@@ -217,6 +217,35 @@ TEST(LatticeFrames, SlicesOfOneRepetitionEndOneByOne) {
   EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, 5}, {1, 10}, {2, 15}}));
 }
 
+TEST(LatticeFrames, ContrastsTakenInTurnEndTogether) {
+  // The flag is on the last readout of all, or on the last one of each contrast; the band reaches the edge.
+  for (const bool each_flagged : {false, true})
+    for (const auto& [first, last] : std::vector<std::pair<int, int>>{{6, 9}, {12, 15}}) {
+      SCOPED_TRACE(fmt::format("lines {} to {}, {}", first, last, each_flagged));
+      std::vector<Counters> list;
+      for (int repetition = 0; repetition < 2; ++repetition) {
+        for (const Counters& c : one_pass(16, 4, 0, repetition, first, last))
+          for (int contrast = 0; contrast < 3; ++contrast) {
+            list.push_back(c);
+            list.back().contrast = contrast;
+            if (!each_flagged && contrast < 2) std::erase(list.back().flags, kLastInSlice);
+            for (int& flag : list.back().flags) flag = flag == kCalibration ? kCalibrationAndImaging : flag;
+          }
+      }
+      const std::size_t half = list.size() / 2, early = each_flagged ? 1 : 0;
+      const Log log = split_frames(accelerated({.ny = 16, .ry = 4}), list);
+      EXPECT_EQ(log.open_at, (std::map<int, std::size_t>{{0, half - 2 * early},
+                                                         {1, half - early},
+                                                         {2, half},
+                                                         {3, 2 * half - 2 * early},
+                                                         {4, 2 * half - early},
+                                                         {5, 2 * half}}));
+      EXPECT_EQ(log.closed, (Numbers{0, 1, 2, 3, 4, 5}));
+      EXPECT_EQ(log.late, 0u);
+      for (const auto& [id, numbers] : log.frames) EXPECT_EQ(numbers.size(), half / 3);
+    }
+}
+
 // Against the definition: some remainder of step 2 each of whose planes has all lines of some remainder of step 1.
 TEST(LatticeCountTest, EqualsItsDefinition) {
   numerics::Context compute(Backend::cpu, test_resources());
