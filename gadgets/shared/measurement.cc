@@ -57,7 +57,6 @@ std::array<float, 3> FieldsOfView::of(const Frame& frame) const {
 std::int64_t row_offset(const std::optional<protocol::CounterLimit>& limit, std::int64_t n, const char* what,
                         Scan& scan) {
   if (!limit) return 0;
-  if (n == 1 && limit->minimum == limit->maximum) return -static_cast<std::int64_t>(limit->minimum);
   const std::int64_t offset = n / 2 - limit->center;
   if (limit->minimum + offset >= 0 && limit->maximum + offset < n) return offset;
   if (limit->center == 0 && limit->maximum < n) {

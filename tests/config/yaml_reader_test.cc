@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -238,7 +239,7 @@ TEST(YamlFile, SaysWhyAFileCannotBeRead) {
   EXPECT_THAT(error_of([&] { read_yaml_file(folder / "absent.yaml"); }),
               HasSubstr("absent.yaml: there is no such file"));
   EXPECT_THAT(error_of([&] { read_yaml_file(folder); }), HasSubstr("this is a folder"));
-  const auto file = folder / "config_reader_test.yaml";
+  const auto file = folder / fmt::format("config_reader_test_{}.yaml", ::getpid());
   std::ofstream(file) << "a: 1\nb: x y\n";
   EXPECT_EQ(read_yaml_file(file).get("b").as_string(), "x y");
   EXPECT_EQ(read_yaml_file(file).get("b").mark().text(), file.string() + ":2:4");

@@ -320,7 +320,7 @@ TEST(CartesianHeaderTest, AnAxisWithOneStepIsThatStepWhateverItsNumber) {
   Encoded encoded({8, 10, 1});
   auto scan = full_scan(encoded, random);
   for (auto& each : scan) each.head.idx.kspace_encode_step_2 = 3;
-  const auto limits = limit("kspace_encoding_step_2", 3, 3, 0);
+  const auto limits = limit("kspace_encoding_step_2", 3, 3, 3);
   const auto out = run(kComplex, header({.encoded = {8, 10, 1}, .limits = limits}), scan);
   ASSERT_EQ(out.images.size(), 1u);
   EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), encoded.image({8, 10, 1}, {8, 10, 1})), kExact);

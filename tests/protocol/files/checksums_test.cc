@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -211,11 +212,16 @@ TEST(Checksums, NonsenseIsDamage) {
 
 class ChecksumFile : public testing::Test {
  protected:
-  ChecksumFile() { std::filesystem::remove(checksum_file(path_)); }
+  ~ChecksumFile() override {
+    std::filesystem::remove(path_);
+    std::filesystem::remove(checksum_file(path_));
+  }
   void write(const std::filesystem::path& path, const std::string& bytes) const {
     std::ofstream(path, std::ios::binary) << bytes;
   }
-  const std::filesystem::path path_ = testing::TempDir() + "/checksums_test.mrd";
+  // Tests run beside each other, each in a process.
+  const std::string stem_ = fmt::format("{}/checksums_{}", testing::TempDir(), ::getpid());
+  const std::filesystem::path path_ = stem_ + ".mrd";
 };
 
 TEST_F(ChecksumFile, NamesTheMiBThatHaveChanged) {
@@ -234,7 +240,7 @@ TEST_F(ChecksumFile, NamesTheMiBThatHaveChanged) {
 TEST_F(ChecksumFile, OfAFileThatIsBeingWrittenIsNoDamage) {
   const std::string block(64, 'x');  // small, so that much of the time goes into opening the files
   for (int round = 0; round < 100; ++round) {
-    const std::filesystem::path path = testing::TempDir() + fmt::format("/checksums_growing_{}.mrd", round);
+    const std::filesystem::path path = fmt::format("{}_growing_{}.mrd", stem_, round);
     std::ofstream file(path, std::ios::binary), lines(checksum_file(path), std::ios::binary);
     std::atomic<bool> over = false;
     std::thread writer([&] {
@@ -257,7 +263,7 @@ TEST_F(ChecksumFile, OfAFileThatIsBeingWrittenIsNoDamage) {
 TEST_F(ChecksumFile, WithoutItNothingIsSaidOfTheFile) {
   write(path_, "abc");
   EXPECT_EQ(verify(path_).state, State::unchecked);
-  EXPECT_THAT(verify(path_).text, HasSubstr("no checksums: checksums_test.mrd.crc32c is not beside it"));
+  EXPECT_THAT(verify(path_).text, HasSubstr("no checksums: " + checksum_file(path_).filename().string() + " is not beside it"));
   EXPECT_THROW(verify(path_.string() + "_not_there"), std::system_error);
   std::filesystem::create_directory(checksum_file(path_));
   EXPECT_NE(verify(path_).state, State::right);
