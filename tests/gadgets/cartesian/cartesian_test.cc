@@ -260,7 +260,7 @@ TEST_P(CartesianTest, EchoesFromTwoSidesShareOnlyTheMiddle) {
     RunOptions options = here();
     options.tap = "cartesian_kspace";
     options.on_item = [&](const Item& item, numerics::Context&) { kspace = std::get<KSpace>(item); };
-    run(kComplex, header({.encoded = {16, 8, 1}, .limits = step_limit(8)}), scan, options);
+    run(kComplex, header({.encoded = {16, 8, 1}, .limits = step_limit(8), .parallel = steps(2, 1)}), scan, options);
     ASSERT_TRUE(kspace && kspace->lines);
     EXPECT_EQ(kspace->lines->first_x, overlap ? 6 : 0);
     EXPECT_EQ(kspace->lines->last_x, overlap ? 10 : 0);
@@ -315,17 +315,6 @@ TEST(CartesianHeaderTest, ACentreLeftAtZeroIsWarnedAbout) {
 }
 
 // A slice that keeps its number as its only second encoding step.
-TEST(CartesianHeaderTest, AnAxisWithOneStepIsThatStepWhateverItsNumber) {
-  std::mt19937 random(7);
-  Encoded encoded({8, 10, 1});
-  auto scan = full_scan(encoded, random);
-  for (auto& each : scan) each.head.idx.kspace_encode_step_2 = 3;
-  const auto limits = limit("kspace_encoding_step_2", 3, 3, 3);
-  const auto out = run(kComplex, header({.encoded = {8, 10, 1}, .limits = limits}), scan);
-  ASSERT_EQ(out.images.size(), 1u);
-  EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), encoded.image({8, 10, 1}, {8, 10, 1})), kExact);
-}
-
 // On the CPU lines are transformed as they come. A tap keeps the gadgets apart.
 TEST(CartesianFusionTest, FusedIsUnfused) {
   std::mt19937 random(21);

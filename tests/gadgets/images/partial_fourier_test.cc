@@ -100,15 +100,15 @@ TEST_P(PartialFourierGadgetTest, SaysWhatItLeavesAlone) {
     const auto plain = run(with_gadget("", ""), scene.header_of(), scan, here()),
                out = run(with_gadget("partial_fourier", "method: pocs"), scene.header_of(), scan, here());
     EXPECT_EQ(pixels<cfloat>(out.images.at(0)), pixels<cfloat>(plain.images.at(0)));
-    EXPECT_EQ(out.warned(warning), 1);
+    EXPECT_EQ(out.warned(warning), 1) << warning;
   };
   untouched(gap, "lines are missing in between");
   untouched(scene.scan(11, 24), "on axis y only 1 of 24 points");
   untouched(scene.scan(13, 24), "on axis y only 0 of 24 points");
   // The lines about the centre are whole, others lack four samples: what only the former have must not be lost.
-  auto mixed = scene.scan(8, 24, 4);
-  const auto middle = scene.scan(10, 15);
-  std::copy(middle.begin(), middle.end(), mixed.begin() + 2);
+  auto mixed = scene.scan(8, 24);
+  for (auto& line : mixed)
+    if (std::abs(line.head.idx.kspace_encode_step_1 - 12) > 2) line.head.discard_pre = 4;
   untouched(mixed, "different parts of their samples");
 
   numerics::Context compute(GetParam(), test_resources());

@@ -263,7 +263,8 @@ TEST_F(ChecksumFile, OfAFileThatIsBeingWrittenIsNoDamage) {
 TEST_F(ChecksumFile, WithoutItNothingIsSaidOfTheFile) {
   write(path_, "abc");
   EXPECT_EQ(verify(path_).state, State::unchecked);
-  EXPECT_THAT(verify(path_).text, HasSubstr("no checksums: " + checksum_file(path_).filename().string() + " is not beside it"));
+  EXPECT_THAT(verify(path_).text,
+              HasSubstr("no checksums: " + checksum_file(path_).filename().string() + " is not beside it"));
   EXPECT_THROW(verify(path_.string() + "_not_there"), std::system_error);
   std::filesystem::create_directory(checksum_file(path_));
   EXPECT_NE(verify(path_).state, State::right);
