@@ -71,6 +71,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     end_earlier(key);
   }
   Group& group = groups_.at(number);
+  for (const auto& [name, text] : readouts.frame->notes) group.notes.insert_or_assign(name, text);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
   // Waiting readouts count against the session's budget, headers too.
@@ -258,6 +259,7 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
       scan_->warn("some cardiac phases got no readouts; they give no image");
     for (auto& [p, phase] : group.phases) {
       auto& notes = phase.frame->notes;
+      notes = group.notes;
       notes["heartbeats"] = std::to_string(beats_->triggers().size());
       notes["mean_rr_ms"] =
           fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));

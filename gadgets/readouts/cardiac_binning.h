@@ -82,6 +82,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   };
   struct Group {
     FrameKey key;
+    std::map<std::string, std::string> notes;   // of the frames that its readouts came in
     std::map<std::int64_t, Phase> phases;       // phases that have readouts of their own or borrowed ones
     std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
     std::int64_t pending = 0;                   // readouts whose interval is not known yet

@@ -23,6 +23,7 @@ using std::chrono::system_clock;
 namespace {
 
 constexpr std::string_view kSuffix = ".mrd";
+constexpr std::chrono::hours kLoneChecksumsStay{24};
 
 /// Removes the first characters of `text` that `is_one` accepts; returns how many.
 template <class IsOne>
@@ -76,6 +77,22 @@ bool remove_unused(const fs::path& path) {
   if (removed) remove_file(protocol::checksum_file(path));
   ::close(descriptor);
   return removed;
+}
+
+/// Removes checksums that a server left when it was killed between making or removing them and their capture.
+void remove_lone_checksums(const fs::path& directory, std::time_t before) {
+  const std::string suffix = protocol::checksum_file(fs::path()).string();
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    struct stat status {
+    }, capture{};
+    std::string name = entry->path().filename().string();
+    if (!name.ends_with(suffix)) continue;
+    name.resize(name.size() - suffix.size());
+    if (is_capture_name(name) && ::lstat((directory / name).c_str(), &capture) != 0 && errno == ENOENT &&
+        ::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_mtim.tv_sec < before)
+      remove_file(entry->path());
+  }
 }
 
 }  // namespace
@@ -153,6 +170,7 @@ void CaptureFile::remove() const {
 Removed remove_old_captures(const config::CaptureOptions& options, system_clock::time_point now) {
   Removed removed;
   if (options.keep_days == 0 && options.keep_gib == 0) return removed;
+  remove_lone_checksums(options.directory, system_clock::to_time_t(now - kLoneChecksumsStay));
   std::vector<Found> found = find_captures(options.directory);
   if (found.empty()) return removed;
   std::uint64_t total = 0;

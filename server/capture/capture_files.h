@@ -60,7 +60,8 @@ struct Removed {
   std::uint64_t bytes = 0;
 };
 /// Removes captures that are older than keep_days, and the oldest while all together are larger than keep_gib. Never
-/// the newest one, one that is being written, or a file whose name is not a capture's.
+/// the newest one, one that is being written, or a file whose name is not a capture's. Checksums whose capture is gone
+/// are removed after a day.
 Removed remove_old_captures(const config::CaptureOptions& options, std::chrono::system_clock::time_point now);
 
 }  // namespace echotrain::server

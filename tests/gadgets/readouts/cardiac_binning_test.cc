@@ -147,8 +147,8 @@ protocol::Header lines_header(int lines, bool one_phase = true) {
   return header(spec);
 }
 
-std::string binning(const std::string& parameters) {
-  return yaml("  - cardiac_binning: {trigger_channel: 0, " + parameters +
+std::string binning(const std::string& parameters, const std::string& before = "") {
+  return yaml(before + "  - cardiac_binning: {trigger_channel: 0, " + parameters +
                   "}\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n",
               "frame: {until: last_in_repetition}\n");
 }
@@ -238,6 +238,13 @@ TEST_P(CardiacBinningTest, EachIntervalIsDividedByItsOwnLength) {
     EXPECT_EQ(meta(last, "missing_lines"), "0");
     EXPECT_EQ(meta(binned.out.images[1], "echotrain_readouts"), "2");
   }
+}
+
+TEST_P(CardiacBinningTest, NotesOfGadgetsBeforeItStay) {
+  const auto binned = run_binning(binning("phases: 4", "  - noise_adjust\n"), lines_header(1),
+                                  scan_of_beats({line(110, 0, 2), line(310, 0, 6)}), here());
+  EXPECT_EQ(meta(binned.out.images.at(0), "noise"), "none");
+  EXPECT_EQ(meta(binned.out.images.at(0), "heartbeats"), "4");
 }
 
 TEST_P(CardiacBinningTest, RepeatedLinesAreAveraged) {

@@ -529,6 +529,18 @@ TEST_F(Retention, TakesTheChecksumsToo) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / (name(2) + ".crc32c")));
 }
 
+TEST_F(Retention, TakesChecksumsOfNothingAfterADay) {
+  for (const std::string& left : {name(1) + ".crc32c", name(2) + ".crc32c", std::string("scan.mrd.crc32c")})
+    file(left, left.starts_with(name(2)) ? 0.9 : 1.1);
+  const auto is_there = [&](const std::string& left) { return std::filesystem::exists(folder_.path() / left); };
+  EXPECT_EQ(remove(0, 0).files, 0);
+  EXPECT_TRUE(is_there(name(1) + ".crc32c"));
+  EXPECT_EQ(remove(7, 0).files, 0);
+  EXPECT_FALSE(is_there(name(1) + ".crc32c"));
+  EXPECT_TRUE(is_there(name(2) + ".crc32c"));
+  EXPECT_TRUE(is_there("scan.mrd.crc32c"));
+}
+
 TEST_F(Retention, LeavesWhatIsBeingWritten) {
   file(name(2), 8);
   file(name(3), 1);
