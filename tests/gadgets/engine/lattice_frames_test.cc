@@ -260,7 +260,7 @@ TEST(LatticeCountTest, EqualsItsDefinition) {
     lattice.times = 1 + upto(2);
     if (!lattice.undersampled()) continue;
     LatticeCount count(compute, lattice);
-    const auto [ny, nz] = lattice.extent;
+    const std::int64_t ny = lattice.extent[0], nz = lattice.extent[1];
     std::vector<std::array<std::int64_t, 2>> order;
     for (std::int64_t z = 0; z < nz; ++z)
       for (std::int64_t y = 0; y < ny; ++y)
