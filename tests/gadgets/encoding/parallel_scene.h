@@ -25,29 +25,12 @@ struct Leaving {
 class ParallelScene {
  public:
   ParallelScene(std::array<int, 3> extents, int channels, double brightness = 1)
-      : n(extents), coils(channels), brightness_(brightness) {}
+      : n(extents), coils(channels), brightness_(brightness), kspace_(all_signals()) {}
 
   const std::array<int, 3> n;
   const int coils;
 
-  /// The signal of a coil at k [cycles/voxel].
-  cdouble signal(int coil, const std::array<double, 3>& k) const {
-    cdouble sum = 0;
-    for (int j = 0; j < 4; ++j) {
-      const auto q = frequency(coil % 2 * 4 + j);
-      sum += weight(coil, coil % 2 * 4 + j) * object({k[0] - q[0], k[1] - q[1], k[2] - q[2]});
-    }
-    return sum;
-  }
-  /// [coil, z, y, x]
-  std::vector<cdouble> kspace() const {
-    std::vector<cdouble> out;
-    for (int c = 0; c < coils; ++c)
-      for (int z = 0; z < n[2]; ++z)
-        for (int y = 0; y < n[1]; ++y)
-          for (int x = 0; x < n[0]; ++x) out.push_back(signal(c, {at(x, n[0]), at(y, n[1]), at(z, n[2])}));
-    return out;
-  }
+  const std::vector<cdouble>& kspace() const { return kspace_; }  ///< [coil, z, y, x]
   /// Images of all of k-space [coil, z, y, x] by their sums, axis by axis.
   static std::vector<cdouble> images(std::vector<cdouble> data, const std::array<int, 3>& n) {
     std::size_t stride = 1;
@@ -87,8 +70,10 @@ class ParallelScene {
     std::vector<cfloat> data;
     for (int c = 0; c < coils; ++c)
       for (int x = 0; x < n[0]; ++x)
-        data.push_back(signal_share == 0 ? cfloat{}
-                                         : cfloat(signal_share * signal(c, {at(x, n[0]), at(y, n[1]), at(z, n[2])})));
+        data.push_back(
+            signal_share == 0
+                ? cfloat{}
+                : cfloat(signal_share * kspace_[static_cast<std::size_t>(((c * n[2] + z) * n[1] + y) * n[0] + x)]));
     if (random != nullptr) {
       const auto added = noise(data.size(), *random);
       for (std::size_t i = 0; i < data.size(); ++i) data[i] += added[i];
@@ -142,6 +127,20 @@ class ParallelScene {
   }
 
  private:
+  std::vector<cdouble> all_signals() const {
+    std::vector<cdouble> out(static_cast<std::size_t>(coils * n[0] * n[1] * n[2]));
+    const std::size_t points = out.size() / static_cast<std::size_t>(coils);
+    for (std::size_t i = 0; i < points; ++i) {
+      const int x = static_cast<int>(i) % n[0], y = static_cast<int>(i) / n[0] % n[1],
+                z = static_cast<int>(i) / (n[0] * n[1]);
+      for (int j = 0; j < 8; ++j) {
+        const auto q = frequency(j);
+        const cdouble moved = object({at(x, n[0]) - q[0], at(y, n[1]) - q[1], at(z, n[2]) - q[2]});
+        for (int c = j / 4; c < coils; c += 2) out[static_cast<std::size_t>(c) * points + i] += weight(c, j) * moved;
+      }
+    }
+    return out;
+  }
   static double at(int i, int extent) { return static_cast<double>(i - extent / 2) / extent; }
 
   cdouble object(const std::array<double, 3>& k) const {
@@ -194,6 +193,7 @@ class ParallelScene {
   }
 
   double brightness_;
+  std::vector<cdouble> kspace_;
 };
 
 }  // namespace echotrain::testing
