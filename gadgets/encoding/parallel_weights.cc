@@ -139,13 +139,14 @@ bool ParallelWeights::Entry::same(const Entry& other) const {
 
 ParallelWeights::Found ParallelWeights::of(const Calibration& calibration, const SampledLines& lines,
                                            const LineGeometry& geometry) {
-  Entry wanted{calibration.id, lines, geometry, nullptr};
+  Entry wanted{calibration.id, calibration.key, lines, geometry, nullptr};
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& entry) { return entry.same(wanted); });
   if (found != kept_.end()) {
     kept_.splice(kept_.begin(), kept_, found);
     ++scan_->numbers.weights_reused;
     return {found->weights, true};
   }
+  kept_.remove_if([&](const Entry& entry) { return entry.of == wanted.of && entry.calibration != wanted.calibration; });
   const auto begin = std::chrono::steady_clock::now();
   try {
     wanted.weights = make(calibration, wanted);

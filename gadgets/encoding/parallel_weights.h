@@ -45,8 +45,9 @@ struct Weights {
 };
 
 /// The weights of a scan's frames: made with the first that needs them, and kept for later ones of the same reference
-/// lines, acquired rows and image. Those unused for longest go when all together exceed the bound, or when making
-/// others finds no memory. The scan pays for all of it, and counts what is made and reused.
+/// lines, acquired rows and image. Those of a block go when a later block takes its place (the same slice, contrast and
+/// set), those unused for longest when all together exceed the bound, and all when making others finds no memory. The
+/// scan pays for all of it, and counts what is made and reused.
 class ParallelWeights {
  public:
   explicit ParallelWeights(const WeightsOptions& options) : options_(options) {}
@@ -65,6 +66,7 @@ class ParallelWeights {
  private:
   struct Entry {
     std::uint64_t calibration;
+    FrameKey of;  // the block's
     SampledLines lines;
     numerics::LineGeometry geometry;
     std::shared_ptr<const Weights> weights;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "gadgets/shared/sampled_lines.h"
 #include "tests/gadgets/encoding/parallel_scene.h"
 
 namespace echotrain::testing {
@@ -282,20 +283,41 @@ TEST_P(GrappaTest, FramesThatCannotBeUnmixedSayWhy) {
 }
 
 TEST_P(GrappaTest, RefusesWhatNoFrameCanMend) {
-  const ParallelScene scene({32, 32, 1}, 4), fewer({32, 32, 1}, 3);
+  const ParallelScene scene({32, 32, 1}, 4);
   const Leaving left{.ry = 2, .band = 12, .separate = true};
-  std::vector<Acquisition> scan = fewer.references(left);
-  for (Acquisition& a : scene.frame(left)) scan.push_back(std::move(a));
-  const auto refusal = [&](const std::string& pipeline, const protocol::Header& header, const auto& data) {
-    return client_error([&] { run(pipeline, header, data, here()); });
+  const auto refusal = [&](const std::string& pipeline, const protocol::Header& header) {
+    return client_error([&] { run(pipeline, header, scene.scan(left), here()); });
   };
-  EXPECT_THAT(refusal(grappa_with(), scene.header_of(left), scan),
-              HasSubstr("have 3 coils, and lines of images have 4"));
-  EXPECT_THAT(refusal(grappa_with(), scene.header_of({.ry = 17}), scene.scan(left)), HasSubstr("R=17x1 is announced"));
-  EXPECT_THAT(refusal(yaml("  - cartesian_kspace\n  - filter\n  - grappa\n  - image\n"), scene.header_of(left),
-                      scene.scan(left)),
+  EXPECT_THAT(refusal(grappa_with(), scene.header_of({.ry = 17})), HasSubstr("R=17x1 is announced"));
+  EXPECT_THAT(refusal(yaml("  - cartesian_kspace\n  - filter\n  - grappa\n  - image\n"), scene.header_of(left)),
               HasSubstr("put 'filter' after grappa"));
   EXPECT_ANY_THROW(run(grappa_with("output: coils, g_factor: true"), scene.header_of(left), scene.scan(left), here()));
+}
+
+TEST_P(GrappaTest, RefusesKspaceThatDoesNotFitItsLines) {
+  numerics::Context compute(GetParam(), test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  const ParallelScene scene({16, 16, 1}, 4);
+  Grappa grappa({});
+  grappa.start(scene.header_of({.ry = 2}), scan);
+  KSpace kspace{
+      std::make_shared<Frame>(), compute.zeros<cfloat>({4, 1, 16, 16}), {1, 16, 16}, {1, 16, 16}, nullptr, nullptr};
+  const auto refusal = [&] { return client_error([&] { grappa.process(KSpace(kspace), [](CoilImages&&) {}); }); };
+  EXPECT_THAT(refusal(), HasSubstr("does not say which lines"));
+  auto lines = std::make_shared<SampledLines>();
+  for (int y = 0; y < 16; ++y) lines->came.push_back(y % 2 == 0 ? 1 : 0);
+  *lines = sampled_lines(lines->came, 16, 1, {2, 1});
+  lines->last_x = 16;
+  kspace.lines = lines;
+  EXPECT_EQ(refusal(), "(no ClientError)");  // a warning: there are no reference lines
+  EXPECT_EQ(scan.numbers.frames_refused, 1u);
+  auto calibration = std::make_shared<Calibration>();
+  calibration->data = compute.zeros<cfloat>({3, 1, 12, 16});
+  calibration->matrix = {16, 16, 1};
+  kspace.calibration = calibration;
+  EXPECT_THAT(refusal(), HasSubstr("reference lines have 3 coils, and lines of images have 4"));
+  lines->came.pop_back();
+  EXPECT_THAT(refusal(), HasSubstr("another matrix"));
 }
 
 ECHOTRAIN_ON_BACKENDS(GrappaTest);

@@ -7,11 +7,12 @@
 namespace echotrain::testing {
 namespace {
 
-/// A block of random reference lines of its own number.
+/// A block of random reference lines of its own number, and slice.
 Calibration block(numerics::Context& compute, std::uint64_t id) {
   std::mt19937 random(static_cast<unsigned>(id));
   Calibration out;
   out.id = id;
+  out.key.slice = static_cast<std::uint16_t>(id);
   out.first = {0, 8, 0};
   out.matrix = {16, 32, 1};
   const auto values = noise(std::size_t{3} * 16 * 16, random);
@@ -89,6 +90,23 @@ TEST_P(ParallelWeightsTest, ThoseUnusedForLongestGoFirst) {
   EXPECT_FALSE(one.of(a, every_second(0), kGeometry).reused);
   EXPECT_TRUE(one.of(a, every_second(0), kGeometry).reused);  // the last ones always stay
   EXPECT_EQ(one.kept(), 1u);
+}
+
+TEST_P(ParallelWeightsTest, ALaterBlockTakesThePlaceOfItsSlices) {
+  Scan s = scan();
+  ParallelWeights weights({});
+  weights.start(s);
+  const Calibration a = block(compute(), 1), other = block(compute(), 2);
+  Calibration later = block(compute(), 3);
+  later.key = a.key;
+  weights.of(a, every_second(0), kGeometry);
+  weights.of(a, every_second(1), kGeometry);
+  weights.of(other, every_second(0), kGeometry);
+  EXPECT_EQ(weights.kept(), 3u);
+  EXPECT_FALSE(weights.of(later, every_second(0), kGeometry).reused);
+  EXPECT_EQ(weights.kept(), 2u);
+  EXPECT_TRUE(weights.of(other, every_second(0), kGeometry).reused);
+  EXPECT_TRUE(weights.of(later, every_second(0), kGeometry).reused);
 }
 
 // Whoever holds weights keeps their memory, and it is the scan's; where it is all used, kept weights make room.
