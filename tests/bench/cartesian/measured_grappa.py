@@ -4,8 +4,8 @@
 
 For each scan, an ISMRMRD file of the lines that are kept, its reference lines sent before them, goes through
 `echotrain recon`. "rss": coil images of k-space kernels, their root sum of squares against that of the whole k-space,
-one real factor. "combined": the image that is sent, complex, one complex factor, against the whole k-space joined by the
-same maps: the same file with all lines, of which all are then put back. All pixels. Scans:
+with one real factor. "combined": the image that is sent, complex, with one complex factor, against the whole k-space
+joined by the same maps: the same file with all lines, of which all are then put back. All pixels. Scans:
 
     und2x2      espirit_examples: one plane of a volume, both axes accelerated by 2, calibration 20 x 20
     brain16     lines 36 to 59 of 96 kept, R = 2, 3 and 4
@@ -122,9 +122,10 @@ def recon(arguments, folder, gadget, combine, component):
     command = [arguments.program.resolve(), "recon", folder / "scan.h5", "-c", folder / "pipeline.yaml", "-o", output]
     subprocess.run([*command, "--backend", arguments.backend], check=True, stdout=subprocess.DEVNULL,
                    env={"ECHOTRAIN_AUTOTUNE": "off", **os.environ})  # fmt: skip
-    if not output.exists():  # the program has said why
+    try:
+        _, pixels = scans.read_images(output)
+    except KeyError:  # no images: the program has said why
         return None
-    _, pixels = scans.read_images(output)
     assert pixels.shape[:2] == (1, 1)
     return pixels[0, 0]
 
