@@ -9,6 +9,8 @@
 #include "gadgets/cartesian/cartesian_images.h"
 #include "gadgets/cartesian/cartesian_kspace.h"
 #include "gadgets/encoding/encoding.h"
+#include "gadgets/encoding/grappa.h"
+#include "gadgets/encoding/sense.h"
 #include "gadgets/gridding/deapodization.h"
 #include "gadgets/gridding/density_compensation.h"
 #include "gadgets/gridding/gridded_fft.h"
@@ -82,6 +84,8 @@ const Registry& Registry::builtin() {
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
     r.add<Encoding>();
+    r.add<Grappa>();
+    r.add<Sense>();
     r.add<PartialFourier>();
     r.add<Filter>();
     r.add<DensityCompensation>();

@@ -109,6 +109,10 @@ def shipped_scan(name, folder, large):
 
     if name in ("cartesian_2d", "cartesian_display", "cartesian_edges"):
         return by_name(cartesian(1536, 16) if large else cartesian(256, 8, 4))
+    if name == "cartesian_grappa":
+        left_out = ("--acceleration", 3, "--calibration", 24)
+        return simulated(folder, name, "--trajectory", "cartesian", *left_out, "--matrix", 512 if large else 128,
+                         "--coils", 32 if large else 8)  # fmt: skip
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":

@@ -1,0 +1,115 @@
+#include "gadgets/encoding/calibration_maps.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/fft/fft.h"
+
+namespace echotrain {
+namespace {
+
+using numerics::Context;
+using numerics::Shape;
+
+/// What of an axis of the block is used: samples about the centre of k-space, or all where the centre is not inside.
+struct Stretch {
+  std::int64_t first, count;
+  bool about_centre;
+};
+
+constexpr std::int64_t kMostToEachSide = 32;  // sensitivities are smooth
+
+Stretch stretch_of(std::int64_t count, std::int64_t centre) {
+  const std::int64_t side = std::min({centre, count - 1 - centre, kMostToEachSide});
+  if (side < 0 || 2 * side + 1 < count / 2) return {0, count, false};
+  return {centre - side, 2 * side + 1, true};
+}
+
+/// A Hann window, which does not ring.
+double window(std::int64_t i, std::int64_t count) {
+  const double at = static_cast<double>(2 * i - (count - 1)) / static_cast<double>(count + 1);
+  return 0.5 + 0.5 * std::cos(std::numbers::pi * at);
+}
+
+/// The middle of the block, windowed: [coil, z, y, x].
+Array<cfloat> windowed_middle(Context& context, const Calibration& calibration) {
+  const Shape& n = calibration.data.shape();
+  std::array<Stretch, 3> used{};  // z, y, x
+  for (std::size_t a = 0; a < 3; ++a)
+    used[a] = stretch_of(n[a + 1], calibration.matrix[2 - a] / 2 - calibration.first[2 - a]);
+  const numerics::HostArray<cfloat> from = context.download<cfloat>(calibration.data.view());
+  numerics::HostArray<cfloat> to = context.allocate_host<cfloat>({n[0], used[0].count, used[1].count, used[2].count});
+  cfloat* next = to.data();
+  for (std::int64_t c = 0; c < n[0]; ++c)
+    for (std::int64_t z = 0; z < used[0].count; ++z)
+      for (std::int64_t y = 0; y < used[1].count; ++y) {
+        const double row = window(z, used[0].count) * window(y, used[1].count);
+        const cfloat* line =
+            from.data() + ((c * n[1] + used[0].first + z) * n[2] + used[1].first + y) * n[3] + used[2].first;
+        for (std::int64_t x = 0; x < used[2].count; ++x)
+          *next++ = line[x] * static_cast<float>(row * window(x, used[2].count));
+      }
+  return context.place<cfloat>(to);
+}
+
+/// The middle of maps [coil, z, y, x], divided by their root sum of squares.
+Array<cfloat> cut_and_normalized(Context& context, const Array<cfloat>& maps, const Shape& image) {
+  const Shape& n = maps.shape();
+  const std::int64_t coils = n[0];
+  const numerics::HostArray<cfloat> from = context.download<cfloat>(maps.view());
+  numerics::HostArray<cfloat> to = context.allocate_host<cfloat>({coils, image[0], image[1], image[2]});
+  const auto shift = [&](std::size_t a) { return n[a + 1] / 2 - image[a] / 2; };
+  context.threads().parallel_for(image[0] * image[1], 16, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> factors(static_cast<std::size_t>(image[2]));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t z = row / image[1] + shift(0), y = row % image[1] + shift(1);
+      const auto line = [&](std::int64_t c) { return from.data() + ((c * n[1] + z) * n[2] + y) * n[3] + shift(2); };
+      std::fill(factors.begin(), factors.end(), 0.0f);
+      for (std::int64_t c = 0; c < coils; ++c)
+        for (std::int64_t x = 0; x < image[2]; ++x) factors[static_cast<std::size_t>(x)] += std::norm(line(c)[x]);
+      for (float& f : factors) f = f > 1e-12f ? 1 / std::sqrt(f) : 0.0f;
+      for (std::int64_t c = 0; c < coils; ++c) {
+        cfloat* out = to.data() + (c * image[0] * image[1] + row) * image[2];
+        for (std::int64_t x = 0; x < image[2]; ++x) out[x] = line(c)[x] * factors[static_cast<std::size_t>(x)];
+      }
+    }
+  });
+  return context.place<cfloat>(to);
+}
+
+}  // namespace
+
+Array<cfloat> adaptive_maps_of(Context& context, const Calibration& calibration,
+                               const numerics::LineGeometry& geometry) {
+  constexpr int kBlock = 5;
+  const Array<cfloat> middle = windowed_middle(context, calibration);
+  const Shape& m = middle.shape();
+  Shape grid;
+  for (std::size_t a = 0; a < 3; ++a)
+    grid.push_back(m[a + 1] == 1 ? std::min<std::int64_t>(1, geometry.padded[a])
+                                 : std::min(geometry.padded[a], numerics::fast_even_size(2 * m[a + 1])));
+  const Shape on_grid{m[0], grid[0], grid[1], grid[2]};
+  Array<cfloat> images = context.allocate<cfloat>(on_grid), maps = context.allocate<cfloat>(on_grid);
+  numerics::centered_fft(context, middle.view(), images.view(), grid, 3, numerics::Direction::inverse, 1);
+  numerics::adaptive_maps(context, images.view(), kBlock, maps.view());
+  if (grid == geometry.padded) return cut_and_normalized(context, maps, geometry.image);
+  numerics::centered_fft(context, maps.view(), images.view(), grid, 3, numerics::Direction::forward,
+                         1.0f / static_cast<float>(grid.size()));
+  Array<cfloat> fine = context.allocate<cfloat>({m[0], geometry.image[0], geometry.image[1], geometry.image[2]});
+  numerics::centered_fft(context, images.view(), fine.view(), geometry.padded, 3, numerics::Direction::inverse, 1);
+  return cut_and_normalized(context, fine, geometry.image);
+}
+
+Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
+                              const numerics::LineGeometry& geometry) {
+  const Shape& padded = geometry.padded;
+  Array<cfloat> maps = context.allocate<cfloat>({calibration.data.shape()[0], padded[0], padded[1], padded[2]});
+  numerics::espirit_maps(context, calibration.data.view(), {}, maps.view());
+  return cut_and_normalized(context, maps, geometry.image);
+}
+
+}  // namespace echotrain

@@ -1,0 +1,41 @@
+// Accelerated Cartesian scans by kernels in k-space.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gadgets/encoding/unmixed_frames.h"
+
+namespace echotrain {
+
+/// Predicts the lines that were left out from those that came, by kernels from the reference lines (Griswold et al.,
+/// MRM 47, 2002; numerics/parallel): regular lattices of lines, of volumes on both axes and with CAIPIRINHA's shift.
+/// One image per frame, joined with maps from the reference lines: kernels and maps together are weights in image
+/// space, and rows at the edges of k-space, where these are wrong, are corrected. Or the images of all coils, by the
+/// kernels themselves. Acquired lines stay as they are; reference lines that came with a frame serve its image, too.
+/// What is not acquired beyond the outermost lines stays 0.
+class Grappa final : public Gadget<KSpace, CoilImages> {
+ public:
+  struct Options {
+    std::int64_t kernel_x = 5, kernel_y = 4, kernel_z = 4;
+    double regularization = numerics::GrappaOptions{}.regularization;
+    std::string output = "combined";
+    std::string otherwise = "refuse";
+    bool g_factor = false, snr_units = false;
+  };
+  static constexpr std::string_view kName = "grappa";
+  static constexpr std::string_view kSummary =
+      "Makes images of accelerated Cartesian scans: lines that were left out are predicted by kernels (GRAPPA).";
+  static Parameters<Options> parameters();
+
+  /// std::invalid_argument for g-factors of coil images.
+  explicit Grappa(const Options& options);
+  void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
+  void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
+
+ private:
+  UnmixedFrames frames_;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,51 @@
+// Accelerated Cartesian frames, one after another: what `grappa` and `sense` have in common.
+#pragma once
+
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/encoding/parallel_weights.h"
+
+namespace echotrain {
+
+struct UnmixedFramesOptions {
+  std::string name;  ///< of the gadget, for texts
+  WeightsOptions weights;
+  bool transform = false;  ///< frames that cannot be unmixed are transformed as they are; else they give no image
+  bool g_factor = false, snr_units = false;
+  std::map<std::string, std::string> notes;  ///< of all images that were unmixed
+};
+
+/// Unmixes what can be, and says of the rest why not: a warning for each kind of reason, and a count
+/// (ScanNumbers::frames_refused). A frame without an image ends; later ones go on.
+class UnmixedFrames {
+ public:
+  explicit UnmixedFrames(UnmixedFramesOptions options) : options_(std::move(options)), weights_(options_.weights) {}
+
+  /// ClientError where the header announces an acceleration that no lattice has.
+  void start(const protocol::Header& header, Scan& scan);
+  /// ClientError for k-space that does not say which lines came, or that was filtered, and where reference lines have
+  /// another number of coils.
+  void process(KSpace&& kspace, const Emit<CoilImages>& emit);
+
+ private:
+  using Steps = std::array<std::uint16_t, 2>;  // y, z
+  void check(const KSpace& kspace) const;
+  std::string missing_lines(const SampledLines& lines, const Steps& announced) const;
+  void refuse(const char* kind, const std::string& why, KSpace&& kspace, const Emit<CoilImages>& emit);
+  void give_plain(KSpace&& kspace, const Emit<CoilImages>& emit) const;
+  void give(KSpace&& kspace, const ParallelWeights::Found& found, const Emit<CoilImages>& emit);
+  void warn_of_noise(const Frame& frame, const Weights& weights);
+
+  UnmixedFramesOptions options_;
+  ParallelWeights weights_;
+  Scan* scan_ = nullptr;
+  std::vector<Steps> announced_;  // per encoding
+  std::set<std::string> told_;    // kinds of reasons
+};
+
+}  // namespace echotrain
