@@ -6,10 +6,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/reference_options.h"
 
 namespace echotrain {
 
@@ -18,62 +21,89 @@ namespace echotrain {
 std::optional<std::array<std::int64_t, 4>> full_box(const std::vector<std::int32_t>& hits, std::int64_t ny,
                                                     std::int64_t nz);
 
-/// One block for each encoding space, slice, contrast and set, of at most kMost rows per axis in the middle:
+/// What an image says of the block that goes with its frame: calibration ("embedded 24 x 256", rows and samples; of a
+/// volume "embedded 24 x 24 x 256", z first), calibration_id and, for a block of other counters than the frame's,
+/// calibration_of ("contrast 0, set 0"). For null: calibration "none".
+std::map<std::string, std::string> calibration_notes(const Calibration* block, const FrameKey& frame);
+
+/// ClientError when the frame's coils are not those of the block, which may be null.
+void check_coils(const Calibration* block, const FrameKey& frame, std::int64_t coils);
+
+/// One block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in the
+/// middle:
+///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
+///     the slice has come; with kAtOnce rows and no gap already when a calibration readout of another slice has, unless
+///     slices take turns.
+///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when an imaging
+///     readout that is no reference has come after them and they have no gap, or when the frame ends.
+///   center: of the first frame of an accelerated scan without them. Whole when the frame ends.
+/// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
-/// | source   | of                                                  | whole when |
-/// |----------|-----------------------------------------------------|--------------------------------------------------|
-/// | separate | calibration readouts, where calibrationMode is      | an imaging readout of the slice, or a | | |
-/// separate or external                                | calibration readout of another one, has come     | | embedded
-/// | all readouts of the first frame that has reference  | an imaging readout that is no reference has come | | | lines
-/// (flags 20, 21)                                | after them and they have no gap, or at its end   | | center   | the
-/// first frame of an accelerated scan without them | the frame ends                                   |
-///
-/// Lines that come several times are averaged. Samples that not all lines have are cut away.
+/// Lines that come several times are averaged. Samples that not all lines have are cut away. Of lines with gaps, the
+/// largest box about the middle is taken, with a warning.
 class CalibrationLines {
  public:
-  static constexpr std::int64_t kMost = 64;
+  static constexpr std::int64_t kAtOnce = 8;
 
-  void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, Scan& scan);
-  /// Whether blocks are made in this encoding space: where lines are left out, or where reference lines come apart.
-  bool wanted(std::uint16_t encoding) const {
-    const auto [ry, rz] = spaces_.at(encoding).acceleration;
-    return ry > 1 || rz > 1 || apart_.at(encoding);
-  }
+  void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
+             Scan& scan);
+  /// Whether blocks are made in this encoding space: where lines are left out, where reference lines come apart, or
+  /// where the options ask for them.
+  bool wanted(std::uint16_t encoding) const { return rules_.at(encoding) != Rule::none; }
   /// Takes what is needed of readouts of kinds calibration and imaging. ClientError when the number of coils changes
   /// within a block. Readouts that do not fit the matrix are left out with a warning.
   void add(const Readouts& readouts);
   /// The frame's last readout has been added.
   void frame_ends(const Frame& frame);
-  /// The block for a frame; if its contrast or set has none, that of the slice's lowest; null: there is none (yet).
-  std::shared_ptr<const Calibration> of(const FrameKey& key) const;
+  /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
+  /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
+  std::shared_ptr<const Calibration> of(const FrameKey& key);
   /// The blocks that have become whole since the last call.
   std::vector<std::shared_ptr<const Calibration>> take_new();
 
  private:
+  enum class Rule { none, automatic, embedded, separate, center };
   struct Band {                                     // rows of the middle of k-space
     std::array<std::int64_t, 2> first{}, extent{};  // y, z
   };
   struct Block {
-    FrameKey owner;                          // embedded, center: the frame that it is taken from
-    bool separate = false, flagged = false;  // flagged: reference lines have come
-    Array<cfloat> rows;                      // [coil, z * y of the band, x]
-    std::vector<std::int32_t> hits;          // per row of the band
-    std::vector<std::uint8_t> references;    // per row of the band: a reference line came
+    FrameKey owner;                        // embedded, center: the frame that it is taken from
+    bool flagged = false;                  // reference lines have come
+    bool given = false;                    // as it is now
+    bool interrupted = false;              // by another slice's calibration readouts
+    bool in_turns = false;                 // with those
+    Array<cfloat> rows;                    // [coil, z * y of the band, x]
+    std::vector<std::int32_t> hits;        // per row of the band
+    std::vector<std::uint8_t> references;  // per row of the band: a reference line came
     SampleRange samples;
   };
-  bool apart(const FrameKey& key) const { return apart_.at(key.encoding); }
-  Block* block_for(const protocol::AcquisitionHeader& head, std::int64_t coils);
+  Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
+  bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
+  void add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
+               const numerics::LinePlacement& placement);
+  Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
   bool without_gap(const Block& block, const Band& band) const;
+  bool slice_has_references(const FrameKey& key) const;
+  void end_run_of_slice(const FrameKey& key, Block& block);
   void finish_separate(const FrameKey& now, bool imaging);
   void finish(const FrameKey& key);
+  void give(const FrameKey& key, Block& block, Calibration::Source source);
+  void warn_of_gaps(const FrameKey& key, const Block& block, const std::optional<std::array<std::int64_t, 4>>& box);
+  std::shared_ptr<const Calibration> of_other_encoding(const FrameKey& key);
+  std::shared_ptr<const Calibration> moved(const Calibration& block, std::uint16_t encoding);
 
   Scan* scan_ = nullptr;
+  ReferenceOptions options_;
   std::vector<CartesianSpace> spaces_;
-  std::vector<Band> bands_;         // per encoding
-  std::vector<bool> apart_;         // per encoding: separate or external
-  std::map<FrameKey, Block> open_;  // by encoding, slice, contrast, set
+  std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
+  std::vector<Band> bands_;                    // per encoding
+  std::vector<Rule> rules_;                    // per encoding
+  std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
+  std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
+  std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
   std::vector<std::shared_ptr<const Calibration>> new_;
+  bool warned_of_gaps_ = false;
   std::uint64_t next_id_ = 0;
 };
 

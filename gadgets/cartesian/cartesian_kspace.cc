@@ -4,12 +4,10 @@
 
 namespace echotrain {
 
-Parameters<CartesianKSpace::Options> CartesianKSpace::parameters() { return {}; }
-
 void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
-  calibration_.start(header, spaces_, scan);
+  calibration_.start(header, spaces_, options_, scan);
 }
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
@@ -51,12 +49,15 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  return {frame,
+  const FrameKey& key = readouts.frame->key;
+  const std::shared_ptr<const Calibration> block = calibration_.of(key);
+  check_coils(block.get(), key, buffer.data.shape()[0]);
+  return {calibration_.wanted(key.encoding) ? with_notes(*frame, calibration_notes(block.get(), key)) : frame,
           buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}),
           space.geometry.padded,
           space.geometry.image,
           lines,
-          calibration_.of(readouts.frame->key)};
+          block};
 }
 
 }  // namespace echotrain

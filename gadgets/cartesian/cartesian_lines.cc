@@ -93,6 +93,16 @@ void for_placements(const Readouts& readouts, const CartesianSpace& space,
   }
 }
 
+bool placements_fit(const Readouts& readouts, const CartesianSpace& space, Scan& scan) {
+  try {
+    for_placements(readouts, space, [](std::int64_t, std::int64_t, const numerics::LinePlacement&) {});
+    return true;
+  } catch (const ClientError& error) {
+    scan.warn(fmt::format("calibration readouts are left out: {}", error.what()));
+    return false;
+  }
+}
+
 ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const std::vector<std::int32_t>& hits,
                         const SampleRange& samples) {
   const auto [nx, ny, nz] = space.matrix;
@@ -121,7 +131,7 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
     if (first_x < last_x)
       changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
                            k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
-    if (const auto [ry, rz] = space.acceleration; ry > 1 || rz > 1) {
+    if (const auto [ry, rz] = space.acceleration; space.accelerated()) {
       changed->notes["acceleration"] = fmt::format("{}x{}", ry, rz);
       changed->notes["acceleration_effective"] =
           fmt::format("{:.2f}", static_cast<double>(space.rows()) / static_cast<double>(rows));

@@ -1,0 +1,24 @@
+#include "gadgets/cartesian/reference_options.h"
+
+namespace echotrain {
+
+Parameters<ReferenceOptions> reference_parameters() {
+  using Options = ReferenceOptions;
+  using From = Options::From;
+  return Parameters<Options>()
+      .choice_of("calibration", &Options::calibration,
+                 {{"auto", From::automatic},
+                  {"embedded", From::embedded},
+                  {"separate", From::separate},
+                  {"center", From::center},
+                  {"none", From::none}},
+                 "reference lines that go on with each k-space. embedded: those that each frame has (flags 20 and 21). "
+                 "separate: those of readouts for calibration alone (flag 20), never mixed with images' lines. center: "
+                 "the middle of the first frame, as far as it has no gap. auto: what the header says, and the middle "
+                 "where an accelerated scan has no reference lines")
+      .integer("calibration_lines", &Options::calibration_lines, 8, 256,
+               "extent of the middle of k-space that is kept of them, per axis")
+      .unit("rows");
+}
+
+}  // namespace echotrain

@@ -1,0 +1,21 @@
+// What a pipeline says of the reference lines of Cartesian scans.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/parameters.h"
+
+namespace echotrain {
+
+/// Where blocks of calibration are taken from (CalibrationLines), and what else reference lines are for.
+struct ReferenceOptions {
+  enum class From { automatic, embedded, separate, center, none };
+
+  From calibration = From::automatic;
+  std::int64_t calibration_lines = 64;  ///< rows of a block, per axis, at most
+};
+
+/// The same as parameters of a gadget.
+Parameters<ReferenceOptions> reference_parameters();
+
+}  // namespace echotrain
