@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::uint64_t kReference = 1ull << 19 | 1ull << 20;  // alone, and for images, too
 
-FrameKey frame_of(const protocol::AcquisitionHeader& head) {
-  return {head.encoding_space_ref, head.idx.slice,      head.idx.contrast,
-          head.idx.phase,          head.idx.repetition, head.idx.set};
-}
-
 FrameKey block_of(const FrameKey& frame) {
   FrameKey key;
   key.encoding = frame.encoding;
@@ -202,7 +197,7 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
   const Band& band = bands_.at(encoding);
   const bool imaging = readouts.kind == protocol::ReadoutKind::imaging;
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
-  const auto row_of = [&](const protocol::AcquisitionHeader& head) -> std::int32_t {
+  const auto band_row = [&](const protocol::AcquisitionHeader& head) -> std::int32_t {
     const std::int64_t y = head.idx.kspace_encode_step_1 + space.offset_y - band.first[0],
                        z = head.idx.kspace_encode_step_2 + space.offset_z - band.first[1];
     const bool inside = y >= 0 && y < band.extent[0] && z >= 0 && z < band.extent[1];
@@ -225,7 +220,7 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
     for (; until < end; ++until) {
       const auto& next = readouts.heads[static_cast<std::size_t>(until)];
       if (frame_of(next) != frame || is_reference(next) != reference) break;
-      rows.push_back(row_of(next));
+      rows.push_back(band_row(next));
     }
     if (Block* block = block_for(frame, imaging, reference, coils)) {
       bool any = false;

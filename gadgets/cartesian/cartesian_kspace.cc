@@ -1,5 +1,7 @@
 #include "gadgets/cartesian/cartesian_kspace.h"
 
+#include <map>
+#include <string>
 #include <utility>
 
 namespace echotrain {
@@ -8,13 +10,17 @@ void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
   calibration_.start(header, spaces_, options_, scan);
+  put_back_.start(header, spaces_, options_, scan);
 }
 
 void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   refuse_reversed(readouts);
-  if (!readouts.heads.empty() && !calibration_.wanted(readouts.heads[0].encoding_space_ref))
-    note_unused_calibration(readouts, *scan_);
+  if (!readouts.heads.empty()) {
+    const std::uint16_t encoding = readouts.heads[0].encoding_space_ref;
+    if (!calibration_.wanted(encoding) && !put_back_.wanted(encoding)) note_unused_calibration(readouts, *scan_);
+  }
   calibration_.add(readouts);
+  put_back_.keep(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];
@@ -44,6 +50,12 @@ void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Rea
 }
 
 KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
+  const std::int64_t coils = buffer.data.shape()[0];
+  const std::int64_t filled = put_back_.give(
+      *readouts.frame, space, coils, buffer.samples, buffer.hits,
+      [&](const auto& lines, const std::vector<std::int32_t>& rows, const auto& placement) {
+        numerics::add_lines(scan_->compute, lines, {rows.data(), {lines.shape()[0]}}, placement, buffer.data.view());
+      });
   const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
   if (!factors.empty())
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
@@ -51,9 +63,12 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
   const auto [nx, ny, nz] = space.matrix;
   const FrameKey& key = readouts.frame->key;
   const std::shared_ptr<const Calibration> block = calibration_.of(key);
-  check_coils(block.get(), key, buffer.data.shape()[0]);
-  return {calibration_.wanted(key.encoding) ? with_notes(*frame, calibration_notes(block.get(), key)) : frame,
-          buffer.data.reshaped({buffer.data.shape()[0], nz, ny, nx}),
+  check_coils(block.get(), key, coils);
+  std::map<std::string, std::string> notes;
+  if (calibration_.wanted(key.encoding)) notes = calibration_notes(block.get(), key);
+  if (put_back_.wanted(key.encoding)) notes["put_back_lines"] = std::to_string(filled);
+  return {notes.empty() ? frame : with_notes(*frame, notes),
+          buffer.data.reshaped({coils, nz, ny, nx}),
           space.geometry.padded,
           space.geometry.image,
           lines,

@@ -9,6 +9,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/calibration_lines.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/put_back.h"
 #include "gadgets/cartesian/reference_options.h"
 #include "gadgets/numerics/core/memory_budget.h"
 
@@ -19,6 +20,7 @@ namespace echotrain {
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
 /// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
+/// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many.
 /// Reference lines go on with each k-space as a block (CalibrationLines), of which calibration_notes() tell.
 /// ClientError when a frame's coils are not its block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
@@ -48,6 +50,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   CalibrationLines calibration_;
+  PutBack put_back_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

@@ -35,7 +35,13 @@ void warn_of_aliasing(const protocol::Header& header, Scan& scan);
 /// ClientError when imaging readouts are reversed, because these need phase correction.
 void refuse_reversed(const Readouts& readouts);
 
-/// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
+/// The counters of the frame that a readout belongs to.
+FrameKey frame_of(const protocol::AcquisitionHeader& head);
+
+/// Row z * ny + y of a readout; -1 for one outside the matrix.
+std::int32_t row_of(const protocol::AcquisitionHeader& head, const CartesianSpace& space);
+
+/// Row of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
                                   std::vector<std::int32_t>& hits, Scan& scan);
 

@@ -18,7 +18,10 @@ Parameters<ReferenceOptions> reference_parameters() {
                  "where an accelerated scan has no reference lines")
       .integer("calibration_lines", &Options::calibration_lines, 8, 256,
                "extent of the middle of k-space that is kept of them, per axis")
-      .unit("rows");
+      .unit("rows")
+      .flag("put_back", &Options::put_back,
+            "whether embedded lines for calibration alone (flag 20 without 21) also fill their rows of the frame that "
+            "they came with, in accelerated scans");
 }
 
 }  // namespace echotrain

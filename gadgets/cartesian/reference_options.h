@@ -13,6 +13,7 @@ struct ReferenceOptions {
 
   From calibration = From::automatic;
   std::int64_t calibration_lines = 64;  ///< rows of a block, per axis, at most
+  bool put_back = true;                 ///< PutBack
 };
 
 /// The same as parameters of a gadget.
