@@ -11,93 +11,15 @@ namespace {
 
 constexpr std::uint64_t kReference = 1ull << 19 | 1ull << 20;  // alone, and for images, too
 
-FrameKey block_of(const FrameKey& frame) {
+}  // namespace
+
+FrameKey CalibrationLines::block_of(const FrameKey& frame) {
   FrameKey key;
   key.encoding = frame.encoding;
   key.slice = frame.slice;
   key.contrast = frame.contrast;
   key.set = frame.set;
   return key;
-}
-
-const char* name_of(Calibration::Source source) {
-  using Source = Calibration::Source;
-  switch (source) {
-    case Source::embedded:
-      return "embedded";
-    case Source::separate:
-      return "separate";
-    case Source::center:
-      return "center";
-    case Source::sliding:
-      return "sliding";
-    default:
-      return "external";
-  }
-}
-
-/// A part of k-space: of [coil, z, y, x] the extents [z, y, x] from `first` (z, y, x) on.
-Array<cfloat> cut(numerics::Context& compute, numerics::DeviceView<const cfloat> from,
-                  const std::array<std::int64_t, 3>& first, const std::array<std::int64_t, 3>& extent) {
-  const auto& shape = from.shape();
-  const auto [nz, ny, nx] = extent;
-  Array<cfloat> to = compute.allocate<cfloat>({shape[0], nz, ny, nx});
-  // Rows of a plane lie one behind another, unless samples are cut away.
-  const bool whole = nx == shape[3];
-  const std::int64_t runs = whole ? 1 : ny, length = whole ? ny * nx : nx;
-  for (std::int64_t coil = 0; coil < shape[0]; ++coil)
-    for (std::int64_t z = 0; z < nz; ++z)
-      for (std::int64_t run = 0; run < runs; ++run)
-        compute.copy<cfloat>(
-            from.part((((coil * shape[1]) + first[0] + z) * shape[2] + first[1] + run) * shape[3] + first[2], {length}),
-            to.view().part(((coil * nz + z) * ny + run) * nx, {length}));
-  return to;
-}
-
-}  // namespace
-
-std::optional<std::array<std::int64_t, 4>> full_box(const std::vector<std::int32_t>& hits, std::int64_t ny,
-                                                    std::int64_t nz) {
-  std::array<std::int64_t, 4> box = {ny / 2, nz / 2, ny / 2, nz / 2};
-  const auto full = [&](std::int64_t y0, std::int64_t z0, std::int64_t y1, std::int64_t z1) {
-    if (y0 < 0 || z0 < 0 || y1 >= ny || z1 >= nz) return false;
-    for (std::int64_t z = z0; z <= z1; ++z)
-      for (std::int64_t y = y0; y <= y1; ++y)
-        if (hits[static_cast<std::size_t>(z * ny + y)] == 0) return false;
-    return true;
-  };
-  if (!full(box[0], box[1], box[2], box[3])) return std::nullopt;
-  for (bool grown = true; grown;) {
-    grown = false;
-    auto& [y0, z0, y1, z1] = box;
-    if (full(y0 - 1, z0, y0 - 1, z1)) --y0, grown = true;
-    if (full(y1 + 1, z0, y1 + 1, z1)) ++y1, grown = true;
-    if (full(y0, z0 - 1, y1, z0 - 1)) --z0, grown = true;
-    if (full(y0, z1 + 1, y1, z1 + 1)) ++z1, grown = true;
-  }
-  return box;
-}
-
-std::map<std::string, std::string> calibration_notes(const Calibration* block, const FrameKey& frame) {
-  if (block == nullptr) return {{"calibration", "none"}};
-  const auto& shape = block->data.shape();  // [coil, z, y, x]
-  const std::string planes = block->matrix[2] > 1 ? fmt::format("{} x ", shape[1]) : "";
-  std::map<std::string, std::string> notes{
-      {"calibration", fmt::format("{} {}{} x {}", name_of(block->source), planes, shape[2], shape[3])},
-      {"calibration_id", std::to_string(block->id)}};
-  std::string of;
-  if (block->key.encoding != frame.encoding) of = fmt::format("encoding {}, ", block->key.encoding);
-  if (!of.empty() || block->key.contrast != frame.contrast || block->key.set != frame.set)
-    notes["calibration_of"] = fmt::format("{}contrast {}, set {}", of, block->key.contrast, block->key.set);
-  return notes;
-}
-
-void check_coils(const Calibration* block, const FrameKey& frame, std::int64_t coils) {
-  if (block != nullptr && block->data.shape()[0] != coils)
-    throw ClientError(
-        fmt::format("the images' readouts of slice {} come with {} coils, the calibration readouts with {}; both must "
-                    "come with the same coils, or choose `calibration: none`",
-                    frame.slice, coils, block->data.shape()[0]));
 }
 
 CalibrationLines::Rule CalibrationLines::rule_of(const protocol::Encoding& encoding, const CartesianSpace& space,
@@ -110,13 +32,15 @@ CalibrationLines::Rule CalibrationLines::rule_of(const protocol::Encoding& encod
       return Rule::embedded;
     case From::separate:
       return Rule::separate;
+    case From::sliding:
+      return Rule::sliding;
     case From::center:
       return Rule::center;
     case From::automatic:
       break;
   }
   if (encoding.calibration_mode == "separate" || encoding.calibration_mode == "external") return Rule::separate;
-  if (space.accelerated()) return Rule::automatic;
+  if (space.accelerated()) return encoding.calibration_mode == "interleaved" ? Rule::sliding : Rule::automatic;
   return accelerated ? Rule::separate : Rule::none;  // perhaps the lines for another encoding space
 }
 
@@ -136,6 +60,8 @@ void CalibrationLines::start(const protocol::Header& header, const std::vector<C
   const bool accelerated = std::any_of(spaces.begin(), spaces.end(), [](const auto& s) { return s.accelerated(); });
   for (std::size_t e = 0; e < spaces.size(); ++e) {
     fov_mm_.push_back(header.encodings[e].encoded.fov_mm);
+    const auto& phase = header.encodings[e].phase;
+    phases_.push_back(phase ? phase->maximum - phase->minimum + 1 : 1);
     rules_.push_back(rule_of(header.encodings[e], spaces[e], accelerated));
   }
 }
@@ -154,12 +80,13 @@ bool CalibrationLines::slice_has_references(const FrameKey& key) const {
 CalibrationLines::Block* CalibrationLines::block_for(const FrameKey& frame, bool imaging, bool reference,
                                                      std::int64_t coils) {
   const FrameKey key = block_of(frame);
-  if (whole_.contains(key) && !open_.contains(key)) return nullptr;
+  const FrameKey mine = open_key(frame);
+  if (!needs_more(key) && !open_.contains(mine)) return nullptr;
   if (imaging && apart(key)) return nullptr;
-  auto at = open_.find(key);
+  auto at = open_.find(mine);
   if (at == open_.end()) {
     if (!reference && lent_.contains(key)) return nullptr;
-    at = open_.try_emplace(key).first;
+    at = open_.try_emplace(mine).first;
     Block& made = at->second;
     const Band& band = bands_[key.encoding];
     made.owner = frame;
@@ -211,9 +138,9 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
     const FrameKey frame = frame_of(head);
     finish_separate(frame, imaging);
     const bool reference = is_reference(head);
-    const auto open = open_.find(block_of(frame));
-    if (imaging && !reference && open != open_.end() && !apart(frame) && open->second.flagged &&
-        open->second.owner == frame && without_gap(open->second, band))
+    const auto open = open_.find(open_key(frame));
+    if (imaging && !reference && open != open_.end() && !apart(frame) && rules_.at(encoding) != Rule::sliding &&
+        open->second.flagged && open->second.owner == frame && without_gap(open->second, band))
       finish(open->first);
     std::int64_t until = begin;
     std::vector<std::int32_t> rows;
@@ -277,8 +204,12 @@ void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
 
 void CalibrationLines::frame_ends(const Frame& frame) {
   const FrameKey owner = frame_of(frame.reference);
-  const auto at = open_.find(block_of(owner));
+  const auto at = open_.find(open_key(owner));
   if (at == open_.end() || apart(owner) || at->second.owner != owner) return;
+  if (rules_.at(owner.encoding) == Rule::sliding) {
+    auto node = open_.extract(at);
+    return slide(block_of(owner), std::move(node.mapped()));
+  }
   const bool own = at->second.flagged || rules_.at(owner.encoding) == Rule::center ||
                    (rules_.at(owner.encoding) == Rule::automatic && !slice_has_references(at->first));
   if (own) return finish(at->first);
@@ -338,8 +269,8 @@ void CalibrationLines::give(const FrameKey& key, Block& block, Calibration::Sour
   out->id = next_id_++;
   out->source = source;
   out->key = key;
-  out->data = cut(compute, block.rows.cview().reshaped({coils, band.extent[1], band.extent[0], nx}), {z0, y0, x0},
-                  {nz, ny, width});
+  out->data = cut_block(compute, block.rows.cview().reshaped({coils, band.extent[1], band.extent[0], nx}), {z0, y0, x0},
+                        {nz, ny, width});
   out->first = {x0, band.first[0] + y0, band.first[1] + z0};
   out->matrix = spaces_.at(key.encoding).matrix;
   std::vector<float> factors;
@@ -398,7 +329,7 @@ std::shared_ptr<const Calibration> CalibrationLines::moved(const Calibration& bl
   out->id = next_id_++;
   out->source = block.source;
   out->key = block.key;
-  out->data = cut(scan_->compute, block.data.cview(), from, extent);
+  out->data = cut_block(scan_->compute, block.data.cview(), from, extent);
   out->first = first;
   out->matrix = matrix;
   return known = out;

@@ -11,23 +11,11 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/calibration_block.h"
 #include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/cartesian/reference_options.h"
 
 namespace echotrain {
-
-/// The largest box about the middle row, found by adding sides while these are full, of rows z * ny + y with hits > 0:
-/// first y, first z, last y, last z. Empty when the middle row has not come.
-std::optional<std::array<std::int64_t, 4>> full_box(const std::vector<std::int32_t>& hits, std::int64_t ny,
-                                                    std::int64_t nz);
-
-/// What an image says of the block that goes with its frame: calibration ("embedded 24 x 256", rows and samples; of a
-/// volume "embedded 24 x 24 x 256", z first), calibration_id and, for a block of other counters than the frame's,
-/// calibration_of ("contrast 0, set 0"). For null: calibration "none".
-std::map<std::string, std::string> calibration_notes(const Calibration* block, const FrameKey& frame);
-
-/// ClientError when the frame's coils are not those of the block, which may be null.
-void check_coils(const Calibration* block, const FrameKey& frame, std::int64_t coils);
 
 /// One block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in the
 /// middle:
@@ -36,6 +24,9 @@ void check_coils(const Calibration* block, const FrameKey& frame, std::int64_t c
 ///     slices take turns.
 ///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when an imaging
 ///     readout that is no reference has come after them and they have no gap, or when the frame ends.
+///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
+///     53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait until
+///     then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
 ///   center: of the first frame of an accelerated scan without them. Whole when the frame ends.
 /// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
@@ -44,6 +35,7 @@ void check_coils(const Calibration* block, const FrameKey& frame, std::int64_t c
 class CalibrationLines {
  public:
   static constexpr std::int64_t kAtOnce = 8;
+  static constexpr std::int64_t kMostHeld = 256;  ///< frames that wait for a block
 
   void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
              Scan& scan);
@@ -55,6 +47,12 @@ class CalibrationLines {
   void add(const Readouts& readouts);
   /// The frame's last readout has been added.
   void frame_ends(const Frame& frame);
+  /// Frames of the same encoding space, slice, contrast and set have the same block.
+  static FrameKey block_of(const FrameKey& frame);
+  /// Whether such frames are to wait, because their block is to be made of several.
+  bool holds(const FrameKey& key) const;
+  /// All frames have ended: makes what blocks can be made of those that wait.
+  void scan_ends();
   /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
   /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
   std::shared_ptr<const Calibration> of(const FrameKey& key);
@@ -62,7 +60,7 @@ class CalibrationLines {
   std::vector<std::shared_ptr<const Calibration>> take_new();
 
  private:
-  enum class Rule { none, automatic, embedded, separate, center };
+  enum class Rule { none, automatic, embedded, separate, sliding, center };
   struct Band {                                     // rows of the middle of k-space
     std::array<std::int64_t, 2> first{}, extent{};  // y, z
   };
@@ -77,6 +75,10 @@ class CalibrationLines {
     std::vector<std::uint8_t> references;  // per row of the band: a reference line came
     SampleRange samples;
   };
+  struct Newest {                                   // sliding
+    Block block;                                    // hits are 0 or 1
+    std::int64_t frames = 0, moved = 0, since = 0;  // that came; that brought new lines; since the block was given
+  };
   Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
   bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
   void add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
@@ -87,6 +89,12 @@ class CalibrationLines {
   void end_run_of_slice(const FrameKey& key, Block& block);
   void finish_separate(const FrameKey& now, bool imaging);
   void finish(const FrameKey& key);
+  FrameKey open_key(const FrameKey& frame) const {
+    return rules_.at(frame.encoding) == Rule::sliding ? frame : block_of(frame);
+  }
+  bool needs_more(const FrameKey& key) const;
+  void slide(const FrameKey& key, Block block);
+  void give_up(const FrameKey& key, Newest& newest);
   void give(const FrameKey& key, Block& block, Calibration::Source source);
   void warn_of_gaps(const FrameKey& key, const Block& block, const std::optional<std::array<std::int64_t, 4>>& box);
   std::shared_ptr<const Calibration> of_other_encoding(const FrameKey& key);
@@ -98,12 +106,14 @@ class CalibrationLines {
   std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
   std::vector<Band> bands_;                    // per encoding
   std::vector<Rule> rules_;                    // per encoding
-  std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set
+  std::vector<std::int64_t> phases_;           // per encoding: as many as the header announces
+  std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame
+  std::map<FrameKey, Newest> sliding_;         // by encoding, slice, contrast, set
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
   std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
   std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
   std::vector<std::shared_ptr<const Calibration>> new_;
-  bool warned_of_gaps_ = false;
+  bool warned_of_gaps_ = false, warned_of_sliding_ = false;
   std::uint64_t next_id_ = 0;
 };
 

@@ -29,7 +29,37 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
   calibration_.frame_ends(*readouts.frame);
-  if (whole.data) emit(complete(std::move(whole), space, readouts));
+  const FrameKey key = CalibrationLines::block_of(readouts.frame->key);
+  if (whole.data) held_[key].push_back(complete(std::move(whole), space, readouts));
+  if (!calibration_.holds(key)) give_held(key, emit);
+}
+
+/// Frames in the order of their ends, with their block.
+void CartesianKSpace::give_held(const FrameKey& key, const Emit<KSpace>& emit) {
+  auto held = held_.extract(key);
+  if (held.empty()) return;
+  for (KSpace& kspace : held.mapped()) {
+    scan_->compute.check_stop();
+    const FrameKey& frame = kspace.frame->key;
+    kspace.calibration = calibration_.of(frame);
+    check_coils(kspace.calibration.get(), frame, kspace.data.shape()[0]);
+    if (calibration_.wanted(frame.encoding))
+      kspace.frame = with_notes(*kspace.frame, calibration_notes(kspace.calibration.get(), frame));
+    emit(std::move(kspace));
+  }
+}
+
+void CartesianKSpace::finish(End how, const Emit<KSpace>& emit) {
+  if (how == End::truncated) {
+    std::size_t frames = 0;
+    for (const auto& [key, held] : held_) frames += held.size();
+    if (frames > 0)
+      scan_->warn(std::to_string(frames) + " frame(s) dropped: the scan ended before their calibration was whole");
+    held_.clear();
+    return;
+  }
+  calibration_.scan_ends();
+  while (!held_.empty()) give_held(FrameKey(held_.begin()->first), emit);
 }
 
 void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
@@ -61,18 +91,13 @@ KSpace CartesianKSpace::complete(Buffer buffer, const CartesianSpace& space, con
     numerics::scale_lines(scan_->compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}},
                           buffer.data.view());
   const auto [nx, ny, nz] = space.matrix;
-  const FrameKey& key = readouts.frame->key;
-  const std::shared_ptr<const Calibration> block = calibration_.of(key);
-  check_coils(block.get(), key, coils);
-  std::map<std::string, std::string> notes;
-  if (calibration_.wanted(key.encoding)) notes = calibration_notes(block.get(), key);
-  if (put_back_.wanted(key.encoding)) notes["put_back_lines"] = std::to_string(filled);
-  return {notes.empty() ? frame : with_notes(*frame, notes),
+  const std::map<std::string, std::string> notes = {{"put_back_lines", std::to_string(filled)}};
+  return {put_back_.wanted(readouts.frame->key.encoding) ? with_notes(*frame, notes) : frame,
           buffer.data.reshaped({coils, nz, ny, nx}),
           space.geometry.padded,
           space.geometry.image,
           lines,
-          block};
+          nullptr};
 }
 
 }  // namespace echotrain

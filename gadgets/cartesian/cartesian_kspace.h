@@ -20,9 +20,10 @@ namespace echotrain {
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
 /// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
-/// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many.
-/// Reference lines go on with each k-space as a block (CalibrationLines), of which calibration_notes() tell.
-/// ClientError when a frame's coils are not its block's.
+/// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many. Reference lines go on with each
+/// k-space as a block (CalibrationLines), of which calibration_notes() tell; frames whose block is to be made of
+/// several wait for it, at most CalibrationLines::kMostHeld of a slice, contrast and set. ClientError when a frame's
+/// coils are not its block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   using Options = ReferenceOptions;
@@ -34,6 +35,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   explicit CartesianKSpace(const Options& options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<KSpace>& emit) override;
+  void finish(End how, const Emit<KSpace>& emit) override;
 
  private:
   struct Buffer {
@@ -45,6 +47,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
   KSpace complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
+  void give_held(const FrameKey& key, const Emit<KSpace>& emit);
 
   Options options_;
   Scan* scan_ = nullptr;
@@ -52,6 +55,7 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
   CalibrationLines calibration_;
   PutBack put_back_;
   std::map<std::uint64_t, Buffer> open_;
+  std::map<FrameKey, std::vector<KSpace>> held_;  // whole frames by CalibrationLines::block_of(), for their block
 };
 
 }  // namespace echotrain
