@@ -138,10 +138,7 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
     const FrameKey frame = frame_of(head);
     finish_separate(frame, imaging);
     const bool reference = is_reference(head);
-    const auto open = open_.find(open_key(frame));
-    if (imaging && !reference && open != open_.end() && !apart(frame) && rules_.at(encoding) != Rule::sliding &&
-        open->second.flagged && open->second.owner == frame && without_gap(open->second, band))
-      finish(open->first);
+    if (imaging && !reference) end_run_of_references(frame);
     std::int64_t until = begin;
     std::vector<std::int32_t> rows;
     for (; until < end; ++until) {
@@ -159,8 +156,9 @@ void CalibrationLines::add_run(const Readouts& readouts, std::int64_t begin, std
         }
       block->flagged = block->flagged || reference;
       if (any) {
-        block->given = false;
+        block->given = block->given && !reference;
         block->in_turns = block->in_turns || block->interrupted;
+        block->interrupted = block->interrupted && !reference;
         block->samples.add(placement);
         numerics::add_lines(scan_->compute,
                             readouts.data.view().part(begin * coils * samples, {until - begin, coils, samples}),
@@ -194,22 +192,33 @@ void CalibrationLines::finish_separate(const FrameKey& now, bool imaging) {
   for (const FrameKey& key : over) finish(key);
 }
 
+/// Whether as much has come as blocks are made of before their end.
+bool CalibrationLines::enough(const Block& block, const Band& band) const {
+  const auto rows = std::count(block.references.begin(), block.references.end(), std::uint8_t{1});
+  return !block.given && rows >= kAtOnce && without_gap(block, band);
+}
+
 /// Calibration readouts of another slice have come. The block stays open, as slices may take turns.
 void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
-  const auto rows = std::count_if(block.hits.begin(), block.hits.end(), [](std::int32_t hits) { return hits > 0; });
-  if (!block.given && !block.in_turns && rows >= kAtOnce && without_gap(block, bands_.at(key.encoding)))
-    give(key, block, Calibration::Source::separate);
+  if (!block.in_turns && enough(block, bands_.at(key.encoding))) give(key, block, Calibration::Source::separate);
   block.interrupted = true;
+}
+
+/// An imaging readout that is no reference has come. The block stays open, as more of these may follow.
+void CalibrationLines::end_run_of_references(const FrameKey& frame) {
+  const Rule rule = rules_.at(frame.encoding);
+  if (rule != Rule::automatic && rule != Rule::embedded) return;
+  const auto open = open_.find(block_of(frame));
+  if (open == open_.end() || open->second.owner != frame) return;
+  if (std::exchange(open->second.interrupted, true)) return;  // looked at since the last reference
+  if (enough(open->second, bands_.at(frame.encoding))) give(open->first, open->second, Calibration::Source::embedded);
 }
 
 void CalibrationLines::frame_ends(const Frame& frame) {
   const FrameKey owner = frame_of(frame.reference);
+  if (rules_.at(owner.encoding) == Rule::sliding) return slide(owner);
   const auto at = open_.find(open_key(owner));
   if (at == open_.end() || apart(owner) || at->second.owner != owner) return;
-  if (rules_.at(owner.encoding) == Rule::sliding) {
-    auto node = open_.extract(at);
-    return slide(block_of(owner), std::move(node.mapped()));
-  }
   const bool own = at->second.flagged || rules_.at(owner.encoding) == Rule::center ||
                    (rules_.at(owner.encoding) == Rule::automatic && !slice_has_references(at->first));
   if (own) return finish(at->first);

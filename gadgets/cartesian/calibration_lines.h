@@ -20,10 +20,11 @@ namespace echotrain {
 /// One block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in the
 /// middle:
 ///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
-///     the slice has come; with kAtOnce rows and no gap already when a calibration readout of another slice has, unless
+///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
 ///     slices take turns.
-///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when an imaging
-///     readout that is no reference has come after them and they have no gap, or when the frame ends.
+///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
+///     kAtOnce such lines without a gap already when an imaging readout that is none has come, and once more when
+///     others follow.
 ///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
 ///     53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait until
 ///     then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
@@ -68,8 +69,8 @@ class CalibrationLines {
     FrameKey owner;                        // embedded, center: the frame that it is taken from
     bool flagged = false;                  // reference lines have come
     bool given = false;                    // as it is now
-    bool interrupted = false;              // by another slice's calibration readouts
-    bool in_turns = false;                 // with those
+    bool interrupted = false;              // by others, since its last reference
+    bool in_turns = false;                 // interrupted before its last reference
     Array<cfloat> rows;                    // [coil, z * y of the band, x]
     std::vector<std::int32_t> hits;        // per row of the band
     std::vector<std::uint8_t> references;  // per row of the band: a reference line came
@@ -86,6 +87,8 @@ class CalibrationLines {
   Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
   bool without_gap(const Block& block, const Band& band) const;
   bool slice_has_references(const FrameKey& key) const;
+  bool enough(const Block& block, const Band& band) const;
+  void end_run_of_references(const FrameKey& frame);
   void end_run_of_slice(const FrameKey& key, Block& block);
   void finish_separate(const FrameKey& now, bool imaging);
   void finish(const FrameKey& key);
@@ -93,7 +96,8 @@ class CalibrationLines {
     return rules_.at(frame.encoding) == Rule::sliding ? frame : block_of(frame);
   }
   bool needs_more(const FrameKey& key) const;
-  void slide(const FrameKey& key, Block block);
+  void slide(const FrameKey& frame);
+  void slide(Newest& newest, Block block, std::uint16_t slice);
   void give_up(const FrameKey& key, Newest& newest);
   void give(const FrameKey& key, Block& block, Calibration::Source source);
   void warn_of_gaps(const FrameKey& key, const Block& block, const std::optional<std::array<std::int64_t, 4>>& box);

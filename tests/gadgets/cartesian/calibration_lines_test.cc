@@ -192,6 +192,30 @@ TEST_P(CalibrationLinesTest, PartialEchoesAndAverages) {
   EXPECT_LT(nrmse(got.data[0], want), 1e-6);
 }
 
+TEST_P(CalibrationLinesTest, LinesWithOtherEchoesThanTheImages) {
+  // Lines of the image have all eight samples; the others the last six of them, or six from the second on.
+  std::mt19937 random(43);
+  std::vector<Acquisition> scan;
+  for (int y = 0; y < 16; y += 2) scan.push_back(made_readout({y, 0, y == 8 ? kCalibrationAndImaging : 0}, random));
+  scan.push_back(made_readout({7, 0, kCalibration}, random, 6));
+  scan.back().head.center_sample = 2;
+  scan.push_back(made_readout({9, 0, kCalibration}, random, 6));
+  scan.back().head.center_sample = 3;
+  const Blocks got = any_split(announced("embedded"), scan);
+  ASSERT_TRUE(got.each.at(0));
+  EXPECT_EQ(got.notes[0].at("calibration"), "embedded 5 x 5");
+  EXPECT_EQ(got.each[0]->first, (std::array<std::int64_t, 3>{2, 6, 0}));
+  std::vector<cfloat> want;
+  for (int coil = 0; coil < 2; ++coil)
+    for (const auto& [at, first] : {std::pair<std::size_t, int>{3, 2}, {8, 0}, {4, 2}, {9, 1}, {5, 2}}) {
+      const auto data = pixels<cfloat>({.pixels = scan[at].data});
+      const auto begin = data.begin() + coil * scan[at].head.number_of_samples + first;
+      want.insert(want.end(), begin, begin + 5);
+    }
+  EXPECT_EQ(got.data[0], want);
+  EXPECT_EQ(got.notes[0].at("put_back_lines"), "0");  // they lack samples that the image's lines have
+}
+
 TEST_P(CalibrationLinesTest, OfAVolumeABoxWithoutGaps) {
   // Rows 4 to 8 of planes 2 to 5, but for a corner: the box about the middle does without its row or its plane.
   std::mt19937 random(35);
@@ -411,10 +435,19 @@ TEST(CalibrationBlockTest, IsWholeAsSoonAsItCanBeKnown) {
     return lines.take_new().empty() ? -1 : 100;
   };
   constexpr int kBoth = kCalibrationAndImaging, kOnly = kCalibration;
-  // The band, then the rest; the band with a gap; the band last; imaging lines only.
-  EXPECT_EQ(whole_at("embedded", {{4}, {7, 0, kOnly}, {8, 0, kBoth}, {9, 0, kOnly}, {10}, {12}}), 4);
-  EXPECT_EQ(whole_at("embedded", {{4}, {7, 0, kOnly}, {8, 0, kBoth}, {10, 0, kBoth}, {12}, {9, 0, kOnly}, {14}}), 6);
-  EXPECT_EQ(whole_at("embedded", {{4}, {10}, {12}, {7, 0, kOnly}, {8, 0, kBoth}, {9, 0, kOnly}}), 100);
+  // The band, then the rest; the band with a gap, which is filled later; too few lines to be sure; the band last;
+  // imaging lines only.
+  std::vector<Reference> band = {{2}};
+  for (int y = 4; y < 12; ++y) band.push_back({y, 0, y % 2 == 0 ? kBoth : kOnly});
+  auto gap = band, last = band;
+  band.insert(band.end(), {{12}, {14}});
+  EXPECT_EQ(whole_at("embedded", band), 9);
+  std::swap(gap[8], gap[5]);
+  gap.insert(gap.begin() + 8, {{12}, {13}});
+  gap.push_back({14});
+  EXPECT_EQ(whole_at("embedded", gap), 11);
+  EXPECT_EQ(whole_at("embedded", {{4}, {7, 0, kOnly}, {8, 0, kBoth}, {9, 0, kOnly}, {10}, {12}}), 100);
+  EXPECT_EQ(whole_at("embedded", last), 100);
   EXPECT_EQ(whole_at("embedded", {{4}, {6}, {8}, {10}}), 100);
   EXPECT_EQ(whole_at("embedded", {{4, 0, 0, 1}}), -1);  // of another frame than the one that ends
   std::vector<Reference> eight;

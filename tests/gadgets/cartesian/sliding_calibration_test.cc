@@ -183,7 +183,55 @@ TEST_P(SlidingCalibrationTest, ReferenceLinesOfTheFirstFrameGoBefore) {
             std::vector<std::string>(3, "sliding 18 x 8 #0"));
 }
 
+TEST_P(SlidingCalibrationTest, OfShiftedPlanes) {
+  // Steps of 2 and 2, every other plane a line later: four frames have all lines.
+  std::mt19937 random(66);
+  HeaderSpec spec{.encoded = {8, 6, 4}};
+  spec.limits = step_limit(6) + limit("kspace_encoding_step_2", 0, 3, 2);
+  spec.parallel =
+      "<accelerationFactor><kspace_encoding_step_1>2</kspace_encoding_step_1><kspace_encoding_step_2>2"
+      "</kspace_encoding_step_2></accelerationFactor><calibrationMode>interleaved</calibrationMode>";
+  std::vector<Acquisition> scan;
+  std::vector<cfloat> want(2 * 24 * 8);
+  for (int repetition = 0; repetition < 6; ++repetition) {
+    const int y0 = repetition % 2, z0 = repetition / 2 % 2;
+    for (int z = z0; z < 4; z += 2)
+      for (int y = (y0 + z / 2) % 2; y < 6; y += 2) {
+        scan.push_back(moving_line(random, y, repetition));
+        scan.back().head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(z);
+        const auto data = pixels<cfloat>({.pixels = scan.back().data});
+        for (int coil = 0; repetition < 4 && coil < 2; ++coil)
+          std::copy_n(data.begin() + coil * 8, 8, want.begin() + (coil * 24 + z * 6 + y) * 8);
+      }
+    set_flag(scan.back(), kLastInSlice);
+  }
+  const Slid got = any_split(header(spec), scan);
+  EXPECT_EQ(got.blocks, std::vector<std::string>(6, "sliding 4 x 6 x 8 #0"));
+  EXPECT_EQ(got.data.at(0), want);
+}
+
 ECHOTRAIN_ON_BACKENDS(SlidingCalibrationTest);
+
+TEST(SlidingCoilsTest, MustNotChange) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  std::mt19937 random(67);
+  const auto h = moving_lines(2);
+  CalibrationLines lines;
+  lines.start(h, cartesian_spaces(h, scan), {}, scan);
+  const auto frame = [&](int coils, int repetition) {
+    Readouts batch;
+    batch.heads = {moving_line(random, 8, repetition).head};
+    batch.data = compute.zeros<cfloat>({1, coils, 8});
+    lines.add(batch);
+    Frame ended;
+    ended.reference = batch.heads[0];
+    lines.frame_ends(ended);
+  };
+  frame(2, 0);
+  EXPECT_EQ(client_error([&] { frame(3, 1); }),
+            "readouts of slice 0 come with 2 coils and with 3; coils must not change within a scan");
+}
 
 }  // namespace
 }  // namespace echotrain::testing
