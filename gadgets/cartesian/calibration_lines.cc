@@ -195,12 +195,12 @@ void CalibrationLines::finish_separate(const FrameKey& now, bool imaging) {
 /// Whether as much has come as blocks are made of before their end.
 bool CalibrationLines::enough(const Block& block, const Band& band) const {
   const auto rows = std::count(block.references.begin(), block.references.end(), std::uint8_t{1});
-  return !block.given && rows >= kAtOnce && without_gap(block, band);
+  return !block.given && !block.in_turns && rows >= kAtOnce && without_gap(block, band);
 }
 
 /// Calibration readouts of another slice have come. The block stays open, as slices may take turns.
 void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
-  if (!block.in_turns && enough(block, bands_.at(key.encoding))) give(key, block, Calibration::Source::separate);
+  if (enough(block, bands_.at(key.encoding))) give(key, block, Calibration::Source::separate);
   block.interrupted = true;
 }
 
@@ -209,7 +209,7 @@ void CalibrationLines::end_run_of_references(const FrameKey& frame) {
   const Rule rule = rules_.at(frame.encoding);
   if (rule != Rule::automatic && rule != Rule::embedded) return;
   const auto open = open_.find(block_of(frame));
-  if (open == open_.end() || open->second.owner != frame) return;
+  if (open == open_.end() || open->second.owner != frame || !open->second.flagged) return;
   if (std::exchange(open->second.interrupted, true)) return;  // looked at since the last reference
   if (enough(open->second, bands_.at(frame.encoding))) give(open->first, open->second, Calibration::Source::embedded);
 }

@@ -23,8 +23,7 @@ namespace echotrain {
 ///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
 ///     slices take turns.
 ///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
-///     kAtOnce such lines without a gap already when an imaging readout that is none has come, and once more when
-///     others follow.
+///     kAtOnce such lines without a gap already when an imaging readout that is none has come, unless these take turns.
 ///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
 ///     53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait until
 ///     then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.

@@ -381,6 +381,29 @@ TEST_P(CalibrationLinesTest, OfAnEncodingSpaceOfTheirOwn) {
       1);
 }
 
+TEST_P(CalibrationLinesTest, LinesAfterAnEarlyBlockMakeItAnew) {
+  // Lines 4 to 11, which are enough, then one of the image, then 3 and 12. A volume's planes come one after another.
+  std::mt19937 random(44);
+  std::vector<Acquisition> scan;
+  for (int y = 4; y < 12; ++y) scan.push_back(made_readout({y, 0, kCalibrationAndImaging}, random));
+  scan.push_back(made_readout({.y = 14}, random));
+  for (const int y : {3, 12}) scan.push_back(made_readout({y, 0, kCalibrationAndImaging}, random));
+  const Blocks got = any_split(announced("embedded"), scan);
+  EXPECT_EQ(got.notes.at(0).at("calibration"), "embedded 10 x 8");
+  EXPECT_EQ(got.notes[0].at("calibration_id"), "1");
+  EXPECT_EQ(got.data.at(0), as_block(scan, {9, 0, 1, 2, 3, 4, 5, 6, 7, 10}, 0, 8));
+
+  scan.clear();
+  for (int z = 0; z < 8; ++z)
+    for (int y = 0; y < 12; ++y) {
+      const bool reference = z >= 2 && z < 6 && y >= 2 && y < 10;
+      if (reference || y % 2 == 0) scan.push_back(made_readout({y, z, reference ? kCalibrationAndImaging : 0}, random));
+    }
+  const Blocks volume = any_split(announced("embedded", 12, 8), scan);
+  EXPECT_EQ(volume.notes.at(0).at("calibration"), "embedded 4 x 9 x 8");  // line 10 of the lattice has no gap to it
+  EXPECT_EQ(volume.notes[0].at("calibration_id"), "0");
+}
+
 TEST_P(CalibrationLinesTest, GapsAreNamed) {
   std::mt19937 random(41);
   std::vector<Acquisition> scan;
@@ -435,7 +458,7 @@ TEST(CalibrationBlockTest, IsWholeAsSoonAsItCanBeKnown) {
     return lines.take_new().empty() ? -1 : 100;
   };
   constexpr int kBoth = kCalibrationAndImaging, kOnly = kCalibration;
-  // The band, then the rest; the band with a gap, which is filled later; too few lines to be sure; the band last;
+  // The band, then the rest; the band with others in between; too few lines to be sure; the band last;
   // imaging lines only.
   std::vector<Reference> band = {{2}};
   for (int y = 4; y < 12; ++y) band.push_back({y, 0, y % 2 == 0 ? kBoth : kOnly});
@@ -445,7 +468,7 @@ TEST(CalibrationBlockTest, IsWholeAsSoonAsItCanBeKnown) {
   std::swap(gap[8], gap[5]);
   gap.insert(gap.begin() + 8, {{12}, {13}});
   gap.push_back({14});
-  EXPECT_EQ(whole_at("embedded", gap), 11);
+  EXPECT_EQ(whole_at("embedded", gap), 100);
   EXPECT_EQ(whole_at("embedded", {{4}, {7, 0, kOnly}, {8, 0, kBoth}, {9, 0, kOnly}, {10}, {12}}), 100);
   EXPECT_EQ(whole_at("embedded", last), 100);
   EXPECT_EQ(whole_at("embedded", {{4}, {6}, {8}, {10}}), 100);
