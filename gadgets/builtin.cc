@@ -67,7 +67,8 @@ std::unique_ptr<AnyGadget> fused_gridding(std::span<const GadgetOptions> options
 std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> options) {
   const bool combines = options.size() > 2;
   if (combines && !is_root_sum_of_squares(options[2])) return nullptr;
-  return std::make_unique<CartesianImages>(fft_direction(as<FftOptions>(options[1])), combines);
+  return std::make_unique<CartesianImages>(fft_direction(as<FftOptions>(options[1])), combines,
+                                           as<ReferenceOptions>(options[0]));
 }
 
 }  // namespace

@@ -6,74 +6,117 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/calibration_block.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/reference_options.h"
 
 namespace echotrain {
 
-/// The largest box about the middle row, found by adding sides while these are full, of rows z * ny + y with hits > 0:
-/// first y, first z, last y, last z. Empty when the middle row has not come.
-std::optional<std::array<std::int64_t, 4>> full_box(const std::vector<std::int32_t>& hits, std::int64_t ny,
-                                                    std::int64_t nz);
-
-/// One block for each encoding space, slice, contrast and set, of at most kMost rows per axis in the middle:
+/// One block for each encoding space, slice, contrast and set, of at most `calibration_lines` rows per axis in the
+/// middle:
+///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
+///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
+///     slices take turns.
+///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
+///     kAtOnce such lines without a gap already when an imaging readout that is none has come, unless these take turns.
+///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
+///     53:981-985, 2005). Whole when as many frames have brought new lines as the header's R; their frames wait until
+///     then. Made anew every `refresh` frames. Under `auto`, reference lines of the first frame go before.
+///   center: of the first frame of an accelerated scan without them. Whole when the frame ends.
+/// ReferenceOptions::calibration may ask for one of these, whatever the header says.
 ///
-/// | source   | of                                                  | whole when |
-/// |----------|-----------------------------------------------------|--------------------------------------------------|
-/// | separate | calibration readouts, where calibrationMode is      | an imaging readout of the slice, or a | | |
-/// separate or external                                | calibration readout of another one, has come     | | embedded
-/// | all readouts of the first frame that has reference  | an imaging readout that is no reference has come | | | lines
-/// (flags 20, 21)                                | after them and they have no gap, or at its end   | | center   | the
-/// first frame of an accelerated scan without them | the frame ends                                   |
-///
-/// Lines that come several times are averaged. Samples that not all lines have are cut away.
+/// Lines that come several times are averaged. Samples that not all lines have are cut away. Of lines with gaps, the
+/// largest box about the middle is taken, with a warning.
 class CalibrationLines {
  public:
-  static constexpr std::int64_t kMost = 64;
+  static constexpr std::int64_t kAtOnce = 8;
+  static constexpr std::int64_t kMostHeld = 256;  ///< frames that wait for a block
 
-  void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, Scan& scan);
-  /// Whether blocks are made in this encoding space: where lines are left out, or where reference lines come apart.
-  bool wanted(std::uint16_t encoding) const {
-    const auto [ry, rz] = spaces_.at(encoding).acceleration;
-    return ry > 1 || rz > 1 || apart_.at(encoding);
-  }
+  void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
+             Scan& scan);
+  /// Whether blocks are made in this encoding space: where lines are left out, where reference lines come apart, or
+  /// where the options ask for them.
+  bool wanted(std::uint16_t encoding) const { return rules_.at(encoding) != Rule::none; }
   /// Takes what is needed of readouts of kinds calibration and imaging. ClientError when the number of coils changes
   /// within a block. Readouts that do not fit the matrix are left out with a warning.
   void add(const Readouts& readouts);
   /// The frame's last readout has been added.
   void frame_ends(const Frame& frame);
-  /// The block for a frame; if its contrast or set has none, that of the slice's lowest; null: there is none (yet).
-  std::shared_ptr<const Calibration> of(const FrameKey& key) const;
+  /// Frames of the same encoding space, slice, contrast and set have the same block.
+  static FrameKey block_of(const FrameKey& frame);
+  /// Whether such frames are to wait, because their block is to be made of several.
+  bool holds(const FrameKey& key) const;
+  /// All frames have ended: makes what blocks can be made of those that wait.
+  void scan_ends();
+  /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
+  /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
+  std::shared_ptr<const Calibration> of(const FrameKey& key);
   /// The blocks that have become whole since the last call.
   std::vector<std::shared_ptr<const Calibration>> take_new();
 
  private:
+  enum class Rule { none, automatic, embedded, separate, sliding, center };
   struct Band {                                     // rows of the middle of k-space
     std::array<std::int64_t, 2> first{}, extent{};  // y, z
   };
   struct Block {
-    FrameKey owner;                          // embedded, center: the frame that it is taken from
-    bool separate = false, flagged = false;  // flagged: reference lines have come
-    Array<cfloat> rows;                      // [coil, z * y of the band, x]
-    std::vector<std::int32_t> hits;          // per row of the band
-    std::vector<std::uint8_t> references;    // per row of the band: a reference line came
+    FrameKey owner;                        // embedded, center: the frame that it is taken from
+    bool flagged = false;                  // reference lines have come
+    bool given = false;                    // as it is now
+    bool interrupted = false;              // by others, since its last reference
+    bool in_turns = false;                 // interrupted before its last reference
+    Array<cfloat> rows;                    // [coil, z * y of the band, x]
+    std::vector<std::int32_t> hits;        // per row of the band
+    std::vector<std::uint8_t> references;  // per row of the band: a reference line came
     SampleRange samples;
   };
-  bool apart(const FrameKey& key) const { return apart_.at(key.encoding); }
-  Block* block_for(const protocol::AcquisitionHeader& head, std::int64_t coils);
+  struct Newest {                                   // sliding
+    Block block;                                    // hits are 0 or 1
+    std::int64_t frames = 0, moved = 0, since = 0;  // that came; that brought new lines; since the block was given
+  };
+  Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
+  bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
+  void add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
+               const numerics::LinePlacement& placement);
+  Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
   bool without_gap(const Block& block, const Band& band) const;
+  bool slice_has_references(const FrameKey& key) const;
+  bool enough(const Block& block, const Band& band) const;
+  void end_run_of_references(const FrameKey& frame);
+  void end_run_of_slice(const FrameKey& key, Block& block);
   void finish_separate(const FrameKey& now, bool imaging);
   void finish(const FrameKey& key);
+  FrameKey open_key(const FrameKey& frame) const {
+    return rules_.at(frame.encoding) == Rule::sliding ? frame : block_of(frame);
+  }
+  bool needs_more(const FrameKey& key) const;
+  void slide(const FrameKey& frame);
+  void slide(Newest& newest, Block block, std::uint16_t slice);
+  void give_up(const FrameKey& key, Newest& newest);
+  void give(const FrameKey& key, Block& block, Calibration::Source source);
+  void warn_of_gaps(const FrameKey& key, const Block& block, const std::optional<std::array<std::int64_t, 4>>& box);
+  std::shared_ptr<const Calibration> of_other_encoding(const FrameKey& key);
+  std::shared_ptr<const Calibration> moved(const Calibration& block, std::uint16_t encoding);
 
   Scan* scan_ = nullptr;
+  ReferenceOptions options_;
   std::vector<CartesianSpace> spaces_;
-  std::vector<Band> bands_;         // per encoding
-  std::vector<bool> apart_;         // per encoding: separate or external
-  std::map<FrameKey, Block> open_;  // by encoding, slice, contrast, set
+  std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
+  std::vector<Band> bands_;                    // per encoding
+  std::vector<Rule> rules_;                    // per encoding
+  std::vector<std::int64_t> phases_;           // per encoding: as many as the header announces
+  std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame
+  std::map<FrameKey, Newest> sliding_;         // by encoding, slice, contrast, set
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
+  std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
+  std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
   std::vector<std::shared_ptr<const Calibration>> new_;
+  bool warned_of_gaps_ = false, warned_of_sliding_ = false;
   std::uint64_t next_id_ = 0;
 };
 

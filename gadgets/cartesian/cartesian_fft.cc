@@ -11,7 +11,8 @@ void CartesianFft::start(const protocol::Header& header, Scan& scan) {
 }
 
 void CartesianFft::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
-  if (kspace.calibration && kspace.calibration->source != Calibration::Source::center) scan_->info(kUnusedCalibration);
+  const bool of_references = kspace.calibration && kspace.calibration->source != Calibration::Source::center;
+  if (of_references && !kspace.frame->notes.contains("put_back_lines")) scan_->info(kUnusedCalibration);
   const auto& from = kspace.data.shape();  // [coil, z, y, x]
   const std::int64_t coils = from[0];
   CoilImages out;

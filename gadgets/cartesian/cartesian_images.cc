@@ -1,6 +1,7 @@
 #include "gadgets/cartesian/cartesian_images.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "gadgets/numerics/layout/line_stretches.h"
@@ -24,12 +25,15 @@ std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std
 void CartesianImages::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
+  put_back_.start(header, spaces_, options_, scan);
   warn_of_aliasing(header, scan);
 }
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
   refuse_reversed(readouts);
-  note_unused_calibration(readouts, *scan_);
+  if (!readouts.heads.empty() && !put_back_.wanted(readouts.heads[0].encoding_space_ref))
+    note_unused_calibration(readouts, *scan_);
+  put_back_.keep(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
   Buffer& buffer = open_[readouts.frame->id];
@@ -55,24 +59,43 @@ void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Rea
   }
   const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
   const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
-  const std::vector<std::int64_t> ends =
-      numerics::line_stretches({rows.data(), {static_cast<std::int64_t>(rows.size())}});
   for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
     buffer.samples.add(placement);
-    for (auto next = ends.begin(); begin < end;) {
-      while (next != ends.end() && *next <= begin) ++next;
-      const std::int64_t until = next == ends.end() ? end : std::min(end, *next), count = until - begin;
-      numerics::transform_lines(
-          scan_->compute, geometry(space), readouts.data.view().part(begin * coils * samples, {count, coils, samples}),
-          {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement, buffer.half.view());
-      begin = until;
-    }
+    const std::int64_t count = end - begin;
+    transform(buffer, space, readouts.data.view().part(begin * coils * samples, {count, coils, samples}),
+              {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement);
   });
+}
+
+/// In stretches, as no row may come twice in one.
+void CartesianImages::transform(Buffer& buffer, const CartesianSpace& space,
+                                numerics::DeviceView<const cfloat> readouts,
+                                numerics::HostView<const std::int32_t> rows,
+                                numerics::HostView<const std::uint8_t> repeated,
+                                const numerics::LinePlacement& placement) {
+  const std::int64_t coils = readouts.shape()[1], samples = readouts.shape()[2];
+  std::int64_t begin = 0;
+  for (const std::int64_t end : numerics::line_stretches(rows)) {
+    const std::int64_t count = end - begin;
+    numerics::transform_lines(scan_->compute, geometry(space),
+                              readouts.part(begin * coils * samples, {count, coils, samples}),
+                              rows.part(begin, {count}), repeated.part(begin, {count}), placement, buffer.half.view());
+    begin = end;
+  }
 }
 
 CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
   numerics::Context& compute = scan_->compute;
-  const auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
+  const std::int64_t filled =
+      put_back_.give(*readouts.frame, space, buffer.half.shape()[0], buffer.samples, buffer.hits,
+                     [&](const auto& data, const std::vector<std::int32_t>& rows, const auto& placement) {
+                       const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
+                       const std::int64_t count = data.shape()[0];
+                       transform(buffer, space, data, {rows.data(), {count}}, {repeated.data(), {count}}, placement);
+                     });
+  auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
+  if (put_back_.wanted(readouts.frame->key.encoding))
+    frame = with_notes(*frame, {{"put_back_lines", std::to_string(filled)}});
   if (!factors.empty())
     numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
   const auto& shape = buffer.half.shape();  // [coil, row, x]

@@ -8,6 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/put_back.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/fft/line_images.h"
 
@@ -19,7 +20,8 @@ namespace echotrain {
 /// own.
 class CartesianImages final : public Gadget<Readouts, CoilImages> {
  public:
-  CartesianImages(numerics::Direction direction, bool rss) : direction_(direction), rss_(rss) {}
+  CartesianImages(numerics::Direction direction, bool rss, const ReferenceOptions& options)
+      : direction_(direction), rss_(rss), options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
 
@@ -32,12 +34,17 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
   };
   numerics::LineGeometry geometry(const CartesianSpace& space) const;
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
+  void transform(Buffer& buffer, const CartesianSpace& space, numerics::DeviceView<const cfloat> readouts,
+                 numerics::HostView<const std::int32_t> rows, numerics::HostView<const std::uint8_t> repeated,
+                 const numerics::LinePlacement& placement);
   CoilImages complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
 
   numerics::Direction direction_;
   bool rss_;
+  ReferenceOptions options_;
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
+  PutBack put_back_;
   std::map<std::uint64_t, Buffer> open_;
 };
 

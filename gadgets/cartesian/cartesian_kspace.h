@@ -9,6 +9,8 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/cartesian/calibration_lines.h"
 #include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/put_back.h"
+#include "gadgets/cartesian/reference_options.h"
 #include "gadgets/numerics/core/memory_budget.h"
 
 namespace echotrain {
@@ -18,18 +20,22 @@ namespace echotrain {
 /// oversampling is cut away, missing resolution is zero-filled. Missing lines stay zero. Meta attributes: missing_lines
 /// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
-/// Reference lines go on with each k-space as a block (CalibrationLines).
+/// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many. Reference lines go on with each
+/// k-space as a block (CalibrationLines), of which calibration_notes() tell; frames whose block is to be made of
+/// several wait for it, at most CalibrationLines::kMostHeld of a slice, contrast and set. ClientError when a frame's
+/// coils are not its block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
-  struct Options {};
+  using Options = ReferenceOptions;
   static constexpr std::string_view kName = "cartesian_kspace";
   static constexpr std::string_view kSummary =
       "Collects Cartesian readouts into k-space by their encoding steps, one k-space per frame.";
-  static Parameters<Options> parameters();
+  static Parameters<Options> parameters() { return reference_parameters(); }
 
-  explicit CartesianKSpace(Options /*options*/) {}
+  explicit CartesianKSpace(const Options& options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<KSpace>& emit) override;
+  void finish(End how, const Emit<KSpace>& emit) override;
 
  private:
   struct Buffer {
@@ -41,11 +47,15 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
   KSpace complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
+  void give_held(const FrameKey& key, const Emit<KSpace>& emit);
 
+  Options options_;
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
   CalibrationLines calibration_;
+  PutBack put_back_;
   std::map<std::uint64_t, Buffer> open_;
+  std::map<FrameKey, std::vector<KSpace>> held_;  // whole frames by CalibrationLines::block_of(), for their block
 };
 
 }  // namespace echotrain

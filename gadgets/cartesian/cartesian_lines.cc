@@ -51,18 +51,29 @@ std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Sca
   return spaces;
 }
 
+FrameKey frame_of(const protocol::AcquisitionHeader& head) {
+  return {head.encoding_space_ref, head.idx.slice,      head.idx.contrast,
+          head.idx.phase,          head.idx.repetition, head.idx.set};
+}
+
+std::int32_t row_of(const protocol::AcquisitionHeader& head, const CartesianSpace& space) {
+  const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
+  const std::int64_t y = head.idx.kspace_encode_step_1 + space.offset_y,
+                     z = head.idx.kspace_encode_step_2 + space.offset_z;
+  const bool inside = y >= 0 && y < ny && z >= 0 && z < nz;
+  return inside ? static_cast<std::int32_t>(z * ny + y) : -1;
+}
+
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
                                   std::vector<std::int32_t>& hits, Scan& scan) {
-  const std::int64_t ny = space.matrix[1], nz = space.matrix[2];
   std::vector<std::int32_t> rows;
   rows.reserve(readouts.heads.size());
   for (const auto& head : readouts.heads) {
-    const std::int64_t y = head.idx.kspace_encode_step_1 + space.offset_y,
-                       z = head.idx.kspace_encode_step_2 + space.offset_z;
-    const bool inside = y >= 0 && y < ny && z >= 0 && z < nz;
-    if (!inside) scan.warn("some encoding steps are outside the encoded matrix; their readouts are left out");
-    rows.push_back(inside ? static_cast<std::int32_t>(z * ny + y) : -1);
-    if (inside) ++hits[static_cast<std::size_t>(rows.back())];
+    rows.push_back(row_of(head, space));
+    if (rows.back() < 0)
+      scan.warn("some encoding steps are outside the encoded matrix; their readouts are left out");
+    else
+      ++hits[static_cast<std::size_t>(rows.back())];
   }
   return rows;
 }
@@ -90,6 +101,16 @@ void for_placements(const Readouts& readouts, const CartesianSpace& space,
                       +head.center_sample, nx));
     run(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end), placement);
     begin = end;
+  }
+}
+
+bool placements_fit(const Readouts& readouts, const CartesianSpace& space, Scan& scan) {
+  try {
+    for_placements(readouts, space, [](std::int64_t, std::int64_t, const numerics::LinePlacement&) {});
+    return true;
+  } catch (const ClientError& error) {
+    scan.warn(fmt::format("calibration readouts are left out: {}", error.what()));
+    return false;
   }
 }
 
@@ -121,7 +142,7 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
     if (first_x < last_x)
       changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
                            k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
-    if (const auto [ry, rz] = space.acceleration; ry > 1 || rz > 1) {
+    if (const auto [ry, rz] = space.acceleration; space.accelerated()) {
       changed->notes["acceleration"] = fmt::format("{}x{}", ry, rz);
       changed->notes["acceleration_effective"] =
           fmt::format("{:.2f}", static_cast<double>(space.rows()) / static_cast<double>(rows));

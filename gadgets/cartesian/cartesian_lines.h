@@ -23,6 +23,7 @@ struct CartesianSpace {
   std::int64_t offset_y = 0, offset_z = 0;                        // row = step + offset
   std::int64_t first_y = 0, last_y = 0, first_z = 0, last_z = 0;  // rows the header announces
   std::int64_t rows() const { return matrix[1] * matrix[2]; }
+  bool accelerated() const { return acceleration[0] > 1 || acceleration[1] > 1; }
 };
 
 /// The space of each encoding. ClientError when the measurement is not Cartesian or its limits do not fit.
@@ -34,7 +35,13 @@ void warn_of_aliasing(const protocol::Header& header, Scan& scan);
 /// ClientError when imaging readouts are reversed, because these need phase correction.
 void refuse_reversed(const Readouts& readouts);
 
-/// Row z * ny + y of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
+/// The counters of the frame that a readout belongs to.
+FrameKey frame_of(const protocol::AcquisitionHeader& head);
+
+/// Row z * ny + y of a readout; -1 for one outside the matrix.
+std::int32_t row_of(const protocol::AcquisitionHeader& head, const CartesianSpace& space);
+
+/// Row of each readout, counted in `hits`; -1, with a warning, for one outside the matrix.
 std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace& space,
                                   std::vector<std::int32_t>& hits, Scan& scan);
 
@@ -43,6 +50,9 @@ std::vector<std::int32_t> rows_of(const Readouts& readouts, const CartesianSpace
 void for_placements(
     const Readouts& readouts, const CartesianSpace& space,
     const std::function<void(std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement)>& run);
+
+/// Whether for_placements() takes calibration readouts; if not, the client is warned that they are left out.
+bool placements_fit(const Readouts& readouts, const CartesianSpace& space, Scan& scan);
 
 /// Which samples of its rows a frame has.
 class SampleRange {

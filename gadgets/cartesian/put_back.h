@@ -1,0 +1,52 @@
+// Reference lines that serve the image, too.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/cartesian/cartesian_lines.h"
+#include "gadgets/cartesian/reference_options.h"
+#include "gadgets/numerics/core/memory_budget.h"
+
+namespace echotrain {
+
+/// Puts calibration readouts (flag 20 without 21) back into the frame that they were acquired with: where the header's
+/// calibrationMode or the options say that lines are embedded, into accelerated frames with the same counters, into
+/// rows that no imaging readout has brought. Lines that come several times are to be averaged like others. Of a line,
+/// only the samples are used that all of the frame's rows have, and the line is left out when it lacks some of them.
+class PutBack {
+ public:
+  void start(const protocol::Header& header, const std::vector<CartesianSpace>& spaces, const ReferenceOptions& options,
+             Scan& scan);
+  bool wanted(std::uint16_t encoding) const { return wanted_.at(encoding); }
+  /// Keeps calibration readouts, and their memory, until their frame ends, or until that of the repetition after the
+  /// next may begin; does nothing with others, or where it is not wanted(). Readouts that do not fit the matrix are
+  /// left out with a warning.
+  void keep(const Readouts& readouts);
+
+  /// readouts: [readout, coil, sample]; rows: of each readout, z * ny + y, -1 for one that is left out.
+  using Add = std::function<void(numerics::DeviceView<const cfloat> readouts, const std::vector<std::int32_t>& rows,
+                                 const numerics::LinePlacement& placement)>;
+  /// Calls `add` with the lines that belong to the frame, whose last readout has come, after counting them in `hits`
+  /// (per row, as rows_of() does). Returns how many rows they fill. ClientError when they have not `coils` coils.
+  std::int64_t give(const Frame& frame, const CartesianSpace& space, std::int64_t coils, const SampleRange& samples,
+                    std::vector<std::int32_t>& hits, const Add& add);
+
+ private:
+  struct Kept {
+    std::vector<Readouts> readouts;
+    std::uint64_t bytes = 0;  // of heads
+  };
+  void forget(std::map<FrameKey, Kept>::iterator kept);
+
+  Scan* scan_ = nullptr;
+  std::vector<CartesianSpace> spaces_;
+  std::vector<bool> wanted_;  // per encoding
+  std::map<FrameKey, Kept> kept_;
+  std::unique_ptr<numerics::MemoryShare> paid_;  // for heads
+};
+
+}  // namespace echotrain
