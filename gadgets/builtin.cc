@@ -83,7 +83,9 @@ const Registry& Registry::builtin() {
     r.add<CartesianKSpace>();
     r.add<Encoding>();
     r.add<PartialFourier>();
+    r.add<PartialFourierOfImages>();
     r.add<Filter>();
+    r.add<FilterOfImages>();
     r.add<DensityCompensation>();
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();
