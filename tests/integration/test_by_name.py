@@ -33,6 +33,7 @@ CASES = {
     "cartesian_display": Case("--trajectory cartesian --matrix 48 --coils 4", 2e-3, scaled=True),
     "cartesian_edges": Case("--trajectory cartesian --matrix 47 --coils 4 --frames 2", 1e-5, 2, edges=True),
     "cartesian_3d": Case("--trajectory cartesian --matrix 40 --coils 2 --slices 16", 1e-5),
+    "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.08),
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),

@@ -194,7 +194,7 @@ def test_lung(server, lung, lung_truth, backend):
         np.testing.assert_array_equal(image, pixels[0])
 
 
-# --- partial Fourier ---------------------------------------------------------------------------------------------------
+# --- partial Fourier -------------------------------------------------------------------------------------------------
 
 PICTURE = "mchiew/pf_image.npy"  # complex, 96 x 96; the picture is the truth
 
@@ -216,8 +216,8 @@ def cut_scan(picture, axis, points):
 @pytest.mark.parametrize("axis", ["x", "y"])
 @pytest.mark.parametrize("eighths, asked", [(5, 0.84), (6, 0.89)])
 def test_partial_fourier_comes_nearer_to_the_picture(tmp_path, place, axis, eighths, asked):
-    """By the defaults of `partial_fourier`, before and after the transform: NRMSE of magnitudes, no factor, as a part of
-    what zeros leave. Seen, 5/8 and 6/8: x 0.814 and 0.844, y 0.811 and 0.872 (zeros: x 0.109, 0.065; y 0.156,
+    """By the defaults of `partial_fourier`, before and after the transform: NRMSE of magnitudes, no factor, as a part
+    of what zeros leave. Seen, 5/8 and 6/8: x 0.814 and 0.844, y 0.811 and 0.872 (zeros: x 0.109, 0.065; y 0.156,
     0.092). With 50 iterations none holds."""
     picture = np.load(measured(PICTURE))
     scan = tmp_path / "scan.h5"

@@ -109,6 +109,9 @@ def shipped_scan(name, folder, large):
 
     if name in ("cartesian_2d", "cartesian_display", "cartesian_edges"):
         return by_name(cartesian(1536, 16) if large else cartesian(256, 8, 4))
+    if name == "cartesian_sense":
+        size = ("--matrix", 768 if large else 96, "--coils", 16 if large else 8)
+        return simulated(folder, name, "--trajectory", "cartesian", *size, "--acceleration", 2, "--calibration", 24)
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":
