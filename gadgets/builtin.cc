@@ -88,7 +88,9 @@ const Registry& Registry::builtin() {
     r.add<Grappa>();
     r.add<Sense>();
     r.add<PartialFourier>();
+    r.add<PartialFourierOfImages>();
     r.add<Filter>();
+    r.add<FilterOfImages>();
     r.add<DensityCompensation>();
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();

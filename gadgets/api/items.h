@@ -204,7 +204,7 @@ struct NormalEquations {
   std::int64_t coils = 0;  ///< number of coils in the data
   std::int64_t sets = 1;   ///< of maps, which then are [set * coil, z, y, x]
   std::shared_ptr<const Calibration> calibration;  ///< null: there is none
-  double noise_level = 0;  ///< standard deviation of noise in a sample's real part and imaginary part; 0: not known
+  numerics::Shape padded;  ///< [z, y, x]: extents of the transform that led from k-space of `calibration` to `right`
 };
 
 /// Complex images, one per coil (or one after combination).

@@ -126,6 +126,7 @@ void Encoding::process(KSpace&& kspace, const Emit<NormalEquations>& emit) {
                                  made.weights.view(), out.power.view());
   out.weight = made.weight;
   out.calibration = kspace.calibration;
+  out.padded = kspace.padded;
   emit(std::move(out));
 }
 

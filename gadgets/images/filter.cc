@@ -6,11 +6,33 @@
 #include <stdexcept>
 #include <vector>
 
+#include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/partial/window.h"
 
 namespace echotrain {
 
 using numerics::WindowKind;
+
+namespace {
+
+Filter::Options checked(Filter::Options options) {
+  if (options.axes.empty() || options.axes.find_first_not_of("xyz") != std::string::npos)
+    throw std::invalid_argument("axes: expected some of x, y and z, not '" + options.axes + "'");
+  return options;
+}
+
+/// The window of axis a (z, y, x) of n points, whose outermost sample acquired is `reach` from the centre; empty: none
+/// is wanted.
+std::vector<float> window_of(const Filter::Options& options, std::size_t a, std::int64_t n, double reach) {
+  if (n == 1 || options.axes.find("zyx"[a]) == std::string::npos) return {};
+  const WindowKind kind = options.shape == "hann"    ? WindowKind::hann
+                          : options.shape == "tukey" ? WindowKind::tukey
+                                                     : WindowKind::gaussian;
+  return numerics::window(n, n / 2, options.width * std::max(reach, 1.0), kind,
+                          kind == WindowKind::tukey ? options.alpha : options.sigma);
+}
+
+}  // namespace
 
 Parameters<Filter::Options> Filter::parameters() {
   return Parameters<Options>()
@@ -26,10 +48,7 @@ Parameters<Filter::Options> Filter::parameters() {
       .text("axes", &Options::axes, "the axes that the window is for, some of x, y and z");
 }
 
-Filter::Filter(Options options) : options_(std::move(options)) {
-  if (options_.axes.empty() || options_.axes.find_first_not_of("xyz") != std::string::npos)
-    throw std::invalid_argument("axes: expected some of x, y and z, not '" + options_.axes + "'");
-}
+Filter::Filter(Options options) : options_(checked(std::move(options))) {}
 
 void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   const auto& n = kspace.data.shape();  // [coil, z, y, x]
@@ -39,20 +58,44 @@ void Filter::process(KSpace&& kspace, const Emit<KSpace>& emit) {
     first = {lines.first[1], lines.first[0], lines.first_x};
     last = {lines.last[1] + 1, lines.last[0] + 1, lines.last_x};
   }
-  const WindowKind kind = options_.shape == "hann"    ? WindowKind::hann
-                          : options_.shape == "tukey" ? WindowKind::tukey
-                                                      : WindowKind::gaussian;
   std::array<std::vector<float>, 3> factors;
   for (std::size_t a = 0; a < 3; ++a) {
     const std::int64_t extent = n[a + 1], center = extent / 2;
-    if (extent == 1 || options_.axes.find("zyx"[a]) == std::string::npos) continue;
-    const auto reach = static_cast<double>(std::max<std::int64_t>({center - first[a], last[a] - 1 - center, 1}));
-    factors[a] = numerics::window(extent, center, options_.width * reach, kind,
-                                  kind == WindowKind::tukey ? options_.alpha : options_.sigma);
+    factors[a] = window_of(options_, a, extent, static_cast<double>(std::max(center - first[a], last[a] - 1 - center)));
   }
   numerics::multiply_axes(scan_->compute, kspace.data.view(), factors);
   kspace.frame = with_notes(*kspace.frame, {{"filter", options_.shape}});
   emit(std::move(kspace));
+}
+
+FilterOfImages::FilterOfImages(Options options) : options_(checked(std::move(options))) {}
+
+void FilterOfImages::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  extent_ = AcquiredExtent(header);
+}
+
+void FilterOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  if (images.frame->key.series != 0) return emit(std::move(images));
+  const auto& n = images.data.shape();  // [coil, z, y, x]
+  const auto ranges = extent_.of(*images.frame);
+  std::array<std::vector<float>, 3> factors;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const auto half = static_cast<double>(n[a + 1] / 2);
+    if (images.frame->acquired && !ranges[a]) continue;
+    factors[a] = window_of(options_, a, n[a + 1], ranges[a] ? std::max(-ranges[a]->first, ranges[a]->last) : half);
+  }
+  numerics::Context& compute = scan_->compute;
+  Array<cfloat> kspace = compute.allocate<cfloat>(n);
+  const numerics::Shape whole{n[1], n[2], n[3]};
+  numerics::centered_fft(compute, images.data.view(), kspace.view(), whole, 3, numerics::Direction::forward,
+                         1.0f / static_cast<float>(whole.size()));
+  numerics::multiply_axes(compute, kspace.view(), factors);
+  CoilImages out;
+  out.frame = with_notes(*images.frame, {{"filter", options_.shape}});
+  out.data = compute.allocate<cfloat>(n);
+  numerics::centered_fft(compute, kspace.view(), out.data.view(), whole, 3, numerics::Direction::inverse, 1);
+  emit(std::move(out));
 }
 
 }  // namespace echotrain

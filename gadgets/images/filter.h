@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/images/acquired_extent.h"
 
 namespace echotrain {
 
@@ -33,6 +34,28 @@ class Filter final : public Gadget<KSpace, KSpace> {
 
  private:
   Options options_;
+  Scan* scan_ = nullptr;
+};
+
+/// The same window for images: each is transformed to k-space, multiplied and transformed back. Widths count to the
+/// outermost sample that Frame::acquired tells, also where the field of view was cut, or voxels were interpolated;
+/// without it, to the end of the axis. Axes that were not encoded stay as they are, and so do g-factor maps and images
+/// in units of SNR.
+class FilterOfImages final : public Gadget<CoilImages, CoilImages> {
+ public:
+  using Options = Filter::Options;
+  static constexpr std::string_view kName = Filter::kName;
+  static constexpr std::string_view kSummary = Filter::kSummary;
+  static Parameters<Options> parameters() { return Filter::parameters(); }
+
+  /// std::invalid_argument for axes other than x, y and z.
+  explicit FilterOfImages(Options options);
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Options options_;
+  AcquiredExtent extent_;
   Scan* scan_ = nullptr;
 };
 

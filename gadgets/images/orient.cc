@@ -71,6 +71,10 @@ void Orient::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     how.first[z] = flipped[a] ? n - 1 : 0;
     how.step[z] = flipped[a] ? -1 : 1;
     (*frame->fov_mm)[a] = fov[from[a]];
+    if (const auto& k = images.frame->acquired) {
+      (*frame->acquired)[2 * a] = flipped[a] ? -(*k)[2 * from[a] + 1] : (*k)[2 * from[a]];
+      (*frame->acquired)[2 * a + 1] = flipped[a] ? -(*k)[2 * from[a]] : (*k)[2 * from[a] + 1];
+    }
     if (!flipped[a]) continue;
     // Voxel floor(n/2) of the turned image was voxel n - 1 - floor(n/2).
     const double moved = static_cast<double>(n - 1 - 2 * (n / 2)) * fov[from[a]] / static_cast<double>(n);

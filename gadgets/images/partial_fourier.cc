@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
+#include <cmath>
+#include <vector>
 
+#include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/partial/partial_fourier.h"
+#include "gadgets/numerics/partial/window.h"
 
 namespace echotrain {
 namespace {
@@ -29,6 +32,65 @@ std::shared_ptr<const SampledLines> filled_lines(const SampledLines& lines, cons
     for (std::int64_t y = box.first[1]; y < box.last[1]; ++y)
       filled->came[static_cast<std::size_t>(z * lines.extents[1] + y)] = 1;
   return filled;
+}
+
+/// What is to be filled of k-space [coil, z, y, x].
+struct Filling {
+  AcquiredBox box;            // of axes that stay as they are: all
+  AcquiredBox filled;         // the same with what can be filled, and axes that stay as they are
+  std::array<bool, 3> cut{};  // axes to fill
+  std::size_t worst = 3;      // the axis that lacks most; 3: none
+  std::string note;           // for the image's meta
+
+  std::int64_t cut_axes() const { return std::count(cut.begin(), cut.end(), true); }
+};
+
+/// `box`: what was acquired; n: extents [z, y, x]. Warns of axes of which too little came.
+Filling filling_of(const PartialFourier::Options& options, const AcquiredBox& box, const std::array<std::int64_t, 3>& n,
+                   Scan& scan) {
+  Filling out{.box = box, .filled = box, .note = options.method};
+  std::int64_t most_missing = 0;
+  for (std::size_t a = 0; a < 3; ++a) {
+    const numerics::OneSided side = numerics::one_sided(n[a], box.first[a], box.last[a]);
+    const auto points = static_cast<double>(n[a]);
+    constexpr double kNarrowest = 1.0 / 16;
+    const bool lacks = side.one_sided && static_cast<double>(side.missing) >= options.least * points;
+    out.cut[a] = lacks && static_cast<double>(side.band) >= kNarrowest * points;
+    if (!out.cut[a]) {  // what was not acquired of it stays zero
+      if (lacks)
+        scan.warn(
+            fmt::format("partial_fourier: on axis {} only {} of {} points came on the short side of the centre; it "
+                        "stays zero-filled",
+                        kAxes[a], std::max<std::int64_t>(side.band, 0), n[a]));
+      out.box.first[a] = 0;
+      out.box.last[a] = n[a];
+      continue;
+    }
+    out.note += fmt::format(", {} {:.3g}", kAxes[a], static_cast<double>(box.last[a] - box.first[a]) / points);
+    // The point opposite to the outermost one, as far as the matrix has it.
+    out.filled.first[a] = std::max<std::int64_t>(std::min(box.first[a], 2 * (n[a] / 2) - (box.last[a] - 1)), 0);
+    out.filled.last[a] = std::min(std::max(box.last[a], 2 * (n[a] / 2) - box.first[a] + 1), n[a]);
+    if (side.missing * (out.worst < 3 ? n[out.worst] : 1) > most_missing * n[a]) {
+      most_missing = side.missing;
+      out.worst = a;
+    }
+  }
+  return out;
+}
+
+/// kspace: [coil, z, y, x], 0 outside the box.
+void fill(numerics::Context& compute, const PartialFourier::Options& options, const Filling& filling,
+          numerics::DeviceView<cfloat> kspace) {
+  AcquiredBox box = filling.box;
+  const bool homodyne = options.method == "homodyne";
+  if (homodyne) {
+    numerics::homodyne(compute, kspace, box, static_cast<int>(filling.worst));
+    box.first[filling.worst] = 0;
+    box.last[filling.worst] = kspace.shape()[filling.worst + 1];
+  }
+  // After homodyne detection of the only axis, nothing is left to fill.
+  numerics::pocs(compute, kspace, box, homodyne ? 1 : static_cast<int>(options.iterations),
+                 homodyne ? 0 : options.transition);
 }
 
 }  // namespace
@@ -63,54 +125,62 @@ void PartialFourier::process(KSpace&& kspace, const Emit<KSpace>& emit) {
   AcquiredBox box;
   box.first = {lines.first[1], lines.first[0], lines.first_x};
   box.last = {lines.last[1] + 1, lines.last[0] + 1, lines.last_x};
-  AcquiredBox filled = box;
-  std::string note = options_.method;
-  std::int64_t most_missing = 0;
-  std::size_t worst = 3;
-  int cut_axes = 0;
-  for (std::size_t a = 0; a < 3; ++a) {
-    const std::int64_t n = kspace.data.shape()[a + 1];
-    const numerics::OneSided side = numerics::one_sided(n, box.first[a], box.last[a]);
-    const auto points = static_cast<double>(n);
-    if (!side.one_sided || static_cast<double>(side.missing) < options_.least * points) {
-      box.first[a] = 0;  // what was not acquired of it stays zero
-      box.last[a] = n;
-      continue;
-    }
-    constexpr double kNarrowest = 1.0 / 16;
-    if (static_cast<double>(side.band) < kNarrowest * points) {
-      scan_->warn(
-          fmt::format("partial_fourier: on axis {} only {} of {} points came on the short side of the centre; it "
-                      "stays zero-filled",
-                      kAxes[a], std::max<std::int64_t>(side.band, 0), n));
-      box.first[a] = 0;
-      box.last[a] = n;
-      continue;
-    }
-    ++cut_axes;
-    note += fmt::format(", {} {:.3g}", kAxes[a], static_cast<double>(box.last[a] - box.first[a]) / points);
-    // The point opposite to the outermost one, as far as the matrix has it.
-    filled.first[a] = std::max<std::int64_t>(std::min(box.first[a], 2 * (n / 2) - (box.last[a] - 1)), 0);
-    filled.last[a] = std::min(std::max(box.last[a], 2 * (n / 2) - box.first[a] + 1), n);
-    if (side.missing * (worst < 3 ? kspace.data.shape()[worst + 1] : 1) > most_missing * n) {
-      most_missing = side.missing;
-      worst = a;
-    }
-  }
-  if (worst == 3) return emit(std::move(kspace));
-  const bool homodyne = options_.method == "homodyne";
-  if (homodyne) {
-    numerics::homodyne(scan_->compute, kspace.data.view(), box, static_cast<int>(worst));
-    box.first[worst] = 0;
-    box.last[worst] = kspace.data.shape()[worst + 1];
-  }
-  // After homodyne detection of the only axis, nothing is left to fill.
-  numerics::pocs(scan_->compute, kspace.data.view(), box, homodyne ? 1 : static_cast<int>(options_.iterations),
-                 homodyne ? 0 : options_.transition);
-  kspace.frame = with_notes(*kspace.frame, {{"partial_fourier", note}});
+  const auto& n = kspace.data.shape();
+  const Filling filling = filling_of(options_, box, {n[1], n[2], n[3]}, *scan_);
+  if (filling.worst == 3) return emit(std::move(kspace));
+  fill(scan_->compute, options_, filling, kspace.data.view());
+  kspace.frame = with_notes(*kspace.frame, {{"partial_fourier", filling.note}});
   // Where pocs fills two axes, their corners stay 0: the points opposite to these were not acquired either.
-  if (cut_axes - (homodyne ? 1 : 0) <= 1) kspace.lines = filled_lines(lines, filled);
+  if (filling.cut_axes() - (options_.method == "homodyne" ? 1 : 0) <= 1)
+    kspace.lines = filled_lines(lines, filling.filled);
   emit(std::move(kspace));
+}
+
+void PartialFourierOfImages::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  extent_ = AcquiredExtent(header);
+}
+
+void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  const Frame& frame = *images.frame;
+  if (options_.method == "zero_fill" || frame.key.series != 0 || frame.notes.contains("partial_fourier"))
+    return emit(std::move(images));
+  if (!frame.acquired)
+    throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");
+  const auto& s = images.data.shape();  // [coil, z, y, x]
+  const std::array<std::int64_t, 3> n{s[1], s[2], s[3]};
+  const auto ranges = extent_.of(frame);
+  AcquiredBox box;
+  for (std::size_t a = 0; a < 3; ++a) {
+    box.first[a] = 0;
+    box.last[a] = n[a];
+    if (!ranges[a]) continue;
+    constexpr double kRounding = 0.01;  // of float32 numbers
+    const auto center = static_cast<double>(n[a] / 2);
+    box.first[a] =
+        std::clamp<std::int64_t>(std::llround(std::ceil(center + ranges[a]->first - kRounding)), 0, n[a] - 1);
+    box.last[a] = std::clamp<std::int64_t>(std::llround(std::floor(center + ranges[a]->last + kRounding)) + 1,
+                                           box.first[a] + 1, n[a]);
+  }
+  const Filling filling = filling_of(options_, box, n, *scan_);
+  if (filling.worst == 3) return emit(std::move(images));
+  numerics::Context& compute = scan_->compute;
+  Array<cfloat> data = compute.allocate<cfloat>(s);
+  const numerics::Shape whole{s[1], s[2], s[3]};
+  numerics::centered_fft(compute, images.data.view(), data.view(), whole, 3, numerics::Direction::forward,
+                         1.0f / static_cast<float>(whole.size()));
+  // The methods ask for zeros where nothing was acquired; solvers, and the cut of a field of view, leave other values.
+  std::array<std::vector<float>, 3> acquired;
+  for (std::size_t a = 0; a < 3; ++a)
+    for (std::int64_t i = 0; filling.cut[a] && i < n[a]; ++i)
+      acquired[a].push_back(i >= box.first[a] && i < box.last[a] ? 1.0f : 0.0f);
+  numerics::multiply_axes(compute, data.view(), acquired);
+  fill(compute, options_, filling, data.view());
+  CoilImages out;
+  out.frame = with_notes(frame, {{"partial_fourier", filling.note}});
+  out.data = compute.allocate<cfloat>(s);
+  numerics::centered_fft(compute, data.view(), out.data.view(), whole, 3, numerics::Direction::inverse, 1);
+  emit(std::move(out));
 }
 
 }  // namespace echotrain

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/images/acquired_extent.h"
 
 namespace echotrain {
 
@@ -38,6 +39,29 @@ class PartialFourier final : public Gadget<KSpace, KSpace> {
 
  private:
   Options options_;
+  Scan* scan_ = nullptr;
+};
+
+/// The same of complex images, after parallel imaging has filled in the lines within: each is transformed to k-space,
+/// completed and transformed back, coil by coil or as the one image that coils were combined to. Which side is missing
+/// is what Frame::acquired says; where the image's field of view was cut from the encoded one, the edge is known to
+/// about a sample. Not for magnitudes: after the root of the sum of squares there is no phase to go by. Frames that
+/// were completed before, g-factor maps and images in units of SNR pass unchanged. ClientError for frames that do not
+/// say what was acquired.
+class PartialFourierOfImages final : public Gadget<CoilImages, CoilImages> {
+ public:
+  using Options = PartialFourier::Options;
+  static constexpr std::string_view kName = PartialFourier::kName;
+  static constexpr std::string_view kSummary = PartialFourier::kSummary;
+  static Parameters<Options> parameters() { return PartialFourier::parameters(); }
+
+  explicit PartialFourierOfImages(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
+
+ private:
+  Options options_;
+  AcquiredExtent extent_;
   Scan* scan_ = nullptr;
 };
 

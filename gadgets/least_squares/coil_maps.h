@@ -6,13 +6,16 @@
 #include <string>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/least_squares/kept_maps.h"
 
 namespace echotrain {
 
-/// Estimates sensitivities from the middle of k-space of each coil's F^H W d, which with density weights is the coil's
-/// image, and joins the coils' equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and
-/// S_c^H. Two sets of maps give two images to solve for, whose sum the data are. Source: see
-/// gadgets/numerics/coils/coil_maps.h.
+/// Estimates sensitivities from the reference lines that come with the equations or, where there are none, from the
+/// middle of k-space of each coil's F^H W d, which with density weights is the coil's image; and joins the coils'
+/// equations into those of one image: sum_c S_c^H F^H W d_c, with F^H W F between S_c and S_c^H. Two sets of maps give
+/// two images to solve for, whose sum the data are. Frames of the same reference lines share maps; those of one slice
+/// without any share the maps of its first frame. ClientError when there are too few reference lines for the method,
+/// or none about the centre. Source: see gadgets/numerics/coils/coil_maps.h.
 class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
  public:
   struct Options {
@@ -20,6 +23,9 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
     std::int64_t calibration = 24;
     std::int64_t block = 7;
     double threshold = 0;
+    std::int64_t kernel = 0;
+    double singular = 0.02;
+    double crop = 0.8;
     std::int64_t sets = 1;
     bool keep = true;
     std::string file;
@@ -35,12 +41,15 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
 
  private:
   Array<cfloat> given_maps(const NormalEquations& equations) const;
-  Array<cfloat> maps_of(const Array<cfloat>& images) const;
-  Array<cfloat> maps_of_checked(const Array<cfloat>& images) const;
+  Array<cfloat> maps_of_block(const NormalEquations& equations);
+  std::int64_t kernel_of(const numerics::Shape& image) const;
+  Array<cfloat> middle_of(const Array<cfloat>& images) const;
+  Array<cfloat> maps_of(Array<cfloat> kspace, const numerics::Shape& image) const;
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::map<FrameKey, Array<cfloat>> kept_;  // by slice and encoding
+  std::map<FrameKey, Array<cfloat>> kept_;  // by slice and encoding, of frames without reference lines
+  KeptMaps of_blocks_;
 };
 
 }  // namespace echotrain

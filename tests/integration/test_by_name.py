@@ -35,6 +35,7 @@ CASES = {
     "cartesian_grappa": Case("--trajectory cartesian --matrix 64 --coils 8 --frames 2 --acceleration 2 --calibration 24",
                              0.03, 2),  # fmt: skip
     "cartesian_3d": Case("--trajectory cartesian --matrix 40 --coils 2 --slices 16", 1e-5),
+    "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.08),
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),

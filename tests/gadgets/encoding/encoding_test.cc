@@ -164,6 +164,8 @@ TEST_P(EncodingTest, EquationsAreThoseOfTheData) {
     EXPECT_NEAR(equations.weight, w * 6 * 17, 1e-6);
     EXPECT_EQ(equations.coils, 3);
     EXPECT_EQ(equations.sets, 1);
+    EXPECT_EQ(equations.calibration, nullptr);
+    EXPECT_EQ(equations.padded, (numerics::Shape{1, 15, 24}));
     EXPECT_EQ(equations.matrix->image(), (numerics::Shape{15, 12}));
     EXPECT_LE(equations.matrix->largest(), 1);
     ++taken;
@@ -278,6 +280,119 @@ TEST_P(EncodingTest, TwoSetsOfMapsExplainAnObjectLargerThanTheFieldOfView) {
   const auto refusal = [&](const std::string& pcg) { return client_error([&] { error(2, pcg); }); };
   EXPECT_THAT(refusal("prior: smoothness"), HasSubstr("several sets of coil maps"));
   EXPECT_THAT(refusal("preconditioner: circulant"), HasSubstr("several sets of coil maps"));
+}
+
+/// Smooth coils around an object; `whole` above ny: it folds.
+CoilScene smooth_scene(int nx, int ny, int whole) {
+  CoilScene scene({nx, ny, 1}, 8, 10);
+  const auto images = folded_images(8, nx, ny, whole);
+  scene.object.assign(scene.voxels(), 1);
+  scene.maps.assign(images.begin(), images.end());
+  return scene;
+}
+std::vector<double> root_sum_of_squares(const CoilScene& scene) {
+  std::vector<double> sum(scene.voxels());
+  for (std::size_t i = 0; i < scene.maps.size(); ++i) sum[i % sum.size()] += std::norm(cdouble(scene.maps[i]));
+  for (double& v : sum) v = std::sqrt(v);
+  return sum;
+}
+
+/// Every second line for the image, and reference lines that serve nothing else.
+std::vector<Acquisition> with_references(const CoilScene& scene, int first, int last) {
+  auto scan = scene.scan([&](int y, int) { return y >= first && y <= last; });
+  for (Acquisition& a : scan) set_flag(a, kCalibration);
+  for (Acquisition& a : scene.scan([](int y, int) { return y % 2 == 1; })) scan.push_back(std::move(a));
+  return scan;
+}
+protocol::Header header_of_references(const CoilScene& scene, const std::string& mode) {
+  HeaderSpec spec{.encoded = scene.n, .limits = step_limit(scene.n[1])};
+  spec.parallel =
+      "<accelerationFactor><kspace_encoding_step_1>2</kspace_encoding_step_1><kspace_encoding_step_2>1"
+      "</kspace_encoding_step_2></accelerationFactor><calibrationMode>" +
+      mode + "</calibrationMode>";
+  return header(spec);
+}
+std::string sense_by(const std::string& maps) {
+  return yaml("  - cartesian_kspace\n  - encoding\n  - coil_maps: {" + maps +
+              "}\n  - pcg: {prior: tikhonov, lambda: 1e-4, iterations: 60}\n  - image\n");
+}
+
+TEST_P(EncodingTest, MapsComeFromReferenceLines) {
+  const CoilScene scene = smooth_scene(48, 40, 40);
+  const auto truth = root_sum_of_squares(scene);
+  for (const std::string mode : {"separate", "embedded"})
+    for (const std::string maps : {"method: espirit", "method: adaptive"}) {
+      SCOPED_TRACE(mode + ", " + maps);
+      RunOptions options = here();
+      options.tap = "encoding";
+      options.on_item = [&](const Item& item, numerics::Context&) {
+        const auto& equations = std::get<NormalEquations>(item);
+        ASSERT_NE(equations.calibration, nullptr);
+        EXPECT_EQ(equations.calibration->data.shape(), (numerics::Shape{8, 1, 24, 48}));
+        EXPECT_EQ(equations.padded, (numerics::Shape{1, 40, 48}));
+      };
+      const auto out = run(sense_by(maps), header_of_references(scene, mode), with_references(scene, 8, 31), options);
+      ASSERT_EQ(out.images.size(), 1u);
+      // Adaptive maps are smooth, and so miss more of the object's edge; of aliased k-space both are off by 0.3 and
+      // more.
+      EXPECT_LT(nrmse(pixels<float>(out.images[0]), truth), maps == "method: espirit" ? 0.03 : 0.08);
+    }
+}
+
+TEST_P(EncodingTest, TwoSetsOfMapsComeFromReferenceLines) {
+  const CoilScene scene = smooth_scene(48, 34, 64);
+  const auto error = [&](int sets) {
+    const auto out = run(sense_by(fmt::format("method: espirit, sets: {}", sets)),
+                         header_of_references(scene, "separate"), with_references(scene, 5, 28), here());
+    return nrmse(pixels<float>(out.images.at(0)), root_sum_of_squares(scene));
+  };
+  const double one = error(1), two = error(2);
+  EXPECT_LT(two, 0.05);
+  EXPECT_LT(two, 0.5 * one);
+}
+
+// Frames of the same reference lines, and only they, share maps; the reference lines count, not the frame's own data.
+TEST_P(EncodingTest, FramesShareTheMapsOfTheirReferenceLines) {
+  CoilScene scene = smooth_scene(32, 24, 24);
+  auto scan = with_references(scene, 2, 21);
+  for (std::uint16_t repetition : {1, 2})
+    for (Acquisition& a : scene.scan([](int y, int) { return y % 2 == 1; }, 0, repetition))
+      scan.push_back(std::move(a));
+  for (Acquisition a : with_references(scene, 4, 19)) {
+    a.head.idx.slice = 1;
+    a.head.idx.repetition = 2;
+    scan.push_back(std::move(a));
+  }
+  RunOptions options = here();
+  options.tap = "coil_maps";
+  std::vector<std::pair<int, Array<cfloat>>> maps;
+  options.on_item = [&](const Item& item, numerics::Context&) {
+    const auto& equations = std::get<NormalEquations>(item);
+    maps.emplace_back(equations.frame->key.slice, equations.maps);
+  };
+  for (const std::string keep : {"true", "false"}) {
+    maps.clear();
+    run(sense_by("method: adaptive, keep: " + keep), header_of_references(scene, "separate"), scan, options);
+    ASSERT_EQ(maps.size(), 4u);
+    for (const auto& [slice, of] : maps) EXPECT_EQ(of.data() == maps[0].second.data(), slice == 0);
+  }
+}
+
+TEST_P(EncodingTest, SaysWhichReferenceLinesAreTooFew) {
+  const CoilScene scene = smooth_scene(32, 24, 24);
+  const auto refusal = [&](const std::string& maps, int first, int last) {
+    return client_error([&] {
+      run(sense_by(maps), header_of_references(scene, "separate"), with_references(scene, first, last), here());
+    });
+  };
+  EXPECT_THAT(refusal("method: espirit", 10, 14), HasSubstr("24 x 5 x 1 samples (x, y, z) about the centre"));
+  EXPECT_THAT(refusal("method: espirit", 10, 14), HasSubstr("method espirit needs 6 x 6 x 1"));
+  EXPECT_EQ(refusal("method: espirit", 9, 14), "(no ClientError)");
+  EXPECT_EQ(refusal("method: espirit, kernel: 5", 10, 14), "(no ClientError)");
+  EXPECT_THAT(refusal("method: adaptive", 11, 13), HasSubstr("24 x 3 x 1"));
+  EXPECT_EQ(refusal("method: adaptive", 10, 13), "(no ClientError)");
+  // On one side of the centre, line 12, there are fewer.
+  EXPECT_THAT(refusal("method: espirit", 11, 20), HasSubstr("24 x 3 x 1"));
 }
 
 TEST_P(EncodingTest, RefusesKspaceOfUnknownLines) {

@@ -212,6 +212,148 @@ TEST_P(PartialFourierGadgetTest, FiltersAreWindowsOverTheAcquiredPart) {
   EXPECT_THROW(Filter({.axes = ""}), std::invalid_argument);
 }
 
+/// The pixels of the one image that these gadgets make, complex.
+std::vector<cfloat> image_by(const std::string& gadgets, const protocol::Header& h,
+                             const std::vector<Acquisition>& scan, const RunOptions& options) {
+  const auto out = run(yaml(gadgets + "  - image: {component: complex}\n"), h, scan, options);
+  EXPECT_EQ(out.texts.size(), 0u);
+  return pixels<cfloat>(out.images.at(0));
+}
+
+TEST_P(PartialFourierGadgetTest, ImagesAreCompletedAsTheirKspaceIs) {
+  const RealScene scene(18, 25);
+  for (const auto& scan : {scene.scan(8, 25), scene.scan(0, 17), scene.scan(0, 25, 5), scene.scan(8, 25, 5)})
+    for (const std::string how :
+         {"method: homodyne", "method: pocs, iterations: 3", "method: pocs, transition: 2", "method: zero_fill"}) {
+      SCOPED_TRACE(how);
+      const std::string gadget = "  - partial_fourier: {" + how + "}\n";
+      const auto kspace = image_by("  - cartesian_kspace\n" + gadget + "  - fft\n", scene.header_of(), scan, here()),
+                 images = image_by("  - cartesian_kspace\n  - fft\n" + gadget, scene.header_of(), scan, here());
+      EXPECT_LT(nrmse(images, kspace), 1e-5);
+    }
+  // The side that is missing comes out of the solver as it went in.
+  const std::string solved =
+      "  - cartesian_kspace\n  - encoding\n  - pcg: {prior: none, iterations: 3}\n  - partial_fourier: {method: "
+      "homodyne}\n";
+  EXPECT_LT(nrmse(image_by(solved, scene.header_of(), scene.scan(8, 25), here()), scene.images), 1e-5);
+  // What was completed before, and what lacks nothing, keeps its bits.
+  const std::string once = "  - cartesian_kspace\n  - partial_fourier\n  - fft\n",
+                    fft = "  - cartesian_kspace\n  - fft\n", filled = "  - partial_fourier\n";
+  EXPECT_EQ(image_by(once + filled, scene.header_of(), scene.scan(8, 25), here()),
+            image_by(once, scene.header_of(), scene.scan(8, 25), here()));
+  for (const auto& scan : {scene.scan(0, 25), scene.scan(5, 20)})
+    EXPECT_EQ(image_by(fft + filled, scene.header_of(), scan, here()), image_by(fft, scene.header_of(), scan, here()));
+}
+
+// Lines of twice the field of view, whose images are cut; the object is within what is kept.
+TEST_P(PartialFourierGadgetTest, ImagesOfACutFieldOfViewAreCompleted) {
+  RealScene scene(36, 25);
+  for (int i = 0; i < 2 * 36 * 25; ++i)
+    if (i % 36 < 12 || i % 36 >= 24) scene.images[static_cast<std::size_t>(i)] = 0;
+  HeaderSpec spec{
+      .encoded = {36, 25, 1}, .recon = {18, 25, 1}, .encoded_fov = {360, 250, 5}, .recon_fov = {180, 250, 5}};
+  spec.limits = step_limit(25);
+  std::vector<cdouble> truth;
+  for (int row = 0; row < 2 * 25; ++row)
+    for (int x = 9; x < 27; ++x) truth.push_back(scene.images[static_cast<std::size_t>(row * 36 + x)]);
+  const std::string fft = "  - cartesian_kspace\n  - fft\n", homodyne = "  - partial_fourier: {method: homodyne}\n";
+  EXPECT_LT(nrmse(image_by(fft + homodyne, header(spec), scene.scan(8, 25), here()), truth), 1e-5);
+  // Of echoes, the cut softens the edge.
+  const auto echoes = scene.scan(0, 25, 10);
+  const double zero_filled = nrmse(image_by(fft, header(spec), echoes, here()), truth),
+               filled = nrmse(image_by(fft + homodyne, header(spec), echoes, here()), truth);
+  EXPECT_GT(zero_filled, 0.15);
+  EXPECT_LT(filled, 0.5 * zero_filled);
+}
+
+// Solvers leave something where nothing was acquired; it counts as missing.
+TEST_P(PartialFourierGadgetTest, OnlyWhatWasAcquiredCounts) {
+  const RealScene scene(18, 25);
+  RunOptions options = here();
+  options.tap = "fft";
+  std::shared_ptr<const Frame> frame;
+  std::vector<cfloat> data;
+  options.on_item = [&](const Item& item, numerics::Context& compute) {
+    frame = std::get<CoilImages>(item).frame;
+    data = elements(compute, std::get<CoilImages>(item).data);
+  };
+  numerics::Context compute(GetParam(), test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  for (const std::string method : {"homodyne", "pocs"}) {
+    std::vector<std::vector<cfloat>> filled;
+    for (const int first : {0, 8}) {
+      run(with_gadget("", ""), scene.header_of(), scene.scan(first, 25), options);
+      auto said = std::make_shared<Frame>(*frame);
+      (*said->acquired)[2] = (8.0f - 12) / 25;  // line 8
+      PartialFourierOfImages gadget({.method = method});
+      gadget.start(scene.header_of(), scan);
+      gadget.process({said, compute.upload<cfloat>({data.data(), {2, 1, 25, 18}})},
+                     [&](CoilImages&& made) { filled.push_back(elements(compute, made.data)); });
+    }
+    ASSERT_EQ(filled.size(), 2u);
+    EXPECT_LT(nrmse(filled[0], filled[1]), 1e-5) << method;
+  }
+}
+
+TEST_P(PartialFourierGadgetTest, WhatWasAcquiredTurnsWithTheImage) {
+  const RealScene scene(17, 25);
+  for (const bool exchanged : {false, true}) {
+    auto scan = scene.scan(8, 25);
+    for (Acquisition& a : scan) {
+      a.head.read_dir[exchanged ? 1 : 0] = exchanged ? 1.0f : -1.0f;
+      a.head.phase_dir[exchanged ? 0 : 1] = -1.0f;
+      a.head.slice_dir[2] = 1;
+    }
+    const std::string fft = "  - cartesian_kspace\n  - fft\n", fill = "  - partial_fourier: {method: pocs}\n",
+                      orient = "  - orient\n", hann = "  - filter: {shape: hann, axes: xy}\n";
+    EXPECT_LT(nrmse(image_by(fft + orient + fill + hann, scene.header_of(), scan, here()),
+                    image_by(fft + fill + hann + orient, scene.header_of(), scan, here())),
+              1e-5);
+  }
+}
+
+TEST_P(PartialFourierGadgetTest, ImagesThatAreNoneStayAsTheyAre) {
+  numerics::Context compute(GetParam(), test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  const RealScene scene(8, 6);
+  std::vector<cfloat> values(scene.images.begin(), scene.images.end());
+  const auto given = [&](std::uint16_t series, bool acquired) {
+    auto frame = std::make_shared<Frame>();
+    frame->key.series = series;
+    if (acquired) frame->acquired = {-0.125f, 0.375f, -0.5f, 0.334f, 0, 0};
+    return CoilImages{frame, compute.upload<cfloat>({values.data(), {2, 1, 6, 8}})};
+  };
+  const auto same = [&](auto&& gadget, CoilImages images) {
+    gadget.start(scene.header_of(), scan);
+    std::vector<cfloat> out;
+    gadget.process(std::move(images), [&](CoilImages&& made) { out = elements(compute, made.data); });
+    return out == values;
+  };
+  EXPECT_FALSE(same(PartialFourierOfImages({}), given(0, true)));
+  EXPECT_FALSE(same(FilterOfImages({}), given(0, true)));
+  EXPECT_FALSE(same(FilterOfImages({}), given(0, false)));
+  for (const std::uint16_t series : {1, 2}) {
+    EXPECT_TRUE(same(PartialFourierOfImages({}), given(series, true)));
+    EXPECT_TRUE(same(FilterOfImages({}), given(series, true)));
+  }
+  EXPECT_THAT(client_error([&] { same(PartialFourierOfImages({}), given(0, false)); }),
+              HasSubstr("does not say which"));
+  EXPECT_THROW(FilterOfImages({.axes = "xw"}), std::invalid_argument);
+}
+
+TEST_P(PartialFourierGadgetTest, FiltersOfImagesAreThoseOfTheirKspace) {
+  const RealScene scene(20, 24);
+  for (const auto& scan : {scene.scan(0, 24), scene.scan(6, 24), scene.scan(4, 20), scene.scan(0, 24, 4)})
+    for (const std::string how : {"shape: hann", "alpha: 0.25, axes: y", "shape: gaussian, sigma: 0.3, width: 0.5"}) {
+      SCOPED_TRACE(how);
+      const std::string gadget = "  - filter: {" + how + "}\n", finer = "  - resize: {matrix_x: 30, matrix_y: 48}\n",
+                        kspace = "  - cartesian_kspace\n", fft = "  - fft\n";
+      const auto filtered = [&](const std::string& chain) { return image_by(chain, scene.header_of(), scan, here()); };
+      EXPECT_LT(nrmse(filtered(kspace + fft + gadget), filtered(kspace + gadget + fft)), 1e-5);
+      EXPECT_LT(nrmse(filtered(kspace + fft + finer + gadget), filtered(kspace + gadget + fft + finer)), 1e-5);
+    }
+}
+
 ECHOTRAIN_ON_BACKENDS(PartialFourierGadgetTest);
 
 }  // namespace

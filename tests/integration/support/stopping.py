@@ -113,6 +113,9 @@ def shipped_scan(name, folder, large):
         left_out = ("--acceleration", 3, "--calibration", 24)
         return simulated(folder, name, "--trajectory", "cartesian", *left_out, "--matrix", 512 if large else 128,
                          "--coils", 32 if large else 8)  # fmt: skip
+    if name == "cartesian_sense":
+        size = ("--matrix", 768 if large else 96, "--coils", 16 if large else 8)
+        return simulated(folder, name, "--trajectory", "cartesian", *size, "--acceleration", 2, "--calibration", 24)
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":
