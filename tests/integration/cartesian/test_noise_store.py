@@ -27,8 +27,9 @@ COILS = 4
 
 def pipeline(noise="{}", combine="none", backend="cpu"):
     return wire.config_text(
-        f"echotrain: 1\nname: whitened\ndescription: of a test\nbackend: {backend}\npipeline:\n  - noise_adjust: {noise}\n"
-        f"  - cartesian_kspace\n  - fft\n  - coil_combine: {{method: {combine}}}\n"
+        f"echotrain: 1\nname: whitened\ndescription: of a test\nbackend: {backend}\n"
+        f"pipeline:\n  - noise_adjust: {noise}\n  - cartesian_kspace\n  - fft\n"
+        f"  - coil_combine: {{method: {combine}}}\n"
         f"  - image: {{component: {'complex' if combine == 'none' else 'magnitude'}, type: float}}\n"
     )
 
@@ -146,8 +147,8 @@ def not_whitened(reply, kspace, why):
 
 
 def test_a_measured_scan_in_one_and_in_two_connections(folder):
-    """The same bits; and where there is next to no signal, the standard deviation is near 1. Noise was measured at 30 us a
-    sample, the lines at 7.2: without these in the matrix it would be 2.04 times as much."""
+    """The same bits; and where there is next to no signal, the standard deviation is near 1. Noise was measured at 30
+    us a sample, the lines at 7.2: without these in the matrix it would be 2.04 times as much."""
     names = [measured(f"grappa_trufi_siemens/{name}.h5") for name in ("trufi", "noise", "scan")]
     one, noise, scan = (scans.read_messages(name) for name in names)
     server = folder.server()
@@ -269,7 +270,7 @@ def test_noise_that_is_not_known(folder):
 def test_a_noise_scan_that_breaks_off_is_not_kept(folder):
     server = folder.server()
     noise_messages, _ = noise_scan()
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=60) as connection:
         connection.sendall(b"".join([pipeline(), *noise_messages]))
     server.wait_for("summary: incomplete", 20)
     assert ask(server, f"echotrain::noise/{ID}") == "unknown"
