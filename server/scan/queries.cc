@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain::server {
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
 
