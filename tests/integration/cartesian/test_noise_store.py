@@ -4,9 +4,11 @@ to other servers. A measured scan (12 coils, R=2) and simulated ones against flo
 docs/operations.md says what is kept, where and for how long.
 """
 
+import contextlib
 import hashlib
 import http.client
 import json
+import os
 import re
 import socket
 import struct
@@ -18,7 +20,7 @@ import pytest
 import reference
 import scans
 import wire
-from programs import Server, measured
+from programs import Server, measured, run_client
 
 ID = "66056_Doe_107201_107210_424.noise-7"
 PATIENT = "<subjectInformation><patientName>Doe^Jane</patientName><patientID>PAT-4711</patientID></subjectInformation>"
@@ -363,3 +365,55 @@ def test_nothing_tells_whose_noise_it_was(folder):
         assert secret.encode() not in held, secret
     for f in (*files, files[0].parent):
         assert f.stat().st_mode & 0o077 == 0, f
+
+
+@contextlib.contextmanager
+def answering(text):
+    """The port of a server that answers one question with `text`, or with nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                if text is not None:
+                    connection.sendall(struct.pack("<HQQ", wire.RESPONSE, 1, len(text)) + text.encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+def test_the_command_line_prints_what_a_server_keeps(folder, tmp_path):
+    """The same table of a file and of a server that was sent it; the server may be named with brackets or not."""
+    path = tmp_path / f"noise-{os.getpid()}.h5"
+    made = run_client("simulate", "-o", path, "--trajectory", "cartesian", "--matrix", 32, "--coils", 5, "--noise", 2,
+                      "--noise-only", "--measurement-id", ID)  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    server = folder.server()
+    keep(server, scans.read_messages(path), 5)
+    of_file = run_client("noise", path, "--correlation", 0.1)
+    assert of_file.returncode == 0 and of_file.stdout.count("correlation") >= 2 and " S5\n" in of_file.stdout
+    for address in (f"{server.host}:{server.port}", f"[{server.host}]:{server.port}"):
+        asked = run_client("noise", "--server", address, "--id", ID, "--correlation", 0.1)
+        assert asked.returncode == 0, asked.stderr
+        assert asked.stdout.startswith(f"measurement {ID}\n  1024 samples of 5 coils, 4 us a sample, 0.")
+        assert asked.stdout.splitlines()[2:] == of_file.stdout.splitlines()[2:]
+
+    unknown = run_client("noise", "--server", f"{server.host}:{server.port}", "--id", "nobody")
+    assert unknown.returncode == 1 and "keeps no noise of the measurement nobody" in unknown.stderr
+    for wrong in ([], ["--id", ID], ["--server", "x"], [path, "--server", "x", "--id", ID], [path, "--tls"],
+                  ["--server", "x:y", "--id", ID], ["--server", "x:70000", "--id", ID],
+                  ["--server", ":1", "--id", ID]):  # fmt: skip
+        assert run_client("noise", *wrong).returncode == 2, wrong
+    for answer in ("Unknown query", "coils 2 samples 9 us 1 age_s 1\nlabel A\nlabel B\n1 0\n0.5", "coils 99999999"):
+        with answering(answer) as port:
+            other = run_client("noise", "--server", f"127.0.0.1:{port}", "--id", ID)
+        assert other.returncode == 1 and "does not know the question" in other.stderr, other.stderr
+    with answering(None) as port:
+        silent = run_client("noise", "--server", f"127.0.0.1:{port}", "--id", ID, "--timeout", 5)
+    assert silent.returncode == 1 and "without an answer" in silent.stderr, silent.stderr
+    assert server.stop() == 0
+    gone = run_client("noise", "--server", f"{server.host}:{server.port}", "--id", ID)
+    assert gone.returncode == 1 and str(server.port) in gone.stderr
