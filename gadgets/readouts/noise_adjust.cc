@@ -3,35 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
-#include <set>
 #include <stdexcept>
 
 #include "gadgets/numerics/team/team.h"
+#include "gadgets/shared/store/coil_labels.h"
 
 namespace echotrain {
 namespace {
 
 using protocol::ReadoutKind;
 
-std::int64_t seconds_since_1970() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::int64_t age_s(std::int64_t unix_s) { return std::max<std::int64_t>(0, seconds_since_1970() - unix_s); }
+std::int64_t age_s(std::int64_t unix_s) { return std::max<std::int64_t>(0, unix_seconds() - unix_s); }
 
 /// As much of an ID as may stand in a log.
 std::string end_of(const std::string& id) {
   constexpr std::size_t kShown = 8;
   return id.size() > kShown ? "..." + id.substr(id.size() - kShown) : id;
-}
-
-/// Whether labels tell `coils` coils apart.
-bool are_names(const std::vector<std::string>& labels, int coils) {
-  const std::set<std::string> different(labels.begin(), labels.end());
-  return labels.size() == static_cast<std::size_t>(coils) && different.size() == labels.size() &&
-         !different.contains("");
 }
 
 }  // namespace
@@ -89,7 +77,7 @@ void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
   record.dwell_us = noise_dwell_us_;
   record.samples = covariance_->samples();
   record.labels = labels_;
-  record.made_unix_s = seconds_since_1970();
+  record.made_unix_s = unix_seconds();
   try {
     record.covariance = covariance_->covariance();
     numerics::whitening_matrix(record.covariance, record.coils, 1);
@@ -166,40 +154,13 @@ void NoiseAdjust::look_up(int coils, bool imaging) {
   }
 }
 
-/// By labels, or by their number where neither scan has any. Labels that are not one name for each coil (a gadget may
-/// have removed coils) tell nothing.
 std::optional<NoiseAdjust::Noise> NoiseAdjust::of_these_coils(const NoiseRecord& record, int coils,
                                                               std::string& why_not) const {
+  const auto theirs = matching_coils({coils, labels_}, {record.coils, record.labels}, why_not);
+  if (!theirs) return std::nullopt;
   Noise out{coils, {}, record.dwell_us, record.samples};
-  if (labels_.empty() && record.labels.empty()) {
-    if (record.coils != coils) {
-      why_not = fmt::format("has {} coils, but this scan has {}", record.coils, coils);
-      return std::nullopt;
-    }
-    out.covariance = record.covariance;
-    return out;
-  }
-  if (!are_names(labels_, coils)) {
-    why_not = fmt::format("cannot be matched: the {} labels of this scan do not name its {} coils one by one",
-                          labels_.size(), coils);
-    return std::nullopt;
-  }
-  if (!are_names(record.labels, record.coils)) {
-    why_not = fmt::format("cannot be matched: its {} labels do not name its {} coils one by one", record.labels.size(),
-                          record.coils);
-    return std::nullopt;
-  }
-  std::vector<std::size_t> theirs;
-  for (const std::string& label : labels_) {
-    const auto found = std::find(record.labels.begin(), record.labels.end(), label);
-    if (found == record.labels.end()) {
-      why_not = fmt::format("has no coil '{}'", label);
-      return std::nullopt;
-    }
-    theirs.push_back(static_cast<std::size_t>(found - record.labels.begin()));
-  }
-  for (const std::size_t a : theirs)
-    for (const std::size_t b : theirs)
+  for (const std::size_t a : *theirs)
+    for (const std::size_t b : *theirs)
       out.covariance.push_back(record.covariance[a * static_cast<std::size_t>(record.coils) + b]);
   return out;
 }

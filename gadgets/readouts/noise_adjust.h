@@ -9,7 +9,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/coils/coil.h"
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain {
 
@@ -17,11 +17,11 @@ namespace echotrain {
 /// images and for calibration. After it, noise in each coil has standard deviation 1 in its real and in its imaginary
 /// part, and coils are uncorrelated. Source: Kellman & McVeigh, MRM 54, 2005.
 ///
-/// What a scan with a measurement ID has measured is kept (gadgets/shared/noise_store.h) when the scan is complete. A
-/// scan without noise readouts whose header names it takes it from there, and says so. Coils are matched by their
-/// labels, one for each: the noise of all coils of this scan must be there. If neither scan has labels, the number of
-/// coils must agree. Several ranks use no noise of other scans and keep none: each has a store of its own.
-/// A scan without any noise that fits passes unchanged, with a warning if its header names a noise scan, or is refused
+/// What a scan with a measurement ID has measured is kept (gadgets/shared/store/noise_store.h) when the scan is
+/// complete. A scan without noise readouts whose header names it takes it from there, and says so. Coils are matched by
+/// their labels, one for each: the noise of all coils of this scan must be there. If neither scan has labels, the
+/// number of coils must agree. Several ranks use no noise of other scans and keep none: each has a store of its own. A
+/// scan without any noise that fits passes unchanged, with a warning if its header names a noise scan, or is refused
 /// (`require_noise`). Images note noise (scan, store or none), noise_samples and noise_age_s.
 class NoiseAdjust final : public Gadget<Readouts, Readouts> {
  public:

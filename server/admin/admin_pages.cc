@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 #include "server/admin/metrics_present.h"
 #include "server/admin/noise_page.h"
 #include "server/scan/queries.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain::server {
 

@@ -4,23 +4,52 @@
 #include <ismrmrd/version.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/calibration_store.h"
+#include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain::server {
 
 namespace {
 
+double hours_since(std::int64_t unix_s) {
+  return static_cast<double>(std::max<std::int64_t>(0, unix_seconds() - unix_s)) / 3600;
+}
+
 /// Whether the noise of this measurement is known, for clients that would otherwise send the noise scan again.
 std::string answer_noise(const std::string& measurement_id, numerics::Resources& resources) {
   const auto record = resources.get<NoiseStore>().find(measurement_id);
   if (!record) return "unknown";
-  const std::int64_t now =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const double hours = static_cast<double>(std::max<std::int64_t>(0, now - record->made_unix_s)) / 3600;
-  return fmt::format("known {} coils {} us {:.1f} h", record->coils, record->dwell_us, hours);
+  return fmt::format("known {} coils {} us {:.1f} h", record->coils, record->dwell_us,
+                     hours_since(record->made_unix_s));
+}
+
+/// Covariance of the noise of this measurement, half of whose power is in the real part: docs/protocol.md has the form.
+std::string answer_noise_matrix(const std::string& measurement_id, numerics::Resources& resources) {
+  const auto record = resources.get<NoiseStore>().find(measurement_id);
+  if (!record) return "unknown";
+  const auto coils = static_cast<std::size_t>(record->coils);
+  std::string out = fmt::format("coils {} samples {} us {} age_s {:.0f}\n", coils, record->samples, record->dwell_us,
+                                hours_since(record->made_unix_s) * 3600);
+  for (std::size_t c = 0; c < coils; ++c)
+    out += fmt::format("label {}\n", record->labels.empty() ? std::string() : record->labels[c]);
+  for (std::size_t a = 0; a < coils; ++a) {
+    for (std::size_t b = 0; b <= a; ++b) {
+      const numerics::cdouble value = record->covariance[a * coils + b];
+      out += fmt::format("{}{:.6g} {:.6g}", b == 0 ? "" : " ", value.real(), value.imag());
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+/// Whether its reference lines are known.
+std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources) {
+  const auto record = resources.get<CalibrationStore>().find(measurement_id);
+  if (!record) return "unknown";
+  return fmt::format("known {} coils {} blocks {:.1f} h", record->coils, record->blocks.size(),
+                     hours_since(record->made_unix_s));
 }
 
 }  // namespace
@@ -40,6 +69,11 @@ std::string answer_query(std::string_view name, const Catalogue& catalogue, nume
   if (name == "echotrain::pipelines") return catalogue.describe();
   constexpr std::string_view kNoise = "echotrain::noise/";
   if (name.starts_with(kNoise)) return answer_noise(std::string(name.substr(kNoise.size())), resources);
+  constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
+  if (name.starts_with(kMatrix)) return answer_noise_matrix(std::string(name.substr(kMatrix.size())), resources);
+  constexpr std::string_view kCalibration = "echotrain::calibration/";
+  if (name.starts_with(kCalibration))
+    return answer_calibration(std::string(name.substr(kCalibration.size())), resources);
   return "Unknown query";
 }
 

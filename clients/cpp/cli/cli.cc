@@ -180,9 +180,12 @@ void add_info(config::Command& program, Streams streams) {
 }
 
 void add_noise(config::Command& program, Streams streams) {
-  config::Command& command =
-      program.add_command("noise", "noise of each coil of an ISMRMRD file, and coils whose noise is correlated");
-  command.examples("Example:\n  echotrain noise scan.h5");
+  config::Command& command = program.add_command(
+      "noise", "noise of each coil, and coils whose noise is correlated: of a file, or as a server keeps it");
+  command.examples(
+      "Examples:\n"
+      "  echotrain noise scan.h5\n"
+      "  echotrain noise --server recon.example:9002 --id 66056_107201_107210_424");
   command.act([streams, given = command.add(noise_options())] {
     noise(given.read(), streams.out);
     return 0;

@@ -2,21 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <utility>
 
 #include "clients/cpp/base/errors.h"
 
 namespace echotrain::client {
 
-ServerAddress RemoteOptions::server_address() const {
-  const TlsSettings& t = tls_settings;
+namespace {
+
+ServerAddress address_of(std::string host, std::uint16_t port, bool tls, const TlsSettings& t) {
   if (!tls && !(t.ca.empty() && t.certificate.empty() && t.key.empty()))
     throw UsageError("--ca, --cert and --key are for TLS; add --tls");
   if (t.certificate.empty() != t.key.empty()) throw UsageError("--cert and --key belong together; give both");
-  ServerAddress server{address, static_cast<std::uint16_t>(port), {}};
+  ServerAddress server{std::move(host), port, {}};
   if (tls) server.tls = t;
   return server;
+}
+
+}  // namespace
+
+ServerAddress RemoteOptions::server_address() const {
+  return address_of(address, static_cast<std::uint16_t>(port), tls, tls_settings);
+}
+
+ServerAddress parse_server(const std::string& text, bool tls, const TlsSettings& settings) {
+  const bool bracketed = text.starts_with('[') && text.find(']') != std::string::npos;
+  const std::size_t end = bracketed ? text.find(']') + 1 : std::min(text.find(':'), text.size());
+  const std::string host = bracketed ? text.substr(1, end - 2) : text.substr(0, end), rest = text.substr(end);
+  int port = protocol::kDefaultPort;
+  const char* const last = rest.data() + rest.size();
+  const bool good =
+      rest.empty() || (rest[0] == ':' && rest.size() > 1 && std::from_chars(rest.data() + 1, last, port).ptr == last);
+  if (host.empty() || !good || port < 1 || port > 65535)
+    throw UsageError(fmt::format("--server {} is neither HOST nor HOST:PORT", text));
+  return address_of(host, static_cast<std::uint16_t>(port), tls, settings);
 }
 
 std::string RemoteOptions::token() const {
@@ -34,20 +57,22 @@ std::string RemoteOptions::token() const {
   return line;
 }
 
+config::OptionTable<TlsSettings> tls_options() {
+  return config::OptionTable<TlsSettings>()
+      .path("ca", &TlsSettings::ca, "FILE.pem", "certificates to trust (default: those of this system)")
+      .path("cert", &TlsSettings::certificate, "FILE.pem", "our own certificate, for servers that want one")
+      .path("key", &TlsSettings::key, "FILE.pem", "its private key");
+}
+
 config::OptionTable<RemoteOptions> remote_options() {
   using O = RemoteOptions;
-  const auto tls =
-      config::OptionTable<TlsSettings>()
-          .path("ca", &TlsSettings::ca, "FILE.pem", "certificates to trust (default: those of this system)")
-          .path("cert", &TlsSettings::certificate, "FILE.pem", "our own certificate, for servers that want one")
-          .path("key", &TlsSettings::key, "FILE.pem", "its private key");
   return config::OptionTable<O>()
       .text("address", &O::address, "host of the server")
       .letter('a')
       .integer("port", &O::port, 1, 65535, "its port")
       .letter('p')
       .flag("tls", &O::tls, "connect with TLS, to the server's TLS port")
-      .group("", &O::tls_settings, tls)
+      .group("", &O::tls_settings, tls_options())
       .path("token_file", &O::token_file, "FILE",
             "file with the token, for servers that want one (or ECHOTRAIN_TOKEN in the environment)");
 }

@@ -26,6 +26,11 @@ struct RemoteOptions {
 };
 
 config::OptionTable<RemoteOptions> remote_options();
+/// Those of TLS alone.
+config::OptionTable<TlsSettings> tls_options();
+/// "host", "host:port", "[address]" or "[address]:port" of a server, which `tls` says how to talk to. UsageError for
+/// anything else, and for options that do not fit together.
+ServerAddress parse_server(const std::string& text, bool tls, const TlsSettings& settings);
 
 /// The message that asks for a pipeline: `name`, or its `text` when that is not empty. With a token it is always a
 /// text, where servers look for the token.

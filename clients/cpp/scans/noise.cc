@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
 #include <ostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/connection/query.h"
+#include "clients/cpp/connection/remote_options.h"
 #include "gadgets/numerics/coils/coil.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
@@ -23,6 +28,13 @@ struct GroupNoise {
   std::optional<numerics::NoiseCovariance> covariance;
   std::size_t readouts = 0;
   double dwell_us = 0;
+};
+
+/// What is printed.
+struct CoilNoise {
+  std::string about;                          // a line without its samples
+  std::vector<numerics::cdouble> covariance;  // [coil, coil]
+  std::vector<std::string> labels;
 };
 
 GroupNoise noise_of(const protocol::DatasetReader& reader) {
@@ -55,21 +67,20 @@ std::vector<std::string> labels_of(const std::string& xml, std::size_t coils) {
   return labels;
 }
 
-void print_noise(const GroupNoise& noise, const std::vector<std::string>& labels, double least, std::ostream& out) {
-  const std::vector<numerics::cdouble> covariance = noise.covariance->covariance();
-  const std::size_t coils = labels.size();
+void print_noise(const CoilNoise& noise, double least, std::ostream& out) {
+  const std::vector<numerics::cdouble>& covariance = noise.covariance;
+  const std::size_t coils = noise.labels.size();
   std::vector<double> deviations;
   for (std::size_t c = 0; c < coils; ++c) deviations.push_back(std::sqrt(covariance[c * coils + c].real() / 2));
   std::vector<double> sorted = deviations;
   std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(coils / 2), sorted.end());
   const double median = sorted[coils / 2];
 
-  out << fmt::format("  {} noise readouts, {} samples of {} coils, {:g} us a sample\n", noise.readouts,
-                     noise.covariance->samples(), coils, noise.dwell_us);
+  out << "  " << noise.about << '\n';
   out << "  coil          std  of median  label\n";
   for (std::size_t c = 0; c < coils; ++c)
     out << fmt::format("  {:4}  {:11.5g}  {:9.3f}  {}\n", c, deviations[c], median > 0 ? deviations[c] / median : 0,
-                       labels[c]);
+                       noise.labels[c]);
   for (std::size_t a = 0; a < coils; ++a)
     for (std::size_t b = a + 1; b < coils; ++b) {
       const double both = 2 * deviations[a] * deviations[b];
@@ -78,17 +89,50 @@ void print_noise(const GroupNoise& noise, const std::vector<std::string>& labels
     }
 }
 
-}  // namespace
-
-config::OptionTable<NoiseOptions> noise_options() {
-  return config::OptionTable<NoiseOptions>()
-      .path("input", &NoiseOptions::input, "IN.h5", "ISMRMRD file")
-      .positional()
-      .required()
-      .number("correlation", &NoiseOptions::correlation, 0, 1, "list pairs of coils whose correlation is above this");
+/// Of the answer to echotrain::noise_matrix/ID (docs/protocol.md); nothing when it is not of that form.
+std::optional<CoilNoise> noise_in(const std::string& answer) {
+  std::istringstream in(answer);
+  std::string line, word;
+  std::size_t coils = 0, samples = 0;
+  double dwell_us = 0, age_s = 0;
+  constexpr std::size_t kMostCoils = 1024;
+  if (!std::getline(in, line)) return std::nullopt;
+  std::istringstream head(line);
+  const auto named = [&](const char* name, auto& value) { return head >> word && word == name && head >> value; };
+  if (!named("coils", coils) || !named("samples", samples) || !named("us", dwell_us) || !named("age_s", age_s) ||
+      coils < 1 || coils > kMostCoils)
+    return std::nullopt;
+  CoilNoise noise{
+      fmt::format("{} samples of {} coils, {:g} us a sample, {:.1f} h ago", samples, coils, dwell_us, age_s / 3600),
+      std::vector<numerics::cdouble>(coils * coils),
+      {}};
+  for (std::size_t c = 0; c < coils; ++c) {
+    if (!std::getline(in, line) || !line.starts_with("label ")) return std::nullopt;
+    noise.labels.push_back(line.substr(6));
+  }
+  for (std::size_t a = 0; a < coils; ++a)
+    for (std::size_t b = 0; b <= a; ++b) {
+      double real = 0, imaginary = 0;
+      if (!(in >> real >> imaginary)) return std::nullopt;
+      noise.covariance[a * coils + b] = {real, imaginary};
+      noise.covariance[b * coils + a] = {real, -imaginary};
+    }
+  return noise;
 }
 
-void noise(const NoiseOptions& options, std::ostream& out) {
+void noise_of_server(const NoiseOptions& options, std::ostream& out) {
+  const ServerAddress server = parse_server(options.server, options.tls, options.tls_settings);
+  const std::string answer =
+      ask(server, "echotrain::noise_matrix/" + options.id, std::chrono::duration<double>(options.timeout_s));
+  if (answer == "unknown")
+    throw std::runtime_error(fmt::format("{} keeps no noise of the measurement {}", options.server, options.id));
+  const auto noise = noise_in(answer);
+  if (!noise) throw std::runtime_error(fmt::format("{} does not know the question for noise", options.server));
+  out << "measurement " << options.id << '\n';
+  print_noise(*noise, options.correlation, out);
+}
+
+void noise_of_file(const NoiseOptions& options, std::ostream& out) {
   bool found = false;
   for (const auto& group : protocol::DatasetReader::groups(options.input)) {
     const protocol::DatasetReader reader(options.input, group);
@@ -96,10 +140,37 @@ void noise(const NoiseOptions& options, std::ostream& out) {
     if (!noise.covariance || noise.covariance->samples() < 2) continue;
     found = true;
     out << fmt::format("group {}\n", group);
-    print_noise(noise, labels_of(reader.header_xml(), static_cast<std::size_t>(noise.covariance->coils())),
+    const auto coils = static_cast<std::size_t>(noise.covariance->coils());
+    print_noise({fmt::format("{} noise readouts, {} samples of {} coils, {:g} us a sample", noise.readouts,
+                             noise.covariance->samples(), coils, noise.dwell_us),
+                 noise.covariance->covariance(), labels_of(reader.header_xml(), coils)},
                 options.correlation, out);
   }
   if (!found) throw std::runtime_error(options.input.string() + " holds no noise readouts (flag 19)");
+}
+
+}  // namespace
+
+config::OptionTable<NoiseOptions> noise_options() {
+  using O = NoiseOptions;
+  return config::OptionTable<O>()
+      .path("input", &O::input, "IN.h5", "ISMRMRD file")
+      .positional()
+      .text("server", &O::server, "HOST:PORT of a server that was sent a noise scan, in place of a file")
+      .text("id", &O::id, "measurement ID of that scan")
+      .flag("tls", &O::tls, "connect with TLS, to the server's TLS port")
+      .group("", &O::tls_settings, tls_options())
+      .number("timeout", &O::timeout_s, 0.001, 1e6, "longest wait for the server's answer")
+      .unit("s")
+      .number("correlation", &O::correlation, 0, 1, "list pairs of coils whose correlation is above this");
+}
+
+void noise(const NoiseOptions& options, std::ostream& out) {
+  if (options.input.empty() == options.server.empty()) throw UsageError("give a file, or --server and --id");
+  if (options.server.empty() != options.id.empty()) throw UsageError("--server and --id belong together; give both");
+  if (options.server.empty() && (options.tls || !options.tls_settings.ca.empty()))
+    throw UsageError("--tls and --ca are for --server");
+  options.server.empty() ? noise_of_file(options, out) : noise_of_server(options, out);
 }
 
 }  // namespace echotrain::client

@@ -3,13 +3,19 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <string>
 
+#include "clients/cpp/connection/connection.h"
 #include "config/option.h"
 
 namespace echotrain::client {
 
 struct NoiseOptions {
-  std::filesystem::path input;
+  std::filesystem::path input;  ///< empty: ask a server
+  std::string server, id;       ///< "host:port", and the measurement ID of a noise scan
+  bool tls = false;
+  TlsSettings tls_settings;
+  double timeout_s = 10;     ///< for the server's answer
   double correlation = 0.3;  ///< pairs of coils above it are listed
 };
 
@@ -18,7 +24,9 @@ config::OptionTable<NoiseOptions> noise_options();
 /// Prints, for each group of the file that has noise readouts, a line per coil: its number, its label, the standard
 /// deviation of its noise's real part in the unit of the readouts, and that over the coils' median; then pairs of coils
 /// whose noise is correlated. protocol::DatasetError for a file that cannot be read; std::runtime_error when there is
-/// no noise in it, or noise readouts differ in their number of channels.
+/// no noise in it, or noise readouts differ in their number of channels. Of a server, the same of the noise that it
+/// keeps of a measurement; ConnectionError when it does not answer, std::runtime_error when it keeps none.
+/// UsageError when neither or both of a file and a server are given.
 void noise(const NoiseOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 #include "tests/gadgets/blob.h"
 #include "tests/support/resources.h"
 #include "tests/support/thread_ranks.h"

@@ -1,7 +1,7 @@
 // Whitening by the noise of a scan that came before, against the noise of the scan itself.
 #include <chrono>
 
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 #include "tests/gadgets/scan.h"
 
 namespace echotrain::testing {

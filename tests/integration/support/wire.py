@@ -66,6 +66,11 @@ def text(content):
     return _text(TEXT, content)
 
 
+def query(name, correlation=1):
+    data = name.encode()
+    return struct.pack("<HQQQ", QUERY, 0, correlation, len(data)) + data
+
+
 def close():
     return struct.pack("<H", CLOSE)
 
@@ -104,7 +109,10 @@ class Reply:
     responses: list
 
     def errors(self):
-        return [t for t in self.texts if t.startswith("ERROR")]
+        return self.said("ERROR")
+
+    def said(self, level):
+        return [t for t in self.texts if t.startswith(level)]
 
 
 def parse(data):

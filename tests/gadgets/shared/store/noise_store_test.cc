@@ -1,4 +1,4 @@
-#include "gadgets/shared/noise_store.h"
+#include "gadgets/shared/store/noise_store.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,0 +1,331 @@
+#include "gadgets/shared/store/scan_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <random>
+#include <system_error>
+
+#include "gadgets/numerics/core/array_store.h"
+#include "gadgets/shared/store/record_text.h"
+
+namespace echotrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSaltFile = "salt";
+constexpr std::size_t kSaltBytes = 32, kNonceBytes = 12, kTagBytes = 16;
+constexpr std::uint64_t kSeed = 7;
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
+
+std::string random_bytes(std::size_t count) {
+  std::random_device device;
+  std::string bytes;
+  for (std::size_t i = 0; i < count; ++i) bytes.push_back(static_cast<char>(device()));
+  return bytes;
+}
+
+std::array<unsigned char, 32> sha256(const std::string& text) {
+  std::array<unsigned char, 32> whole{};
+  if (EVP_Digest(text.data(), text.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  return whole;
+}
+
+using Cipher = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
+
+unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
+const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
+
+/// Nonce, tag and what `text` becomes; empty when that fails.
+std::string sealed(const std::string& key, std::string_view text) {
+  const Cipher cipher(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  const std::string nonce = random_bytes(kNonceBytes);
+  std::string tag(kTagBytes, '\0'), body(text.size(), '\0');
+  int size = 0;
+  const bool good =
+      cipher && EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_of(key), bytes_of(nonce)) == 1 &&
+      EVP_EncryptUpdate(cipher.get(), bytes_of(body), &size, bytes_of(text), static_cast<int>(text.size())) == 1 &&
+      EVP_EncryptFinal_ex(cipher.get(), bytes_of(body) + size, &size) == 1 &&
+      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, tag.data()) == 1;
+  return good ? nonce + tag + body : std::string();
+}
+
+/// What was sealed; empty when the key is another one, or a bit has changed.
+std::string opened(const std::string& key, std::string_view text) {
+  if (text.size() <= kNonceBytes + kTagBytes) return {};
+  const std::string_view nonce = text.substr(0, kNonceBytes), body = text.substr(kNonceBytes + kTagBytes);
+  std::string tag(text.substr(kNonceBytes, kTagBytes)), out(body.size(), '\0');
+  const Cipher cipher(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  int size = 0;
+  const bool good =
+      cipher && EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_of(key), bytes_of(nonce)) == 1 &&
+      EVP_DecryptUpdate(cipher.get(), bytes_of(out), &size, bytes_of(body), static_cast<int>(body.size())) == 1 &&
+      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1 &&
+      EVP_DecryptFinal_ex(cipher.get(), bytes_of(out) + size, &size) == 1;
+  return good ? out : std::string();
+}
+
+/// The whole of a file of at most `most` bytes; empty when there is none.
+std::string contents(const fs::path& path, std::uint64_t most) {
+  std::error_code error;
+  const std::uintmax_t size = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
+  if (error || size == 0 || size > most) return {};
+  std::ifstream in(path, std::ios::binary);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  if (!in.read(text.data(), static_cast<std::streamsize>(size))) return {};
+  return text;
+}
+
+/// Writes a file beside `path` that nobody else writes, and no other user reads; false when that fails.
+bool write_beside(const fs::path& path, const std::string& text, fs::path& temporary) {
+  temporary = path.string() + fmt::format(".{}-{:x}.part", ::getpid(), std::random_device()());
+  const int made = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (made < 0) return false;
+  ::close(made);
+  std::ofstream out(temporary, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (out) return true;
+  std::error_code error;
+  fs::remove(temporary, error);
+  return false;
+}
+
+/// The folder's salt, made if there is none. Whoever is first to link a file to the name makes it for all.
+std::string salt_of(const fs::path& folder) {
+  if (folder.empty()) return random_bytes(kSaltBytes);
+  const fs::path path = folder / kSaltFile;
+  std::string salt = contents(path, kSaltBytes);
+  if (salt.size() == kSaltBytes) return salt;
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  ::mkdir(folder.c_str(), S_IRWXU);
+  fs::path temporary;
+  salt = random_bytes(kSaltBytes);
+  if (!write_beside(path, salt, temporary)) return salt;
+  fs::create_hard_link(temporary, path, error);
+  fs::remove(temporary, error);
+  const std::string agreed = contents(path, kSaltBytes);
+  return agreed.size() == kSaltBytes ? agreed : salt;
+}
+
+fs::path folder_of(const numerics::ResourceOptions& options, const char* name) {
+  const bool keeps = options.scan_store_disk && options.scan_store_bytes > 0 && options.scan_store_hours > 0;
+  return keeps && !options.cache_folder.empty() ? options.cache_folder / name : fs::path();
+}
+
+}  // namespace
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
+    : kind_(kind),
+      suffix_(std::string(".") + kind.name),
+      most_bytes_(resources.options().scan_store_bytes),
+      hours_(resources.options().scan_store_hours),
+      folder_(folder_of(resources.options(), kind.name)),
+      budget_(resources.memory()),
+      share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
+  budget_->offer(*this);
+}
+
+ScanStore::~ScanStore() { budget_->withdraw(*this); }
+
+bool ScanStore::too_old(const Kept& kept) const { return unix_seconds() - kept.made_unix_s > hours_ * 3600; }
+
+ScanStore::Names ScanStore::names_of(const std::string& measurement_id) {
+  std::string text;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (salt_.empty()) salt_ = salt_of(folder_);
+    text = salt_ + measurement_id;
+  }
+  Names names{};
+  std::copy_n(sha256(text).begin(), names.digest.size(), names.digest.begin());
+  if (kind_.sealed) {
+    const auto key = sha256("key" + text);
+    names.key.assign(key.begin(), key.end());
+  }
+  return names;
+}
+
+fs::path ScanStore::file(const Digest& digest) const {
+  return folder_ / fmt::format("{:02x}{}", fmt::join(digest, ""), suffix_);
+}
+
+ScanStore::Kept ScanStore::find(const std::string& measurement_id) {
+  if (measurement_id.empty() || hours_ == 0) return {};
+  const Names names = names_of(measurement_id);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (Entry& entry : entries_)
+      if (entry.digest == names.digest && !too_old(entry.kept)) {
+        entry.used = budget_->now();
+        return entry.kept;
+      }
+  }
+  const Kept found = read(names);
+  if (!found.record || too_old(found)) return {};
+  keep(names.digest, found);
+  return found;
+}
+
+void ScanStore::add(const std::string& measurement_id, Kept kept, const std::string& payload) {
+  if (measurement_id.empty() || hours_ == 0) return;
+  const Names names = names_of(measurement_id);
+  keep(names.digest, std::move(kept));
+  write(names, payload);
+}
+
+void ScanStore::keep(const Digest& digest, Kept kept) {
+  if (!budget_->make_room(kept.bytes)) return;
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.digest == digest || too_old(entry.kept); });
+  entries_.push_front({digest, std::move(kept), budget_->now()});
+  count();
+}
+
+/// Drops what is beyond the bound, and pays for the rest. Called with mutex_ held.
+void ScanStore::count() {
+  std::uint64_t bytes = 0;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    if (bytes + entry->kept.bytes > most_bytes_) {
+      entry = entries_.erase(entry);
+    } else {
+      bytes += entry->kept.bytes;
+      ++entry;
+    }
+  }
+  share_.set(bytes);
+}
+
+std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
+  std::vector<std::pair<Digest, Kept>> found;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Entry& entry : entries_) found.emplace_back(entry.digest, entry.kept);
+  }
+  if (!kind_.sealed)
+    for (const Digest& digest : files()) {
+      const auto same = [&](const auto& each) { return each.first == digest; };
+      if (std::any_of(found.begin(), found.end(), same)) continue;
+      if (Kept kept = read({digest, {}}); kept.record) found.emplace_back(digest, std::move(kept));
+    }
+  std::erase_if(found, [&](const auto& each) { return too_old(each.second); });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.second.made_unix_s > b.second.made_unix_s; });
+  std::vector<std::pair<std::string, Kept>> out;
+  for (auto& [digest, kept] : found)
+    out.emplace_back(fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + 4, "")), std::move(kept));
+  return out;
+}
+
+ScanStore::Kept ScanStore::read(const Names& names) const {
+  if (folder_.empty()) return {};
+  const std::string text = contents(file(names.digest), std::min(most_bytes_, kMostFileBytes));
+  Taker from{text};
+  const auto magic = from.take<std::array<char, 8>>();
+  const auto of = from.take<Digest>();
+  const auto checksum = from.take<std::uint64_t>();
+  if (!from.good || magic != kind_.magic || of != names.digest ||
+      checksum != numerics::digest_bytes(from.left.data(), from.left.size(), kSeed))
+    return {};
+  return kind_.sealed ? unpacked(opened(names.key, from.left)) : unpacked(from.left);
+}
+
+void ScanStore::write(const Names& names, const std::string& payload) const {
+  if (folder_.empty() || payload.size() > kMostFileBytes) return;
+  const std::string body = kind_.sealed ? sealed(names.key, payload) : payload;
+  if (body.empty()) return;
+  std::string text(kind_.magic.begin(), kind_.magic.end());
+  put(text, names.digest);
+  put(text, numerics::digest_bytes(body.data(), body.size(), kSeed));
+  text += body;
+  if (text.size() > most_bytes_) return;
+  make_room(text.size());
+  fs::path temporary;
+  std::error_code error;
+  if (!write_beside(file(names.digest), text, temporary)) return;
+  fs::rename(temporary, file(names.digest), error);
+  if (error) fs::remove(temporary, error);
+}
+
+/// Of the files that are there, by their names.
+std::vector<ScanStore::Digest> ScanStore::files() const {
+  std::vector<Digest> out;
+  std::error_code error;
+  if (folder_.empty()) return out;
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().stem().string();
+    Digest digest{};
+    bool good = at->path().extension() == suffix_ && name.size() == 2 * digest.size();
+    for (std::size_t i = 0; good && i < digest.size(); ++i) {
+      const char* begin = name.data() + 2 * i;
+      good = std::from_chars(begin, begin + 2, digest[i], 16).ptr == begin + 2;
+    }
+    if (good) out.push_back(digest);
+  }
+  return out;
+}
+
+/// Removes files that are too old, unfinished ones, and the oldest beyond the bound.
+void ScanStore::make_room(std::uint64_t bytes) const {
+  struct Old {
+    fs::file_time_type written;
+    fs::path path;
+    std::uint64_t bytes;
+  };
+  std::vector<Old> all;
+  std::uint64_t sum = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    std::error_code of_file;
+    if (!at->is_regular_file(of_file) || at->path().filename() == kSaltFile) continue;
+    const auto written = at->last_write_time(of_file);
+    if (of_file) continue;
+    if (fs::file_time_type::clock::now() - written > std::chrono::hours(hours_)) {
+      fs::remove(at->path(), of_file);
+    } else if (at->path().extension() == suffix_) {
+      all.push_back({written, at->path(), at->file_size(of_file)});
+      sum += all.back().bytes;
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const Old& a, const Old& b) { return a.written < b.written; });
+  for (const Old& old : all) {
+    if (sum + bytes <= most_bytes_) return;
+    sum -= old.bytes;
+    fs::remove(old.path, error);
+  }
+}
+
+ScanStore::Entries::const_iterator ScanStore::longest_unused() const {
+  return std::min_element(entries_.begin(), entries_.end(),
+                          [](const Entry& a, const Entry& b) { return a.used < b.used; });
+}
+
+std::optional<std::uint64_t> ScanStore::unused_since() const {
+  const std::scoped_lock lock(mutex_);
+  const auto entry = longest_unused();
+  return entry == entries_.end() ? std::nullopt : std::optional<std::uint64_t>(entry->used);
+}
+
+void ScanStore::drop(std::uint64_t) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto entry = longest_unused(); entry != entries_.end()) entries_.erase(entry);
+  count();
+}
+
+}  // namespace echotrain

@@ -1,0 +1,98 @@
+// What scans leave for later scans, by measurement ID: in memory and in files.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/core/resources.h"
+
+namespace echotrain {
+
+/// Records of one kind, found by the measurement ID of the scan that left them, in memory and, if the options say so,
+/// in files of the cache folder, which several processes of one user may share. Measurement IDs may name a patient:
+/// only digests of them are kept (16 bytes of SHA-256), salted by a random number of the folder; other users cannot
+/// read either. What is older than the options allow counts as missing, as does a file that is damaged, of another
+/// version or of another ID; a folder that cannot be written keeps nothing. Beyond the bound, what is oldest goes.
+/// Throws only std::bad_alloc. Thread-safe.
+///
+/// Files of a kind that is sealed are encrypted (AES-256-GCM) by a key made of the measurement ID and the salt, so that
+/// only who knows the ID can read them.
+class ScanStore : private numerics::Droppable {
+ public:
+  struct Kind {
+    const char* name;  ///< of the folder and of its files
+    std::array<char, 8> magic;
+    bool sealed = false;
+  };
+  ~ScanStore() override;
+  std::int64_t hours() const { return hours_; }
+
+ protected:
+  /// A record, whatever its type.
+  struct Kept {
+    std::shared_ptr<const void> record;  // null: there is none
+    std::uint64_t bytes = 0;             // in memory
+    std::int64_t made_unix_s = 0;        // when [s] since 1970
+  };
+  using Digest = std::array<unsigned char, 16>;
+
+  ScanStore(const numerics::Resources& resources, const Kind& kind);
+  Kept find(const std::string& measurement_id);
+  /// Replaces what was known of this ID; `payload` is what unpacked() takes. Nothing is kept of an empty ID.
+  void add(const std::string& measurement_id, Kept kept, const std::string& payload);
+  /// The first 8 hexadecimal digits of digests, and their records, the newest first; without sealed files.
+  std::vector<std::pair<std::string, Kept>> all();
+  /// A record of a file; null where it is not one.
+  virtual Kept unpacked(std::string_view payload) const = 0;
+
+ private:
+  struct Entry {
+    Digest digest;
+    Kept kept;
+    std::uint64_t used;  // when last, by the budget's clock
+  };
+  using Entries = std::list<Entry>;
+  struct Names {
+    Digest digest;
+    std::string key;  // of a sealed file
+  };
+
+  bool too_old(const Kept& kept) const;
+  Names names_of(const std::string& measurement_id);
+  std::filesystem::path file(const Digest& digest) const;
+  Kept read(const Names& names) const;
+  void write(const Names& names, const std::string& payload) const;
+  std::vector<Digest> files() const;
+  void make_room(std::uint64_t bytes) const;
+  void keep(const Digest& digest, Kept kept);
+  void count();
+  Entries::const_iterator longest_unused() const;
+  std::optional<std::uint64_t> unused_since() const override;
+  void drop(std::uint64_t wanted) override;
+
+  const Kind kind_;
+  const std::string suffix_;
+  const std::uint64_t most_bytes_;
+  const std::int64_t hours_;
+  const std::filesystem::path folder_;  // empty: memory only
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  mutable std::mutex mutex_;
+  std::string salt_;             // empty: not read yet
+  numerics::MemoryShare share_;  // of the entries
+  Entries entries_;              // most recently added first
+};
+
+/// Seconds since 1970.
+std::int64_t unix_seconds();
+
+}  // namespace echotrain
