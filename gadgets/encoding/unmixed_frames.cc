@@ -15,29 +15,6 @@
 namespace echotrain {
 namespace {
 
-const char* to_string(Calibration::Source source) {
-  switch (source) {
-    case Calibration::Source::embedded:
-      return "embedded";
-    case Calibration::Source::separate:
-      return "separate";
-    case Calibration::Source::center:
-      return "center";
-    case Calibration::Source::sliding:
-      return "sliding";
-    case Calibration::Source::external:
-      return "external";
-  }
-  return "";
-}
-
-/// "embedded 24 x 256": lines (of planes) and samples.
-std::string text_of(const Calibration& calibration) {
-  const auto& n = calibration.data.shape();
-  const std::string planes = calibration.matrix[2] > 1 ? fmt::format("{} x ", n[1]) : "";
-  return fmt::format("{} {}{} x {}", to_string(calibration.source), planes, n[2], n[3]);
-}
-
 std::shared_ptr<const Frame> of_series(const Frame& frame, std::uint16_t series) {
   auto changed = std::make_shared<Frame>(frame);
   changed->key.series = series;
@@ -158,8 +135,6 @@ void UnmixedFrames::give(KSpace&& kspace, const ParallelWeights::Found& found, c
   numerics::Context& compute = scan_->compute;
   const Weights& weights = *found.weights;
   std::map<std::string, std::string> notes = options_.notes;
-  notes["calibration"] = text_of(*kspace.calibration);
-  notes["calibration_id"] = std::to_string(kspace.calibration->id);
   notes["weights"] = found.reused ? "reused" : "made";
   if (options_.weights.method == WeightsOptions::Method::grappa)
     notes[options_.name + "_residual"] = fmt::format("{:.3g}", weights.residual);
