@@ -61,7 +61,8 @@ struct Frame {
   /// Field of view of the image, x, y, z [mm], where a gadget changed it; empty: that of the header's recon space.
   std::optional<std::array<float, 3>> fov_mm;
   /// What of Cartesian k-space was acquired: k of the first and the last sample of x, of y, of z, (sample - floor(n/2))
-  /// / n of n samples of the encoded matrix. Empty: not known.
+  /// / n of n samples of the encoded matrix. What a lattice of lines leaves out beside its outermost ones counts as
+  /// acquired. Empty: not known.
   std::optional<std::array<float, 6>> acquired;
   /// Facts for the image's meta attributes ("missing_lines": "3").
   std::map<std::string, std::string> notes;

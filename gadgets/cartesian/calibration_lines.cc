@@ -182,6 +182,7 @@ bool CalibrationLines::without_gap(const Block& block, const Band& band) const {
 }
 
 void CalibrationLines::finish_separate(const FrameKey& now, bool imaging) {
+  if (std::find(rules_.begin(), rules_.end(), Rule::separate) == rules_.end()) return;
   std::vector<FrameKey> over;
   for (auto& [key, block] : open_) {
     if (!apart(key) || imaging != (key.slice == now.slice)) continue;
@@ -261,6 +262,7 @@ void CalibrationLines::warn_of_gaps(const FrameKey& key, const Block& block,
 /// Makes a block of what has come. The rows stay as they are.
 void CalibrationLines::give(const FrameKey& key, Block& block, Calibration::Source source) {
   block.given = true;
+  if (!block.rows) return;  // frames of other counters than their readouts
   const Band& band = bands_.at(key.encoding);
   const auto box = full_box(block.hits, band.extent[0], band.extent[1]);
   if (!box || (block.flagged && !without_gap(block, band))) warn_of_gaps(key, block, box);
@@ -297,7 +299,7 @@ std::shared_ptr<const Calibration> CalibrationLines::of(const FrameKey& key) {
   if (const auto exact = whole_.find(block_of(key)); exact != whole_.end()) return exact->second;
   for (const auto& [other, block] : whole_)  // in rising order
     if (other.encoding == key.encoding && other.slice == key.slice) return block;
-  return of_other_encoding(key);
+  return spaces_.at(key.encoding).accelerated() ? of_other_encoding(key) : nullptr;
 }
 
 std::shared_ptr<const Calibration> CalibrationLines::of_other_encoding(const FrameKey& key) {

@@ -78,6 +78,8 @@ class CalibrationLines {
   struct Newest {                                   // sliding
     Block block;                                    // hits are 0 or 1
     std::int64_t frames = 0, moved = 0, since = 0;  // that came; that brought new lines; since the block was given
+    std::int64_t repetitions = 0;                   // that the frames were of
+    std::uint16_t repetition = 0;                   // the last one's
   };
   Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
   bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }

@@ -29,6 +29,7 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
   calibration_.frame_ends(*readouts.frame);
+  calibration_.take_new();  // frames ask for theirs
   const FrameKey key = CalibrationLines::block_of(readouts.frame->key);
   if (whole.data) held_[key].push_back(complete(std::move(whole), space, readouts));
   if (!calibration_.holds(key)) give_held(key, emit);
@@ -42,7 +43,7 @@ void CartesianKSpace::give_held(const FrameKey& key, const Emit<KSpace>& emit) {
     scan_->compute.check_stop();
     const FrameKey& frame = kspace.frame->key;
     kspace.calibration = calibration_.of(frame);
-    check_coils(kspace.calibration.get(), frame, kspace.data.shape()[0]);
+    if (spaces_.at(frame.encoding).accelerated()) check_coils(kspace.calibration.get(), frame, kspace.data.shape()[0]);
     if (calibration_.wanted(frame.encoding))
       kspace.frame = with_notes(*kspace.frame, calibration_notes(kspace.calibration.get(), frame));
     emit(std::move(kspace));

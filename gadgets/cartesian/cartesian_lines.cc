@@ -139,9 +139,16 @@ ClosedLines close_lines(const Frame& frame, const CartesianSpace& space, const s
     const auto k = [](std::int64_t at, std::int64_t extent) {
       return static_cast<float>(at - extent / 2) / static_cast<float>(extent);
     };
+    // What a lattice leaves out beside its outermost lines is not partial Fourier.
+    const auto begin = [&](std::size_t a) {
+      return lines.lattice && lines.first[a] < lines.step[a] ? 0 : lines.first[a];
+    };
+    const auto end = [&](std::size_t a, std::int64_t extent) {
+      return lines.lattice && lines.last[a] + lines.step[a] >= extent ? extent - 1 : lines.last[a];
+    };
     if (first_x < last_x)
-      changed->acquired = {k(first_x, nx),       k(last_x - 1, nx),     k(lines.first[0], ny),
-                           k(lines.last[0], ny), k(lines.first[1], nz), k(lines.last[1], nz)};
+      changed->acquired = {k(first_x, nx),    k(last_x - 1, nx), k(begin(0), ny),
+                           k(end(0, ny), ny), k(begin(1), nz),   k(end(1, nz), nz)};
     if (const auto [ry, rz] = space.acceleration; space.accelerated()) {
       changed->notes["acceleration"] = fmt::format("{}x{}", ry, rz);
       changed->notes["acceleration_effective"] =

@@ -33,9 +33,13 @@ void CalibrationLines::slide(const FrameKey& frame) {
     at = next;
   }
   if (!needs_more(key)) return;
-  if (block.flagged && options_.calibration == ReferenceOptions::From::automatic && !sliding_.contains(key))
+  const bool may_be_embedded =
+      block.flagged && options_.calibration == ReferenceOptions::From::automatic && !sliding_.contains(key);
+  if (may_be_embedded && without_gap(block, bands_.at(key.encoding)))
     return give(key, block, Calibration::Source::embedded);
   Newest& newest = sliding_[key];
+  if (newest.frames == 0 || newest.repetition != frame.repetition) ++newest.repetitions;
+  newest.repetition = frame.repetition;
   ++newest.frames;
   if (block.rows) slide(newest, std::move(block), key.slice);
   if (newest.since > 0 && newest.since < options_.refresh) {
@@ -48,7 +52,8 @@ void CalibrationLines::slide(const FrameKey& frame) {
     newest.since = 1;
     give(key, newest.block, Calibration::Source::sliding);
     if (options_.refresh == 0) newest.block = {};
-  } else if (newest.frames >= std::min(2 * steps * phases_.at(key.encoding), kMostHeld)) {
+  } else if (newest.frames >= kMostHeld ||
+             (newest.repetitions >= 2 * steps && newest.frames >= 2 * steps * phases_.at(key.encoding))) {
     give_up(key, newest);
   }
 }

@@ -24,8 +24,10 @@ struct Stretch {
 constexpr std::int64_t kMostToEachSide = 32;  // sensitivities are smooth
 
 Stretch stretch_of(std::int64_t count, std::int64_t centre) {
-  const std::int64_t side = std::min({centre, count - 1 - centre, kMostToEachSide});
-  if (side < 0 || 2 * side + 1 < count / 2) return {0, count, false};
+  const std::int64_t room = std::min(centre, count - 1 - centre);
+  if (room < 0 || 2 * std::min(room, kMostToEachSide) + 1 < std::min(count, kMostToEachSide) / 2)
+    return {0, count, false};
+  const std::int64_t side = std::min(room, kMostToEachSide);
   return {centre - side, 2 * side + 1, true};
 }
 
@@ -35,8 +37,8 @@ double window(std::int64_t i, std::int64_t count) {
   return 0.5 + 0.5 * std::cos(std::numbers::pi * at);
 }
 
-/// The middle of the block, windowed: [coil, z, y, x].
-Array<cfloat> windowed_middle(Context& context, const Calibration& calibration) {
+/// The middle of the block, windowed if asked: [coil, z, y, x].
+Array<cfloat> middle_of(Context& context, const Calibration& calibration, bool windowed) {
   const Shape& n = calibration.data.shape();
   std::array<Stretch, 3> used{};  // z, y, x
   for (std::size_t a = 0; a < 3; ++a)
@@ -44,15 +46,20 @@ Array<cfloat> windowed_middle(Context& context, const Calibration& calibration) 
   const numerics::HostArray<cfloat> from = context.download<cfloat>(calibration.data.view());
   numerics::HostArray<cfloat> to = context.allocate_host<cfloat>({n[0], used[0].count, used[1].count, used[2].count});
   cfloat* next = to.data();
+  std::array<std::vector<double>, 3> factors;
+  for (std::size_t a = 0; a < 3; ++a)
+    for (std::int64_t i = 0; i < used[a].count; ++i) factors[a].push_back(windowed ? window(i, used[a].count) : 1.0);
   for (std::int64_t c = 0; c < n[0]; ++c)
-    for (std::int64_t z = 0; z < used[0].count; ++z)
+    for (std::int64_t z = 0; z < used[0].count; ++z) {
+      context.check_stop();
       for (std::int64_t y = 0; y < used[1].count; ++y) {
-        const double row = window(z, used[0].count) * window(y, used[1].count);
+        const double row = factors[0][static_cast<std::size_t>(z)] * factors[1][static_cast<std::size_t>(y)];
         const cfloat* line =
             from.data() + ((c * n[1] + used[0].first + z) * n[2] + used[1].first + y) * n[3] + used[2].first;
         for (std::int64_t x = 0; x < used[2].count; ++x)
-          *next++ = line[x] * static_cast<float>(row * window(x, used[2].count));
+          *next++ = line[x] * static_cast<float>(row * factors[2][static_cast<std::size_t>(x)]);
       }
+    }
   return context.place<cfloat>(to);
 }
 
@@ -86,7 +93,7 @@ Array<cfloat> cut_and_normalized(Context& context, const Array<cfloat>& maps, co
 Array<cfloat> adaptive_maps_of(Context& context, const Calibration& calibration,
                                const numerics::LineGeometry& geometry) {
   constexpr int kBlock = 5;
-  const Array<cfloat> middle = windowed_middle(context, calibration);
+  const Array<cfloat> middle = middle_of(context, calibration, true);
   const Shape& m = middle.shape();
   Shape grid;
   for (std::size_t a = 0; a < 3; ++a)
@@ -108,7 +115,9 @@ Array<cfloat> espirit_maps_of(Context& context, const Calibration& calibration,
                               const numerics::LineGeometry& geometry) {
   const Shape& padded = geometry.padded;
   Array<cfloat> maps = context.allocate<cfloat>({calibration.data.shape()[0], padded[0], padded[1], padded[2]});
-  numerics::espirit_maps(context, calibration.data.view(), {}, maps.view());
+  // espirit_maps() takes the middle of what it gets for the centre of k-space.
+  const Array<cfloat> middle = middle_of(context, calibration, false);
+  numerics::espirit_maps(context, middle.view(), {}, maps.view());
   return cut_and_normalized(context, maps, geometry.image);
 }
 

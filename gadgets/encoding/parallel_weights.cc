@@ -146,7 +146,11 @@ ParallelWeights::Found ParallelWeights::of(const Calibration& calibration, const
     ++scan_->numbers.weights_reused;
     return {found->weights, true};
   }
-  kept_.remove_if([&](const Entry& entry) { return entry.of == wanted.of && entry.calibration != wanted.calibration; });
+  // Encoding spaces that share a block have copies of it, each for its own matrix.
+  kept_.remove_if([&](const Entry& entry) {
+    return entry.of == wanted.of && entry.calibration != wanted.calibration &&
+           entry.geometry.encoded == geometry.encoded && entry.geometry.padded == geometry.padded;
+  });
   const auto begin = std::chrono::steady_clock::now();
   try {
     wanted.weights = make(calibration, wanted);

@@ -145,8 +145,12 @@ void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>
   const Frame& frame = *images.frame;
   if (options_.method == "zero_fill" || frame.key.series != 0 || frame.notes.contains("partial_fourier"))
     return emit(std::move(images));
-  if (!frame.acquired)
-    throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");
+  if (!frame.acquired) {
+    if (!frame.notes.contains("missing_lines"))  // no Cartesian frame
+      throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");
+    scan_->warn("partial_fourier: a frame without usable lines stays as it is");
+    return emit(std::move(images));
+  }
   const auto& s = images.data.shape();  // [coil, z, y, x]
   const std::array<std::int64_t, 3> n{s[1], s[2], s[3]};
   const auto ranges = extent_.of(frame);

@@ -13,6 +13,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/operators/map_products.h"
+#include "gadgets/numerics/reduce/reductions.h"
 
 namespace echotrain {
 
@@ -73,6 +74,13 @@ Array<cfloat> CoilMapsFromData::given_maps(const NormalEquations& equations) con
   return maps;
 }
 
+void CoilMapsFromData::give_zero(NormalEquations&& equations, const Emit<NormalEquations>& emit) {
+  const auto& shape = equations.right.shape();
+  scan_->warn("coil_maps: a frame holds no signal; its image is zero");
+  equations.right = scan_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
+  emit(std::move(equations));
+}
+
 void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEquations>& emit) {
   const auto shape = equations.right.shape();  // [coil, z, y, x]
   if (shape[0] == 1 || equations.maps) {       // one coil is its own reference
@@ -88,15 +96,15 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
   if (options_.method == "given") {
     equations.maps = given_maps(equations);
   } else if (equations.calibration && equations.padded.rank() == 3) {
+    const Calibration& block = *equations.calibration;
+    if (of_blocks_.find(block.id, wanted) == nullptr && !(numerics::norm(scan_->compute, block.data.view()) > 0))
+      return give_zero(std::move(equations), emit);
     equations.maps = maps_of_block(equations);
   } else {
     Array<cfloat>& kept = kept_[key];
     if (!options_.keep || !kept || !(kept.shape() == wanted)) {
       if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
-        scan_->warn("coil_maps: a frame holds no signal; its image is zero");
-        equations.right = scan_->compute.zeros<cfloat>({1, shape[1], shape[2], shape[3]});
-        emit(std::move(equations));
-        return;
+        return give_zero(std::move(equations), emit);
       }
       kept = maps_of(middle_of(equations.right), image);
     }
@@ -140,8 +148,17 @@ Array<cfloat> CoilMapsFromData::maps_of_block(const NormalEquations& equations) 
         std::max<std::int64_t>(have[0], 0), options_.method, need[2], need[1], need[0],
         options_.method == "espirit" ? ", or choose a smaller kernel or method adaptive" : ""));
   of_blocks_.make_room(static_cast<std::uint64_t>(wanted.size()) * sizeof(cfloat));
-  Array<cfloat> maps =
-      maps_of(middle_of_block(scan_->compute, block, equations.padded, image, options_.calibration), image);
+  const auto make = [&] {
+    return maps_of(middle_of_block(scan_->compute, block, equations.padded, image, options_.calibration), image);
+  };
+  Array<cfloat> maps;
+  try {
+    maps = make();
+  } catch (const numerics::ResourceError&) {
+    if (of_blocks_.bytes() == 0) throw;
+    of_blocks_.make_room(KeptMaps::kMostBytes);  // those of other blocks can be made again
+    maps = make();
+  }
   of_blocks_.keep(block.id, maps);
   return maps;
 }

@@ -41,6 +41,7 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
 
  private:
   Array<cfloat> given_maps(const NormalEquations& equations) const;
+  void give_zero(NormalEquations&& equations, const Emit<NormalEquations>& emit);
   Array<cfloat> maps_of_block(const NormalEquations& equations);
   std::int64_t kernel_of(const numerics::Shape& image) const;
   Array<cfloat> middle_of(const Array<cfloat>& images) const;

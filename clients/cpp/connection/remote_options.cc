@@ -35,8 +35,8 @@ ServerAddress parse_server(const std::string& text, bool tls, const TlsSettings&
   const std::string host = bracketed ? text.substr(1, end - 2) : text.substr(0, end), rest = text.substr(end);
   int port = protocol::kDefaultPort;
   const char* const last = rest.data() + rest.size();
-  const bool good =
-      rest.empty() || (rest[0] == ':' && rest.size() > 1 && std::from_chars(rest.data() + 1, last, port).ptr == last);
+  const auto read = rest.empty() ? std::from_chars_result{last, {}} : std::from_chars(rest.data() + 1, last, port);
+  const bool good = rest.empty() || (rest[0] == ':' && rest.size() > 1 && read.ptr == last && read.ec == std::errc());
   if (host.empty() || !good || port < 1 || port > 65535)
     throw UsageError(fmt::format("--server {} is neither HOST nor HOST:PORT", text));
   return address_of(host, static_cast<std::uint16_t>(port), tls, settings);

@@ -99,6 +99,7 @@ LineCorrections plan_corrections(Context& context, const GrappaKernels& kernels,
   TermList list(kernels, hybrid, rows);
   for (std::int64_t pz = 0; pz < zs.padded; ++pz)
     for (std::int64_t py = 0; py < ys.padded; ++py) {
+      context.check_stop();
       const std::int64_t y = ys.to_encoded(py), z = zs.to_encoded(pz);
       Balance balance = list.wanted(y, z);
       // What unmixing takes it for.
@@ -119,7 +120,10 @@ LineCorrections plan_filling(Context& context, const GrappaKernels& kernels, con
                              const RowPlan& rows) {
   TermList list(kernels, hybrid, rows);
   for (std::int64_t z = 0; z < rows.nz; ++z)
-    for (std::int64_t y = 0; y < rows.ny; ++y) list.take(z * rows.ny + y, list.wanted(y, z));
+    for (std::int64_t y = 0; y < rows.ny; ++y) {
+      context.check_stop();
+      list.take(z * rows.ny + y, list.wanted(y, z));
+    }
   return list.made(context);
 }
 

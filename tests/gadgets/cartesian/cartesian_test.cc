@@ -228,7 +228,8 @@ TEST_P(CartesianTest, FramesKnowWhatWasAcquired) {
   const auto fused = run(kComplex, header(spec), scan, whole);
   for (const auto& frame : {kspace->frame, image.value().frame}) {
     ASSERT_TRUE(frame->acquired);
-    const std::array<float, 6> want = {-2.0f / 16, 7.0f / 16, -5.0f / 12, 4.0f / 12, 0, 0};
+    // Rows 0 and 11 are left out by the lattice, not by partial Fourier.
+    const std::array<float, 6> want = {-2.0f / 16, 7.0f / 16, -6.0f / 12, 5.0f / 12, 0, 0};
     for (std::size_t i = 0; i < 6; ++i) EXPECT_FLOAT_EQ((*frame->acquired)[i], want[i]);
   }
   for (const auto& out : {unfused, fused}) {

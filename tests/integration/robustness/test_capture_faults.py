@@ -71,7 +71,11 @@ def one_scan(server, folder, stream, truth):
         assert len(found) == 1 and found[0].read_bytes() == stream
         assert run_client("verify", found[0]).returncode == 0
     for path in found:
-        assert stream.startswith(path.read_bytes())
+        try:
+            kept = path.read_bytes()
+        except FileNotFoundError:  # the server has removed what it could not finish
+            continue
+        assert stream.startswith(kept)
         assert "damaged" not in run_client("verify", path).stdout
     for path in (folder / "captures").iterdir():
         path.unlink(missing_ok=True)  # the server may remove it, too
