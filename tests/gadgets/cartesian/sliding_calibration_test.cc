@@ -183,6 +183,46 @@ TEST_P(SlidingCalibrationTest, ReferenceLinesOfTheFirstFrameGoBefore) {
             std::vector<std::string>(3, "sliding 18 x 8 #0"));
 }
 
+TEST_P(SlidingCalibrationTest, LinesThatAreAllReferencesMoveToo) {
+  // One frame of such lines is no block without gaps.
+  std::mt19937 random(67);
+  auto scan = moving_scan(random, 3, {0, 2, 1, 0});
+  for (Acquisition& line : scan) set_flag(line, kCalibrationAndImaging);
+  const Slid got = any_split(moving_lines(3), scan);
+  EXPECT_EQ(got.blocks, std::vector<std::string>(4, "sliding 18 x 8 #0"));
+  EXPECT_EQ(got.out.warned("reference lines"), 0);
+}
+
+TEST_P(SlidingCalibrationTest, PhasesThatNobodyAnnouncesMoveTogether) {
+  std::mt19937 random(68);
+  std::vector<Acquisition> scan;
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int phase = 0; phase < 6; ++phase) {
+      for (int y = repetition; y < kRows; y += 2) {
+        scan.push_back(moving_line(random, y, repetition));
+        scan.back().head.idx.phase = static_cast<std::uint16_t>(phase);
+      }
+      set_flag(scan.back(), kLastInSlice);
+    }
+  EXPECT_EQ(any_split(moving_lines(2), scan).blocks, std::vector<std::string>(12, "sliding 18 x 8 #0"));
+}
+
+TEST(SlidingBlockTest, FramesOfOtherCountersThanTheirReadoutsHaveNone) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  const protocol::Header h = moving_lines(2);
+  CalibrationLines lines;
+  lines.start(h, cartesian_spaces(h, scan), {}, scan);
+  Frame frame;
+  for (std::uint16_t repetition = 0; repetition < 6; ++repetition) {
+    frame.reference.idx.repetition = repetition;
+    lines.frame_ends(frame);
+  }
+  lines.scan_ends();
+  EXPECT_FALSE(lines.holds(frame.key));
+  EXPECT_EQ(lines.of(frame.key), nullptr);
+}
+
 TEST_P(SlidingCalibrationTest, OfShiftedPlanes) {
   // Steps of 2 and 2, every other plane a line later: four frames have all lines.
   std::mt19937 random(66);
