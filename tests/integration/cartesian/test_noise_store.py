@@ -43,11 +43,11 @@ class Folder:
         self.path, self.running = path, []
         (path / "cache").mkdir(parents=True)
 
-    def server(self, **environment):
+    def server(self, *arguments, **environment):
         place = self.path / f"server{len(self.running)}"
         place.mkdir()
         environment = {"ECHOTRAIN_CACHE_DIR": str(self.path / "cache"), "ECHOTRAIN_AUTOTUNE": "off", **environment}
-        self.running.append(Server(place, environment=environment))
+        self.running.append(Server(place, *arguments, environment=environment))
         return self.running[-1]
 
     def files(self, suffix=""):
@@ -206,6 +206,20 @@ def test_what_a_restart_leaves(folder, backend):
     keep(forgetful, noise_messages)
     np.testing.assert_array_equal(image(exchange(forgetful, [pipeline(backend=backend), *scan]))[0], expected)
     assert not folder.files(".noise")
+
+
+def test_noise_is_told_to_those_with_a_token(folder, tmp_path):
+    noise_messages, _ = noise_scan()
+    keep(folder.server(), noise_messages)
+    token = "0123456789abcdef"
+    (tmp_path / "tokens").write_text(token + "\n")
+    (tmp_path / "tokens").chmod(0o600)
+    guarded = folder.server("--token-file", tmp_path / "tokens")
+    config = wire.config_text(f"token: {token}\nuse: cartesian_2d\n")
+    for question in (f"echotrain::noise/{ID}", f"echotrain::noise_matrix/{ID}"):
+        assert ask(guarded, question) == "unknown"
+        ((_, text),) = exchange(guarded, [config], question).responses
+        assert text.startswith(f"known {COILS} coils" if "matrix" not in question else f"coils {COILS} ")
 
 
 def test_two_servers_of_one_folder(folder):
