@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "gadgets/numerics/core/clones.h"
 
@@ -34,12 +35,12 @@ template <bool conjugate>
 ECHOTRAIN_INLINE void tile_product(Planes<const double> a, Planes<const double> b, std::int64_t n,
                                    const TileSteps& steps, Tile& tile) {
   using Lanes = Tile::Lanes;
-  using Unaligned = Lanes __attribute__((aligned(8)));
   Lanes re0{}, re1{}, re2{}, re3{}, im0{}, im1{}, im2{}, im3{};
   const std::int64_t row = steps.row;
   for (std::int64_t k = 0; k < n; ++k) {
-    const Lanes br = *reinterpret_cast<const Unaligned*>(b.re + k * steps.other_step);
-    const Lanes bi = *reinterpret_cast<const Unaligned*>(b.im + k * steps.other_step);
+    Lanes br, bi;  // b has the alignment of doubles
+    std::memcpy(&br, b.re + k * steps.other_step, sizeof(br));
+    std::memcpy(&bi, b.im + k * steps.other_step, sizeof(bi));
     const double* ar = a.re + k * steps.step;
     const double* ai = a.im + k * steps.step;
     const auto add = [&](double r, double i, Lanes& re, Lanes& im) ECHOTRAIN_INLINE_LAMBDA {
