@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSaltFile = "salt";
-constexpr std::size_t kSaltBytes = 32, kNonceBytes = 12, kTagBytes = 16;
+constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kSeed = 7;
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
@@ -34,46 +34,6 @@ std::string random_bytes(std::size_t count) {
   std::string bytes;
   for (std::size_t i = 0; i < count; ++i) bytes.push_back(static_cast<char>(device()));
   return bytes;
-}
-
-std::array<unsigned char, 32> sha256(const std::string& text) {
-  std::array<unsigned char, 32> whole{};
-  if (EVP_Digest(text.data(), text.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
-  return whole;
-}
-
-using Cipher = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
-
-unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
-const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
-
-/// Nonce, tag and what `text` becomes; empty when that fails.
-std::string sealed(const std::string& key, std::string_view text) {
-  const Cipher cipher(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  const std::string nonce = random_bytes(kNonceBytes);
-  std::string tag(kTagBytes, '\0'), body(text.size(), '\0');
-  int size = 0;
-  const bool good =
-      cipher && EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_of(key), bytes_of(nonce)) == 1 &&
-      EVP_EncryptUpdate(cipher.get(), bytes_of(body), &size, bytes_of(text), static_cast<int>(text.size())) == 1 &&
-      EVP_EncryptFinal_ex(cipher.get(), bytes_of(body) + size, &size) == 1 &&
-      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, tag.data()) == 1;
-  return good ? nonce + tag + body : std::string();
-}
-
-/// What was sealed; empty when the key is another one, or a bit has changed.
-std::string opened(const std::string& key, std::string_view text) {
-  if (text.size() <= kNonceBytes + kTagBytes) return {};
-  const std::string_view nonce = text.substr(0, kNonceBytes), body = text.substr(kNonceBytes + kTagBytes);
-  std::string tag(text.substr(kNonceBytes, kTagBytes)), out(body.size(), '\0');
-  const Cipher cipher(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  int size = 0;
-  const bool good =
-      cipher && EVP_DecryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, bytes_of(key), bytes_of(nonce)) == 1 &&
-      EVP_DecryptUpdate(cipher.get(), bytes_of(out), &size, bytes_of(body), static_cast<int>(body.size())) == 1 &&
-      EVP_CIPHER_CTX_ctrl(cipher.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1 &&
-      EVP_DecryptFinal_ex(cipher.get(), bytes_of(out) + size, &size) == 1;
-  return good ? out : std::string();
 }
 
 /// The whole of a file of at most `most` bytes; empty when there is none.
@@ -146,20 +106,18 @@ ScanStore::~ScanStore() { budget_->withdraw(*this); }
 
 bool ScanStore::too_old(const Kept& kept) const { return unix_seconds() - kept.made_unix_s > hours_ * 3600; }
 
-ScanStore::Names ScanStore::names_of(const std::string& measurement_id) {
+ScanStore::Digest ScanStore::digest_of(const std::string& measurement_id) {
   std::string text;
   {
     const std::scoped_lock lock(mutex_);
     if (salt_.empty()) salt_ = salt_of(folder_);
     text = salt_ + measurement_id;
   }
-  Names names{};
-  std::copy_n(sha256(text).begin(), names.digest.size(), names.digest.begin());
-  if (kind_.sealed) {
-    const auto key = sha256("key" + text);
-    names.key.assign(key.begin(), key.end());
-  }
-  return names;
+  std::array<unsigned char, 32> whole{};
+  if (EVP_Digest(text.data(), text.size(), whole.data(), nullptr, EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  Digest digest{};
+  std::copy_n(whole.begin(), digest.size(), digest.begin());
+  return digest;
 }
 
 fs::path ScanStore::file(const Digest& digest) const {
@@ -168,26 +126,26 @@ fs::path ScanStore::file(const Digest& digest) const {
 
 ScanStore::Kept ScanStore::find(const std::string& measurement_id) {
   if (measurement_id.empty() || hours_ == 0) return {};
-  const Names names = names_of(measurement_id);
+  const Digest digest = digest_of(measurement_id);
   {
     const std::scoped_lock lock(mutex_);
     for (Entry& entry : entries_)
-      if (entry.digest == names.digest && !too_old(entry.kept)) {
+      if (entry.digest == digest && !too_old(entry.kept)) {
         entry.used = budget_->now();
         return entry.kept;
       }
   }
-  const Kept found = read(names);
+  const Kept found = read(digest);
   if (!found.record || too_old(found)) return {};
-  keep(names.digest, found);
+  keep(digest, found);
   return found;
 }
 
 void ScanStore::add(const std::string& measurement_id, Kept kept, const std::string& payload) {
   if (measurement_id.empty() || hours_ == 0) return;
-  const Names names = names_of(measurement_id);
-  keep(names.digest, std::move(kept));
-  write(names, payload);
+  const Digest digest = digest_of(measurement_id);
+  keep(digest, std::move(kept));
+  write(digest, payload);
 }
 
 void ScanStore::keep(const Digest& digest, Kept kept) {
@@ -218,12 +176,11 @@ std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
     const std::scoped_lock lock(mutex_);
     for (const Entry& entry : entries_) found.emplace_back(entry.digest, entry.kept);
   }
-  if (!kind_.sealed)
-    for (const Digest& digest : files()) {
-      const auto same = [&](const auto& each) { return each.first == digest; };
-      if (std::any_of(found.begin(), found.end(), same)) continue;
-      if (Kept kept = read({digest, {}}); kept.record) found.emplace_back(digest, std::move(kept));
-    }
+  for (const Digest& digest : files()) {
+    const auto same = [&](const auto& each) { return each.first == digest; };
+    if (std::any_of(found.begin(), found.end(), same)) continue;
+    if (Kept kept = read(digest); kept.record) found.emplace_back(digest, std::move(kept));
+  }
   std::erase_if(found, [&](const auto& each) { return too_old(each.second); });
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.second.made_unix_s > b.second.made_unix_s; });
@@ -233,33 +190,31 @@ std::vector<std::pair<std::string, ScanStore::Kept>> ScanStore::all() {
   return out;
 }
 
-ScanStore::Kept ScanStore::read(const Names& names) const {
+ScanStore::Kept ScanStore::read(const Digest& digest) const {
   if (folder_.empty()) return {};
-  const std::string text = contents(file(names.digest), std::min(most_bytes_, kMostFileBytes));
+  const std::string text = contents(file(digest), std::min(most_bytes_, kMostFileBytes));
   Taker from{text};
   const auto magic = from.take<std::array<char, 8>>();
   const auto of = from.take<Digest>();
   const auto checksum = from.take<std::uint64_t>();
-  if (!from.good || magic != kind_.magic || of != names.digest ||
+  if (!from.good || magic != kind_.magic || of != digest ||
       checksum != numerics::digest_bytes(from.left.data(), from.left.size(), kSeed))
     return {};
-  return kind_.sealed ? unpacked(opened(names.key, from.left)) : unpacked(from.left);
+  return unpacked(from.left);
 }
 
-void ScanStore::write(const Names& names, const std::string& payload) const {
+void ScanStore::write(const Digest& digest, const std::string& payload) const {
   if (folder_.empty() || payload.size() > kMostFileBytes) return;
-  const std::string body = kind_.sealed ? sealed(names.key, payload) : payload;
-  if (body.empty()) return;
   std::string text(kind_.magic.begin(), kind_.magic.end());
-  put(text, names.digest);
-  put(text, numerics::digest_bytes(body.data(), body.size(), kSeed));
-  text += body;
+  put(text, digest);
+  put(text, numerics::digest_bytes(payload.data(), payload.size(), kSeed));
+  text += payload;
   if (text.size() > most_bytes_) return;
   make_room(text.size());
   fs::path temporary;
   std::error_code error;
-  if (!write_beside(file(names.digest), text, temporary)) return;
-  fs::rename(temporary, file(names.digest), error);
+  if (!write_beside(file(digest), text, temporary)) return;
+  fs::rename(temporary, file(digest), error);
   if (error) fs::remove(temporary, error);
 }
 

@@ -24,15 +24,11 @@ namespace echotrain {
 /// read either. What is older than the options allow counts as missing, as does a file that is damaged, of another
 /// version or of another ID; a folder that cannot be written keeps nothing. Beyond the bound, what is oldest goes.
 /// Throws only std::bad_alloc. Thread-safe.
-///
-/// Files of a kind that is sealed are encrypted (AES-256-GCM) by a key made of the measurement ID and the salt, so that
-/// only who knows the ID can read them.
 class ScanStore : private numerics::Droppable {
  public:
   struct Kind {
     const char* name;  ///< of the folder and of its files
     std::array<char, 8> magic;
-    bool sealed = false;
   };
   ~ScanStore() override;
   std::int64_t hours() const { return hours_; }
@@ -50,7 +46,7 @@ class ScanStore : private numerics::Droppable {
   Kept find(const std::string& measurement_id);
   /// Replaces what was known of this ID; `payload` is what unpacked() takes. Nothing is kept of an empty ID.
   void add(const std::string& measurement_id, Kept kept, const std::string& payload);
-  /// The first 8 hexadecimal digits of digests, and their records, the newest first; without sealed files.
+  /// The first 8 hexadecimal digits of digests, and their records, the newest first.
   std::vector<std::pair<std::string, Kept>> all();
   /// A record of a file; null where it is not one.
   virtual Kept unpacked(std::string_view payload) const = 0;
@@ -62,16 +58,12 @@ class ScanStore : private numerics::Droppable {
     std::uint64_t used;  // when last, by the budget's clock
   };
   using Entries = std::list<Entry>;
-  struct Names {
-    Digest digest;
-    std::string key;  // of a sealed file
-  };
 
   bool too_old(const Kept& kept) const;
-  Names names_of(const std::string& measurement_id);
+  Digest digest_of(const std::string& measurement_id);
   std::filesystem::path file(const Digest& digest) const;
-  Kept read(const Names& names) const;
-  void write(const Names& names, const std::string& payload) const;
+  Kept read(const Digest& digest) const;
+  void write(const Digest& digest, const std::string& payload) const;
   std::vector<Digest> files() const;
   void make_room(std::uint64_t bytes) const;
   void keep(const Digest& digest, Kept kept);
