@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/coils/coil_regions.h"
 #include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain {
@@ -43,49 +44,20 @@ Array<cfloat> middle_of(Context& context, const Calibration& calibration, bool w
   std::array<Stretch, 3> used{};  // z, y, x
   for (std::size_t a = 0; a < 3; ++a)
     used[a] = stretch_of(n[a + 1], calibration.matrix[2 - a] / 2 - calibration.first[2 - a]);
-  const numerics::HostArray<cfloat> from = context.download<cfloat>(calibration.data.view());
-  numerics::HostArray<cfloat> to = context.allocate_host<cfloat>({n[0], used[0].count, used[1].count, used[2].count});
-  cfloat* next = to.data();
   std::array<std::vector<double>, 3> factors;
   for (std::size_t a = 0; a < 3; ++a)
     for (std::int64_t i = 0; i < used[a].count; ++i) factors[a].push_back(windowed ? window(i, used[a].count) : 1.0);
-  for (std::int64_t c = 0; c < n[0]; ++c)
-    for (std::int64_t z = 0; z < used[0].count; ++z) {
-      context.check_stop();
-      for (std::int64_t y = 0; y < used[1].count; ++y) {
-        const double row = factors[0][static_cast<std::size_t>(z)] * factors[1][static_cast<std::size_t>(y)];
-        const cfloat* line =
-            from.data() + ((c * n[1] + used[0].first + z) * n[2] + used[1].first + y) * n[3] + used[2].first;
-        for (std::int64_t x = 0; x < used[2].count; ++x)
-          *next++ = line[x] * static_cast<float>(row * factors[2][static_cast<std::size_t>(x)]);
-      }
-    }
-  return context.place<cfloat>(to);
+  Array<cfloat> to = context.allocate<cfloat>({n[0], used[0].count, used[1].count, used[2].count});
+  numerics::cut_region(context, calibration.data.view(), {used[0].first, used[1].first, used[2].first}, factors,
+                       to.view());
+  return to;
 }
 
 /// The middle of maps [coil, z, y, x], divided by their root sum of squares.
 Array<cfloat> cut_and_normalized(Context& context, const Array<cfloat>& maps, const Shape& image) {
-  const Shape& n = maps.shape();
-  const std::int64_t coils = n[0];
-  const numerics::HostArray<cfloat> from = context.download<cfloat>(maps.view());
-  numerics::HostArray<cfloat> to = context.allocate_host<cfloat>({coils, image[0], image[1], image[2]});
-  const auto shift = [&](std::size_t a) { return n[a + 1] / 2 - image[a] / 2; };
-  context.threads().parallel_for(image[0] * image[1], 16, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<float> factors(static_cast<std::size_t>(image[2]));
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t z = row / image[1] + shift(0), y = row % image[1] + shift(1);
-      const auto line = [&](std::int64_t c) { return from.data() + ((c * n[1] + z) * n[2] + y) * n[3] + shift(2); };
-      std::fill(factors.begin(), factors.end(), 0.0f);
-      for (std::int64_t c = 0; c < coils; ++c)
-        for (std::int64_t x = 0; x < image[2]; ++x) factors[static_cast<std::size_t>(x)] += std::norm(line(c)[x]);
-      for (float& f : factors) f = f > 1e-12f ? 1 / std::sqrt(f) : 0.0f;
-      for (std::int64_t c = 0; c < coils; ++c) {
-        cfloat* out = to.data() + (c * image[0] * image[1] + row) * image[2];
-        for (std::int64_t x = 0; x < image[2]; ++x) out[x] = line(c)[x] * factors[static_cast<std::size_t>(x)];
-      }
-    }
-  });
-  return context.place<cfloat>(to);
+  Array<cfloat> to = context.allocate<cfloat>({maps.shape()[0], image[0], image[1], image[2]});
+  numerics::unit_maps(context, maps.view(), to.view());
+  return to;
 }
 
 }  // namespace

@@ -70,9 +70,10 @@ class Making {
       made_.rows = numerics::plan_filling(context_, kernels, made_.hybrid, rows_);
       return;
     }
-    made_.rows = numerics::plan_corrections(context_, kernels, made_.hybrid, rows_, made_.geometry);
     const Array<cfloat> maps = adaptive_maps_of(context_, calibration_, made_.geometry);
     Array<cfloat> u = numerics::unmixing(context_, kernels, made_.hybrid, maps.view(), made_.geometry);
+    // Last, as this is the host's work: a GPU goes on meanwhile.
+    made_.rows = numerics::plan_corrections(context_, kernels, made_.hybrid, rows_, made_.geometry);
     if (options_.noise) noise(u, maps, &made_.hybrid, &made_.rows);
     made_.factors = made_.corrected() ? joined(context_, u, maps) : std::move(u);
   }

@@ -5,6 +5,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "gadgets/numerics/parallel/parallel_ops.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -12,27 +14,6 @@ using cpu::kTileColumns;
 using cpu::kTileRows;
 using cpu::Planes;
 using cpu::Tile;
-
-/// Where kernels can be put: their lattice row at [first, last] of y and z.
-struct Places {
-  RowStep first, last;
-  bool none() const { return last[0] < first[0] || last[1] < first[1]; }
-  std::int64_t rows() const { return none() ? 0 : (last[0] - first[0] + 1) * (last[1] - first[1] + 1); }
-  bool contains(std::int64_t y, std::int64_t z) const {
-    return y >= first[0] && y <= last[0] && z >= first[1] && z <= last[1];
-  }
-};
-
-Places places_of(const CalibrationBlock& block, const KernelRows& rows) {
-  RowStep least = rows.sources.front(), most = least;
-  for (const auto* some : {&rows.sources, &rows.targets})
-    for (const RowStep& r : *some)
-      for (std::size_t a = 0; a < 2; ++a) {
-        least[a] = std::min(least[a], r[a]);
-        most[a] = std::max(most[a], r[a]);
-      }
-  return {{-least[0], -least[1]}, {block.extents()[1] - 1 - most[0], block.extents()[0] - 1 - most[1]}};
-}
 
 /// A row of A or of T, and a column of A, whose samples are `lag` apart.
 struct Pair {
@@ -71,8 +52,8 @@ std::vector<Lag> all_lags(const KernelRows& rows, std::int64_t coils, std::int64
 struct LagTile {
   const CalibrationBlock* block;
   const Lag* lag;
-  Places places;
-  std::int64_t kernel_x, width;      // width: places along x
+  KernelPlaces places;
+  std::int64_t kernel_x;
   std::int64_t first_row, last_row;  // coils, of rows of the system
   std::int64_t first_column;         // and of its columns
   std::int64_t last_column;
@@ -122,12 +103,12 @@ ECHOTRAIN_CLONES void add_row(const LagTile& w, std::int64_t y, std::int64_t z) 
     const std::int64_t begin = lag.of_targets ? middle - further : std::max<std::int64_t>(0, -further);
     const std::int64_t end = lag.of_targets ? begin + 1 : std::min(n, n - further);
     Tile tile;
-    cpu::tile_product<true>(a.at(begin * step), b.at((begin + further) * step), w.width, {1, step, step}, tile);
+    cpu::tile_product<true>(a.at(begin * step), b.at((begin + further) * step), w.places.width, {1, step, step}, tile);
     for (std::int64_t dx = begin;; ++dx) {
       add_all(tile, dx, further);
       if (dx + 1 >= end) break;
       add_product(a.at(dx * step), b.at((dx + further) * step), -1, tile);
-      add_product(a.at((dx + w.width) * step), b.at((dx + further + w.width) * step), 1, tile);
+      add_product(a.at((dx + w.places.width) * step), b.at((dx + further + w.places.width) * step), 1, tile);
     }
   }
 }
@@ -141,14 +122,15 @@ void add_lag(const LagTile& w) {
         add_row(w, y, z);
 }
 
-double energy_of(const CalibrationBlock& block, const Places& places, const RowStep& target, std::int64_t first_x,
-                 std::int64_t width) {
+double energy_of(const CalibrationBlock& block, const KernelPlaces& places, const RowStep& target,
+                 std::int64_t first_x) {
   double sum = 0;
   for (std::int64_t z = places.first[1]; z <= places.last[1]; ++z)
     for (std::int64_t y = places.first[0]; y <= places.last[0]; ++y) {
       const Planes<const double> row =
           block.row((z + target[1]) * block.extents()[1] + y + target[0]).at(first_x * block.step());
-      for (std::int64_t i = 0; i < width * block.step(); ++i) sum += row.re[i] * row.re[i] + row.im[i] * row.im[i];
+      for (std::int64_t i = 0; i < places.width * block.step(); ++i)
+        sum += row.re[i] * row.re[i] + row.im[i] * row.im[i];
     }
   return sum;
 }
@@ -167,28 +149,20 @@ CalibrationBlock::CalibrationBlock(Context& context, DeviceView<const cfloat> ca
     context.check_stop();
     for (std::int64_t i = 0; i < points; ++i) {
       const cfloat value = host.data()[c * points + i];
-      if (!std::isfinite(value.real()) || !std::isfinite(value.imag()))
-        throw std::invalid_argument("calibration lines hold values that are not finite");
+      if (!std::isfinite(value.real()) || !std::isfinite(value.imag())) throw std::invalid_argument(kNotFinite);
       memory_.data()[i * padded_ + c] = static_cast<double>(value.real());
       memory_.data()[(points + i) * padded_ + c] = static_cast<double>(value.imag());
     }
   }
 }
 
-std::int64_t places(const CalibrationBlock& block, const KernelRows& rows) {
-  return places_of(block, rows).rows() * std::max<std::int64_t>(0, block.extents()[2] - rows.kernel_x + 1);
-}
-
 CalibrationGram calibration_gram(Context& context, const CalibrationBlock& block, const KernelRows& rows) {
-  const std::int64_t coils = block.coils(), width = block.extents()[2] - rows.kernel_x + 1;
-  CalibrationGram gram{HermitianSystem(context, static_cast<std::int64_t>(rows.sources.size()) * rows.kernel_x * coils,
-                                       static_cast<std::int64_t>(rows.targets.size()) * coils),
-                       {},
-                       places(block, rows)};
-  if (gram.equations == 0) throw std::invalid_argument("no kernel fits in the calibration lines");
-  const Places where = places_of(block, rows);
-  for (const RowStep& target : rows.targets)
-    gram.energy.push_back(energy_of(block, where, target, rows.kernel_x / 2, width));
+  const std::int64_t coils = block.coils();
+  const KernelPlaces where = places_of(block.extents(), rows);
+  if (where.count() == 0) throw std::invalid_argument("no kernel fits in the calibration lines");
+  CalibrationGram gram{
+      HermitianSystem(context, rows.elements() * coils, static_cast<std::int64_t>(rows.targets.size()) * coils), {}};
+  for (const RowStep& target : rows.targets) gram.energy.push_back(energy_of(block, where, target, rows.kernel_x / 2));
 
   const std::vector<Lag> lags = all_lags(rows, coils, gram.system.first_right());
   const std::int64_t across = (coils + kTileColumns - 1) / kTileColumns, down = (coils + kTileRows - 1) / kTileRows;
@@ -200,7 +174,6 @@ CalibrationGram calibration_gram(Context& context, const CalibrationBlock& block
                    .lag = &lags[static_cast<std::size_t>(i / across / down)],
                    .places = where,
                    .kernel_x = rows.kernel_x,
-                   .width = width,
                    .first_row = row,
                    .last_row = std::min(coils, row + kTileColumns),
                    .first_column = column,

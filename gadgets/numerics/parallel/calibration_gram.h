@@ -29,25 +29,13 @@ class CalibrationBlock {
   HostArray<double> memory_;
 };
 
-/// Rows that predict others, all counted from one lattice row, and the extent of the kernel along x, whose target is at
-/// kernel_x / 2.
-struct KernelRows {
-  std::vector<RowStep> sources;  ///< ascending in z, then y
-  std::vector<RowStep> targets;
-  std::int64_t kernel_x = 1;
-};
-
 /// The least-squares problem of kernels: A A^H and T A^H, where each column of A holds the samples that a kernel takes,
 /// [source, dx, coil], and that of T what they are to give, [target, coil]. A column for each place of the block where
 /// all of them are inside.
 struct CalibrationGram {
   HermitianSystem system;      ///< the matrix, and the targets as right-hand sides; not regularized
   std::vector<double> energy;  ///< of each target, the sum of its coils' squares
-  std::int64_t equations = 0;
 };
-
-/// Where the sources and targets fit in the block: the number of their places.
-std::int64_t places(const CalibrationBlock& block, const KernelRows& rows);
 
 /// All sums in float64, in an order that does not depend on threads. Samples that lie as far apart are multiplied once
 /// for all pairs of kernel elements that need them, and the sums for these differ in the places that they begin and end

@@ -5,18 +5,21 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
+#include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/parallel/calibration_gram.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics {
 namespace {
 
-/// Classes whose sources are the same rows: they share a matrix.
+/// A group with the classes of its targets.
 struct Group {
-  KernelRows rows;
-  std::vector<std::int64_t> classes;  // of rows.targets
+  KernelGroup of;
+  std::vector<std::int64_t> classes;
 };
 
 /// The rows of a class's sources, counted from the lattice row that its target is counted from.
@@ -44,111 +47,14 @@ std::vector<Group> groups_of(const Lattice& lattice, const GrappaOptions& option
     const RowStep target = lattice.class_step(of);
     const auto rows = rows_of(target, kernel_sources(lattice, of, options.kernel_y, options.kernel_z));
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
-      return g.rows.sources == rows && within(target, rows) && within(g.rows.targets.front(), rows);
+      return g.of.rows.sources == rows && within(target, rows) && within(g.of.rows.targets.front(), rows);
     });
-    Group& group = same != groups.end() ? *same : groups.emplace_back(Group{{rows, {}, options.kernel_x}, {}});
-    group.rows.targets.push_back(target);
+    Group& group = same != groups.end() ? *same : groups.emplace_back(Group{{{rows, {}, options.kernel_x}, {}}, {}});
+    group.of.rows.targets.push_back(target);
     group.classes.push_back(of);
   }
   return groups;
 }
-
-/// A group with its equations, of which kernels are made.
-class Fit {
- public:
-  Fit(Context& context, const CalibrationBlock& block, Group group)
-      : context_(context),
-        coils_(block.coils()),
-        group_(std::move(group)),
-        gram_(calibration_gram(context, block, group_.rows)) {
-    double sum = 0;
-    for (std::int64_t j = 0; j < gram_.system.unknowns(); ++j) sum += gram_.system.column(j).re[j];
-    mean_ = sum / static_cast<double>(gram_.system.unknowns());
-    if (!(mean_ > 0)) throw std::invalid_argument("singular calibration: the reference lines hold no signal");
-  }
-
-  const Group& group() const { return group_; }
-  double energy() const {
-    double sum = 0;
-    for (const double e : gram_.energy) sum += e;
-    return sum;
-  }
-  double not_predicted() const { return not_predicted_; }
-  /// lambda of all sources, as a share of mean_.
-  double share(double regularization) const {
-    const double by =
-        static_cast<double>(gram_.system.unknowns()) / static_cast<double>(std::max<std::int64_t>(1, gram_.equations));
-    return regularization * std::pow(std::min(1.0, by), 3);
-  }
-
-  /// Kernels of the targets [first, last), from the sources with these numbers.
-  std::vector<GrappaKernel> kernels(std::size_t first, std::size_t last, const std::vector<std::size_t>& used,
-                                    double share) {
-    const std::int64_t block = group_.rows.kernel_x * coils_, targets = static_cast<std::int64_t>(last - first);
-    HermitianSystem system(context_, static_cast<std::int64_t>(used.size()) * block, targets * coils_);
-    const double lambda = share * mean_;
-    const std::int64_t right = gram_.system.first_right() + static_cast<std::int64_t>(first) * coils_;
-    for (std::size_t t = 0; t < used.size(); ++t)
-      for (std::int64_t j = 0; j < block; ++j) {
-        const auto from = gram_.system.column(static_cast<std::int64_t>(used[t]) * block + j);
-        const auto to = system.column(static_cast<std::int64_t>(t) * block + j);
-        for (std::size_t s = t; s < used.size(); ++s) {
-          const std::int64_t row = static_cast<std::int64_t>(used[s]) * block,
-                             at = static_cast<std::int64_t>(s) * block;
-          std::copy_n(from.re + row, block, to.re + at);
-          std::copy_n(from.im + row, block, to.im + at);
-        }
-        std::copy_n(from.re + right, targets * coils_, to.re + system.first_right());
-        std::copy_n(from.im + right, targets * coils_, to.im + system.first_right());
-        to.re[static_cast<std::int64_t>(t) * block + j] += lambda;
-      }
-    try {
-      system.solve(context_.threads());
-    } catch (const std::invalid_argument&) {
-      throw std::invalid_argument("singular calibration: the reference lines do not determine the kernels");
-    }
-    const bool all = used.size() == group_.rows.sources.size() && last - first == group_.classes.size();
-    if (all) not_predicted_ = left_over(system, lambda);
-    std::vector<GrappaKernel> made;
-    for (std::size_t t = first; t < last; ++t)
-      made.push_back(kernel_of(system, group_.rows.targets[t], static_cast<std::int64_t>(t - first) * coils_, used));
-    return made;
-  }
-
- private:
-  /// |T - W A|^2 of W (A A^H + lambda) = T A^H.
-  double left_over(HermitianSystem& solved, double lambda) {
-    double sum = energy();
-    for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
-      const auto w = solved.column(j).at(solved.first_right());
-      const auto b = gram_.system.column(j).at(gram_.system.first_right());
-      for (std::int64_t r = 0; r < solved.right_sides(); ++r)
-        sum -= w.re[r] * b.re[r] + w.im[r] * b.im[r] + lambda * (w.re[r] * w.re[r] + w.im[r] * w.im[r]);
-    }
-    return std::max(0.0, sum);
-  }
-
-  GrappaKernel kernel_of(HermitianSystem& solved, const RowStep& target, std::int64_t first_right,
-                         const std::vector<std::size_t>& used) const {
-    GrappaKernel kernel;
-    for (const std::size_t s : used)
-      kernel.sources.push_back({target[0] - group_.rows.sources[s][0], target[1] - group_.rows.sources[s][1]});
-    kernel.weights.resize(static_cast<std::size_t>(coils_ * solved.unknowns()));
-    for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
-      const auto w = solved.column(j).at(solved.first_right() + first_right);
-      for (std::int64_t c = 0; c < coils_; ++c)
-        kernel.weights[static_cast<std::size_t>(c * solved.unknowns() + j)] =
-            cfloat(static_cast<float>(w.re[c]), static_cast<float>(w.im[c]));
-    }
-    return kernel;
-  }
-
-  Context& context_;
-  std::int64_t coils_;
-  Group group_;
-  CalibrationGram gram_;
-  double mean_ = 0, not_predicted_ = 0;
-};
 
 /// How far a row is outside those on the lattice, in steps of the lattice.
 class Outside {
@@ -194,83 +100,229 @@ void check(DeviceView<const cfloat> calibration, const Lattice& lattice, const G
     throw std::invalid_argument("a plan of rows has a kind for each row");
 }
 
-void check_size(const CalibrationBlock& block, const Group& group) {
-  RowStep least = group.rows.sources.front(), most = least;
-  for (const auto* some : {&group.rows.sources, &group.rows.targets})
-    for (const RowStep& r : *some)
-      for (std::size_t a = 0; a < 2; ++a) {
-        least[a] = std::min(least[a], r[a]);
-        most[a] = std::max(most[a], r[a]);
-      }
+void check_size(const Extents& n, const KernelRows& rows, std::int64_t coils) {
+  const auto [least, most] = rows.span();
   const std::int64_t needed_y = most[0] - least[0] + 1, needed_z = most[1] - least[1] + 1;
-  const Extents& n = block.extents();
-  if (n[0] < needed_z || n[1] < needed_y || n[2] < group.rows.kernel_x)
+  if (n[0] < needed_z || n[1] < needed_y || n[2] < rows.kernel_x)
     throw std::invalid_argument(
         fmt::format("the kernel reaches over {} x {} x {} (x, y, z) points, and calibration lines have {} x {} x {}",
-                    group.rows.kernel_x, needed_y, needed_z, n[2], n[1], n[0]));
-  const std::int64_t unknowns =
-      static_cast<std::int64_t>(group.rows.sources.size()) * group.rows.kernel_x * block.coils();
-  if (3 * places(block, group.rows) < unknowns)
+                    rows.kernel_x, needed_y, needed_z, n[2], n[1], n[0]));
+  const std::int64_t equations = places_of(n, rows).count(), unknowns = rows.elements() * coils;
+  if (3 * equations < unknowns)
     throw std::invalid_argument(
         fmt::format("calibration lines of {} x {} x {} (x, y, z) give {} equations for a kernel of {} unknowns: at "
                     "least a third is needed",
-                    n[2], n[1], n[0], places(block, group.rows), unknowns));
+                    n[2], n[1], n[0], equations, unknowns));
+}
+
+/// Lambda of all sources, as a share of the mean of the diagonal.
+double share_of(const Extents& block, const KernelRows& rows, std::int64_t coils, double regularization) {
+  const double by = static_cast<double>(rows.elements() * coils) /
+                    static_cast<double>(std::max<std::int64_t>(1, places_of(block, rows).count()));
+  return regularization * std::pow(std::min(1.0, by), 3);
+}
+
+/// Which kernels the rows of a frame need, and which equations these have.
+class FitPlan {
+ public:
+  FitPlan(const Extents& block, const GrappaOptions& options, const RowPlan& rows, GrappaKernels& made)
+      : options_(options), rows_(rows), outside_(rows, made.lattice), made_(made) {
+    made_.kernels.resize(static_cast<std::size_t>(made_.lattice.size() - 1));
+    made_.of_row.assign(rows.kind.size(), -1);
+    for (Group& group : groups_of(made_.lattice, options)) {
+      check_size(block, group.of.rows, made_.coils);
+      plan(group, share_of(block, group.of.rows, made_.coils, options.regularization));
+      groups_.push_back(std::move(group.of));
+    }
+    for (GrappaKernel& kernel : made_.kernels) {
+      kernel.first = size_;
+      size_ += made_.coils * made_.coils * made_.kernel_x * static_cast<std::int64_t>(kernel.sources.size());
+    }
+  }
+  std::vector<KernelGroup>& groups() { return groups_; }
+  std::int64_t size() const { return size_; }  ///< weights of all kernels
+
+ private:
+  void plan(Group& group, double share) {
+    const KernelRows& rows = group.of.rows;
+    std::vector<std::size_t> all(rows.sources.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    group.of.systems.push_back({all, share, {}, {}});
+    for (std::size_t t = 0; t < group.classes.size(); ++t) {
+      const auto number = static_cast<std::size_t>(group.classes[t] - 1);
+      made_.kernels[number].sources = sources_of(rows, t, all);
+      group.of.systems.front().targets.push_back(t);
+      group.of.systems.front().kernels.push_back(number);
+    }
+    for (std::size_t t = 0; t < group.classes.size(); ++t) plan_rows_of(group, t, share);
+  }
+
+  /// The rows of a class, whose sources were not all acquired for some.
+  void plan_rows_of(Group& group, std::size_t t, double share) {
+    const std::int64_t of = group.classes[t];
+    const KernelRows& rows = group.of.rows;
+    const std::size_t all = rows.sources.size();
+    std::map<std::pair<std::vector<std::size_t>, bool>, std::int32_t> refitted;
+    for (std::int64_t z = 0; z < rows_.nz; ++z)
+      for (std::int64_t y = 0; y < rows_.ny; ++y) {
+        if (!outside_.any() || made_.lattice.class_of(y, z) != of || outside_.of(y, z) > 0.5) continue;
+        std::vector<std::size_t> used;
+        for (std::size_t s = 0; s < all; ++s)
+          if (rows_.at(y - rows.targets[t][0] + rows.sources[s][0], z - rows.targets[t][1] + rows.sources[s][1]) ==
+              RowPlan::on_lattice)
+            used.push_back(s);
+        auto& to = made_.of_row[static_cast<std::size_t>(z * rows_.ny + y)];
+        const bool beyond = outside_.of(y, z) > 0;
+        if (used.size() == all && !beyond) to = static_cast<std::int32_t>(of - 1);
+        if (used.empty() || (used.size() == all && !beyond)) continue;
+        const auto [known, is_new] = refitted.try_emplace(std::pair(used, beyond), 0);
+        if (is_new) {
+          known->second = static_cast<std::int32_t>(made_.kernels.size());
+          add(group, t, used, beyond ? std::max(share, options_.outside) : share);
+        }
+        to = known->second;
+      }
+  }
+
+  /// A further kernel. Targets with the same sources and lambda share a matrix.
+  void add(Group& group, std::size_t t, const std::vector<std::size_t>& used, double share) {
+    auto& systems = group.of.systems;
+    const auto same = std::find_if(systems.begin() + 1, systems.end(), [&](const KernelSystem& system) {
+      return system.used == used && system.share == share;
+    });
+    KernelSystem& system = same != systems.end() ? *same : systems.emplace_back(KernelSystem{used, share, {}, {}});
+    system.targets.push_back(t);
+    system.kernels.push_back(made_.kernels.size());
+    made_.kernels.push_back({sources_of(group.of.rows, t, used), 0});
+  }
+
+  static std::vector<RowStep> sources_of(const KernelRows& rows, std::size_t t, const std::vector<std::size_t>& used) {
+    std::vector<RowStep> steps;
+    for (const std::size_t s : used)
+      steps.push_back({rows.targets[t][0] - rows.sources[s][0], rows.targets[t][1] - rows.sources[s][1]});
+    return steps;
+  }
+
+  const GrappaOptions& options_;
+  const RowPlan& rows_;
+  Outside outside_;
+  GrappaKernels& made_;
+  std::vector<KernelGroup> groups_;
+  std::int64_t size_ = 0;
+};
+
+/// A group with its equations, of which kernels are made.
+class Fit {
+ public:
+  Fit(Context& context, const CalibrationBlock& block, const KernelGroup& group)
+      : context_(context), coils_(block.coils()), rows_(group.rows), gram_(calibration_gram(context, block, rows_)) {
+    double sum = 0;
+    for (std::int64_t j = 0; j < gram_.system.unknowns(); ++j) sum += gram_.system.column(j).re[j];
+    mean_ = sum / static_cast<double>(gram_.system.unknowns());
+    if (!(mean_ > 0)) throw std::invalid_argument(kNoSignal);
+  }
+
+  double energy() const {
+    double sum = 0;
+    for (const double e : gram_.energy) sum += e;
+    return sum;
+  }
+
+  /// With targets as right-hand sides, in the system's order.
+  HermitianSystem solved(const KernelSystem& of) {
+    const std::int64_t block = rows_.kernel_x * coils_;
+    HermitianSystem system(context_, static_cast<std::int64_t>(of.used.size()) * block,
+                           static_cast<std::int64_t>(of.targets.size()) * coils_);
+    for (std::size_t t = 0; t < of.used.size(); ++t)
+      for (std::int64_t j = 0; j < block; ++j) {
+        const auto from = gram_.system.column(static_cast<std::int64_t>(of.used[t]) * block + j);
+        const auto to = system.column(static_cast<std::int64_t>(t) * block + j);
+        for (std::size_t s = t; s < of.used.size(); ++s)
+          copy(from.at(static_cast<std::int64_t>(of.used[s]) * block), block,
+               to.at(static_cast<std::int64_t>(s) * block));
+        for (std::size_t r = 0; r < of.targets.size(); ++r)
+          copy(from.at(gram_.system.first_right() + static_cast<std::int64_t>(of.targets[r]) * coils_), coils_,
+               to.at(system.first_right() + static_cast<std::int64_t>(r) * coils_));
+        to.re[static_cast<std::int64_t>(t) * block + j] += of.share * mean_;
+      }
+    try {
+      system.solve(context_.threads());
+    } catch (const std::invalid_argument&) {
+      throw std::invalid_argument(kNotDetermined);
+    }
+    return system;
+  }
+
+  /// |T - W A|^2 of W (A A^H + lambda) = T A^H, for the system of all sources and targets.
+  double left_over(HermitianSystem& solved, double share) {
+    const double lambda = share * mean_;
+    double sum = energy();
+    for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
+      const auto w = solved.column(j).at(solved.first_right());
+      const auto b = gram_.system.column(j).at(gram_.system.first_right());
+      for (std::int64_t r = 0; r < solved.right_sides(); ++r)
+        sum -= w.re[r] * b.re[r] + w.im[r] * b.im[r] + lambda * (w.re[r] * w.re[r] + w.im[r] * w.im[r]);
+    }
+    return std::max(0.0, sum);
+  }
+
+ private:
+  static void copy(cpu::Planes<double> from, std::int64_t count, cpu::Planes<double> to) {
+    std::copy_n(from.re, count, to.re);
+    std::copy_n(from.im, count, to.im);
+  }
+
+  Context& context_;
+  std::int64_t coils_;
+  const KernelRows& rows_;
+  CalibrationGram gram_;
+  double mean_ = 0;
+};
+
+/// to: [coil, unknown]
+void take_weights(HermitianSystem& solved, std::int64_t first_right, std::int64_t coils, cfloat* to) {
+  for (std::int64_t j = 0; j < solved.unknowns(); ++j) {
+    const auto w = solved.column(j).at(solved.first_right() + first_right);
+    for (std::int64_t c = 0; c < coils; ++c)
+      to[c * solved.unknowns() + j] = cfloat(static_cast<float>(w.re[c]), static_cast<float>(w.im[c]));
+  }
 }
 
 }  // namespace
+
+double cpu::solve_kernels(Context& context, const KernelFit& fit) {
+  const CalibrationBlock block(context, fit.calibration);
+  double energy = 0, left = 0;
+  for (const KernelGroup& group : fit.groups) {
+    Fit equations(context, block, group);
+    energy += equations.energy();
+    for (const KernelSystem& system : group.systems) {
+      HermitianSystem solved = equations.solved(system);
+      if (&system == &group.systems.front()) left += equations.left_over(solved, system.share);
+      for (std::size_t t = 0; t < system.kernels.size(); ++t)
+        take_weights(solved, static_cast<std::int64_t>(t) * fit.coils(), fit.coils(),
+                     fit.weights.data() + fit.first[system.kernels[t]]);
+    }
+  }
+  return energy > 0 ? std::sqrt(left / energy) : 0;
+}
 
 GrappaKernels fit_grappa(Context& context, DeviceView<const cfloat> calibration, const Lattice& lattice,
                          const GrappaOptions& options, const RowPlan& rows) {
   check(calibration, lattice, options, rows);
   context.check_stop();
-  const CalibrationBlock block(context, calibration);
+  const Extents block = last_axes(calibration.shape(), 3);
   GrappaOptions cut = options;
-  cut.kernel_x = std::min(options.kernel_x, block.extents()[2]);
-  GrappaKernels made{lattice, block.coils(), cut.kernel_x, {}, {}, 0};
-  made.kernels.resize(static_cast<std::size_t>(lattice.size() - 1));
-  made.of_row.assign(rows.kind.size(), -1);
-
-  const Outside outside(rows, lattice);
-  double energy = 0, left = 0;
-  for (Group& some : groups_of(lattice, cut)) {
-    check_size(block, some);
-    Fit fit(context, block, std::move(some));
-    const Group& group = fit.group();
-    std::vector<std::size_t> all;
-    for (std::size_t s = 0; s < group.rows.sources.size(); ++s) all.push_back(s);
-    const double share = fit.share(options.regularization);
-    auto kernels = fit.kernels(0, group.classes.size(), all, share);
-    energy += fit.energy();
-    left += fit.not_predicted();
-
-    for (std::size_t t = 0; t < group.classes.size(); ++t) {
-      const std::int64_t of = group.classes[t];
-      const RowStep target = group.rows.targets[t];
-      std::map<std::pair<std::vector<std::size_t>, bool>, std::int32_t> refitted;
-      made.kernels[static_cast<std::size_t>(of - 1)] = std::move(kernels[t]);
-      for (std::int64_t z = 0; z < rows.nz; ++z)
-        for (std::int64_t y = 0; y < rows.ny; ++y) {
-          if (!outside.any() || lattice.class_of(y, z) != of || outside.of(y, z) > 0.5) continue;
-          std::vector<std::size_t> used;
-          for (const std::size_t s : all)
-            if (rows.at(y - target[0] + group.rows.sources[s][0], z - target[1] + group.rows.sources[s][1]) ==
-                RowPlan::on_lattice)
-              used.push_back(s);
-          auto& to = made.of_row[static_cast<std::size_t>(z * rows.ny + y)];
-          const bool beyond = outside.of(y, z) > 0;
-          if (used == all && !beyond) to = static_cast<std::int32_t>(of - 1);
-          if (used.empty() || (used == all && !beyond)) continue;
-          const auto key = std::pair(used, beyond);
-          if (refitted.count(key) == 0) {
-            refitted[key] = static_cast<std::int32_t>(made.kernels.size());
-            made.kernels.push_back(
-                fit.kernels(t, t + 1, used, beyond ? std::max(share, options.outside) : share).front());
-          }
-          to = refitted[key];
-        }
-    }
-  }
-  made.residual = energy > 0 ? std::sqrt(left / energy) : 0;
+  cut.kernel_x = std::min(options.kernel_x, block[2]);
+  GrappaKernels made;
+  made.lattice = lattice;
+  made.coils = calibration.shape()[0];
+  made.kernel_x = cut.kernel_x;
+  FitPlan plan(block, cut, rows, made);
+  made.weights = context.allocate<cfloat>({plan.size()});
+  KernelFit fit{calibration, std::move(plan.groups()), {}, made.weights.view()};
+  for (const GrappaKernel& kernel : made.kernels) fit.first.push_back(kernel.first);
+  made.residual = ECHOTRAIN_DISPATCH(context, solve_kernels(context, fit));
   return made;
 }
 

@@ -23,15 +23,16 @@ struct GrappaOptions {
 /// target - sources[source] at x + dx - kernel_x / 2.
 struct GrappaKernel {
   std::vector<RowStep> sources;
-  std::vector<cfloat> weights;
+  std::int64_t first = 0;  ///< of its weights in GrappaKernels::weights
 };
 
-/// All that a frame with these rows needs. On the host, for both backends.
+/// All that a frame with these rows needs.
 struct GrappaKernels {
   Lattice lattice;
   std::int64_t coils = 0, kernel_x = 1;
   /// [class - 1]: with all its sources; after them those whose sources were not all acquired.
   std::vector<GrappaKernel> kernels;
+  Array<cfloat> weights;  ///< of all kernels, one after another
   /// Of each row [z, y]: the kernel that predicts it; -1: none, as it is on the lattice, or further than half a step
   /// outside the acquired rows, where a prediction is worse than 0.
   std::vector<std::int32_t> of_row;
@@ -42,10 +43,12 @@ struct GrappaKernels {
 /// 2006). Least squares in float64 over all places where targets and sources are inside the block: nothing wraps round.
 /// Rows near the first and the last acquired one have kernels of their own, made without the sources that are missing.
 ///
-/// calibration: [coil, z, y, x], a block without gaps. Waits for the device and works on the host, on all threads, with
-/// memory that the context's account pays for: 16 (kernel's elements)^2 bytes for each kind of class. The same bits for
-/// any number of threads. std::invalid_argument where the block is smaller than the kernel, where it has fewer
-/// equations than a third of the unknowns, where it is 0 or not finite, or where options or shapes do not fit.
+/// calibration: [coil, z, y, x], a block without gaps. On the CPU on all threads, with memory that the context's
+/// account pays for: 16 (kernel's elements)^2 bytes for each kind of class. On CUDA all of it is done on the device, in
+/// the context's memory, about ten times as much, and the host waits once, for the residual and whether all went well.
+/// Sums are ordered: the same bits for any number of threads, and in every run. std::invalid_argument where the block
+/// is smaller than the kernel, where it has fewer equations than a third of the unknowns, where it is 0 or not finite,
+/// or where options or shapes do not fit.
 GrappaKernels fit_grappa(Context& context, DeviceView<const cfloat> calibration, const Lattice& lattice,
                          const GrappaOptions& options, const RowPlan& rows);
 

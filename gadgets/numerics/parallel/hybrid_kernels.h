@@ -23,7 +23,7 @@ struct HybridKernels {
   std::int64_t blocks() const { return (columns + kHybridLanes - 1) / kHybridLanes; }
 };
 
-/// Where the context computes, made on the host. Columns from the image's on to full blocks are 0.
+/// Columns from the image's on to full blocks are 0. Asynchronous on CUDA.
 HybridKernels hybrid_kernels(Context& context, const GrappaKernels& kernels, const LineGeometry& geometry);
 
 }  // namespace echotrain::numerics

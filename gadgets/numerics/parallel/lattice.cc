@@ -44,6 +44,24 @@ std::vector<RowStep> kernel_sources(const Lattice& lattice, std::int64_t of, std
   return steps;
 }
 
+std::array<RowStep, 2> KernelRows::span() const {
+  RowStep least = sources.front(), most = least;
+  for (const auto* some : {&sources, &targets})
+    for (const RowStep& r : *some)
+      for (std::size_t a = 0; a < 2; ++a) {
+        least[a] = std::min(least[a], r[a]);
+        most[a] = std::max(most[a], r[a]);
+      }
+  return {least, most};
+}
+
+KernelPlaces places_of(const Extents& block, const KernelRows& rows) {
+  const auto [least, most] = rows.span();
+  return {{-least[0], -least[1]},
+          {block[1] - 1 - most[0], block[0] - 1 - most[1]},
+          std::max<std::int64_t>(0, block[2] - rows.kernel_x + 1)};
+}
+
 RowPlan plan_rows(const Lattice& lattice, std::int64_t ny, std::int64_t nz, const std::vector<std::uint8_t>& came) {
   if (static_cast<std::int64_t>(came.size()) != ny * nz)
     throw std::invalid_argument(fmt::format("expected {} x {} rows, got {}", nz, ny, came.size()));

@@ -1,11 +1,12 @@
 // Which rows of an accelerated Cartesian scan were acquired, and which of them predict a missing one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "gadgets/numerics/core/array.h"
+#include "gadgets/numerics/core/extents.h"
 
 namespace echotrain::numerics {
 
@@ -33,6 +34,32 @@ struct Lattice {
 /// place.
 std::vector<RowStep> kernel_sources(const Lattice& lattice, std::int64_t of, std::int64_t kernel_y,
                                     std::int64_t kernel_z);
+
+/// Rows that predict others, all counted from one lattice row, and the extent of the kernel along x, whose target is at
+/// kernel_x / 2.
+struct KernelRows {
+  std::vector<RowStep> sources;  ///< ascending in z, then y
+  std::vector<RowStep> targets;
+  std::int64_t kernel_x = 1;
+
+  std::int64_t elements() const { return static_cast<std::int64_t>(sources.size()) * kernel_x; }  ///< of a coil
+  /// The least and the most of all rows on each axis.
+  std::array<RowStep, 2> span() const;
+};
+
+/// Where kernels can be put in a block without gaps: their lattice row at [first, last] of y and z, and the place of
+/// their first sample along x at 0 .. width - 1.
+struct KernelPlaces {
+  RowStep first, last;
+  std::int64_t width = 0;
+
+  std::int64_t along(std::size_t axis) const { return std::max<std::int64_t>(0, last[axis] - first[axis] + 1); }
+  std::int64_t count() const { return along(0) * along(1) * width; }
+  bool contains(std::int64_t y, std::int64_t z) const {
+    return y >= first[0] && y <= last[0] && z >= first[1] && z <= last[1];
+  }
+};
+KernelPlaces places_of(const Extents& block, const KernelRows& rows);
 
 /// What came of a frame's rows.
 struct RowPlan {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/dispatch.h"
-#include "gadgets/numerics/parallel/line_correction_ops.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics {
 namespace {

@@ -1,6 +1,6 @@
 #include "gadgets/numerics/core/complex_cuda.cuh"
 #include "gadgets/numerics/core/cuda_support.cuh"
-#include "gadgets/numerics/parallel/line_correction_ops.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics::cuda {
 namespace {

@@ -10,33 +10,22 @@
 #include <vector>
 
 #include "gadgets/numerics/core/clones.h"
+#include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics {
 namespace {
 
 constexpr std::int64_t kGainLanes = kHybridLanes;
 
-/// One corrected row that an acquired row has a part in.
-struct Part {
-  std::int64_t ky, kz;  // of the corrected row, from the centre
-  std::int32_t source;  // of HybridKernels; -1: the acquired row as it is
-  float sign;
-};
-
-/// An acquired row that corrections take from.
-struct TouchedRow {
-  std::int64_t ky, kz;
-  bool on_lattice;
-  std::vector<Part> parts;
-};
-
 std::vector<TouchedRow> touched_rows(Context& context, const LineCorrections* corrections, const RowPlan& rows,
                                      const LineGeometry& geometry) {
   if (corrections == nullptr) return {};
   std::map<std::int32_t, TouchedRow> touched;
-  const auto own = context.download<std::int32_t>(corrections->own.cview());
-  const auto first = context.download<std::int32_t>(corrections->first.cview());
-  const auto terms = context.download<LineCorrections::Term>(corrections->terms.cview());
+  const auto own = context.place_on_host<std::int32_t>(corrections->own);
+  const auto first = context.place_on_host<std::int32_t>(corrections->first);
+  const auto terms = context.place_on_host<LineCorrections::Term>(corrections->terms);
+  context.synchronize();
   for (std::int64_t i = 0; i < corrections->count(); ++i) {
     const std::int64_t row = corrections->rows[static_cast<std::size_t>(i)];
     const std::int64_t ky = row % geometry.padded[1] - geometry.padded[1] / 2;
@@ -96,6 +85,57 @@ ECHOTRAIN_CLONES void add_squares(const float* from, std::int64_t coils, double 
 
 }  // namespace
 
+void cpu::noise_gain(Context& context, const NoiseWork& w) {
+  const std::int64_t coils = w.coils, nz = w.image[0], ny = w.image[1], nx = w.image[2], n = kGainLanes;
+  const std::int64_t sources = w.sources, blocks = (nx + n - 1) / n;
+  context.threads().parallel_for(blocks * nz * ny, 1, [&](std::int64_t begin, std::int64_t end) {
+    const auto size = static_cast<std::size_t>(coils * 2 * n);
+    std::vector<float> map(size), weight(size), combined(static_cast<std::size_t>(sources) * size), coefficient(size);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t block = i / (nz * ny), line = i % (nz * ny), width = std::min(n, nx - block * n);
+      const std::int64_t y = line % ny - ny / 2, z = line / ny - nz / 2;
+      std::fill(map.begin(), map.end(), 0.0f);
+      std::fill(weight.begin(), weight.end(), 0.0f);
+      for (std::int64_t c = 0; c < coils; ++c)
+        for (std::int64_t x = 0; x < width; ++x) {
+          const std::int64_t at = (c * nz * ny + line) * nx + block * n + x;
+          const auto to = static_cast<std::size_t>(c * 2 * n + x), imaginary = to + static_cast<std::size_t>(n);
+          map[to] = w.maps[at].real(), map[imaginary] = w.maps[at].imag();
+          weight[to] = w.conjugate[at].real(), weight[imaginary] = w.conjugate[at].imag();
+        }
+      if (!w.touched.empty())
+        combine_kernels(w.kernels + block * sources * coils * coils * 2 * n, map.data(), sources, coils,
+                        combined.data());
+      double sum[kGainLanes] = {}, full[kGainLanes] = {};
+      add_squares(weight.data(), coils, w.untouched, sum);
+      add_squares(map.data(), coils, w.all_rows, full);
+      for (const TouchedRow& row : w.touched) {
+        std::fill(coefficient.begin(), coefficient.end(), 0.0f);
+        const auto add = [&](const float* from, bool conjugated, std::int64_t ky, std::int64_t kz, float sign) {
+          const double turns = static_cast<double>(ky * y) / static_cast<double>(w.padded_y) +
+                               static_cast<double>(kz * z) / static_cast<double>(w.padded_z);
+          const float re = sign * static_cast<float>(std::cos(2 * std::numbers::pi * turns));
+          const float im = sign * static_cast<float>(std::sin(2 * std::numbers::pi * turns));
+          for (std::int64_t c = 0; c < coils; ++c)
+            add_turned(from + c * 2 * n, re, im, conjugated, coefficient.data() + c * 2 * n);
+        };
+        if (row.on_lattice) add(weight.data(), true, row.ky, row.kz, 1);
+        for (const TouchedRow::Part& part : row.parts)
+          if (part.source < 0)
+            add(map.data(), true, part.ky, part.kz, part.sign);
+          else
+            add(combined.data() + part.source * coils * 2 * n, false, part.ky, part.kz, part.sign);
+        add_squares(coefficient.data(), coils, 1, sum);
+      }
+      for (std::int64_t x = 0; x < width; ++x) {
+        const std::int64_t at = line * nx + block * n + x;
+        w.deviation[at] = static_cast<float>(std::sqrt(w.samples * sum[x]) / w.points);
+        w.g[at] = full[x] > 0 ? static_cast<float>(std::sqrt(sum[x] / full[x] * w.on_lattice / w.all_rows)) : 0.0f;
+      }
+    }
+  });
+}
+
 NoiseGain noise_gain(Context& context, DeviceView<const cfloat> conjugate, DeviceView<const cfloat> maps,
                      const HybridKernels* hybrid, const LineCorrections* corrections, const RowPlan& rows,
                      const LineGeometry& geometry, std::int64_t samples) {
@@ -113,65 +153,31 @@ NoiseGain noise_gain(Context& context, DeviceView<const cfloat> conjugate, Devic
   if (samples < 1) throw std::invalid_argument("noise_gain: a row has at least one sample");
   context.check_stop();
   const std::vector<TouchedRow> touched = touched_rows(context, corrections, rows, geometry);
-  const HostArray<cfloat> u = context.download<cfloat>(conjugate), s = context.download<cfloat>(maps);
-  HostArray<float> kernels;
-  if (hybrid != nullptr) kernels = context.download<float>(hybrid->values.cview());
   const auto on_lattice = static_cast<double>(std::count(rows.kind.begin(), rows.kind.end(), RowPlan::on_lattice));
   double untouched = on_lattice;
   for (const TouchedRow& row : touched) untouched -= row.on_lattice ? 1 : 0;
-
-  const std::int64_t coils = shape[0], nz = shape[1], ny = shape[2], nx = shape[3], n = kGainLanes;
-  const std::int64_t sources = hybrid == nullptr ? 0 : hybrid->sources(), blocks = (nx + n - 1) / n;
-  const double points = static_cast<double>(geometry.encoded.size());
-  const double all_rows = static_cast<double>(rows.ny * rows.nz), of_line = static_cast<double>(samples);
-  NoiseGain made{context.allocate_host<float>({nz, ny, nx}), context.allocate_host<float>({nz, ny, nx})};
-  context.threads().parallel_for(blocks * nz * ny, 1, [&](std::int64_t begin, std::int64_t end) {
-    const auto size = static_cast<std::size_t>(coils * 2 * n);
-    std::vector<float> map(size), weight(size), combined(static_cast<std::size_t>(sources) * size), coefficient(size);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t block = i / (nz * ny), line = i % (nz * ny), width = std::min(n, nx - block * n);
-      const std::int64_t y = line % ny - ny / 2, z = line / ny - nz / 2;
-      std::fill(map.begin(), map.end(), 0.0f);
-      std::fill(weight.begin(), weight.end(), 0.0f);
-      for (std::int64_t c = 0; c < coils; ++c)
-        for (std::int64_t x = 0; x < width; ++x) {
-          const std::int64_t at = (c * nz * ny + line) * nx + block * n + x;
-          const auto to = static_cast<std::size_t>(c * 2 * n + x), imaginary = to + static_cast<std::size_t>(n);
-          map[to] = s.data()[at].real(), map[imaginary] = s.data()[at].imag();
-          weight[to] = u.data()[at].real(), weight[imaginary] = u.data()[at].imag();
-        }
-      if (!touched.empty())
-        combine_kernels(kernels.data() + block * sources * coils * coils * 2 * n, map.data(), sources, coils,
-                        combined.data());
-      double sum[kGainLanes] = {}, full[kGainLanes] = {};
-      add_squares(weight.data(), coils, untouched, sum);
-      add_squares(map.data(), coils, all_rows, full);
-      for (const TouchedRow& row : touched) {
-        std::fill(coefficient.begin(), coefficient.end(), 0.0f);
-        const auto add = [&](const float* from, bool conjugated, std::int64_t ky, std::int64_t kz, float sign) {
-          const double turns = static_cast<double>(ky * y) / static_cast<double>(geometry.padded[1]) +
-                               static_cast<double>(kz * z) / static_cast<double>(geometry.padded[0]);
-          const float re = sign * static_cast<float>(std::cos(2 * std::numbers::pi * turns));
-          const float im = sign * static_cast<float>(std::sin(2 * std::numbers::pi * turns));
-          for (std::int64_t c = 0; c < coils; ++c)
-            add_turned(from + c * 2 * n, re, im, conjugated, coefficient.data() + c * 2 * n);
-        };
-        if (row.on_lattice) add(weight.data(), true, row.ky, row.kz, 1);
-        for (const Part& part : row.parts)
-          if (part.source < 0)
-            add(map.data(), true, part.ky, part.kz, part.sign);
-          else
-            add(combined.data() + part.source * coils * 2 * n, false, part.ky, part.kz, part.sign);
-        add_squares(coefficient.data(), coils, 1, sum);
-      }
-      for (std::int64_t x = 0; x < width; ++x) {
-        const std::int64_t at = line * nx + block * n + x;
-        made.deviation.data()[at] = static_cast<float>(std::sqrt(of_line * sum[x]) / points);
-        made.g.data()[at] =
-            full[x] > 0 ? static_cast<float>(std::sqrt(sum[x] / full[x] * on_lattice / all_rows)) : 0.0f;
-      }
-    }
-  });
+  const auto all_rows = static_cast<double>(rows.ny * rows.nz);
+  const Shape image{shape[1], shape[2], shape[3]};
+  Array<float> deviation = context.allocate<float>(image), g = context.allocate<float>(image);
+  const NoiseWork work{.conjugate = conjugate.data(),
+                       .maps = maps.data(),
+                       .kernels = hybrid == nullptr ? nullptr : hybrid->values.data(),
+                       .sources = hybrid == nullptr ? 0 : hybrid->sources(),
+                       .coils = shape[0],
+                       .image = last_axes(shape, 3),
+                       .padded_y = geometry.padded[1],
+                       .padded_z = geometry.padded[0],
+                       .touched = touched,
+                       .untouched = untouched,
+                       .all_rows = all_rows,
+                       .on_lattice = on_lattice,
+                       .samples = static_cast<double>(samples),
+                       .points = static_cast<double>(geometry.encoded.size()),
+                       .deviation = deviation.data(),
+                       .g = g.data()};
+  if (maps.size() > 0) ECHOTRAIN_DISPATCH(context, noise_gain(context, work));
+  NoiseGain made{context.place_on_host<float>(deviation), context.place_on_host<float>(g)};
+  context.synchronize();
   return made;
 }
 

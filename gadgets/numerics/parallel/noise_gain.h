@@ -19,9 +19,9 @@ struct NoiseGain {
 /// Each sample enters with a coefficient that is known: its weight in unmixing plus what corrections make of it
 /// (Breuer et al., MRM 62, 2009, with edges and put-back rows). conjugate: conj(u) of unmixing() or unfold(); maps: as
 /// they were given there, both [coil, z, y, x]. hybrid and corrections: both null for unfold(). samples: of each row
-/// that are used. White noise is taken for granted. Works on the host and waits for the device: about voxels * coils^2
-/// * sources products, and voxels * coils for each part of a corrected row. std::invalid_argument on shapes that do not
-/// fit, for voxels larger than the encoded ones, which leave rows out, and for the forward transform.
+/// that are used. White noise is taken for granted. Waits for the device: about voxels * coils^2 * sources products,
+/// and voxels * coils for each part of a corrected row. std::invalid_argument on shapes that do not fit, for voxels
+/// larger than the encoded ones, which leave rows out, and for the forward transform.
 NoiseGain noise_gain(Context& context, DeviceView<const cfloat> conjugate, DeviceView<const cfloat> maps,
                      const HybridKernels* hybrid, const LineCorrections* corrections, const RowPlan& rows,
                      const LineGeometry& geometry, std::int64_t samples);

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/dispatch.h"
-#include "gadgets/numerics/parallel/unmixing_ops.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics {
 namespace {

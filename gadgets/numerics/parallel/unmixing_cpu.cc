@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/clones.h"
-#include "gadgets/numerics/parallel/unmixing_ops.h"
+#include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics::cpu {
 namespace {

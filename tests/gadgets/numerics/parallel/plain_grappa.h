@@ -111,18 +111,32 @@ struct PlainFit {
   double residual(const Eigen::MatrixXcd& w) const { return (t - w * a).norm() / t.norm(); }
 };
 
-/// The weights of a kernel as [coil, (source, dx, source coil)].
-inline Eigen::MatrixXcd matrix_of(const GrappaKernel& kernel, std::int64_t coils) {
-  const auto n = static_cast<Eigen::Index>(kernel.weights.size()) / coils;
-  Eigen::MatrixXcd w(coils, n);
-  for (Eigen::Index c = 0; c < coils; ++c)
-    for (Eigen::Index j = 0; j < n; ++j) w(c, j) = cdouble(kernel.weights[static_cast<std::size_t>(c * n + j)]);
-  return w;
-}
+/// Kernels with their weights on the host.
+struct KernelsOfTest : GrappaKernels {
+  std::vector<cfloat> values;
+
+  KernelsOfTest(numerics::Context& context, const GrappaKernels& made) : GrappaKernels(made) {
+    const auto host = context.download<cfloat>(made.weights.view());
+    values.assign(host.data(), host.data() + host.size());
+  }
+  std::int64_t unknowns(const GrappaKernel& kernel) const {
+    return static_cast<std::int64_t>(kernel.sources.size()) * kernel_x * coils;
+  }
+  cdouble weight(const GrappaKernel& kernel, std::int64_t coil, std::int64_t element) const {
+    return values[static_cast<std::size_t>(kernel.first + coil * unknowns(kernel) + element)];
+  }
+  /// The weights of a kernel as [coil, (source, dx, source coil)].
+  Eigen::MatrixXcd matrix(const GrappaKernel& kernel) const {
+    Eigen::MatrixXcd w(coils, unknowns(kernel));
+    for (Eigen::Index c = 0; c < w.rows(); ++c)
+      for (Eigen::Index j = 0; j < w.cols(); ++j) w(c, j) = weight(kernel, c, j);
+    return w;
+  }
+};
 
 /// Lattice rows as they are, put-back rows as they are, others as their kernel predicts them. Along x kernels wrap
 /// round or see zeros beyond the ends.
-inline KSpaceOfTest plain_filling(const GrappaKernels& kernels, const RowPlan& rows, const KSpaceOfTest& k,
+inline KSpaceOfTest plain_filling(const KernelsOfTest& kernels, const RowPlan& rows, const KSpaceOfTest& k,
                                   bool wrap_x) {
   KSpaceOfTest out(k.coils, k.nz, k.ny, k.nx);
   const std::int64_t h = kernels.kernel_x / 2;
@@ -138,14 +152,14 @@ inline KSpaceOfTest plain_filling(const GrappaKernels& kernels, const RowPlan& r
           }
           if (kernels.of_row[row] < 0) continue;
           const GrappaKernel& kernel = kernels.kernels[static_cast<std::size_t>(kernels.of_row[row])];
-          std::size_t j = static_cast<std::size_t>(c) * kernel.weights.size() / static_cast<std::size_t>(k.coils);
+          std::int64_t j = 0;
           for (const RowStep& s : kernel.sources)
             for (std::int64_t dx = 0; dx < kernels.kernel_x; ++dx)
               for (std::int64_t from = 0; from < k.coils; ++from, ++j) {
                 std::int64_t at = x + dx - h;
                 if (!wrap_x && (at < 0 || at >= k.nx)) continue;
                 at = (at + k.nx) % k.nx;
-                to += cdouble(kernel.weights[j]) * k.at(from, z - s[1], y - s[0], at);
+                to += kernels.weight(kernel, c, j) * k.at(from, z - s[1], y - s[0], at);
               }
         }
     }

@@ -46,7 +46,7 @@ TYPED_TEST(UnmixingTest, WithCorrectedRowsIsTheFilledKSpace) {
 
     const auto voxels = static_cast<std::size_t>(c.image.size());
     std::vector<cdouble> uncorrected(voxels), truth(voxels);
-    const KSpaceOfTest filled = plain_filling(kernels, p.rows, p.frame, true);
+    const KSpaceOfTest filled = plain_filling(KernelsOfTest(context, kernels), p.rows, p.frame, true);
     UnmixingProblem full = p;
     full.frame = filled;
     const std::vector<cdouble> full_half = full.half();
