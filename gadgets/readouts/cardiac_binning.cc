@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 namespace echotrain {
 namespace {
@@ -15,6 +16,11 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+/// [ms], of an interval between two R waves.
+double systole_ms(double interval_ms) {
+  return std::clamp(546 - 2.1 * 60000 / interval_ms, 0.2 * interval_ms, 0.8 * interval_ms);
 }
 
 /// Around the cycle: 0.95 and 0.05 are 0.1 apart.
@@ -40,11 +46,36 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
       .unit("ms")
       .number("tick_ms", &Options::tick_ms, 1e-6, 1e6,
               "unit of acquisition_time_stamp and of the ECG's time_stamp; ISMRMRD leaves it to the vendor")
+      .unit("ms")
+      .choice("beats", &Options::beats, {"ecg", "stamps"},
+              "what tells of heartbeats: ecg (waveforms), or stamps, the readouts' own physiology_time_stamp")
+      .integer("stamp", &Options::stamp, 0, 2, "which of the three physiology_time_stamps counts from the R wave")
+      .number("stamp_tick_ms", &Options::stamp_tick_ms, 1e-6, 1e6, "unit of physiology_time_stamp")
+      .unit("ms")
+      .choice("systole", &Options::systole, {"linear", "weissler"},
+              "how phases follow an interval's length: linear stretches all of it; weissler stretches systole, whose "
+              "length follows the heart rate, and diastole each by itself")
+      .integer("respiratory_stamp", &Options::respiratory_stamp, -1, 2,
+               "which of the three physiology_time_stamps counts from the last breath; -1: breathing is not looked at")
+      .number("respiratory_from_ms", &Options::respiratory_from_ms, 0, 1e6,
+              "readouts closer to the last breath's trigger are left out")
+      .unit("ms")
+      .number("respiratory_to_ms", &Options::respiratory_to_ms, 0, 1e6,
+              "readouts as far from the last breath's trigger, or farther, are left out")
       .unit("ms");
 }
 
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  if (options_.respiratory_stamp >= 0 && options_.beats == "stamps" && options_.respiratory_stamp == options_.stamp)
+    throw ClientError(
+        fmt::format("cardiac_binning: stamp and respiratory_stamp are both {}; heart and breath need a "
+                    "physiology_time_stamp each",
+                    options_.stamp));
+  if (!(options_.respiratory_from_ms < options_.respiratory_to_ms))
+    throw ClientError(
+        fmt::format("cardiac_binning: no breath lies between respiratory_from_ms {} and respiratory_to_ms {}",
+                    options_.respiratory_from_ms, options_.respiratory_to_ms));
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
   beats_.emplace(Heartbeats::Options{.trigger_channel = channel,
@@ -74,6 +105,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   for (const auto& [name, text] : readouts.frame->notes) group.notes.insert_or_assign(name, text);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
+  bool new_beats = false;
   // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
   HostArray<protocol::AcquisitionHeader> heads;
@@ -89,6 +121,12 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     readout.trajectory = readouts.trajectory;
     readout.row = i;
     readout.time_ms = readout.head().acquisition_time_stamp * options_.tick_ms;
+    if (options_.beats == "stamps") new_beats = add_stamp(readout) || new_beats;
+    if (!takes_breath(readout.head())) {
+      ++group.left_out;
+      ++group.breathing;
+      continue;
+    }
     ++group.pending;
     unplaced_.push_back(std::move(readout));
   }
@@ -96,7 +134,33 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     group.whole = true;  // the next frame with these counters is another one
     open_.erase(key);
   }
-  settle(before, false, emit);
+  if (new_beats) find_intervals();
+  settle(new_beats ? 0 : before, false, emit);
+}
+
+bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) const {
+  if (options_.respiratory_stamp < 0) return true;
+  const double since_ms =
+      head.physiology_time_stamp[static_cast<std::size_t>(options_.respiratory_stamp)] * options_.stamp_tick_ms;
+  return since_ms >= options_.respiratory_from_ms && since_ms < options_.respiratory_to_ms;
+}
+
+/// Returns whether the readout's stamp tells of a new beat. ClientError where beats pass but the readouts' time does
+/// not.
+bool CardiacBinning::add_stamp(const Readout& readout) {
+  constexpr std::int64_t kMostAtOnce = 2;
+  const double since_ms =
+      readout.head().physiology_time_stamp[static_cast<std::size_t>(options_.stamp)] * options_.stamp_tick_ms;
+  if (since_ms < std::exchange(last_since_ms_, since_ms)) {
+    beats_at_once_ = readout.time_ms == std::exchange(last_beat_ms_, readout.time_ms) ? beats_at_once_ + 1 : 0;
+    if (beats_at_once_ >= kMostAtOnce)
+      throw ClientError(
+          fmt::format("cardiac_binning: physiology_time_stamp[{}] tells of several heartbeats while "
+                      "acquisition_time_stamp stays {}; "
+                      "readouts need both, or `beats: ecg`",
+                      options_.stamp, readout.head().acquisition_time_stamp));
+  }
+  return beats_->add_stamp(readout.time_ms, since_ms);
 }
 
 /// Ends the repetitions before the one that begins.
@@ -112,7 +176,7 @@ void CardiacBinning::end_earlier(const FrameKey& key) {
 
 bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
   const auto* waveform = std::get_if<Waveform>(&item);
-  if (waveform != nullptr && beats_->add(waveform->message)) {
+  if (waveform != nullptr && options_.beats == "ecg" && beats_->add(waveform->message)) {
     find_intervals();
     settle(0, false, emit);
   }
@@ -126,16 +190,35 @@ void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
     return;
   }
   if (beats_->finish()) find_intervals();
-  if (!groups_.empty() && regular_count_ == 0)
-    throw ClientError(
-        beats_->samples() == 0
-            ? std::string("cardiac_binning needs an ECG, but the scan came without one (waveform messages with "
-                          "waveform_id 0); for scans whose idx.phase counts the cardiac phase use cartesian_cine")
-            : fmt::format("cardiac_binning found {} heartbeats in {} samples of ECG, which make no interval; see its "
-                          "parameters trigger_channel, lead and min_interval_ms",
-                          beats_->triggers().size(), beats_->samples()));
+  if (!groups_.empty() && regular_count_ == 0) refuse_without_beats();
   for (auto& [number, group] : groups_) group.whole = true;
   settle(0, true, emit);
+}
+
+void CardiacBinning::refuse_without_beats() const {
+  if (options_.beats == "stamps")
+    throw ClientError(
+        fmt::format("cardiac_binning found {} heartbeats in physiology_time_stamp[{}] of the readouts, which make no "
+                    "interval; see its "
+                    "parameters stamp and min_interval_ms, or take `beats: ecg`",
+                    beats_->triggers().size(), options_.stamp));
+  throw ClientError(
+      beats_->samples() == 0
+          ? std::string(
+                "cardiac_binning needs an ECG, but the scan came without one (waveform messages with "
+                "waveform_id 0); for readouts with a physiology_time_stamp take `beats: stamps`, for scans whose "
+                "idx.phase counts the cardiac phase use cartesian_cine")
+          : fmt::format("cardiac_binning found {} heartbeats in {} samples of ECG, which make no interval; see its "
+                        "parameters trigger_channel, lead and min_interval_ms",
+                        beats_->triggers().size(), beats_->samples()));
+}
+
+/// The share of the cycle, 0 to 1, at `since_ms` after the R wave that begins an interval.
+double CardiacBinning::phase_of(double since_ms, double interval_ms) const {
+  if (options_.systole == "linear") return since_ms / interval_ms;
+  const double systole = systole_ms(interval_ms), share = systole_ms(first_regular_ms_) / first_regular_ms_;
+  return since_ms < systole ? share * since_ms / systole
+                            : share + (1 - share) * (since_ms - systole) / (interval_ms - systole);
 }
 
 /// Which of the intervals known so far are regular.
@@ -149,6 +232,7 @@ void CardiacBinning::find_intervals() {
     const bool regular = options_.reject == 0 || std::abs(length - usual) <= options_.reject * usual;
     regular_.push_back(regular);
     if (!regular) continue;
+    if (regular_count_ == 0) first_regular_ms_ = length;
     sum_ms_ += length;
     ++regular_count_;
   }
@@ -168,11 +252,11 @@ CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended) c
   const double begin = *std::prev(after);
   if (after == times.end()) {
     if (!scan_ended) return Place::unknown;
-    readout.phase = (readout.time_ms - begin) / median_interval();
+    readout.phase = phase_of(readout.time_ms - begin, median_interval());
     return readout.phase < 1 ? Place::known : Place::nowhere;
   }
   if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Place::nowhere;
-  readout.phase = (readout.time_ms - begin) / (*after - begin);
+  readout.phase = phase_of(readout.time_ms - begin, *after - begin);
   return Place::known;
 }
 
@@ -253,8 +337,11 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
     flush(group, emit);
     if (group.left_out > 0)
       scan_->info(
-          "some readouts belong to no regular heartbeat and are left out: before the first trigger, after "
-          "the last beat, or in a beat of unusual length");
+          group.breathing == 0
+              ? "some readouts belong to no regular heartbeat and are left out: before the first trigger, after "
+                "the last beat, or in a beat of unusual length"
+              : "some readouts are left out: of another state of breathing, before the first trigger, after the last "
+                "beat, or in a beat of unusual length");
     if (static_cast<std::int64_t>(group.phases.size()) < options_.phases)
       scan_->warn("some cardiac phases got no readouts; they give no image");
     for (auto& [p, phase] : group.phases) {
@@ -264,6 +351,7 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
       notes["mean_rr_ms"] =
           fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));
       notes["ungated_readouts"] = std::to_string(group.left_out);
+      if (options_.respiratory_stamp >= 0) notes["breathing_readouts"] = std::to_string(group.breathing);
       notes["borrowed_lines"] = std::to_string(phase.borrowed);
       hand_on(phase, true, emit);
     }

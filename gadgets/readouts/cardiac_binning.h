@@ -16,9 +16,10 @@
 namespace echotrain {
 
 /// Makes frames of cardiac phases out of a scan that ran on through heartbeats. Each interval between two triggers of
-/// the ECG is divided into `phases` equal parts, whatever its length; a readout belongs to the part that its time stamp
-/// falls into. All incoming readouts that agree in encoding, slice, contrast, repetition and set, whatever their
-/// idx.phase, become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
+/// the ECG, or between two R waves that the readouts' stamps tell of (`beats: stamps`: physiology_time_stamp[stamp]
+/// counts from the R wave before a readout), is divided into `phases` equal parts, whatever its length; a readout
+/// belongs to the part that its time stamp falls into. All incoming readouts that agree in encoding, slice, contrast,
+/// repetition and set, whatever their idx.phase, become `phases` frames, whose FrameKey::phase is 0 .. phases - 1.
 ///
 /// In:  Readouts of frames that last through the beats (`frame: {until: last_in_repetition}`), and the waveforms that
 ///      pass by (gadgets/readouts/heartbeats.h says how triggers are found). Readouts of other kinds pass by.
@@ -31,7 +32,16 @@ namespace echotrain {
 /// of one line in one phase are all handed on: cartesian_kspace averages them. With `fill: nearest`, a line that a
 /// phase lacks and others have is taken from the readout that is nearest in phase, around the cycle (not for readouts
 /// with a trajectory: their line numbers are not positions). Meta attributes of the images: heartbeats, mean_rr_ms,
-/// borrowed_lines, and ungated_readouts, those left out of the repetition.
+/// borrowed_lines, ungated_readouts, those left out of the repetition, and breathing_readouts, those of them that
+/// another state of breathing leaves out.
+///
+/// `systole: weissler`: systole does not shorten as diastole does when a heart beats faster. It takes 546 ms - 2.1 ms
+/// times the beats a minute (Weissler, Harris, Schoenfeld, Circulation 37:149, 1968; between 0.2 and 0.8 of the
+/// interval), and parts are equal as those of the scan's first regular interval: in others, systole and diastole are
+/// stretched each by itself.
+///
+/// `respiratory_stamp`: only readouts whose physiology_time_stamp of this number, the time since the last breath's
+/// trigger, lies in [respiratory_from_ms, respiratory_to_ms) are used.
 ///
 /// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
 /// that there is one idx.phase, else with the next repetition or at the end of the scan.
@@ -47,10 +57,17 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::int64_t lead = 0;
     double min_interval_ms = 60;
     double tick_ms = 2.5;
+    std::string beats = "ecg";
+    std::int64_t stamp = 0;
+    double stamp_tick_ms = 2.5;
+    std::string systole = "linear";
+    std::int64_t respiratory_stamp = -1;
+    double respiratory_from_ms = 0;
+    double respiratory_to_ms = 1e6;
   };
   static constexpr std::string_view kName = "cardiac_binning";
   static constexpr std::string_view kSummary =
-      "Sorts readouts into cardiac phases by the ECG: frames of one heartbeat from many.";
+      "Sorts readouts into cardiac phases by the ECG or by time stamps: frames of one heartbeat from many.";
   static constexpr Delivery kDelivery = Delivery::windows;
   static Parameters<Options> parameters();
 
@@ -87,10 +104,15 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::map<Line, std::vector<Readout>> kept;  // of each line, for the phases that lack it
     std::int64_t pending = 0;                   // readouts whose interval is not known yet
     std::int64_t left_out = 0;
-    bool whole = false;  // all its frames are whole
+    std::int64_t breathing = 0;  // of those left out, by breathing
+    bool whole = false;          // all its frames are whole
   };
   enum class Place { known, unknown, nowhere };
 
+  bool takes_breath(const protocol::AcquisitionHeader& head) const;
+  bool add_stamp(const Readout& readout);
+  double phase_of(double since_ms, double interval_ms) const;
+  [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
   Place place(Readout& readout, bool scan_ended) const;
   void add(Readout&& readout);
@@ -109,6 +131,9 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   std::vector<bool> regular_;  // of each interval between triggers
   double sum_ms_ = 0;          // of the regular ones
   std::int64_t regular_count_ = 0;
+  double first_regular_ms_ = 0;     // length of the first regular interval
+  std::int64_t beats_at_once_ = 0;  // that the stamps tell of while the readouts' time stands still
+  double last_beat_ms_ = -1, last_since_ms_ = 0;
   std::map<FrameKey, std::uint64_t> open_;  // groups that more frames may belong to, by key without phase
   std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
   std::vector<Readout> unplaced_;           // in order of arrival

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <pugixml.hpp>
+#include <utility>
 
 namespace echotrain {
 namespace {
@@ -52,6 +53,14 @@ bool Heartbeats::add(const protocol::Waveform& waveform) {
     next({next_time_ms_ + static_cast<double>(i) * sample_ms, static_cast<float>(values[i])});
   next_time_ms_ += static_cast<double>(count) * sample_ms;
   samples_ += count;
+  return triggers_.size() > before;
+}
+
+bool Heartbeats::add_stamp(double time_ms, double since_ms) {
+  const double last = std::exchange(last_since_ms_, since_ms);
+  if (since_ms == 0 && last == 0) return false;
+  const std::size_t before = triggers_.size();
+  trigger(time_ms - since_ms);
   return triggers_.size() > before;
 }
 

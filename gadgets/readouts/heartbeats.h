@@ -1,4 +1,4 @@
-// When a heart beats, from the ECG that comes with a scan.
+// When a heart beats, from the ECG that comes with a scan or from the stamps of its readouts.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,9 @@ class Heartbeats {
   /// The next samples. Messages of other waveforms, and those without the channel, are left out. Returns whether
   /// triggers were found.
   bool add(const protocol::Waveform& waveform);
+  /// The next readout, acquired at `time_ms`, the R wave `since_ms` before it (ISMRMRD's physiology_time_stamp). A zero
+  /// after a zero, and the scan's first, is a stamp that nobody wrote. Returns whether a trigger was found.
+  bool add_stamp(double time_ms, double since_ms);
   /// No more samples come: finds the triggers of a scan shorter than two seconds. Returns whether there were any.
   bool finish();
 
@@ -55,6 +58,7 @@ class Heartbeats {
 
   Options options_;
   std::vector<double> triggers_;
+  double last_since_ms_ = 0;  // of the last readout with a stamp
   std::uint64_t samples_ = 0;
   double next_time_ms_ = 0;
   double sample_ms_ = 0;

@@ -1,4 +1,5 @@
-// Cardiac phases of readouts by an ECG: where each readout goes, which are left out, and which lines are borrowed.
+// Cardiac phases of readouts by an ECG or by stamps: where each readout goes, which are left out, and which lines are
+// borrowed.
 #include <cmath>
 #include <set>
 #include <variant>
@@ -126,6 +127,20 @@ TEST(HeartbeatsTest, AFlatLineHasNone) {
   for (int begin = 0; begin < 5000; begin += 100) beats.add(ecg(begin, {std::vector<std::uint32_t>(100, 2048)}));
   EXPECT_FALSE(beats.finish());
   EXPECT_TRUE(beats.triggers().empty());
+}
+
+TEST(HeartbeatsTest, StampsTellOfTheRWaveBeforeEachReadout) {
+  Heartbeats beats({.min_interval_ms = 60});
+  EXPECT_FALSE(beats.add_stamp(1000, 0));      // the scan's first readout may carry none
+  EXPECT_TRUE(beats.add_stamp(1005, 305));     // the R wave was at 700
+  EXPECT_FALSE(beats.add_stamp(1010, 307.5));  // stamps and times are cut to whole ticks: 702.5 is the same beat
+  EXPECT_FALSE(beats.add_stamp(1700, 1000));
+  EXPECT_TRUE(beats.add_stamp(1705, 0));  // in its tick
+  EXPECT_FALSE(beats.add_stamp(1707.5, 0));
+  EXPECT_TRUE(beats.add_stamp(2510, 5));
+  EXPECT_EQ(beats.triggers(), (std::vector<double>{700, 1705, 2505}));
+  Heartbeats nobody_wrote_them({});
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(nobody_wrote_them.add_stamp(5 * i, 0));
 }
 
 /// What reaches a pipeline, in order.
@@ -350,6 +365,79 @@ TEST_P(CardiacBinningTest, ABrokenOffScanGivesNoImages) {
   const auto binned =
       run_binning(binning("phases: 4"), lines_header(1), scan_of_beats({line(110, 0, 1), line(310, 0, 2)}), options);
   EXPECT_TRUE(binned.out.images.empty());
+}
+
+/// `line` whose stamps say that the R wave was `since_r_ms` before and the last breath began `since_breath_ms` before.
+Acquisition stamped(double time_ms, double since_r_ms, int step, cfloat value, double since_breath_ms = 0) {
+  Acquisition out = line(time_ms, step, value);
+  out.head.physiology_time_stamp[0] = static_cast<std::uint32_t>(std::lround(since_r_ms / 2.5));
+  out.head.physiology_time_stamp[1] = static_cast<std::uint32_t>(std::lround(since_breath_ms / 2.5));
+  return out;
+}
+
+std::vector<Message> messages(const std::vector<Acquisition>& readouts) { return {readouts.begin(), readouts.end()}; }
+
+TEST_P(CardiacBinningTest, StampsTakeTheEcgsPlace) {
+  // R waves at 100, 300, 700 and 900 ms.
+  const auto readouts =
+      messages({stamped(110, 10, 0, 1), stamped(250, 150, 0, 2), stamped(310, 10, 1, 3), stamped(610, 310, 1, 4),
+                stamped(705, 5, 0, 5), stamped(890, 190, 1, 6), stamped(905, 5, 1, 7), stamped(1300, 400, 0, 8)});
+  for (const std::size_t batch : {1u, 3u, 100u}) {
+    const auto binned =
+        run_binning(binning("phases: 4, fill: none, beats: stamps"), lines_header(2), readouts, here(), batch);
+    EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 1}, {1, 3}, {0, 5}, {1, 7}}));
+    EXPECT_EQ(binned.lines.at({0, 3}), (Lines{{0, 2}, {1, 4}, {1, 6}}));
+    ASSERT_EQ(binned.out.images.size(), 2u);
+    EXPECT_EQ(meta(binned.out.images[0], "heartbeats"), "4");
+    EXPECT_EQ(meta(binned.out.images[0], "mean_rr_ms"), "266.667");
+    EXPECT_EQ(meta(binned.out.images[0], "ungated_readouts"), "1");  // the last, far behind the last beat
+    EXPECT_EQ(meta(binned.out.images[0], "breathing_readouts"), "(none)");
+  }
+}
+
+TEST_P(CardiacBinningTest, SystoleKeepsItsLengthWhereTheHeartBeatsFaster) {
+  // Weissler, 1968: 546 - 2.1 times the rate. 1000 ms are 60 a minute and 420 ms of systole, 0.42 of the cycle; 600 ms
+  // are 100 a minute and 336 ms, of which 0.56 of the interval.
+  const auto readouts = messages({stamped(0, 2.5, 0, 1), stamped(1000, 2.5, 0, 2), stamped(1325, 327.5, 0, 3),
+                                  stamped(1347.5, 350, 0, 4), stamped(1600, 2.5, 0, 5)});
+  const auto linear = run_binning(binning("phases: 50, fill: none, beats: stamps"), lines_header(1), readouts, here());
+  const auto weissler = run_binning(binning("phases: 50, fill: none, beats: stamps, systole: weissler"),
+                                    lines_header(1), readouts, here());
+  // 327.5 of 336 ms of systole: 0.42 * 0.9747 = 0.4094; 350 is 14 of 264 ms of diastole: 0.42 + 0.58 * 0.0530 = 0.4508.
+  EXPECT_EQ(weissler.lines.at({0, 20}), (Lines{{0, 3}}));
+  EXPECT_EQ(weissler.lines.at({0, 22}), (Lines{{0, 4}}));
+  EXPECT_EQ(linear.lines.at({0, 27}), (Lines{{0, 3}}));  // 327.5 / 600 = 0.5458
+  EXPECT_EQ(linear.lines.at({0, 29}), (Lines{{0, 4}}));
+}
+
+TEST_P(CardiacBinningTest, OtherStatesOfBreathingAreLeftOut) {
+  const auto readouts =
+      messages({stamped(110, 10, 0, 1, 500), stamped(120, 20, 1, 2, 997.5), stamped(130, 30, 0, 3, 1000),
+                stamped(140, 40, 1, 4, 2997.5), stamped(150, 50, 0, 5, 3000), stamped(305, 5, 0, 6, 1500)});
+  const auto binned = run_binning(binning("phases: 1, fill: none, beats: stamps, respiratory_stamp: 1, "
+                                          "respiratory_from_ms: 1000, respiratory_to_ms: 3000"),
+                                  lines_header(2), readouts, here());
+  EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 3}, {1, 4}, {0, 6}}));
+  EXPECT_EQ(meta(binned.out.images.at(0), "breathing_readouts"), "3");
+  EXPECT_EQ(meta(binned.out.images.at(0), "ungated_readouts"), "3");
+  EXPECT_EQ(binned.out.said(protocol::Level::info, "of another state of breathing"), 1);
+}
+
+TEST_P(CardiacBinningTest, StampsThatCannotBeAreRefused) {
+  const auto error = [&](const std::string& parameters, const std::vector<Acquisition>& readouts) {
+    return client_error([&] {
+      run_binning(binning("phases: 4, beats: stamps, " + parameters), lines_header(1), messages(readouts), here());
+    });
+  };
+  EXPECT_NE(
+      error("fill: none", {line(100, 0, 1), line(900, 0, 1)}).find("found 0 heartbeats in physiology_time_stamp[0]"),
+      std::string::npos);
+  EXPECT_NE(error("fill: none", {stamped(0, 10, 0, 1), stamped(0, 5, 0, 1), stamped(0, 2.5, 0, 1), stamped(0, 0, 0, 1)})
+                .find("acquisition_time_stamp stays 0"),
+            std::string::npos);
+  EXPECT_NE(error("stamp: 1, respiratory_stamp: 1", {}).find("are both 1"), std::string::npos);
+  EXPECT_NE(error("respiratory_from_ms: 5, respiratory_to_ms: 5", {}).find("no breath lies between"),
+            std::string::npos);
 }
 
 ECHOTRAIN_ON_BACKENDS(CardiacBinningTest);
