@@ -23,4 +23,9 @@ void correct_lines(Context& context, const CorrectionWork& work);
 )
 // clang-format on
 
+namespace cpu {
+/// to[c] += sign * sum_c' kernel[c, c'] from[c'], each of kHybridLanes columns, real parts before imaginary ones.
+void add_correction(const float* kernel, const float* from, float sign, std::int64_t coils, float* to);
+}  // namespace cpu
+
 }  // namespace echotrain::numerics
