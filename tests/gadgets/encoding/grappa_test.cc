@@ -234,7 +234,40 @@ TEST_P(GrappaTest, LinesAsTheyComeMakeTheSameImages) {
       EXPECT_EQ(fused.images[i].attributes, unfused.images[i].attributes);
     }
     EXPECT_EQ(fused.texts, unfused.texts);
+    EXPECT_THAT(PipelinePlan::check(config::read_pipeline(text, "t.yaml"))->describe(),
+                HasSubstr("as one on the CPU: cartesian_kspace, grappa"));
   }
+}
+
+// Frames of lines that were transformed as they came wait for a block of several, as others do.
+TEST_P(GrappaTest, LinesAsTheyComeWaitForTheirBlock) {
+  const ParallelScene scene({32, 32, 1}, 6);
+  const Leaving left{.ry = 2};
+  auto header = scene.header_of(left, 4);
+  header.encodings.at(0).calibration_mode = "interleaved";
+  std::vector<Acquisition> scan;
+  for (int r = 0; r < 4; ++r)
+    for (Acquisition& a : scene.frame({.ry = 2, .y0 = r % 2})) {
+      a.head.idx.repetition = static_cast<std::uint16_t>(r);
+      scan.push_back(std::move(a));
+    }
+  const std::string text = grappa_with("", "component: complex");
+  RunOptions options = here(), apart = here();
+  apart.tap = "cartesian_kspace";
+  apart.on_item = [](const Item&, numerics::Context&) {};
+  const auto fused = run(text, header, scan, options), unfused = run(text, header, scan, apart);
+  ASSERT_EQ(fused.images.size(), 4u);
+  ASSERT_EQ(unfused.images.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_LT(nrmse(pixels<cfloat>(fused.images[i]), pixels<cfloat>(unfused.images[i])), 1e-6);
+    EXPECT_EQ(fused.images[i].head.repetition, i);
+    EXPECT_EQ(meta(fused.images[i], "calibration"), "sliding 32 x 32");
+  }
+  scan.resize(17);  // one frame, and the first line of the next
+  options.end = End::truncated;
+  const auto cut = run(text, header, scan, options);
+  EXPECT_TRUE(cut.images.empty());
+  EXPECT_EQ(cut.warned("1 frame(s) dropped: the scan ended before their calibration was whole"), 1);
 }
 
 TEST_P(GrappaTest, WithoutAccelerationIsThePlainTransform) {

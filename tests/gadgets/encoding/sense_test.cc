@@ -45,6 +45,25 @@ TEST_P(SenseTest, ImagesAreThoseOfAllLines) {
   }
 }
 
+// Lines that are transformed along x as they come make the images of those that are collected first.
+TEST_P(SenseTest, LinesAsTheyComeMakeTheSameImages) {
+  for (const Leaving& left : {Leaving{.ry = 3, .y0 = 2, .band = 24}, Leaving{.ry = 4, .band = 24, .separate = true}}) {
+    const ParallelScene scene({40, 48, 1}, 6);
+    const std::string text = sense_with("maps: adaptive, g_factor: true, snr_units: true");
+    RunOptions apart = here();
+    apart.tap = "cartesian_kspace";
+    apart.on_item = [](const Item&, numerics::Context&) {};
+    const auto fused = run(text, scene.header_of(left), scene.scan(left), here());
+    const auto unfused = run(text, scene.header_of(left), scene.scan(left), apart);
+    ASSERT_EQ(fused.images.size(), 3u);
+    ASSERT_EQ(unfused.images.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_LT(nrmse(pixels<float>(fused.images[i]), pixels<float>(unfused.images[i])), 1e-6);
+      EXPECT_EQ(fused.images[i].attributes, unfused.images[i].attributes);
+    }
+  }
+}
+
 // Lines off the lattice that come with a frame change nothing.
 TEST_P(SenseTest, TakesTheLinesOfTheLattice) {
   const ParallelScene scene({32, 32, 1}, 6);
