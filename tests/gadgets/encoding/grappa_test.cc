@@ -74,7 +74,7 @@ TEST_P(GrappaTest, CoilImagesKeepWhatWasAcquired) {
                          scene.scan(c.left), here());
     ASSERT_EQ(out.images.size(), 1u);
     ASSERT_EQ(out.images[0].head.channels, 8);
-    const auto kspace = scene.kspace();
+    const auto& kspace = scene.kspace();
     const auto images = pixels<cfloat>(out.images[0]);
     EXPECT_LT(nrmse(images, ParallelScene::images(kspace, c.n)), 1.8 * c.most);
     // The images' k-space, by the sums of the other sign.

@@ -1,14 +1,10 @@
 // sense: images of scans that leave lines out, against objects whose k-space is known in closed form.
 #include "gadgets/encoding/sense.h"
 
-#include <gmock/gmock.h>
-
 #include "tests/gadgets/encoding/parallel_scene.h"
 
 namespace echotrain::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string sense_with(const std::string& options) {
   return yaml("  - cartesian_kspace\n  - sense: {" + options + "}\n  - image\n");
