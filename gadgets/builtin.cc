@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gadgets/api/registry.h"
+#include "gadgets/cartesian/calibrated_images.h"
 #include "gadgets/cartesian/cartesian_fft.h"
 #include "gadgets/cartesian/cartesian_images.h"
 #include "gadgets/cartesian/cartesian_kspace.h"
@@ -71,6 +72,13 @@ std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> option
                                            as<ReferenceOptions>(options[0]));
 }
 
+/// Cartesian lines to images by a gadget that needs their reference lines.
+template <class Images>
+std::unique_ptr<AnyGadget> fused_calibrated(std::span<const GadgetOptions> options) {
+  return std::make_unique<CalibratedImages>(as<ReferenceOptions>(options[0]),
+                                            std::make_unique<Images>(as<typename Images::Options>(options[1])));
+}
+
 }  // namespace
 
 const Registry& Registry::builtin() {
@@ -122,6 +130,8 @@ const Registry& Registry::builtin() {
     }
     r.fuse({{"cartesian_kspace", "fft", "coil_combine"}, ItemType::readouts, fused_cartesian, /*cpu_only=*/true});
     r.fuse({{"cartesian_kspace", "fft"}, ItemType::readouts, fused_cartesian, /*cpu_only=*/true});
+    r.fuse({{"cartesian_kspace", "grappa"}, ItemType::readouts, fused_calibrated<Grappa>, /*cpu_only=*/true});
+    r.fuse({{"cartesian_kspace", "sense"}, ItemType::readouts, fused_calibrated<Sense>, /*cpu_only=*/true});
     return r;
   }();
   return registry;

@@ -1,111 +1,34 @@
 #include "gadgets/cartesian/cartesian_images.h"
 
-#include <algorithm>
-#include <string>
 #include <utility>
 
-#include "gadgets/numerics/layout/line_stretches.h"
-
 namespace echotrain {
-namespace {
-
-/// Whether each readout's row had come before it. Looks at no other rows: batches may be small, and frames may have
-/// millions of rows. `hits` counts all readouts, and does so again in the end.
-std::vector<std::uint8_t> came_before(const std::vector<std::int32_t>& rows, std::vector<std::int32_t>& hits) {
-  std::vector<std::uint8_t> repeated(rows.size());
-  for (std::size_t i = rows.size(); i-- > 0;)
-    if (rows[i] >= 0) repeated[i] = --hits[static_cast<std::size_t>(rows[i])] > 0 ? 1 : 0;
-  for (const std::int32_t row : rows)
-    if (row >= 0) ++hits[static_cast<std::size_t>(row)];
-  return repeated;
-}
-
-}  // namespace
 
 void CartesianImages::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  spaces_ = cartesian_spaces(header, scan);
-  put_back_.start(header, spaces_, options_, scan);
+  lines_.start(header, direction_, options_, scan);
   warn_of_aliasing(header, scan);
 }
 
 void CartesianImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
   refuse_reversed(readouts);
-  if (!readouts.heads.empty() && !put_back_.wanted(readouts.heads[0].encoding_space_ref))
+  if (!readouts.heads.empty() && !lines_.puts_back(readouts.heads[0].encoding_space_ref))
     note_unused_calibration(readouts, *scan_);
-  put_back_.keep(readouts);
+  lines_.keep(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
-  const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
-  Buffer& buffer = open_[readouts.frame->id];
-  if (!readouts.heads.empty()) add(buffer, space, readouts);
+  lines_.add(readouts);
   if (!readouts.last) return;
-  Buffer whole = std::move(buffer);
-  open_.erase(readouts.frame->id);
-  if (whole.half) emit(complete(std::move(whole), space, readouts));
+  if (HalfFrame whole = lines_.end(*readouts.frame); whole.half) emit(image_of(std::move(whole)));
 }
 
-numerics::LineGeometry CartesianImages::geometry(const CartesianSpace& space) const {
-  const auto [nx, ny, nz] = space.matrix;
-  return {{nz, ny, nx}, space.geometry.padded, space.geometry.image, direction_};
-}
-
-void CartesianImages::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
-  const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];
-  if (!buffer.half) {
-    buffer.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
-    buffer.paid->grow_to(static_cast<std::uint64_t>(space.rows()) * sizeof(std::int32_t));
-    buffer.hits.assign(static_cast<std::size_t>(space.rows()), 0);
-    buffer.half = scan_->compute.allocate<cfloat>({coils, space.rows(), space.geometry.image[2]});
-  }
-  const std::vector<std::int32_t> rows = rows_of(readouts, space, buffer.hits, *scan_);
-  const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
-  for_placements(readouts, space, [&](std::int64_t begin, std::int64_t end, const numerics::LinePlacement& placement) {
-    buffer.samples.add(placement);
-    const std::int64_t count = end - begin;
-    transform(buffer, space, readouts.data.view().part(begin * coils * samples, {count, coils, samples}),
-              {rows.data() + begin, {count}}, {repeated.data() + begin, {count}}, placement);
-  });
-}
-
-/// In stretches, as no row may come twice in one.
-void CartesianImages::transform(Buffer& buffer, const CartesianSpace& space,
-                                numerics::DeviceView<const cfloat> readouts,
-                                numerics::HostView<const std::int32_t> rows,
-                                numerics::HostView<const std::uint8_t> repeated,
-                                const numerics::LinePlacement& placement) {
-  const std::int64_t coils = readouts.shape()[1], samples = readouts.shape()[2];
-  std::int64_t begin = 0;
-  for (const std::int64_t end : numerics::line_stretches(rows)) {
-    const std::int64_t count = end - begin;
-    numerics::transform_lines(scan_->compute, geometry(space),
-                              readouts.part(begin * coils * samples, {count, coils, samples}),
-                              rows.part(begin, {count}), repeated.part(begin, {count}), placement, buffer.half.view());
-    begin = end;
-  }
-}
-
-CoilImages CartesianImages::complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts) {
+CoilImages CartesianImages::image_of(HalfFrame&& whole) const {
   numerics::Context& compute = scan_->compute;
-  const std::int64_t filled =
-      put_back_.give(*readouts.frame, space, buffer.half.shape()[0], buffer.samples, buffer.hits,
-                     [&](const auto& data, const std::vector<std::int32_t>& rows, const auto& placement) {
-                       const std::vector<std::uint8_t> repeated = came_before(rows, buffer.hits);
-                       const std::int64_t count = data.shape()[0];
-                       transform(buffer, space, data, {rows.data(), {count}}, {repeated.data(), {count}}, placement);
-                     });
-  auto [frame, factors, lines] = close_lines(*readouts.frame, space, buffer.hits, buffer.samples);
-  if (put_back_.wanted(readouts.frame->key.encoding))
-    frame = with_notes(*frame, {{"put_back_lines", std::to_string(filled)}});
-  if (!factors.empty())
-    numerics::scale_lines(compute, {factors.data(), {static_cast<std::int64_t>(factors.size())}}, buffer.half.view());
-  const auto& shape = buffer.half.shape();  // [coil, row, x]
-  for (std::int64_t row = 0; row < shape[1]; ++row)
-    if (buffer.hits[static_cast<std::size_t>(row)] == 0)
-      for (std::int64_t coil = 0; coil < shape[0]; ++coil) compute.clear(buffer.half.view().slice(coil).slice(row));
-  const auto& image = space.geometry.image;
-  CoilImages out{frame, compute.allocate<cfloat>({rss_ ? 1 : shape[0], image[0], image[1], image[2]})};
-  const auto [nx, ny, nz] = space.matrix;
-  numerics::images_from_lines(compute, geometry(space), buffer.half.view(), 1.0f / static_cast<float>(nx * ny * nz),
+  clear_missing_rows(compute, whole);
+  const auto& n = whole.geometry.encoded;
+  const auto& image = whole.geometry.image;
+  CoilImages out{whole.frame,
+                 compute.allocate<cfloat>({rss_ ? 1 : whole.half.shape()[0], image[0], image[1], image[2]})};
+  numerics::images_from_lines(compute, whole.geometry, whole.half.view(), 1.0f / static_cast<float>(n[0] * n[1] * n[2]),
                               rss_, out.data.view());
   return out;
 }

@@ -1,16 +1,7 @@
 // Cartesian lines to images in one gadget, on the CPU.
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <vector>
-
-#include "gadgets/api/gadget.h"
-#include "gadgets/cartesian/cartesian_lines.h"
-#include "gadgets/cartesian/put_back.h"
-#include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/fft/line_images.h"
+#include "gadgets/cartesian/half_lines.h"
 
 namespace echotrain {
 
@@ -26,26 +17,13 @@ class CartesianImages final : public Gadget<Readouts, CoilImages> {
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
 
  private:
-  struct Buffer {
-    Array<cfloat> half;              // [coil, z * y, x of the image]
-    std::vector<std::int32_t> hits;  // per line: how often it came
-    SampleRange samples;
-    std::unique_ptr<numerics::MemoryShare> paid;  // of hits
-  };
-  numerics::LineGeometry geometry(const CartesianSpace& space) const;
-  void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
-  void transform(Buffer& buffer, const CartesianSpace& space, numerics::DeviceView<const cfloat> readouts,
-                 numerics::HostView<const std::int32_t> rows, numerics::HostView<const std::uint8_t> repeated,
-                 const numerics::LinePlacement& placement);
-  CoilImages complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
+  CoilImages image_of(HalfFrame&& whole) const;
 
   numerics::Direction direction_;
   bool rss_;
   ReferenceOptions options_;
   Scan* scan_ = nullptr;
-  std::vector<CartesianSpace> spaces_;
-  PutBack put_back_;
-  std::map<std::uint64_t, Buffer> open_;
+  HalfLines lines_;
 };
 
 }  // namespace echotrain

@@ -9,7 +9,7 @@ namespace echotrain {
 void CartesianKSpace::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   spaces_ = cartesian_spaces(header, scan);
-  calibration_.start(header, spaces_, options_, scan);
+  frames_.start(header, spaces_, options_, scan);
   put_back_.start(header, spaces_, options_, scan);
 }
 
@@ -17,9 +17,9 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   refuse_reversed(readouts);
   if (!readouts.heads.empty()) {
     const std::uint16_t encoding = readouts.heads[0].encoding_space_ref;
-    if (!calibration_.wanted(encoding) && !put_back_.wanted(encoding)) note_unused_calibration(readouts, *scan_);
+    if (!frames_.wanted(encoding) && !put_back_.wanted(encoding)) note_unused_calibration(readouts, *scan_);
   }
-  calibration_.add(readouts);
+  frames_.add(readouts);
   put_back_.keep(readouts);
   if (readouts.kind != protocol::ReadoutKind::imaging) return;
   const CartesianSpace& space = spaces_.at(readouts.frame->key.encoding);
@@ -28,40 +28,11 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   if (!readouts.last) return;
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
-  calibration_.frame_ends(*readouts.frame);
-  calibration_.take_new();  // frames ask for theirs
-  const FrameKey key = CalibrationLines::block_of(readouts.frame->key);
-  if (whole.data) held_[key].push_back(complete(std::move(whole), space, readouts));
-  if (!calibration_.holds(key)) give_held(key, emit);
+  frames_.frame_ends(
+      *readouts.frame, [&] { return whole.data ? complete(std::move(whole), space, readouts) : KSpace{}; }, emit);
 }
 
-/// Frames in the order of their ends, with their block.
-void CartesianKSpace::give_held(const FrameKey& key, const Emit<KSpace>& emit) {
-  auto held = held_.extract(key);
-  if (held.empty()) return;
-  for (KSpace& kspace : held.mapped()) {
-    scan_->compute.check_stop();
-    const FrameKey& frame = kspace.frame->key;
-    kspace.calibration = calibration_.of(frame);
-    if (spaces_.at(frame.encoding).accelerated()) check_coils(kspace.calibration.get(), frame, kspace.data.shape()[0]);
-    if (calibration_.wanted(frame.encoding))
-      kspace.frame = with_notes(*kspace.frame, calibration_notes(kspace.calibration.get(), frame));
-    emit(std::move(kspace));
-  }
-}
-
-void CartesianKSpace::finish(End how, const Emit<KSpace>& emit) {
-  if (how == End::truncated) {
-    std::size_t frames = 0;
-    for (const auto& [key, held] : held_) frames += held.size();
-    if (frames > 0)
-      scan_->warn(std::to_string(frames) + " frame(s) dropped: the scan ended before their calibration was whole");
-    held_.clear();
-    return;
-  }
-  calibration_.scan_ends();
-  while (!held_.empty()) give_held(FrameKey(held_.begin()->first), emit);
-}
+void CartesianKSpace::finish(End how, const Emit<KSpace>& emit) { frames_.finish(how, emit); }
 
 void CartesianKSpace::add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts) {
   const std::int64_t coils = readouts.data.shape()[1], samples = readouts.data.shape()[2];

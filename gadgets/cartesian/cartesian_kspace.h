@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
-#include "gadgets/cartesian/calibration_lines.h"
+#include "gadgets/cartesian/calibrated_frames.h"
 #include "gadgets/cartesian/cartesian_lines.h"
 #include "gadgets/cartesian/put_back.h"
 #include "gadgets/cartesian/reference_options.h"
@@ -21,9 +21,7 @@ namespace echotrain {
 /// (of those announced, or of the lattice that the header announces), and of an accelerated scan acceleration ("3x1"),
 /// acceleration_effective (lines of the matrix per line that came), acceleration_shift (of the planes, if any).
 /// Embedded reference lines fill rows, too (PutBack); put_back_lines says how many. Reference lines go on with each
-/// k-space as a block (CalibrationLines), of which calibration_notes() tell; frames whose block is to be made of
-/// several wait for it, at most CalibrationLines::kMostHeld of a slice, contrast and set. ClientError when a frame's
-/// coils are not its block's.
+/// k-space as a block (CalibrationLines, CalibratedFrames). ClientError when a frame's coils are not its block's.
 class CartesianKSpace final : public Gadget<Readouts, KSpace> {
  public:
   using Options = ReferenceOptions;
@@ -47,15 +45,13 @@ class CartesianKSpace final : public Gadget<Readouts, KSpace> {
 
   void add(Buffer& buffer, const CartesianSpace& space, const Readouts& readouts);
   KSpace complete(Buffer buffer, const CartesianSpace& space, const Readouts& readouts);
-  void give_held(const FrameKey& key, const Emit<KSpace>& emit);
 
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<CartesianSpace> spaces_;
-  CalibrationLines calibration_;
+  CalibratedFrames<KSpace> frames_;
   PutBack put_back_;
   std::map<std::uint64_t, Buffer> open_;
-  std::map<FrameKey, std::vector<KSpace>> held_;  // whole frames by CalibrationLines::block_of(), for their block
 };
 
 }  // namespace echotrain

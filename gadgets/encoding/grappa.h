@@ -15,7 +15,7 @@ namespace echotrain {
 /// space, and rows at the edges of k-space, where these are wrong, are corrected. Or the images of all coils, by the
 /// kernels themselves. Acquired lines stay as they are; reference lines that came with a frame serve its image, too.
 /// What is not acquired beyond the outermost lines stays 0.
-class Grappa final : public Gadget<KSpace, CoilImages> {
+class Grappa final : public Gadget<KSpace, CoilImages>, public HalfFrameImages {
  public:
   struct Options {
     std::int64_t kernel_x = 5, kernel_y = 4, kernel_z = 4;
@@ -33,6 +33,7 @@ class Grappa final : public Gadget<KSpace, CoilImages> {
   explicit Grappa(const Options& options);
   void start(const protocol::Header& header, Scan& scan) override { frames_.start(header, scan); }
   void process(KSpace&& kspace, const Emit<CoilImages>& emit) override { frames_.process(std::move(kspace), emit); }
+  void process(HalfFrame&& frame, const Emit<CoilImages>& emit) override { frames_.process(std::move(frame), emit); }
 
  private:
   UnmixedFrames frames_;

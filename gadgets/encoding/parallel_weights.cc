@@ -57,6 +57,7 @@ class Making {
       unfold();
     else
       grappa();
+    if (!options_.coil_images) plan_lines();
     return std::move(made_);
   }
 
@@ -85,6 +86,12 @@ class Making {
                                        : adaptive_maps_of(context_, calibration_, made_.geometry);
     made_.factors = numerics::unfold(context_, maps.view(), lattice_, made_.geometry, options_.lambda);
     if (options_.noise) noise(made_.factors, maps, nullptr, nullptr);
+  }
+
+  void plan_lines() {
+    made_.lines = numerics::plan_line_unmixing(context_, lattice_, rows_, made_.geometry, made_.rows, made_.factors,
+                                               made_.scale());
+    if (made_.lines.made() && !context_.cuda()) made_.factors = {};
   }
 
   void noise(const Array<cfloat>& u, const Array<cfloat>& maps, const numerics::HybridKernels* hybrid,
@@ -127,8 +134,9 @@ class Making {
 }  // namespace
 
 std::uint64_t Weights::bytes() const {
-  return size_of(factors) + size_of(hybrid.values) + size_of(rows.own) + size_of(rows.first) + size_of(rows.terms) +
-         size_of(g) + size_of(per_deviation) + (on_lattice.size() + rows.rows.size()) * sizeof(float);
+  return size_of(factors) + size_of(hybrid.values) + lines.bytes() + size_of(rows.own) + size_of(rows.first) +
+         size_of(rows.terms) + size_of(g) + size_of(per_deviation) +
+         (on_lattice.size() + rows.rows.size()) * sizeof(float);
 }
 
 bool ParallelWeights::Entry::same(const Entry& other) const {

@@ -10,6 +10,7 @@
 #include "gadgets/api/items.h"
 #include "gadgets/api/scan.h"
 #include "gadgets/numerics/parallel/line_correction.h"
+#include "gadgets/numerics/unmixing/line_unmixing.h"
 
 namespace echotrain {
 
@@ -28,8 +29,9 @@ struct Weights {
   std::int64_t coils = 0;
   numerics::LineGeometry geometry;
   /// [coil, z, y, x], twice as many with corrections: first conj(u), which weighs images of the lattice's rows, then
-  /// the maps, which weigh those of the corrections. Empty for coil images.
+  /// the maps, which weigh those of the corrections. Empty for coil images, and where `lines` has copies of its own.
   Array<cfloat> factors;
+  numerics::LineUnmixing lines;  ///< the quicker way to the combined image, where there is one
   /// Of each row z * y: 1 on the lattice, else 0. Empty where no other row came.
   std::vector<float> on_lattice;
   numerics::HybridKernels hybrid;  ///< grappa
@@ -41,6 +43,8 @@ struct Weights {
   std::string problem;             ///< why there are no weights; then all else is empty
 
   bool corrected() const { return rows.count() > 0; }
+  /// 1 / the points of the encoded matrix, by which images are multiplied.
+  float scale() const { return 1.0f / static_cast<float>(geometry.encoded.size()); }
   std::uint64_t bytes() const;
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "gadgets/encoding/unmixed_images.h"
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/fft/fft.h"
@@ -42,14 +41,14 @@ void UnmixedFrames::start(const protocol::Header& header, Scan& scan) {
   }
 }
 
-void UnmixedFrames::check(const KSpace& kspace) const {
-  if (!kspace.lines)
+void UnmixedFrames::check(const HalfFrame& facts) const {
+  if (!facts.lines)
     throw ClientError(
         fmt::format("{}: the gadget before it does not say which lines of k-space were acquired", options_.name));
-  const auto& n = kspace.data.shape();
-  if (static_cast<std::int64_t>(kspace.lines->came.size()) != n[1] * n[2])
+  const auto& n = facts.geometry.encoded;
+  if (static_cast<std::int64_t>(facts.lines->came.size()) != n[0] * n[1])
     throw ClientError(fmt::format("{}: the list of acquired lines is for another matrix", options_.name));
-  if (kspace.frame->notes.contains("filter"))
+  if (facts.frame->notes.contains("filter"))
     throw ClientError(
         fmt::format("{0}: k-space was filtered, so its lines are not alike; put 'filter' after {0}", options_.name));
 }
@@ -70,32 +69,40 @@ std::string UnmixedFrames::missing_lines(const SampledLines& lines, const Steps&
 }
 
 void UnmixedFrames::process(KSpace&& kspace, const Emit<CoilImages>& emit) {
-  check(kspace);
-  const SampledLines& lines = *kspace.lines;
-  const Steps announced = announced_.at(kspace.frame->key.encoding);
-  if (announced[0] <= 1 && announced[1] <= 1)
-    return refuse("R=1", "the header announces no acceleration", std::move(kspace), emit);
-  if (lines.count() == 0 || lines.first_x >= lines.last_x)
-    return refuse("no lines", "no lines came, or none that have samples in common", std::move(kspace), emit);
-  if (!lines.lattice) return refuse("lattice", missing_lines(lines, announced), std::move(kspace), emit);
-  if (!kspace.calibration)
-    return refuse("calibration",
-                  "there are no reference lines; send some (flags 20, 21), or the middle of k-space in full",
-                  std::move(kspace), emit);
-  const std::int64_t coils = kspace.data.shape()[0], of_reference = kspace.calibration->data.shape()[0];
-  if (coils != of_reference)
-    throw ClientError(fmt::format("{}: slice {}: reference lines have {} coils, and lines of images have {}",
-                                  options_.name, kspace.frame->key.slice, of_reference, coils));
   const auto& n = kspace.data.shape();
-  const ParallelWeights::Found found = weights_.of(
-      *kspace.calibration, lines, {{n[1], n[2], n[3]}, kspace.padded, kspace.image, numerics::Direction::inverse});
-  if (!found.weights->problem.empty()) return refuse("weights", found.weights->problem, std::move(kspace), emit);
-  give(std::move(kspace), found, emit);
+  const numerics::LineGeometry geometry{{n[1], n[2], n[3]}, kspace.padded, kspace.image, numerics::Direction::inverse};
+  unmix({{kspace.frame, {}, geometry, kspace.lines, kspace.calibration}, kspace.data}, emit);
 }
 
-void UnmixedFrames::refuse(const char* kind, const std::string& why, KSpace&& kspace, const Emit<CoilImages>& emit) {
+void UnmixedFrames::process(HalfFrame&& frame, const Emit<CoilImages>& emit) { unmix({std::move(frame), {}}, emit); }
+
+void UnmixedFrames::unmix(Acquired&& acquired, const Emit<CoilImages>& emit) {
+  const HalfFrame& facts = acquired.facts;
+  check(facts);
+  const SampledLines& lines = *facts.lines;
+  const Steps announced = announced_.at(facts.frame->key.encoding);
+  if (announced[0] <= 1 && announced[1] <= 1)
+    return refuse("R=1", "the header announces no acceleration", std::move(acquired), emit);
+  if (lines.count() == 0 || lines.first_x >= lines.last_x)
+    return refuse("no lines", "no lines came, or none that have samples in common", std::move(acquired), emit);
+  if (!lines.lattice) return refuse("lattice", missing_lines(lines, announced), std::move(acquired), emit);
+  if (!facts.calibration)
+    return refuse("calibration",
+                  "there are no reference lines; send some (flags 20, 21), or the middle of k-space in full",
+                  std::move(acquired), emit);
+  const std::int64_t coils = acquired.coils(), of_reference = facts.calibration->data.shape()[0];
+  if (coils != of_reference)
+    throw ClientError(fmt::format("{}: slice {}: reference lines have {} coils, and lines of images have {}",
+                                  options_.name, facts.frame->key.slice, of_reference, coils));
+  const ParallelWeights::Found found = weights_.of(*facts.calibration, lines, facts.geometry);
+  if (!found.weights->problem.empty()) return refuse("weights", found.weights->problem, std::move(acquired), emit);
+  give(std::move(acquired), found, emit);
+}
+
+void UnmixedFrames::refuse(const char* kind, const std::string& why, Acquired&& acquired,
+                           const Emit<CoilImages>& emit) {
   const bool accelerated = std::string_view(kind) != "R=1";
-  const std::string text = fmt::format("{}: slice {}: {}; ", options_.name, kspace.frame->key.slice, why);
+  const std::string text = fmt::format("{}: slice {}: {}; ", options_.name, acquired.facts.frame->key.slice, why);
   if (options_.transform) {
     if (told_.insert(kind).second) {
       if (accelerated)
@@ -103,35 +110,40 @@ void UnmixedFrames::refuse(const char* kind, const std::string& why, KSpace&& ks
       else
         scan_->info(text + "its images are plain transforms");
     }
-    return give_plain(std::move(kspace), emit);
+    return emit(plain_images(acquired));
   }
   ++scan_->numbers.frames_refused;
   if (told_.insert(kind).second)
     scan_->warn(text + (accelerated ? "such frames give no image" : "use cartesian_2d, or 'otherwise: transform'"));
 }
 
-void UnmixedFrames::give_plain(KSpace&& kspace, const Emit<CoilImages>& emit) const {
+/// One image, or one of each coil.
+CoilImages UnmixedFrames::plain_images(Acquired& acquired) const {
   numerics::Context& compute = scan_->compute;
-  const auto& from = kspace.data.shape();
-  const std::int64_t coils = from[0];
-  const auto& image = kspace.image;
-  Array<cfloat> images = compute.allocate<cfloat>({coils, image[0], image[1], image[2]});
-  const float scale = 1.0f / static_cast<float>(from[1] * from[2] * from[3]);
-  if (from[1] == 1 && kspace.padded[0] == 1)  // as `fft` does it
-    numerics::centered_fft(compute, kspace.data.view().reshaped({coils, from[2], from[3]}),
-                           images.view().reshaped({coils, image[1], image[2]}), {kspace.padded[1], kspace.padded[2]}, 2,
-                           numerics::Direction::inverse, scale);
-  else
-    numerics::centered_fft(compute, kspace.data.view(), images.view(), kspace.padded, 3, numerics::Direction::inverse,
+  const auto& [encoded, padded, image, direction] = acquired.facts.geometry;
+  const std::int64_t coils = acquired.coils();
+  const bool joins = !options_.weights.coil_images;
+  const float scale = 1.0f / static_cast<float>(encoded.size());
+  CoilImages out{with_notes(*acquired.facts.frame, {{options_.name, "transform"}}),
+                 compute.allocate<cfloat>({joins ? 1 : coils, image[0], image[1], image[2]})};
+  if (!acquired.kspace) {  // as `fft` does it with lines that were transformed as they came
+    clear_missing_rows(compute, acquired.facts);
+    numerics::images_from_lines(compute, acquired.facts.geometry, acquired.facts.half.view(), scale, joins,
+                                out.data.view());
+    return out;
+  }
+  Array<cfloat> images = joins ? compute.allocate<cfloat>({coils, image[0], image[1], image[2]}) : out.data;
+  if (encoded[0] == 1 && padded[0] == 1)  // as `fft` does it
+    numerics::centered_fft(compute, acquired.kspace.view().reshaped({coils, encoded[1], encoded[2]}),
+                           images.view().reshaped({coils, image[1], image[2]}), {padded[1], padded[2]}, 2, direction,
                            scale);
-  const auto frame = with_notes(*kspace.frame, {{options_.name, "transform"}});
-  if (options_.weights.coil_images) return emit({frame, std::move(images)});
-  Array<cfloat> joined = compute.allocate<cfloat>({1, image[0], image[1], image[2]});
-  numerics::root_sum_of_squares(compute, images.view(), joined.view());
-  emit({frame, std::move(joined)});
+  else
+    numerics::centered_fft(compute, acquired.kspace.view(), images.view(), padded, 3, direction, scale);
+  if (joins) numerics::root_sum_of_squares(compute, images.view(), out.data.view());
+  return out;
 }
 
-void UnmixedFrames::give(KSpace&& kspace, const ParallelWeights::Found& found, const Emit<CoilImages>& emit) {
+void UnmixedFrames::give(Acquired&& acquired, const ParallelWeights::Found& found, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
   const Weights& weights = *found.weights;
   std::map<std::string, std::string> notes = options_.notes;
@@ -139,10 +151,13 @@ void UnmixedFrames::give(KSpace&& kspace, const ParallelWeights::Found& found, c
   if (options_.weights.method == WeightsOptions::Method::grappa)
     notes[options_.name + "_residual"] = fmt::format("{:.3g}", weights.residual);
   if (weights.g) notes["gfactor_mean"] = fmt::format("{:.3f}", weights.mean_g);
-  const auto frame = with_notes(*kspace.frame, notes);
-  if (options_.weights.coil_images) return emit({frame, filled_images(compute, weights, kspace.data)});
+  const auto frame = with_notes(*acquired.facts.frame, notes);
+  if (options_.weights.coil_images)
+    return emit({frame, filled_images(compute, weights, {acquired.kspace, acquired.facts.half})});
   if (options_.weights.noise) warn_of_noise(*frame, weights);
-  const Array<cfloat> image = unmixed_image(compute, weights, std::move(kspace.data));
+  if (acquired.facts.half && !reads_acquired_rows_only(weights)) clear_missing_rows(compute, acquired.facts);
+  const Array<cfloat> image =
+      unmixed_image(compute, weights, {std::move(acquired.kspace), std::move(acquired.facts.half)});
   Array<cfloat> snr;
   if (options_.snr_units && weights.per_deviation) {
     snr = compute.allocate<cfloat>(image.shape());

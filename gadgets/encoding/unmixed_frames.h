@@ -9,6 +9,8 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/encoding/parallel_weights.h"
+#include "gadgets/encoding/unmixed_images.h"
+#include "gadgets/shared/half_frames.h"
 
 namespace echotrain {
 
@@ -31,14 +33,23 @@ class UnmixedFrames {
   /// ClientError for k-space that does not say which lines came, or that was filtered, and where reference lines have
   /// another number of coils.
   void process(KSpace&& kspace, const Emit<CoilImages>& emit);
+  /// The same of lines that were transformed along x as they came.
+  void process(HalfFrame&& frame, const Emit<CoilImages>& emit);
 
  private:
   using Steps = std::array<std::uint16_t, 2>;  // y, z
-  void check(const KSpace& kspace) const;
+  /// A frame as either of the two; of a KSpace, `half` is empty.
+  struct Acquired {
+    HalfFrame facts;
+    Array<cfloat> kspace;  // [coil, z, y, x]
+    std::int64_t coils() const { return (kspace ? kspace : facts.half).shape()[0]; }
+  };
+  void unmix(Acquired&& acquired, const Emit<CoilImages>& emit);
+  void check(const HalfFrame& facts) const;
   std::string missing_lines(const SampledLines& lines, const Steps& announced) const;
-  void refuse(const char* kind, const std::string& why, KSpace&& kspace, const Emit<CoilImages>& emit);
-  void give_plain(KSpace&& kspace, const Emit<CoilImages>& emit) const;
-  void give(KSpace&& kspace, const ParallelWeights::Found& found, const Emit<CoilImages>& emit);
+  void refuse(const char* kind, const std::string& why, Acquired&& acquired, const Emit<CoilImages>& emit);
+  CoilImages plain_images(Acquired& acquired) const;
+  void give(Acquired&& acquired, const ParallelWeights::Found& found, const Emit<CoilImages>& emit);
   void warn_of_noise(const Frame& frame, const Weights& weights);
 
   UnmixedFramesOptions options_;

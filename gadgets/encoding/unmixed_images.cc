@@ -16,13 +16,13 @@ using numerics::Direction;
 using numerics::LineGeometry;
 using numerics::Shape;
 
-float scale_of(const Weights& weights) { return 1.0f / static_cast<float>(weights.geometry.encoded.size()); }
-
 /// [coil, z * y, image x]: the transform along x, cut to the image.
-Array<cfloat> half_of(Context& context, const Weights& weights, const Array<cfloat>& kspace) {
+Array<cfloat> half_of(Context& context, const Weights& weights, const AcquiredRows& rows) {
+  if (rows.half) return rows.half;
   const LineGeometry& g = weights.geometry;
   Array<cfloat> half = context.allocate<cfloat>({weights.coils, g.encoded[0] * g.encoded[1], g.image[2]});
-  numerics::centered_fft(context, kspace.view().reshaped({weights.coils, g.encoded[0] * g.encoded[1], g.encoded[2]}),
+  numerics::centered_fft(context,
+                         rows.kspace.view().reshaped({weights.coils, g.encoded[0] * g.encoded[1], g.encoded[2]}),
                          half.view(), {g.padded[2]}, 1, Direction::inverse, 1);
   return half;
 }
@@ -62,23 +62,22 @@ void transform_grid(Context& context, const Array<cfloat>& grid, std::int64_t pl
                     const Weights& weights, DeviceView<cfloat> to) {
   const LineGeometry& g = weights.geometry;
   numerics::centered_fft(context, grid.view().reshaped({weights.coils, planes, lines, g.image[2]}), to,
-                         {g.padded[0], g.padded[1], g.image[2]}, 3, Direction::inverse, scale_of(weights));
+                         {g.padded[0], g.padded[1], g.image[2]}, 3, Direction::inverse, weights.scale());
 }
 
-Array<cfloat> image_on_cpu(Context& context, const Weights& weights, const Array<cfloat>& kspace) {
+Array<cfloat> image_on_cpu(Context& context, const Weights& weights, Array<cfloat> half) {
   const LineGeometry& g = weights.geometry;
   const Shape coils{weights.coils, g.image[0], g.image[1], g.image[2]};
-  Array<cfloat> image = context.allocate<cfloat>({1, g.image[0], g.image[1], g.image[2]});
-  Array<cfloat> half = half_of(context, weights, kspace), grid;
+  Array<cfloat> image = context.allocate<cfloat>({1, g.image[0], g.image[1], g.image[2]}), grid;
   const LineGeometry padded{g.padded, g.padded, g.image, g.direction};
   if (weights.corrected()) grid = rows_on_grid(context, weights, half.view(), g.padded[0], g.padded[1]);
   keep_lattice(context, weights, half.view());
   const auto factors = weights.factors.view();
-  numerics::joined_image_from_lines(context, g, half.view(), factors.part(0, coils), scale_of(weights), false,
+  numerics::joined_image_from_lines(context, g, half.view(), factors.part(0, coils), weights.scale(), false,
                                     image.view());
   if (weights.corrected())
-    numerics::joined_image_from_lines(context, padded, grid.view(), factors.part(coils.size(), coils),
-                                      scale_of(weights), true, image.view());
+    numerics::joined_image_from_lines(context, padded, grid.view(), factors.part(coils.size(), coils), weights.scale(),
+                                      true, image.view());
   return image;
 }
 
@@ -88,13 +87,13 @@ Array<cfloat> image_on_cuda(Context& context, const Weights& weights, Array<cflo
   // Images of the lattice, and after them those of the corrections, as in `factors`.
   Array<cfloat> images = context.allocate<cfloat>(weights.factors.shape());
   if (weights.corrected()) {
-    const Array<cfloat> half = half_of(context, weights, kspace);
+    const Array<cfloat> half = half_of(context, weights, {kspace, {}});
     const Array<cfloat> grid = rows_on_grid(context, weights, half.view(), g.padded[0], g.padded[1]);
     transform_grid(context, grid, g.padded[0], g.padded[1], weights, images.view().part(coils.size(), coils));
   }
   keep_lattice(context, weights, kspace.view().reshaped({weights.coils, g.encoded[0] * g.encoded[1], g.encoded[2]}));
   numerics::centered_fft(context, kspace.view(), images.view().part(0, coils), g.padded, 3, Direction::inverse,
-                         scale_of(weights));
+                         weights.scale());
   Array<cfloat> image = context.allocate<cfloat>({1, g.image[0], g.image[1], g.image[2]});
   numerics::combine(context, weights.factors.view(), images.view(), image.view(), /*divide=*/false);
   return image;
@@ -102,19 +101,25 @@ Array<cfloat> image_on_cuda(Context& context, const Weights& weights, Array<cflo
 
 }  // namespace
 
-Array<cfloat> unmixed_image(Context& context, const Weights& weights, Array<cfloat> kspace) {
-  return context.cuda() ? image_on_cuda(context, weights, std::move(kspace)) : image_on_cpu(context, weights, kspace);
+Array<cfloat> unmixed_image(Context& context, const Weights& weights, AcquiredRows rows) {
+  const Shape& n = weights.geometry.image;
+  if (context.cuda() && !weights.lines.made()) return image_on_cuda(context, weights, std::move(rows.kspace));
+  Array<cfloat> half = half_of(context, weights, rows);
+  if (!weights.lines.made()) return image_on_cpu(context, weights, std::move(half));
+  Array<cfloat> image = context.allocate<cfloat>({1, n[0], n[1], n[2]});
+  numerics::unmix_lines(context, weights.lines, weights.hybrid, weights.rows, half.view(), image.view());
+  return image;
 }
 
-Array<cfloat> filled_images(Context& context, const Weights& weights, const Array<cfloat>& kspace) {
+Array<cfloat> filled_images(Context& context, const Weights& weights, const AcquiredRows& rows) {
   const LineGeometry& g = weights.geometry;
   Array<cfloat> images = context.allocate<cfloat>({weights.coils, g.image[0], g.image[1], g.image[2]});
-  const Array<cfloat> half = half_of(context, weights, kspace);
+  const Array<cfloat> half = half_of(context, weights, rows);
   const Array<cfloat> grid = rows_on_grid(context, weights, half.view(), g.encoded[0], g.encoded[1]);
   if (context.cuda())
     transform_grid(context, grid, g.encoded[0], g.encoded[1], weights, images.view());
   else
-    numerics::images_from_lines(context, g, grid.view(), scale_of(weights), false, images.view());
+    numerics::images_from_lines(context, g, grid.view(), weights.scale(), false, images.view());
   return images;
 }
 

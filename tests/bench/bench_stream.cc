@@ -78,6 +78,8 @@ const std::map<std::string, ScanShape> kIngest = {
     {"128x2",
      {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 50000, .frames = 4}}};
 const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
+const ScanShape kGrappa{.pipeline = "cartesian_grappa", .frames = 40, .acceleration = 3, .calibration = 24};
+const ScanShape kAliased{.pipeline = "cartesian_2d", .frames = 40, .acceleration = 3, .calibration = 24};
 const ScanShape kRadial{.pipeline = "radial_2d", .radial = true, .channels = 8, .readouts = 402, .frames = 10};
 const ScanShape kCine{.pipeline = "cartesian_2d", .samples = 256, .channels = 1, .frames = 400};
 const ScanShape kShort{.pipeline = "cartesian_2d", .frames = 8};
@@ -105,12 +107,20 @@ void add_ingest(const ServerProcess& server) {
 }
 
 void add_whole_scans(const ServerProcess& server) {
-  const auto run = [&server](const std::string& name, const ScanShape& shape) {
-    return scan_seconds(server.port(), encoded(name, shape).bytes, static_cast<std::size_t>(shape.frames));
+  const auto run = [&server](const std::string& name, const ScanShape& shape, const std::string& meta = {}) {
+    return scan_seconds(server.port(), encoded(name, shape).bytes, static_cast<std::size_t>(shape.frames), meta);
   };
   add_case(
       server, "whole_scan/cartesian_256_16coils_40frames", kLongRounds, [=] { run("cartesian", kCartesian); },
       [=](benchmark::State&) { return run("cartesian", kCartesian); });
+  // The plain transform of the same readouts; then weights of the first frame, and 40 frames unmixed with them.
+  add_case(
+      server, "whole_scan/cartesian_256_16coils_40frames/r3", kLongRounds, [=] { run("aliased", kAliased); },
+      [=](benchmark::State&) { return run("aliased", kAliased); });
+  add_case(
+      server, "whole_scan/cartesian_grappa_256_16coils_40frames", kLongRounds,
+      [=] { run("grappa", kGrappa, "grappa_residual"); },
+      [=](benchmark::State&) { return run("grappa", kGrappa, "grappa_residual"); });
   // Angles go on from frame to frame, and from scan to scan: no plan fits twice.
   add_case(
       server, "whole_scan/golden_radial_402x512_8coils_10frames", kLongRounds, [=] { run("radial", kRadial); },
@@ -152,24 +162,42 @@ void add_captured(const ServerProcess& server) {
            });
 }
 
+/// Counters of a paced scan; the seconds of its median.
+double report_latency(benchmark::State& state, const PacedTimes& times) {
+  state.counters["p50_ms"] = quantile(times.client_ms, 0.5);
+  state.counters["p99_ms"] = quantile(times.client_ms, 0.99);
+  state.counters["max_ms"] = quantile(times.client_ms, 1);
+  for (const auto& [part, values] : parts_of(times)) {
+    state.counters[part + "_p50_ms"] = quantile(*values, 0.5);
+    state.counters[part + "_p99_ms"] = quantile(*values, 0.99);
+  }
+  state.counters["frames"] = static_cast<double>(times.client_ms.size());
+  return quantile(times.client_ms, 0.5) / 1e3;
+}
+
 void add_latency(const ServerProcess& server, const Options& options) {
   const auto paced = [&server](int frames) {
     return paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, frames, 3.0);
   };
   add_case(
       server, "latency/radial_256_16coils_55spokes_stride5_tr3ms", 1, [=] { paced(20); },
-      [=, frames = options.frames](benchmark::State& state) {
-        const PacedTimes times = paced(frames);
-        state.counters["p50_ms"] = quantile(times.client_ms, 0.5);
-        state.counters["p99_ms"] = quantile(times.client_ms, 0.99);
-        state.counters["max_ms"] = quantile(times.client_ms, 1);
-        for (const auto& [part, values] : parts_of(times)) {
-          state.counters[part + "_p50_ms"] = quantile(*values, 0.5);
-          state.counters[part + "_p99_ms"] = quantile(*values, 0.99);
-        }
-        state.counters["frames"] = frames;
-        return quantile(times.client_ms, 0.5) / 1e3;
-      });
+      [=, frames = options.frames](benchmark::State& state) { return report_latency(state, paced(frames)); });
+  // A line each 0.5 ms, 43 ms a frame; the first frame, which makes the weights, is left out.
+  for (const auto& [name, whole] :
+       {std::pair{"cartesian_grappa_256_16coils_r3", kGrappa}, std::pair{"cartesian_256_16coils_r3", kAliased}}) {
+    ScanShape shape = whole;
+    shape.frames = 4;
+    shape.repetitions = 1 << 15;
+    const auto frames_of_lines = [&server, name = std::string(name), shape](int frames) {
+      constexpr int kLines = 86;
+      return without_first(paced_scan(server.port(), encoded(name, shape), kLines, kLines, frames + 1, 0.5));
+    };
+    add_case(
+        server, std::string("latency/") + name, 1, [=] { frames_of_lines(20); },
+        [=, frames = std::min(options.frames, 400)](benchmark::State& state) {
+          return report_latency(state, frames_of_lines(frames));
+        });
+  }
 }
 
 /// The same scan in `sessions` sessions that begin together: the seconds of each, and of all.

@@ -164,13 +164,15 @@ void Receiver::run(Connection& connection, const OnImage& on_image) {
   }
 }
 
-double scan_seconds(std::uint16_t port, const Buffer& scan, std::size_t images) {
+double scan_seconds(std::uint16_t port, const Buffer& scan, std::size_t images, const std::string& meta) {
   Connection connection(port);
   Receiver receiver;
   std::exception_ptr failed;
   std::thread receiving([&] {
     try {
-      receiver.run(connection);
+      receiver.run(connection, [&](const protocol::Image& image, Clock::time_point) {
+        if (image.attributes.find(meta) == std::string::npos) throw std::runtime_error("an image is without " + meta);
+      });
     } catch (...) {
       failed = std::current_exception();
     }

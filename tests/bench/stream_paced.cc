@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <stdexcept>
 #include <string_view>
@@ -28,6 +30,20 @@ double quantile(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
   return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
+}
+
+/// Another repetition for a Cartesian readout: one that has been is not opened again.
+void set_repetition(Buffer& readout, std::uint16_t repetition) {
+  constexpr std::size_t kAt =
+      2 + offsetof(protocol::AcquisitionHeader, idx) + offsetof(decltype(protocol::AcquisitionHeader::idx), repetition);
+  std::memcpy(readout.data() + kAt, &repetition, sizeof repetition);
+}
+
+PacedTimes without_first(PacedTimes times) {
+  for (std::vector<double>* of :
+       {&times.client_ms, &times.server_ms, &times.queue_ms, &times.compute_ms, &times.copy_ms, &times.send_ms})
+    if (!of->empty()) of->erase(of->begin());
+  return times;
 }
 
 PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, int stride, int frames,
@@ -62,9 +78,12 @@ PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, i
   for (int i = 0; i < readouts; ++i) {
     const std::size_t r = static_cast<std::size_t>(i) % ring.readouts();
     const std::size_t begin = r == 0 ? ring.begin : ring.ends[r - 1];
+    Buffer readout(ring.bytes.begin() + static_cast<std::ptrdiff_t>(begin),
+                   ring.bytes.begin() + static_cast<std::ptrdiff_t>(ring.ends[r]));
+    if (!ring.shape.radial) set_repetition(readout, static_cast<std::uint16_t>(i / window));
     std::this_thread::sleep_until(start + i * pause);
     sent[static_cast<std::size_t>(i)] = Clock::now().time_since_epoch().count();
-    connection.write(ring.bytes.data() + begin, ring.ends[r] - begin);
+    connection.write(readout);
   }
   Buffer close;
   protocol::encode(protocol::Close{}, close);

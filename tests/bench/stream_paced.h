@@ -15,8 +15,12 @@ struct PacedTimes {
   std::vector<double> send_ms;  ///< queued -> last byte given to the kernel, by the server's clock; one less
 };
 
+/// The times of all images but the first.
+PacedTimes without_first(PacedTimes times);
+
 /// Sends one readout of `ring` every `repetition_time_ms`, starting over at its end, until there are
-/// `frames` images of `window` readouts, each `stride` readouts after the one before it.
+/// `frames` images of `window` readouts, each `stride` readouts after the one before it. Of Cartesian lines, as many as
+/// `window` have the same repetition.
 PacedTimes paced_scan(std::uint16_t port, const EncodedScan& ring, int window, int stride, int frames,
                       double repetition_time_ms);
 

@@ -13,7 +13,7 @@ namespace {
 
 using namespace protocol;
 
-constexpr std::uint64_t kFirstInSlice = 1 << 6, kLastInSlice = 1 << 7;
+constexpr std::uint64_t kFirstInSlice = 1 << 6, kLastInSlice = 1 << 7, kCalibration = 1 << 19;
 constexpr double kGoldenAngle = std::numbers::pi * 0.61803398874989485;
 
 std::string header_of(const ScanShape& shape) {
@@ -31,9 +31,16 @@ std::string header_of(const ScanShape& shape) {
   return "<?xml version=\"1.0\"?><ismrmrdHeader xmlns=\"http://www.ismrm.org/ISMRMRD\"><experimentalConditions>"
          "<H1resonanceFrequency_Hz>128000000</H1resonanceFrequency_Hz></experimentalConditions><encoding>" +
          space("encodedSpace", encoded, 300.0 * encoded / shape.matrix) + space("reconSpace", shape.matrix, 300) +
-         "<encodingLimits>" + limit("kspace_encoding_step_1", shape.readouts) + limit("repetition", shape.frames) +
-         "</encodingLimits><trajectory>" + (shape.radial ? "goldenangle" : "cartesian") +
-         "</trajectory></encoding></ismrmrdHeader>";
+         "<encodingLimits>" + limit("kspace_encoding_step_1", shape.readouts) +
+         limit("repetition", shape.repetitions > 0 ? shape.repetitions : shape.frames) +
+         "</encodingLimits><trajectory>" + (shape.radial ? "goldenangle" : "cartesian") + "</trajectory>" +
+         (shape.acceleration == 1
+              ? ""
+              : fmt::format("<parallelImaging><accelerationFactor><kspace_encoding_step_1>{}</kspace_encoding_step_1>"
+                            "<kspace_encoding_step_2>1</kspace_encoding_step_2></accelerationFactor><calibrationMode>"
+                            "separate</calibrationMode></parallelImaging>",
+                            shape.acceleration)) +
+         "</encoding></ismrmrdHeader>";
 }
 
 std::vector<float> spoke(const ScanShape& shape, int number) {
@@ -69,20 +76,26 @@ EncodedScan encode_scan(const ScanShape& shape, int turn) {
   readout.head.center_sample = static_cast<std::uint16_t>(shape.samples / 2);
   readout.head.read_dir[0] = readout.head.phase_dir[1] = readout.head.slice_dir[2] = 1;
   if (shape.radial) readout.head.trajectory_dimensions = 2;
-  const int all = shape.readouts * shape.frames;
+  const int lines = (shape.readouts + shape.acceleration - 1) / shape.acceleration, all = lines * shape.frames;
   scan.bytes.reserve(scan.begin +
-                     static_cast<std::size_t>(all) *
+                     static_cast<std::size_t>(all + shape.calibration) *
                          (values * 8 + 342 + (shape.radial ? 8 : 0) * static_cast<std::size_t>(shape.samples)) +
                      2);
-  for (int i = 0; i < all; ++i) {
-    const int line = i % shape.readouts;
+  const auto send = [&](int line, int repetition, std::uint64_t flags) {
     readout.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(line);
-    readout.head.idx.repetition = static_cast<std::uint16_t>(i / shape.readouts);
-    readout.head.scan_counter = static_cast<std::uint32_t>(i);
-    readout.head.flags = (line == 0 ? kFirstInSlice : 0) | (line == shape.readouts - 1 ? kLastInSlice : 0);
+    readout.head.idx.repetition = static_cast<std::uint16_t>(repetition);
+    readout.head.flags = flags;
     readout.data = {nullptr, std::as_bytes(std::span(samples).subspan(random() % 4096, values))};
-    if (shape.radial) readout.trajectory = Payload::take(spoke(shape, turn + i));
     encode(readout, scan.bytes);
+    ++readout.head.scan_counter;
+  };
+  for (int i = 0; i < shape.calibration; ++i) send((shape.readouts - shape.calibration) / 2 + i, 0, kCalibration);
+  scan.begin = scan.bytes.size();
+  for (int i = 0; i < all; ++i) {
+    const int line = i % lines;
+    if (shape.radial) readout.trajectory = Payload::take(spoke(shape, turn + i));
+    send(line * shape.acceleration, i / lines,
+         (line == 0 ? kFirstInSlice : 0) | (line == lines - 1 ? kLastInSlice : 0));
     scan.ends.push_back(scan.bytes.size());
   }
   encode(Close{}, scan.bytes);

@@ -16,13 +16,16 @@ struct ScanShape {
   int samples = 512, channels = 16;
   int readouts = 256;  ///< of a frame
   int frames = 1;
+  int acceleration = 1;  ///< of Cartesian lines: every so many of `readouts` come
+  int calibration = 0;   ///< middle lines that come before, for calibration alone
+  int repetitions = 0;   ///< that the header announces; 0: as many as frames
 };
 
 struct EncodedScan {
   ScanShape shape;
   protocol::Buffer bytes;         ///< config, header, readouts, CLOSE
-  std::vector<std::size_t> ends;  ///< of each readout in `bytes`
-  std::size_t begin = 0;          ///< of the first readout in `bytes`
+  std::vector<std::size_t> ends;  ///< of each imaging readout in `bytes`
+  std::size_t begin = 0;          ///< of the first one in `bytes`; calibration lines are before it
   std::size_t readouts() const { return ends.size(); }
 };
 

@@ -5,10 +5,9 @@
 #include "gadgets/numerics/parallel/parallel_ops.h"
 
 namespace echotrain::numerics::cpu {
-namespace {
 
-/// to[c] += sign * sum_c' kernel[c, c'] from[c'], each of kHybridLanes columns, real parts before imaginary ones.
-ECHOTRAIN_CLONES void add_term(const float* kernel, const float* from, float sign, std::int64_t coils, float* to) {
+ECHOTRAIN_CLONES void add_correction(const float* kernel, const float* from, float sign, std::int64_t coils,
+                                     float* to) {
   constexpr std::int64_t n = kHybridLanes;
   for (std::int64_t c = 0; c < coils; ++c) {
     float re[n] = {}, im[n] = {};
@@ -25,8 +24,6 @@ ECHOTRAIN_CLONES void add_term(const float* kernel, const float* from, float sig
     }
   }
 }
-
-}  // namespace
 
 void correct_lines(Context& context, const CorrectionWork& work) {
   constexpr std::int64_t n = kHybridLanes;
@@ -48,8 +45,8 @@ void correct_lines(Context& context, const CorrectionWork& work) {
       for (std::int32_t t = work.first[row]; t < work.first[row + 1]; ++t) {
         const LineCorrections::Term& term = work.terms[t];
         take(term.row, from);
-        add_term(work.kernels + (block * work.sources + term.source) * per_source, from.data(), term.sign, work.coils,
-                 to.data());
+        add_correction(work.kernels + (block * work.sources + term.source) * per_source, from.data(), term.sign,
+                       work.coils, to.data());
       }
       for (std::int64_t c = 0; c < work.coils; ++c)
         for (std::int64_t x = 0; x < width; ++x)

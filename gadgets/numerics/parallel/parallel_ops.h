@@ -104,4 +104,9 @@ void noise_gain(Context& context, const NoiseWork& work);
 )
 // clang-format on
 
+namespace cpu {
+/// to[c] += sign * sum_c' kernel[c, c'] from[c'], each of kHybridLanes columns, real parts before imaginary ones.
+void add_correction(const float* kernel, const float* from, float sign, std::int64_t coils, float* to);
+}  // namespace cpu
+
 }  // namespace echotrain::numerics

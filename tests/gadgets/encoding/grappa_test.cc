@@ -74,7 +74,7 @@ TEST_P(GrappaTest, CoilImagesKeepWhatWasAcquired) {
                          scene.scan(c.left), here());
     ASSERT_EQ(out.images.size(), 1u);
     ASSERT_EQ(out.images[0].head.channels, 8);
-    const auto kspace = scene.kspace();
+    const auto& kspace = scene.kspace();
     const auto images = pixels<cfloat>(out.images[0]);
     EXPECT_LT(nrmse(images, ParallelScene::images(kspace, c.n)), 1.8 * c.most);
     // The images' k-space, by the sums of the other sign.
@@ -194,22 +194,102 @@ TEST_P(GrappaTest, NoiseIsAsPredicted) {
   EXPECT_NEAR(std::stod(meta(out.images.at(0), "gfactor_mean")), mean_g, 0.001);
 }
 
+// Lines that are transformed along x as they come make the images of those that are collected first.
+TEST_P(GrappaTest, LinesAsTheyComeMakeTheSameImages) {
+  struct Case {
+    const char* what;
+    std::array<int, 3> n;
+    Leaving left;
+    std::string options;
+  };
+  for (const Case& c : {Case{"uneven", {40, 50, 1}, {.ry = 3, .y0 = 1, .band = 20, .separate = true}, ""},
+                        Case{"put back", {40, 50, 1}, {.ry = 3, .y0 = 2, .band = 20, .first_y = 14}, ""},
+                        Case{"in units", {40, 48, 1}, {.ry = 4, .band = 24}, "g_factor: true, snr_units: true"},
+                        Case{"coils", {40, 48, 1}, {.ry = 2, .band = 20}, "output: coils"},
+                        Case{"a volume",
+                             {16, 18, 16},
+                             {.ry = 2, .rz = 2, .shift = 1, .z0 = 1, .band = 12},
+                             "kernel_x: 3, kernel_y: 2, kernel_z: 2"}}) {
+    SCOPED_TRACE(c.what);
+    const ParallelScene scene(c.n, 6);
+    std::vector<Acquisition> scan = scene.references(c.left);
+    for (int r = 0; r < 2; ++r)
+      for (Acquisition& a : scene.frame(c.left)) {
+        a.head.idx.repetition = static_cast<std::uint16_t>(r);
+        scan.push_back(a);
+        if (a.head.idx.kspace_encode_step_1 == 17 && (a.head.flags & 1 << (kLastInSlice - 1)) == 0) scan.push_back(a);
+      }
+    const std::string text = grappa_with(c.options, "component: complex");
+    RunOptions apart = here();
+    apart.tap = "cartesian_kspace";
+    int seen = 0;
+    apart.on_item = [&](const Item& item, numerics::Context&) { seen += std::holds_alternative<KSpace>(item) ? 1 : 0; };
+    const auto fused = run(text, scene.header_of(c.left, 2), scan, here());
+    const auto unfused = run(text, scene.header_of(c.left, 2), scan, apart);
+    EXPECT_EQ(seen, 2);
+    ASSERT_EQ(fused.images.size(), unfused.images.size());
+    ASSERT_GE(fused.images.size(), 2u);
+    for (std::size_t i = 0; i < fused.images.size(); ++i) {
+      EXPECT_LT(nrmse(pixels<cfloat>(fused.images[i]), pixels<cfloat>(unfused.images[i])), 1e-6);
+      EXPECT_EQ(fused.images[i].attributes, unfused.images[i].attributes);
+    }
+    EXPECT_EQ(fused.texts, unfused.texts);
+    EXPECT_THAT(PipelinePlan::check(config::read_pipeline(text, "t.yaml"))->describe(),
+                HasSubstr("as one on the CPU: cartesian_kspace, grappa"));
+  }
+}
+
+// Frames of lines that were transformed as they came wait for a block of several, as others do.
+TEST_P(GrappaTest, LinesAsTheyComeWaitForTheirBlock) {
+  const ParallelScene scene({32, 32, 1}, 6);
+  const Leaving left{.ry = 2};
+  auto header = scene.header_of(left, 4);
+  header.encodings.at(0).calibration_mode = "interleaved";
+  std::vector<Acquisition> scan;
+  for (int r = 0; r < 4; ++r)
+    for (Acquisition& a : scene.frame({.ry = 2, .y0 = r % 2})) {
+      a.head.idx.repetition = static_cast<std::uint16_t>(r);
+      scan.push_back(std::move(a));
+    }
+  const std::string text = grappa_with("", "component: complex");
+  RunOptions options = here(), apart = here();
+  apart.tap = "cartesian_kspace";
+  apart.on_item = [](const Item&, numerics::Context&) {};
+  const auto fused = run(text, header, scan, options), unfused = run(text, header, scan, apart);
+  ASSERT_EQ(fused.images.size(), 4u);
+  ASSERT_EQ(unfused.images.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_LT(nrmse(pixels<cfloat>(fused.images[i]), pixels<cfloat>(unfused.images[i])), 1e-6);
+    EXPECT_EQ(fused.images[i].head.repetition, i);
+    EXPECT_EQ(meta(fused.images[i], "calibration"), "sliding 32 x 32");
+  }
+  scan.resize(17);  // one frame, and the first line of the next
+  options.end = End::truncated;
+  const auto cut = run(text, header, scan, options);
+  EXPECT_TRUE(cut.images.empty());
+  EXPECT_EQ(cut.warned("1 frame(s) dropped: the scan ended before their calibration was whole"), 1);
+}
+
 TEST_P(GrappaTest, WithoutAccelerationIsThePlainTransform) {
   const ParallelScene scene({32, 30, 1}, 4);
   const Leaving all{};
   const auto scan = scene.scan(all);
-  RunOptions options = here();
-  options.tap = "fft";  // gadget by gadget: neighbours that run as one round otherwise
-  options.on_item = [](const Item&, numerics::Context&) {};
-  const auto plain = run(kPlain, scene.header_of(all), scan, options);
+  RunOptions apart = here(), grappa_apart = here();
+  apart.tap = "fft";  // gadget by gadget: neighbours that run as one round otherwise
+  grappa_apart.tap = "grappa";
+  apart.on_item = grappa_apart.on_item = [](const Item&, numerics::Context&) {};
+  const auto plain = run(kPlain, scene.header_of(all), scan, here());
   const auto out = run(grappa_with("otherwise: transform"), scene.header_of(all), scan, here());
   EXPECT_EQ(pixels<float>(out.images.at(0)), pixels<float>(plain.images.at(0)));
+  EXPECT_EQ(
+      pixels<float>(run(grappa_with("otherwise: transform"), scene.header_of(all), scan, grappa_apart).images.at(0)),
+      pixels<float>(run(kPlain, scene.header_of(all), scan, apart).images.at(0)));
   EXPECT_EQ(out.warned(""), 0);
   EXPECT_EQ(out.said(protocol::Level::info, "no acceleration"), 1);
   EXPECT_EQ(meta(out.images[0], "grappa"), "transform");
   const auto coils =
       run(grappa_with("otherwise: transform, output: coils", "component: complex"), scene.header_of(all), scan, here());
-  const auto plain_coils = run(kPlainCoils, scene.header_of(all), scan, options);
+  const auto plain_coils = run(kPlainCoils, scene.header_of(all), scan, here());
   EXPECT_EQ(pixels<cfloat>(coils.images.at(0)), pixels<cfloat>(plain_coils.images.at(0)));
   const auto refused = run(grappa_with(), scene.header_of(all), scan, here());
   EXPECT_TRUE(refused.images.empty());

@@ -1,0 +1,32 @@
+#include "gadgets/cartesian/calibrated_images.h"
+
+namespace echotrain {
+
+void CalibratedImages::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  lines_.start(header, numerics::Direction::inverse, options_, scan);
+  frames_.start(header, lines_.spaces(), options_, scan);
+  images_->start(header, scan);
+}
+
+void CalibratedImages::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
+  refuse_reversed(readouts);
+  if (!readouts.heads.empty()) {
+    const std::uint16_t encoding = readouts.heads[0].encoding_space_ref;
+    if (!frames_.wanted(encoding) && !lines_.puts_back(encoding)) note_unused_calibration(readouts, *scan_);
+  }
+  frames_.add(readouts);
+  lines_.keep(readouts);
+  if (readouts.kind != protocol::ReadoutKind::imaging) return;
+  lines_.add(readouts);
+  if (!readouts.last) return;
+  frames_.frame_ends(
+      *readouts.frame, [&] { return lines_.end(*readouts.frame); },
+      [&](HalfFrame&& whole) { images_->process(std::move(whole), emit); });
+}
+
+void CalibratedImages::finish(End how, const Emit<CoilImages>& emit) {
+  frames_.finish(how, [&](HalfFrame&& whole) { images_->process(std::move(whole), emit); });
+}
+
+}  // namespace echotrain

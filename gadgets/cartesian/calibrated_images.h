@@ -1,0 +1,31 @@
+// Cartesian lines to images that need reference lines, in one gadget, on the CPU.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "gadgets/cartesian/calibrated_frames.h"
+#include "gadgets/cartesian/half_lines.h"
+
+namespace echotrain {
+
+/// Does what `cartesian_kspace` and a gadget that is HalfFrameImages (`grappa`, `sense`) do one after another, but
+/// transforms each line along x and cuts it to the image as it arrives. On the CPU the loader replaces those gadgets by
+/// this one; it has no name of its own.
+class CalibratedImages final : public Gadget<Readouts, CoilImages> {
+ public:
+  CalibratedImages(const ReferenceOptions& options, std::unique_ptr<HalfFrameImages> images)
+      : options_(options), images_(std::move(images)) {}
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
+
+ private:
+  ReferenceOptions options_;
+  std::unique_ptr<HalfFrameImages> images_;
+  Scan* scan_ = nullptr;
+  HalfLines lines_;
+  CalibratedFrames<HalfFrame> frames_;
+};
+
+}  // namespace echotrain
