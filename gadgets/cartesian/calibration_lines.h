@@ -21,7 +21,7 @@ namespace echotrain {
 /// middle:
 ///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
 ///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
-///     slices take turns.
+///     slices take turns. Called external where the calibrationMode is.
 ///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
 ///     kAtOnce such lines without a gap already when an imaging readout that is none has come, unless these take turns.
 ///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
@@ -83,6 +83,9 @@ class CalibrationLines {
   };
   Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
   bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
+  Calibration::Source source_apart(const FrameKey& key) const {
+    return external_.at(key.encoding) ? Calibration::Source::external : Calibration::Source::separate;
+  }
   void add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
                const numerics::LinePlacement& placement);
   Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
@@ -111,6 +114,7 @@ class CalibrationLines {
   std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
   std::vector<Band> bands_;                    // per encoding
   std::vector<Rule> rules_;                    // per encoding
+  std::vector<bool> external_;                 // per encoding: the header says so
   std::vector<std::int64_t> phases_;           // per encoding: as many as the header announces
   std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame
   std::map<FrameKey, Newest> sliding_;         // by encoding, slice, contrast, set
