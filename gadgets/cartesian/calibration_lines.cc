@@ -292,7 +292,6 @@ void CalibrationLines::give(const FrameKey& key, Block& block, Calibration::Sour
   if (std::any_of(factors.begin(), factors.end(), [](float f) { return f < 1; }))
     numerics::scale_lines(compute, {factors.data(), {nz * ny}}, out->data.view().reshaped({coils, nz * ny, width}));
   whole_[key] = out;
-  new_.push_back(out);
 }
 
 std::shared_ptr<const Calibration> CalibrationLines::of(const FrameKey& key) {
@@ -346,7 +345,5 @@ std::shared_ptr<const Calibration> CalibrationLines::moved(const Calibration& bl
   out->matrix = matrix;
   return known = out;
 }
-
-std::vector<std::shared_ptr<const Calibration>> CalibrationLines::take_new() { return std::exchange(new_, {}); }
 
 }  // namespace echotrain

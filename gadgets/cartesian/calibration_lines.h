@@ -56,8 +56,6 @@ class CalibrationLines {
   /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
   /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
   std::shared_ptr<const Calibration> of(const FrameKey& key);
-  /// The blocks that have become whole since the last call.
-  std::vector<std::shared_ptr<const Calibration>> take_new();
 
  private:
   enum class Rule { none, automatic, embedded, separate, sliding, center };
@@ -121,7 +119,6 @@ class CalibrationLines {
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
   std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
   std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
-  std::vector<std::shared_ptr<const Calibration>> new_;
   bool warned_of_gaps_ = false, warned_of_sliding_ = false;
   std::uint64_t next_id_ = 0;
 };

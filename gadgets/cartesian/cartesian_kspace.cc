@@ -29,7 +29,6 @@ void CartesianKSpace::process(Readouts&& readouts, const Emit<KSpace>& emit) {
   Buffer whole = std::move(buffer);
   open_.erase(readouts.frame->id);
   calibration_.frame_ends(*readouts.frame);
-  calibration_.take_new();  // frames ask for theirs
   const FrameKey key = CalibrationLines::block_of(readouts.frame->key);
   if (whole.data) held_[key].push_back(complete(std::move(whole), space, readouts));
   if (!calibration_.holds(key)) give_held(key, emit);
