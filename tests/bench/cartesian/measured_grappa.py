@@ -2,10 +2,11 @@
 
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/cartesian/measured_grappa.py build/bin/echotrain [SCAN...]
 
-For each scan, the lines that are kept, its reference lines before them, go through the build's server, over TCP.
-"rss": coil images of k-space kernels, their root sum of squares against that of the whole k-space, with one real factor. "combined": the image that is sent, complex, with one complex factor, against the whole k-space
-joined by the same maps: the same file with all lines, of which all are then put back. All pixels. measured_scans.py has
-the scans: und2x2, brain16, headcoil16, se32.
+For each scan, the lines that are kept, its reference lines before them, go through the build's server, over TCP. "rss":
+coil images of k-space kernels, their root sum of squares against that of the whole k-space, with one real factor.
+"combined": the image that is sent, complex, with one complex factor, against the whole k-space joined by the same maps:
+the same lines and all others, of which all are then put back. All pixels. measured_scans.py has the scans: und2x2,
+brain16, headcoil16, se32.
 
 `--set kernel_y=2` (`kernel_x`, `regularization`, ..) changes the gadget's parameters. `--backend cuda` is for a GPU.
 """
