@@ -159,12 +159,26 @@ void refuse_xml(std::string_view text, const std::string& name) {
                                       what));
 }
 
+/// The gadgets under the key `name`.
+std::vector<GadgetSpec> read_chain(const Node& root, const std::string& name) {
+  const Node node = root.get(name);
+  std::vector<GadgetSpec> chain;
+  for (const Node& item : node.as_sequence()) {
+    if (chain.size() == kMostGadgets) {
+      throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
+    }
+    chain.push_back(read_gadget(item));
+  }
+  if (chain.empty()) throw ConfigError(node.mark(), fmt::format("'{}' is empty; name at least one gadget", name));
+  return chain;
+}
+
 PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
   root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "frame",
-                                     "trajectory_unit", "pipeline"});
+                                     "trajectory_unit", "pipeline", "accelerated"});
   for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
     if (entry_of(root, required) == nullptr) {
       throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
@@ -193,14 +207,8 @@ PipelineSpec read_spec(const Node& root) {
   spec.frame = read_frame(root.get("frame"));
   const Node unit = root.get("trajectory_unit");
   if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
-  const Node pipeline = root.get("pipeline");
-  for (const Node& item : pipeline.as_sequence()) {
-    if (spec.gadgets.size() == kMostGadgets) {
-      throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
-    }
-    spec.gadgets.push_back(read_gadget(item));
-  }
-  if (spec.gadgets.empty()) throw ConfigError(pipeline.mark(), "the pipeline is empty; name at least one gadget");
+  spec.gadgets = read_chain(root, "pipeline");
+  if (is_given(root.get("accelerated"))) spec.accelerated = read_chain(root, "accelerated");
   return spec;
 }
 

@@ -52,6 +52,7 @@ struct PipelineSpec {
   FrameRule frame;
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;
+  std::vector<GadgetSpec> accelerated;  ///< the chain of scans whose header announces R > 1; empty: `gadgets`
   Mark mark;
   std::string text;  ///< the text that read_pipeline() read, for other ranks
 };

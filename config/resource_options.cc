@@ -32,8 +32,10 @@ const OptionTable<ResourceOptions>& resource_option_table() {
           .variable("ECHOTRAIN_TRAJECTORY_CACHE_MIB")
           .integer("disk_cache_mib", &R::disk_cache_mib, 0, kMostMib, "bound of operators kept in the cache folder")
           .variable("ECHOTRAIN_DISK_CACHE_MIB")
-          .integer("scan_store_mib", &R::scan_store_mib, 0, 1000000,
-                   "bound of what scans leave for later ones (noise), in memory and on disk each")
+          .integer(
+              "scan_store_mib", &R::scan_store_mib, 0, 1000000,
+              "bound of what scans leave for later ones: noise, in memory and on disk each, and reference lines, in "
+              "memory")
           .variable("ECHOTRAIN_SCAN_STORE_MIB")
           .integer("scan_store_hours", &R::scan_store_hours, 0, 8760, "how long that is kept")
           .variable("ECHOTRAIN_SCAN_STORE_HOURS")

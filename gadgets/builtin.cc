@@ -33,6 +33,7 @@
 #include "gadgets/readouts/cardiac_binning.h"
 #include "gadgets/readouts/channels.h"
 #include "gadgets/readouts/coil_compression.h"
+#include "gadgets/readouts/external_calibration.h"
 #include "gadgets/readouts/noise_adjust.h"
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
@@ -84,6 +85,7 @@ std::unique_ptr<AnyGadget> fused_calibrated(std::span<const GadgetOptions> optio
 const Registry& Registry::builtin() {
   static const Registry registry = [] {
     Registry r;
+    r.add<ExternalCalibration>();
     r.add<NoiseAdjust>();
     r.add<Channels>();
     r.add<CoilCompression>();

@@ -34,7 +34,6 @@ class CalibratedFrames {
   template <class MakeWhole>
   void frame_ends(const Frame& frame, const MakeWhole& whole, const Emit<Whole>& emit) {
     calibration_.frame_ends(frame);
-    calibration_.take_new();  // frames ask for theirs
     const FrameKey key = CalibrationLines::block_of(frame.key);
     if (Whole made = whole(); made.frame) held_[key].push_back(std::move(made));
     if (!calibration_.holds(key)) give(key, emit);

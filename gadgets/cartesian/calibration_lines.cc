@@ -63,6 +63,7 @@ void CalibrationLines::start(const protocol::Header& header, const std::vector<C
     const auto& phase = header.encodings[e].phase;
     phases_.push_back(phase ? phase->maximum - phase->minimum + 1 : 1);
     rules_.push_back(rule_of(header.encodings[e], spaces[e], accelerated));
+    external_.push_back(header.encodings[e].calibration_mode == "external");
   }
 }
 
@@ -201,7 +202,7 @@ bool CalibrationLines::enough(const Block& block, const Band& band) const {
 
 /// Calibration readouts of another slice have come. The block stays open, as slices may take turns.
 void CalibrationLines::end_run_of_slice(const FrameKey& key, Block& block) {
-  if (enough(block, bands_.at(key.encoding))) give(key, block, Calibration::Source::separate);
+  if (enough(block, bands_.at(key.encoding))) give(key, block, source_apart(key));
   block.interrupted = true;
 }
 
@@ -232,7 +233,7 @@ void CalibrationLines::finish(const FrameKey& key) {
   Block& block = node.mapped();
   if (block.given) return;
   give(key, block,
-       apart(key)      ? Calibration::Source::separate
+       apart(key)      ? source_apart(key)
        : block.flagged ? Calibration::Source::embedded
                        : Calibration::Source::center);
 }
@@ -291,7 +292,6 @@ void CalibrationLines::give(const FrameKey& key, Block& block, Calibration::Sour
   if (std::any_of(factors.begin(), factors.end(), [](float f) { return f < 1; }))
     numerics::scale_lines(compute, {factors.data(), {nz * ny}}, out->data.view().reshaped({coils, nz * ny, width}));
   whole_[key] = out;
-  new_.push_back(out);
 }
 
 std::shared_ptr<const Calibration> CalibrationLines::of(const FrameKey& key) {
@@ -345,7 +345,5 @@ std::shared_ptr<const Calibration> CalibrationLines::moved(const Calibration& bl
   out->matrix = matrix;
   return known = out;
 }
-
-std::vector<std::shared_ptr<const Calibration>> CalibrationLines::take_new() { return std::exchange(new_, {}); }
 
 }  // namespace echotrain

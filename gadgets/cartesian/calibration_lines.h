@@ -21,7 +21,7 @@ namespace echotrain {
 /// middle:
 ///   separate: of calibration readouts, where calibrationMode is separate or external. Whole when an imaging readout of
 ///     the slice has come; kAtOnce lines without a gap already when a calibration readout of another slice has, unless
-///     slices take turns.
+///     slices take turns. Called external where the calibrationMode is.
 ///   embedded: of all readouts of the first frame that has reference lines (flags 20, 21). Whole when the frame ends;
 ///     kAtOnce such lines without a gap already when an imaging readout that is none has come, unless these take turns.
 ///   sliding: where calibrationMode is interleaved, of the newest lines of several frames (TGRAPPA: Breuer et al., MRM
@@ -56,8 +56,6 @@ class CalibrationLines {
   /// The block for a frame; if its contrast or set has none, that of the slice's lowest; else one of another encoding
   /// space with the same field of view, by indices of the frame's matrix. Null: there is none (yet).
   std::shared_ptr<const Calibration> of(const FrameKey& key);
-  /// The blocks that have become whole since the last call.
-  std::vector<std::shared_ptr<const Calibration>> take_new();
 
  private:
   enum class Rule { none, automatic, embedded, separate, sliding, center };
@@ -83,6 +81,9 @@ class CalibrationLines {
   };
   Rule rule_of(const protocol::Encoding& encoding, const CartesianSpace& space, bool accelerated) const;
   bool apart(const FrameKey& key) const { return rules_.at(key.encoding) == Rule::separate; }
+  Calibration::Source source_apart(const FrameKey& key) const {
+    return external_.at(key.encoding) ? Calibration::Source::external : Calibration::Source::separate;
+  }
   void add_run(const Readouts& readouts, std::int64_t begin, std::int64_t end,
                const numerics::LinePlacement& placement);
   Block* block_for(const FrameKey& frame, bool imaging, bool reference, std::int64_t coils);
@@ -111,13 +112,13 @@ class CalibrationLines {
   std::vector<std::array<double, 3>> fov_mm_;  // per encoding: of the encoded matrix
   std::vector<Band> bands_;                    // per encoding
   std::vector<Rule> rules_;                    // per encoding
+  std::vector<bool> external_;                 // per encoding: the header says so
   std::vector<std::int64_t> phases_;           // per encoding: as many as the header announces
   std::map<FrameKey, Block> open_;             // by encoding, slice, contrast, set; sliding: by frame
   std::map<FrameKey, Newest> sliding_;         // by encoding, slice, contrast, set
   std::map<FrameKey, std::shared_ptr<const Calibration>> whole_;
   std::set<FrameKey> lent_;  // what had no reference lines of its own: opened by such lines only
   std::map<std::pair<std::uint64_t, std::uint16_t>, std::shared_ptr<const Calibration>> moved_;  // by block, encoding
-  std::vector<std::shared_ptr<const Calibration>> new_;
   bool warned_of_gaps_ = false, warned_of_sliding_ = false;
   std::uint64_t next_id_ = 0;
 };

@@ -32,11 +32,13 @@ void UnmixedFrames::start(const protocol::Header& header, Scan& scan) {
     const auto fits = [&](std::size_t a) {
       return step[a] <= 1 || (step[a] <= LineLattice::kMostSteps && step[a] < encoding.encoded.matrix[a + 1]);
     };
+    std::string no_fit;
     if (!fits(0) || !fits(1))
-      throw ClientError(fmt::format(
-          "{}: R={}x{} is announced for a matrix of {} lines and {} planes; steps are up to {}, and less than these",
-          options_.name, step[0], step[1], encoding.encoded.matrix[1], encoding.encoded.matrix[2],
-          LineLattice::kMostSteps));
+      no_fit = fmt::format(
+          "R={}x{} is announced for a matrix of {} lines and {} planes; steps are up to {}, and less than these",
+          step[0], step[1], encoding.encoded.matrix[1], encoding.encoded.matrix[2], LineLattice::kMostSteps);
+    if (!no_fit.empty() && !options_.transform) throw ClientError(options_.name + ": " + no_fit);
+    no_fit_.push_back(no_fit);
     announced_.push_back(step);
   }
 }
@@ -85,6 +87,8 @@ void UnmixedFrames::unmix(Acquired&& acquired, const Emit<CoilImages>& emit) {
     return refuse("R=1", "the header announces no acceleration", std::move(acquired), emit);
   if (lines.count() == 0 || lines.first_x >= lines.last_x)
     return refuse("no lines", "no lines came, or none that have samples in common", std::move(acquired), emit);
+  if (const std::string& why = no_fit_.at(facts.frame->key.encoding); !why.empty())
+    return refuse("lattice", why, std::move(acquired), emit);
   if (!lines.lattice) return refuse("lattice", missing_lines(lines, announced), std::move(acquired), emit);
   if (!facts.calibration)
     return refuse("calibration",

@@ -28,7 +28,7 @@ class UnmixedFrames {
  public:
   explicit UnmixedFrames(UnmixedFramesOptions options) : options_(std::move(options)), weights_(options_.weights) {}
 
-  /// ClientError where the header announces an acceleration that no lattice has.
+  /// ClientError where the header announces an acceleration that no lattice has, unless such frames are transformed.
   void start(const protocol::Header& header, Scan& scan);
   /// ClientError for k-space that does not say which lines came, or that was filtered, and where reference lines have
   /// another number of coils.
@@ -55,8 +55,9 @@ class UnmixedFrames {
   UnmixedFramesOptions options_;
   ParallelWeights weights_;
   Scan* scan_ = nullptr;
-  std::vector<Steps> announced_;  // per encoding
-  std::set<std::string> told_;    // kinds of reasons
+  std::vector<Steps> announced_;     // per encoding
+  std::vector<std::string> no_fit_;  // per encoding: why no lattice has the announced steps; empty: one may
+  std::set<std::string> told_;       // kinds of reasons
 };
 
 }  // namespace echotrain

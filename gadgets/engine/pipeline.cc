@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/engine/delivery.h"
@@ -35,6 +36,18 @@ std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEnt
           if (form.gives == wanted.takes)
             return fmt::format("; put '{}' between them: it converts one to the other", name);
   return "";
+}
+
+bool has_gadget(const std::vector<config::GadgetSpec>& chain, const std::string& name) {
+  return std::any_of(chain.begin(), chain.end(), [&](const auto& gadget) { return gadget.name == name; });
+}
+
+/// The first encoding that leaves lines out; null: none does.
+const protocol::Encoding* accelerated_encoding(const protocol::Header& header) {
+  for (const auto& encoding : header.encodings)
+    for (std::size_t a = 0; a < 2; ++a)
+      if (encoding.acceleration[a] > 1 && encoding.encoded.matrix[a + 1] > 1) return &encoding;
+  return nullptr;
 }
 
 const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from) {
@@ -90,7 +103,21 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
   plan->spec_ = std::move(spec);
   plan->delivery_ = resolve_delivery(chain);
   plan->find_fusions(registry);
+  if (!plan->spec_.accelerated.empty()) {
+    config::PipelineSpec other = plan->spec_;
+    other.gadgets = std::exchange(other.accelerated, {});
+    plan->accelerated_ = check(std::move(other), registry);
+    if (plan->accelerated_->types_.front() != plan->types_.front())
+      throw config::ConfigError(
+          plan->spec_.accelerated.front().mark,
+          fmt::format("the chain for accelerated scans takes {}, but 'pipeline' takes {}; both must take the same",
+                      to_string(plan->accelerated_->types_.front()), to_string(plan->types_.front())));
+  }
   return plan;
+}
+
+const PipelinePlan& PipelinePlan::chain_for(const protocol::Header& header) const {
+  return accelerated_ && accelerated_encoding(header) != nullptr ? *accelerated_ : *this;
 }
 
 void PipelinePlan::find_fusions(const Registry& registry) {
@@ -117,6 +144,15 @@ std::string PipelinePlan::describe() const {
   for (const Fused& fused : fused_)
     out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
                        fmt::join(fused.fusion->names, ", "));
+  if (accelerated_) {
+    out += "accelerated scans (R > 1):\n";
+    const std::string chain = accelerated_->describe();
+    for (std::size_t begin = 0; begin < chain.size();) {
+      const std::size_t end = chain.find('\n', begin) + 1;
+      out += "  " + chain.substr(begin, end - begin);
+      begin = end;
+    }
+  }
   return out;
 }
 
@@ -144,7 +180,13 @@ struct Pipeline::Impl {
         framer(plan->spec().frame) {}
 
   /// Taps look at a gadget's output as whole frames.
-  void begin() {
+  void begin(const protocol::Header& header) {
+    const bool other = &plan->chain_for(header) != plan.get();
+    if (other) {
+      plan = plan->accelerated_;
+      place_taps();
+      make(asked_taps.empty());
+    }
     const auto say = [this](protocol::Level level, const std::string& text) {
       if (said.size() > kMostTexts || !said.insert(text).second) return;
       if (said.size() <= kMostTexts)
@@ -155,7 +197,28 @@ struct Pipeline::Impl {
                                                          kMostTexts));
     };
     scan.emplace(compute, plan->spec().trajectory_unit, say, std::move(read_asset),
-                 taps.empty() ? plan->delivery_ : Delivery::frames, team);
+                 asked_taps.empty() ? plan->delivery_ : Delivery::frames, team);
+    if (other) tell_of_chain(*accelerated_encoding(header));
+  }
+
+  void tell_of_chain(const protocol::Encoding& encoding) {
+    std::vector<std::string> names;
+    for (const auto& gadget : plan->spec_.gadgets) names.push_back(gadget.name);
+    scan->info(fmt::format("R={}x{}: pipeline '{}' takes its chain for accelerated scans ({})",
+                           encoding.acceleration[0], encoding.acceleration[1], plan->spec_.name,
+                           fmt::join(names, ", ")));
+  }
+
+  /// Gives the taps that were asked for their gadgets in this chain, as far as it has them.
+  void place_taps() {
+    taps.clear();
+    const auto& specs = plan->spec_.gadgets;
+    for (const auto& [name, on_item] : asked_taps)
+      for (std::size_t i = 0; i < specs.size(); ++i)
+        if (specs[i].name == name) {
+          taps[i] = on_item;
+          break;
+        }
   }
 
   void leave(Item&& item) {
@@ -218,7 +281,8 @@ struct Pipeline::Impl {
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
   std::vector<AnyGadget::EmitItem> next;  // next[i] takes the items of gadget i
   std::vector<std::size_t> last_of;       // [i]: the last gadget of the spec that gadget i stands for
-  std::map<std::size_t, std::function<void(const Item&)>> taps;
+  std::vector<std::pair<std::string, std::function<void(const Item&)>>> asked_taps;  // by a gadget's name
+  std::map<std::size_t, std::function<void(const Item&)>> taps;                      // by its place in the chain
   PipelineCounts counts;
 };
 
@@ -236,7 +300,7 @@ void Pipeline::start(const protocol::Header& header) {
         "the header describes no measurement (\"Dummy XML header\"), but pipeline '{}' reconstructs readouts; "
         "use one that takes images, such as 'passthrough'",
         impl_->plan->spec().name));
-  impl_->begin();
+  impl_->begin(header);
   impl_->framer.start(header, *impl_->scan);
   for (auto& gadget : impl_->gadgets) gadget->start(header, *impl_->scan);
 }
@@ -287,14 +351,12 @@ const PipelineCounts& Pipeline::counts() const {
 }
 
 bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_item) {
-  const auto& specs = impl_->plan->spec().gadgets;
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    if (specs[i].name == name) {
-      impl_->taps[i] = std::move(on_item);
-      impl_->make(false);
-      return true;
-    }
-  return false;
+  const config::PipelineSpec& spec = impl_->plan->spec();
+  if (!has_gadget(spec.gadgets, name) && !has_gadget(spec.accelerated, name)) return false;
+  impl_->asked_taps.emplace_back(name, std::move(on_item));
+  impl_->place_taps();
+  impl_->make(false);
+  return true;
 }
 
 }  // namespace echotrain

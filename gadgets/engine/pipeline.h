@@ -27,8 +27,12 @@ class PipelinePlan {
   const std::vector<ItemType>& types() const { return types_; }
   /// How the data of frames reach these gadgets.
   Delivery delivery() const { return delivery_; }
-  /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one.
+  /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one. Then, if the file
+  /// has one, the chain for accelerated scans.
   std::string describe() const;
+  /// What a scan with this header runs through: the file's chain `accelerated`, if it has one and the header announces
+  /// R > 1, else this.
+  const PipelinePlan& chain_for(const protocol::Header& header) const;
 
  private:
   friend class Pipeline;
@@ -43,6 +47,7 @@ class PipelinePlan {
   };
   void find_fusions(const Registry& registry);
   std::vector<Fused> fused_;
+  std::shared_ptr<const PipelinePlan> accelerated_;  ///< null: there is no other chain
 };
 
 /// The backend to run `spec` on: the pipeline's own choice beats `server_choice`; automatic takes CUDA if it works.
@@ -64,7 +69,8 @@ struct PipelineCounts {
   ScanNumbers work;
 };
 
-/// One scan. Confined to one thread; throws ClientError, ResourceError, or any exception of a bug.
+/// One scan, through the plan's chain for its header. Confined to one thread; throws ClientError, ResourceError, or any
+/// exception of a bug.
 class Pipeline {
  public:
   /// `read_asset` gives the files that pipelines may name; without it there are none. `team`: devices that gadgets may
@@ -88,8 +94,8 @@ class Pipeline {
   const PipelineCounts& counts() const;
 
   /// Calls `tap` with every item that leaves gadget `name`, passed on or made there, before the next gadget gets it.
-  /// Returns false if the pipeline has no gadget of that name. For `echotrain recon --save-after`. Call it before
-  /// start(): tapped gadgets are not fused with others, and frames come whole.
+  /// Returns false if no chain of the pipeline has a gadget of that name. For `echotrain recon --save-after`. Call it
+  /// before start(): tapped gadgets are not fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
 
  private:

@@ -16,12 +16,6 @@ using protocol::ReadoutKind;
 
 std::int64_t age_s(std::int64_t unix_s) { return std::max<std::int64_t>(0, unix_seconds() - unix_s); }
 
-/// As much of an ID as may stand in a log.
-std::string end_of(const std::string& id) {
-  constexpr std::size_t kShown = 8;
-  return id.size() > kShown ? "..." + id.substr(id.size() - kShown) : id;
-}
-
 }  // namespace
 
 Parameters<NoiseAdjust::Options> NoiseAdjust::parameters() {
@@ -88,7 +82,7 @@ void NoiseAdjust::finish(End how, const Emit<Readouts>& /*emit*/) {
   }
   scan_->compute.resources().get<NoiseStore>().add(measurement_id_, record);
   scan_->info(fmt::format("noise of {} coils ({} samples) is kept for scans that name measurement {}", record.coils,
-                          record.samples, end_of(measurement_id_)));
+                          record.samples, end_of_id(measurement_id_)));
 }
 
 void NoiseAdjust::whiten(Readouts& readouts) {
@@ -144,13 +138,13 @@ void NoiseAdjust::look_up(int coils, bool imaging) {
   looked_up_ = imaging || stored_;
   if (stored_) {
     scan_->info(fmt::format("readouts are whitened by the noise of another scan, {} ({} samples, {} s old)",
-                            end_of(dependency_), stored_->samples, age_s(stored_unix_s_)));
+                            end_of_id(dependency_), stored_->samples, age_s(stored_unix_s_)));
   } else if (imaging && options_.require_noise) {
     throw ClientError(fmt::format("noise_adjust: require_noise: true, but the noise scan {} that the header names {}",
-                                  end_of(dependency_), why_not));
+                                  end_of_id(dependency_), why_not));
   } else if (imaging) {
-    scan_->warn(fmt::format("the noise scan {} that the header names {}: images are NOT whitened", end_of(dependency_),
-                            why_not));
+    scan_->warn(fmt::format("the noise scan {} that the header names {}: images are NOT whitened",
+                            end_of_id(dependency_), why_not));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "gadgets/shared/store/calibration_store.h"
 #include "gadgets/shared/store/noise_store.h"
 #include "server/admin/metrics_present.h"
 #include "server/admin/noise_page.h"
@@ -20,6 +21,7 @@ constexpr std::string_view kPlaces =
     "/metrics    for Prometheus\n"
     "/sessions   the current sessions, as JSON\n"
     "/noise      the noise that scans have left for later ones, as JSON\n"
+    "/calibration  the reference lines that they have left, as JSON\n"
     "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n";
 
 AdminPage ready_page(const Readiness& readiness) {
@@ -51,6 +53,9 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
   } else if (path == "/noise") {
     page.content_type = "application/json";
     page.body = noise_json(environment.resources->get<NoiseStore>().list());
+  } else if (path == "/calibration") {
+    page.content_type = "application/json";
+    page.body = calibration_json(environment.resources->get<CalibrationStore>().list());
   } else if (path == "/") {
     page.body = fmt::format("echotrain-server {}\n\n{}", version(), kPlaces);
   } else {

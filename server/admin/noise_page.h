@@ -1,9 +1,10 @@
-// The noise that scans have left for later ones, for those who run the server.
+// What scans have left for later ones, for those who run the server.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "gadgets/shared/store/calibration_store.h"
 #include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain::server {
@@ -12,5 +13,9 @@ namespace echotrain::server {
 /// of each coil its label (where known) and the standard deviation of its real part's noise in the units of the
 /// readouts, and the largest correlation of two coils. Nothing in it tells whose scan it was.
 std::string noise_json(const std::vector<NoiseStore::Listed>& known);
+
+/// {"calibration": [{"id_digest": "1f03d28c", "coils": 12, "lines": 24, ...}]}, the newest first: age [s], bytes, and
+/// the coils' labels (where known).
+std::string calibration_json(const std::vector<CalibrationStore::Listed>& known);
 
 }  // namespace echotrain::server

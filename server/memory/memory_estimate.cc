@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <string_view>
 
 namespace echotrain::server {
@@ -14,29 +15,39 @@ double voxels(const std::array<std::uint32_t, 3>& matrix) {
   return static_cast<double>(matrix[0]) * static_cast<double>(matrix[1]) * static_cast<double>(matrix[2]);
 }
 
-bool solves(const PipelinePlan& plan) {
-  return std::any_of(plan.spec().gadgets.begin(), plan.spec().gadgets.end(),
-                     [](const config::GadgetSpec& gadget) { return gadget.name == "fhd" || gadget.name == "pcg"; });
+/// Whether the chain has one of these gadgets.
+bool has(const PipelinePlan& plan, std::initializer_list<std::string_view> names) {
+  return std::any_of(plan.spec().gadgets.begin(), plan.spec().gadgets.end(), [&](const config::GadgetSpec& gadget) {
+    return std::find(names.begin(), names.end(), gadget.name) != names.end();
+  });
 }
 
-double numbers_of(const protocol::Encoding& encoding, double channels, bool solves, bool on_device) {
+/// What a chain needs beside the data of a frame.
+struct Extra {
+  bool solves = false;  ///< convolutions on a doubled grid
+  bool joins = false;   ///< weights or maps of all coils, and what they are made of
+};
+
+double numbers_of(const protocol::Encoding& encoding, double channels, const Extra& extra, bool on_device) {
   const double images = std::max(voxels(encoding.encoded.matrix), voxels(encoding.recon.matrix)) * channels;
   if (on_device) return images;
   const bool on_grid =
       encoding.trajectory == protocol::Trajectory::cartesian || encoding.trajectory == protocol::Trajectory::epi;
   const bool volume = encoding.encoded.matrix[2] > 1;
-  const double doubled = solves ? 4 * voxels(encoding.encoded.matrix) * (volume ? 8 : 4) : 0;
-  return (on_grid ? 3 : 6) * images + doubled;
+  const double doubled = extra.solves ? 4 * voxels(encoding.encoded.matrix) * (volume ? 8 : 4) : 0;
+  return ((on_grid ? 3 : 6) + (extra.joins ? 2 : 0)) * images + doubled;
 }
 
 }  // namespace
 
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend) {
-  const bool on_device = backend == numerics::Backend::cuda, solver = solves(plan);
+  const bool on_device = backend == numerics::Backend::cuda;
+  const PipelinePlan& chain = plan.chain_for(header);
+  const Extra extra{has(chain, {"fhd", "pcg"}), has(chain, {"grappa", "sense", "encoding"})};
   const double channels = header.receiver_channels.value_or(8);
   double numbers = 0;
   for (const protocol::Encoding& encoding : header.encodings)
-    numbers = std::max(numbers, numbers_of(encoding, channels, solver, on_device));
+    numbers = std::max(numbers, numbers_of(encoding, channels, extra, on_device));
   const double bytes = (1 << 20) + 8 * static_cast<double>(header.xml.size()) + kNumber * numbers;
   return static_cast<std::uint64_t>(std::min(bytes, 1e18));
 }

@@ -17,8 +17,10 @@ namespace echotrain::server {
 /// - Cartesian, EPI: 3 x V x C numbers (samples, k-space, images);
 /// - other trajectories: 6 x V x C numbers (samples, an oversampled grid, images);
 /// - least squares (fhd) or pcg on top of that: 4 x V x 2^d numbers for the doubled grid of d dimensions;
+/// - weights or maps of coils (grappa, sense, encoding) on top of that: 2 x V x C numbers;
 /// - on a GPU, in the machine's memory: V x C numbers only.
 /// It is what is reserved, not a bound: a scan that takes more borrows, while there is some left.
+/// Of a pipeline with two chains, the one for this header counts.
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend);
 
 /// Bytes that one session may use: session_memory_mib, by default 8 GiB, or half of the budget where that is less.

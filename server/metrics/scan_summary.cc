@@ -32,6 +32,10 @@ std::string ScanSummary::text() const {
                        scan.work.plan_ms, scan.work.plans_reused, scan.work.frames_in_parts);
   if (scan.work.operators_made + scan.work.operators_reused > 0)
     out += fmt::format(" operators_made={} operators_reused={}", scan.work.operators_made, scan.work.operators_reused);
+  if (scan.work.weights_made + scan.work.weights_reused > 0)
+    out += fmt::format(" weights_made={} ({:.1f} ms) weights_reused={}", scan.work.weights_made, scan.work.weights_ms,
+                       scan.work.weights_reused);
+  if (scan.work.frames_refused > 0) out += fmt::format(" frames_refused={}", scan.work.frames_refused);
   if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
   if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(scan.peak_bytes) / kMiB);
@@ -58,6 +62,10 @@ nlohmann::ordered_json ScanSummary::facts() const {
                                {"operators_made", scan.work.operators_made},
                                {"operators_reused", scan.work.operators_reused},
                                {"gridded_on_arrival", scan.work.frames_in_parts},
+                               {"weights_made", scan.work.weights_made},
+                               {"weights_reused", scan.work.weights_reused},
+                               {"weights_ms", scan.work.weights_ms},
+                               {"frames_refused", scan.work.frames_refused},
                                {"duration_s", duration_s},
                                {"peak_bytes", scan.peak_bytes}};
   if (!capture.empty()) facts["capture"] = capture;

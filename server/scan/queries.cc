@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/shared/store/calibration_store.h"
 #include "gadgets/shared/store/noise_store.h"
 
 namespace echotrain::server {
@@ -43,6 +44,14 @@ std::string answer_noise_matrix(const std::string& measurement_id, numerics::Res
   return out;
 }
 
+/// Whether its reference lines are known.
+std::string answer_calibration(const std::string& measurement_id, numerics::Resources& resources) {
+  const auto record = resources.get<CalibrationStore>().find(measurement_id);
+  if (!record) return "unknown";
+  return fmt::format("known {} coils {} lines {:.1f} h", record->coils, record->count(),
+                     hours_since(record->made_unix_s));
+}
+
 }  // namespace
 
 std::string_view version() { return ECHOTRAIN_VERSION; }
@@ -62,6 +71,9 @@ std::string answer_query(std::string_view name, const Catalogue& catalogue, nume
   if (name.starts_with(kNoise)) return answer_noise(std::string(name.substr(kNoise.size())), resources);
   constexpr std::string_view kMatrix = "echotrain::noise_matrix/";
   if (name.starts_with(kMatrix)) return answer_noise_matrix(std::string(name.substr(kMatrix.size())), resources);
+  constexpr std::string_view kCalibration = "echotrain::calibration/";
+  if (name.starts_with(kCalibration))
+    return answer_calibration(std::string(name.substr(kCalibration.size())), resources);
   return "Unknown query";
 }
 

@@ -106,6 +106,26 @@ TEST(PipelineSpec, Frames) {
   EXPECT_THAT(error("[auto]"), HasSubstr("a frame is auto"));
 }
 
+TEST(PipelineSpec, AcceleratedScansMayHaveAChainOfTheirOwn) {
+  const std::string begin = kHead + kTail + "accelerated:";
+  EXPECT_TRUE(read_pipeline(kHead + kTail, "p.yaml").accelerated.empty());
+  const PipelineSpec spec = read_pipeline(begin + "\n  - cartesian_kspace\n  - grappa: {kernel_y: 2}\n", "p.yaml");
+  ASSERT_EQ(spec.gadgets.size(), 1U);
+  ASSERT_EQ(spec.accelerated.size(), 2U);
+  EXPECT_EQ(spec.accelerated[0].name, "cartesian_kspace");
+  EXPECT_EQ(spec.accelerated[1].name, "grappa");
+  EXPECT_EQ(spec.accelerated[1].mark.text(), "p.yaml:8:5");
+  EXPECT_EQ(spec.accelerated[1].parameters.get("kernel_y").as_int(), 2);
+  EXPECT_THAT(error_of(begin + " []\n"), AllOf(StartsWith("p.yaml:6:14: "), HasSubstr("'accelerated' is empty")));
+  EXPECT_THAT(error_of(begin + "\n"), AllOf(StartsWith("p.yaml:6:"), HasSubstr("a list is expected")));
+  EXPECT_THAT(error_of(begin + " cartesian_grappa\n"), HasSubstr("a list is expected"));
+  EXPECT_THAT(error_of(begin + "\n  - {grappa: {}, image: {}}\n"), HasSubstr("at the same level"));
+  EXPECT_THAT(error_of(kHead + kTail + "acelerated:\n  - grappa\n"), HasSubstr("did you mean 'accelerated'?"));
+  std::string many = begin + "\n";
+  for (std::size_t i = 0; i <= kMostGadgets; ++i) many += "  - fft\n";
+  EXPECT_THAT(error_of(many), HasSubstr("at most 64 gadgets"));
+}
+
 TEST(PipelineSpec, EveryRequiredKeyIsMissed) {
   EXPECT_THAT(error_of("name: a\ndescription: b\n" + kTail), HasSubstr("p.yaml:1:1: the key 'echotrain' is missing"));
   EXPECT_THAT(error_of("echotrain: 1\ndescription: b\n" + kTail), HasSubstr("'name' is missing"));

@@ -81,7 +81,10 @@ class Output {
 void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   for (const auto& [gadget, file] : o.save_after) {
     const std::string& name = gadget;
-    if (std::none_of(spec.gadgets.begin(), spec.gadgets.end(), [&](const auto& each) { return each.name == name; }))
+    const auto has = [&](const std::vector<config::GadgetSpec>& chain) {
+      return std::any_of(chain.begin(), chain.end(), [&](const auto& each) { return each.name == name; });
+    };
+    if (!has(spec.gadgets) && !has(spec.accelerated))
       throw UsageError("--save-after " + name + ": the pipeline has no gadget of that name");
   }
 }

@@ -24,7 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'E', 'C', 'H', 'O', 'A', 'R', 'R', '1'};
 constexpr const char* kSuffix = ".array";
-constexpr const char* kUnfinished = ".part";  // a file that is being written, or was when its process was killed
 constexpr auto kStale = std::chrono::hours(1);
 
 struct Head {
@@ -135,12 +134,13 @@ void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
   const auto* from = reinterpret_cast<const char*>(array.data());
   const fs::path path = file(key, stop),
-                 temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinished);
+                 temporary =
+                     path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinishedFile);
   Digest digest(bytes, kSeed);
   in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) { digest.add(from + at, n); });
   std::error_code error;
   fs::create_directories(folder_, error);
-  make_room(sizeof(Head) + key.size() + bytes);
+  trim_stored_files(folder_, kSuffix, most_bytes_ - (sizeof(Head) + key.size() + bytes));
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     Head head{};
@@ -170,29 +170,33 @@ void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const
   if (error) fs::remove(temporary, error);
 }
 
-void ArrayStore::make_room(std::uint64_t bytes) const {
-  struct Old {
-    fs::file_time_type used;
-    fs::path path;
-    std::uint64_t bytes;
-  };
-  std::vector<Old> files;
-  std::uint64_t sum = 0;
+std::vector<StoredFile> stored_files(const fs::path& folder, const std::string& extension) {
+  std::vector<StoredFile> found;
   std::error_code error;
-  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code of_file;
-    if (at->path().extension() == kUnfinished &&
-        fs::file_time_type::clock::now() - at->last_write_time(of_file) > kStale)
-      fs::remove(at->path(), of_file);
-    if (at->path().extension() != kSuffix || !at->is_regular_file(of_file)) continue;
-    files.push_back({at->last_write_time(of_file), at->path(), at->file_size(of_file)});
-    sum += files.back().bytes;
+    if (at->path().extension() != extension || !at->is_regular_file(of_file)) continue;
+    StoredFile file{at->path(), at->last_write_time(of_file), 0};
+    if (!of_file) file.bytes = at->file_size(of_file);
+    if (!of_file) found.push_back(std::move(file));
   }
-  std::sort(files.begin(), files.end(), [](const Old& a, const Old& b) { return a.used < b.used; });
-  for (const Old& old : files) {
-    if (sum + bytes <= most_bytes_) return;
-    sum -= old.bytes;
-    fs::remove(old.path, error);
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.written < b.written; });
+  return found;
+}
+
+void trim_stored_files(const fs::path& folder, const std::string& extension, std::uint64_t most_bytes,
+                       std::chrono::hours keep) {
+  const auto now = fs::file_time_type::clock::now();
+  std::error_code error;
+  for (const StoredFile& file : stored_files(folder, kUnfinishedFile))
+    if (now - file.written > kStale) fs::remove(file.path, error);
+  const std::vector<StoredFile> files = stored_files(folder, extension);
+  std::uint64_t sum = 0;
+  for (const StoredFile& file : files) sum += file.bytes;
+  for (const StoredFile& file : files) {
+    if (sum <= most_bytes && std::chrono::duration_cast<std::chrono::hours>(now - file.written) < keep) return;
+    sum -= file.bytes;
+    fs::remove(file.path, error);
   }
 }
 

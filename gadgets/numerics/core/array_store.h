@@ -1,6 +1,7 @@
 // Large arrays that are kept on disk between runs, such as point spread functions.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -29,7 +30,6 @@ class ArrayStore {
 
  private:
   std::filesystem::path file(const std::string& key, const std::stop_token& stop) const;
-  void make_room(std::uint64_t bytes) const;
 
   std::filesystem::path folder_;
   std::uint64_t most_bytes_;
@@ -38,5 +38,20 @@ class ArrayStore {
 /// A 64-bit digest of any bytes; another `seed` gives an independent digest. It finds damage, and what is probably
 /// equal; it is no proof against bytes that were made to have the same digest.
 std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t seed);
+
+struct StoredFile {
+  std::filesystem::path path;
+  std::filesystem::file_time_type written;  ///< or marked as used
+  std::uint64_t bytes = 0;
+};
+/// The regular files of a folder whose names end in `extension` (".array"), the oldest first; none where it cannot be
+/// read.
+std::vector<StoredFile> stored_files(const std::filesystem::path& folder, const std::string& extension);
+/// Removes such files that are older than `keep`, then the oldest until the others have at most `most_bytes`; also
+/// files of any name that ends in kUnfinishedFile and nobody has written to for an hour.
+void trim_stored_files(const std::filesystem::path& folder, const std::string& extension, std::uint64_t most_bytes,
+                       std::chrono::hours keep = std::chrono::hours::max());
+/// The end of the name of a file that is being written, or was when its process was killed.
+inline constexpr const char* kUnfinishedFile = ".part";
 
 }  // namespace echotrain::numerics

@@ -49,7 +49,7 @@ std::string contents(const fs::path& path, std::uint64_t most) {
 
 /// Writes a file beside `path` that nobody else writes, and no other user reads; false when that fails.
 bool write_beside(const fs::path& path, const std::string& text, fs::path& temporary) {
-  temporary = path.string() + fmt::format(".{}-{:x}.part", ::getpid(), std::random_device()());
+  temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), numerics::kUnfinishedFile);
   const int made = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (made < 0) return false;
   ::close(made);
@@ -80,9 +80,10 @@ std::string salt_of(const fs::path& folder) {
   return agreed.size() == kSaltBytes ? agreed : salt;
 }
 
-fs::path folder_of(const numerics::ResourceOptions& options, const char* name) {
-  const bool keeps = options.scan_store_disk && options.scan_store_bytes > 0 && options.scan_store_hours > 0;
-  return keeps && !options.cache_folder.empty() ? options.cache_folder / name : fs::path();
+fs::path folder_of(const numerics::ResourceOptions& options, const ScanStore::Kind& kind) {
+  const bool keeps =
+      kind.files && options.scan_store_disk && options.scan_store_bytes > 0 && options.scan_store_hours > 0;
+  return keeps && !options.cache_folder.empty() ? options.cache_folder / kind.name : fs::path();
 }
 
 }  // namespace
@@ -91,12 +92,18 @@ std::int64_t unix_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+std::string end_of_id(const std::string& measurement_id) {
+  constexpr std::size_t kShown = 8;
+  const std::size_t size = measurement_id.size();
+  return size > kShown ? "..." + measurement_id.substr(size - kShown) : measurement_id;
+}
+
 ScanStore::ScanStore(const numerics::Resources& resources, const Kind& kind)
     : kind_(kind),
       suffix_(std::string(".") + kind.name),
       most_bytes_(resources.options().scan_store_bytes),
       hours_(resources.options().scan_store_hours),
-      folder_(folder_of(resources.options(), kind.name)),
+      folder_(folder_of(resources.options(), kind)),
       budget_(resources.memory()),
       share_(std::make_shared<numerics::MemoryAccount>(budget_)) {
   budget_->offer(*this);
@@ -210,7 +217,7 @@ void ScanStore::write(const Digest& digest, const std::string& payload) const {
   put(text, numerics::digest_bytes(payload.data(), payload.size(), kSeed));
   text += payload;
   if (text.size() > most_bytes_) return;
-  make_room(text.size());
+  numerics::trim_stored_files(folder_, suffix_, most_bytes_ - text.size(), std::chrono::hours(hours_));
   fs::path temporary;
   std::error_code error;
   if (!write_beside(file(digest), text, temporary)) return;
@@ -221,12 +228,11 @@ void ScanStore::write(const Digest& digest, const std::string& payload) const {
 /// Of the files that are there, by their names.
 std::vector<ScanStore::Digest> ScanStore::files() const {
   std::vector<Digest> out;
-  std::error_code error;
   if (folder_.empty()) return out;
-  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().stem().string();
+  for (const numerics::StoredFile& file : numerics::stored_files(folder_, suffix_)) {
+    const std::string name = file.path.stem().string();
     Digest digest{};
-    bool good = at->path().extension() == suffix_ && name.size() == 2 * digest.size();
+    bool good = name.size() == 2 * digest.size();
     for (std::size_t i = 0; good && i < digest.size(); ++i) {
       const char* begin = name.data() + 2 * i;
       good = std::from_chars(begin, begin + 2, digest[i], 16).ptr == begin + 2;
@@ -234,36 +240,6 @@ std::vector<ScanStore::Digest> ScanStore::files() const {
     if (good) out.push_back(digest);
   }
   return out;
-}
-
-/// Removes files that are too old, unfinished ones, and the oldest beyond the bound.
-void ScanStore::make_room(std::uint64_t bytes) const {
-  struct Old {
-    fs::file_time_type written;
-    fs::path path;
-    std::uint64_t bytes;
-  };
-  std::vector<Old> all;
-  std::uint64_t sum = 0;
-  std::error_code error;
-  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
-    std::error_code of_file;
-    if (!at->is_regular_file(of_file) || at->path().filename() == kSaltFile) continue;
-    const auto written = at->last_write_time(of_file);
-    if (of_file) continue;
-    if (fs::file_time_type::clock::now() - written > std::chrono::hours(hours_)) {
-      fs::remove(at->path(), of_file);
-    } else if (at->path().extension() == suffix_) {
-      all.push_back({written, at->path(), at->file_size(of_file)});
-      sum += all.back().bytes;
-    }
-  }
-  std::sort(all.begin(), all.end(), [](const Old& a, const Old& b) { return a.written < b.written; });
-  for (const Old& old : all) {
-    if (sum + bytes <= most_bytes_) return;
-    sum -= old.bytes;
-    fs::remove(old.path, error);
-  }
 }
 
 ScanStore::Entries::const_iterator ScanStore::longest_unused() const {

@@ -1,4 +1,4 @@
-// What scans leave for later scans, by measurement ID: in memory and in files.
+// What scans leave for later scans, by measurement ID: in memory and, of some kinds, in files.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace echotrain {
 
-/// Records of one kind, found by the measurement ID of the scan that left them, in memory and, if the options say so,
-/// in files of the cache folder, which several processes of one user may share. Measurement IDs may name a patient:
+/// Records of one kind, found by the measurement ID of the scan that left them, in memory and, if kind and options say
+/// so, in files of the cache folder, which several processes of one user may share. Measurement IDs may name a patient:
 /// only digests of them are kept (16 bytes of SHA-256), salted by a random number of the folder; other users cannot
 /// read either. What is older than the options allow counts as missing, as does a file that is damaged, of another
 /// version or of another ID; a folder that cannot be written keeps nothing. Beyond the bound, what is oldest goes.
@@ -29,9 +29,11 @@ class ScanStore : private numerics::Droppable {
   struct Kind {
     const char* name;  ///< of the folder and of its files
     std::array<char, 8> magic;
+    bool files = true;  ///< false: what it holds shows the patient, and stays in memory
   };
   ~ScanStore() override;
   std::int64_t hours() const { return hours_; }
+  std::uint64_t most_bytes() const { return most_bytes_; }
 
  protected:
   /// A record, whatever its type.
@@ -44,12 +46,13 @@ class ScanStore : private numerics::Droppable {
 
   ScanStore(const numerics::Resources& resources, const Kind& kind);
   Kept find(const std::string& measurement_id);
-  /// Replaces what was known of this ID; `payload` is what unpacked() takes. Nothing is kept of an empty ID.
+  /// Replaces what was known of this ID; `payload` is what unpacked() takes, if there are files. Nothing is kept of an
+  /// empty ID.
   void add(const std::string& measurement_id, Kept kept, const std::string& payload);
   /// The first 8 hexadecimal digits of digests, and their records, the newest first.
   std::vector<std::pair<std::string, Kept>> all();
-  /// A record of a file; null where it is not one.
-  virtual Kept unpacked(std::string_view payload) const = 0;
+  /// A record of a file; null where it is not one. Kinds without files have none.
+  virtual Kept unpacked(std::string_view /*payload*/) const { return {}; }
 
  private:
   struct Entry {
@@ -65,7 +68,6 @@ class ScanStore : private numerics::Droppable {
   Kept read(const Digest& digest) const;
   void write(const Digest& digest, const std::string& payload) const;
   std::vector<Digest> files() const;
-  void make_room(std::uint64_t bytes) const;
   void keep(const Digest& digest, Kept kept);
   void count();
   Entries::const_iterator longest_unused() const;
@@ -86,5 +88,8 @@ class ScanStore : private numerics::Droppable {
 
 /// Seconds since 1970.
 std::int64_t unix_seconds();
+
+/// As much of a measurement ID as may stand in a log.
+std::string end_of_id(const std::string& measurement_id);
 
 }  // namespace echotrain

@@ -452,10 +452,10 @@ TEST(CalibrationBlockTest, IsWholeAsSoonAsItCanBeKnown) {
       const auto data = pixels<cfloat>({.pixels = a.data});
       batch.data = compute.upload<cfloat>({data.data(), {1, 2, 8}});
       lines.add(batch);
-      if (!lines.take_new().empty()) return static_cast<int>(i);
+      if (lines.of({})) return static_cast<int>(i);
     }
     lines.frame_ends({});
-    return lines.take_new().empty() ? -1 : 100;
+    return lines.of({}) ? 100 : -1;
   };
   constexpr int kBoth = kCalibrationAndImaging, kOnly = kCalibration;
   // The band, then the rest; the band with others in between; too few lines to be sure; the band last;

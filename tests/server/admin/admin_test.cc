@@ -52,7 +52,7 @@ TEST(Admin, AnswersWhatItLists) {
   const auto front = client.get("/");
   ASSERT_TRUE(front);
   EXPECT_EQ(front->status, 200);
-  for (const char* path : {"/livez", "/readyz", "/metrics", "/sessions", "/noise"}) {
+  for (const char* path : {"/livez", "/readyz", "/metrics", "/sessions", "/noise", "/calibration"}) {
     EXPECT_THAT(front->body, HasSubstr(path));
     const auto page = client.get(path);  // on the same connection
     ASSERT_TRUE(page) << path;

@@ -34,5 +34,27 @@ TEST(NoisePage, TellsWhatIsKnown) {
   EXPECT_EQ(nlohmann::json::parse(noise_json({})), nlohmann::json::parse("{\"noise\": []}"));
 }
 
+TEST(CalibrationPage, TellsWhatIsKnown) {
+  auto record = std::make_shared<CalibrationRecord>();
+  record->coils = 2;
+  record->labels = {"Body \"1\"", "Spine"};
+  record->lines.resize(2);
+  record->lines[0].heads.resize(3);
+  record->lines[1].heads.resize(1);
+  record->lines[1].data.resize(1000);
+  record->made_unix_s = unix_seconds() - 100;
+  const auto page = nlohmann::json::parse(calibration_json({{"1f03d28c", record}}));
+  ASSERT_EQ(page.at("calibration").size(), 1u);
+  const auto& one = page.at("calibration").at(0);
+  EXPECT_EQ(one.at("id_digest"), "1f03d28c");
+  EXPECT_GE(one.at("age_s"), 100);
+  EXPECT_LE(one.at("age_s"), 160);
+  EXPECT_EQ(one.at("coils"), 2);
+  EXPECT_EQ(one.at("lines"), 4);
+  EXPECT_GE(one.at("bytes"), 8000 + 4 * 340);
+  EXPECT_EQ(one.at("labels"), (std::vector<std::string>{"Body \"1\"", "Spine"}));
+  EXPECT_EQ(nlohmann::json::parse(calibration_json({})), nlohmann::json::parse("{\"calibration\": []}"));
+}
+
 }  // namespace
 }  // namespace echotrain::server

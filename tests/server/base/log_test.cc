@@ -93,6 +93,10 @@ TEST_F(Log, SummaryIsNumbersInJson) {
   summary.images = 8;
   summary.scan.skipped = {{"samples", 2}, {"nan", 1}};
   summary.latencies = {{.queue = 1, .send = 2}, {.compute = 1}, {.copy = 2}};  // 3, 1 and 2 ms
+  summary.scan.work.weights_made = 2;
+  summary.scan.work.weights_reused = 5;
+  summary.scan.work.weights_ms = 31.25;
+  summary.scan.work.frames_refused = 1;
   summary.duration_s = 1.25;
   testing::internal::CaptureStderr();
   set_up_log("info", LogFormat::json);
@@ -115,6 +119,11 @@ TEST_F(Log, SummaryIsNumbersInJson) {
   EXPECT_EQ(line.at("after_last_readout_ms").at("max"), 3);
   EXPECT_EQ(line.at("send_ms").at("max"), 2);
   EXPECT_EQ(line.at("copy_ms").at("median"), 0);
+  EXPECT_EQ(line.at("weights_made"), 2);
+  EXPECT_EQ(line.at("weights_reused"), 5);
+  EXPECT_EQ(line.at("weights_ms"), 31.25);
+  EXPECT_EQ(line.at("frames_refused"), 1);
+  EXPECT_THAT(summary.text(), testing::HasSubstr(" weights_made=2 (31.2 ms) weights_reused=5 frames_refused=1 "));
   EXPECT_EQ(line.at("message"), summary.text());
   EXPECT_THAT(captured.substr(end), testing::HasSubstr("[session 9] summary: complete peer=127.0.0.1:5"));
 }

@@ -125,6 +125,20 @@ TEST(MemoryEstimate, FollowsTheHeader) {
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 4 + 32) * 10 * voxels * 8);
   header.receiver_channels.reset();
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base + (6 * 8 + 32) * 10 * voxels * 8);
+  // Chains that join coils by weights or maps; of two chains, the header chooses.
+  encoding.trajectory = protocol::Trajectory::cartesian;
+  encoding.encoded.matrix[2] = 1;
+  header.receiver_channels = 4;
+  const auto shipped = [](const char* name) {
+    return PipelinePlan::check(config::read_pipeline_file(shipped_pipelines() / name));
+  };
+  for (const std::uint16_t acceleration : {1, 2}) {
+    encoding.acceleration[0] = acceleration;
+    const std::uint64_t chosen = acceleration > 1 ? 5 : 3;
+    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_2d.yaml"), cpu), base + chosen * voxels * 4 * 8);
+    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_grappa.yaml"), cpu), base + 5 * voxels * 4 * 8);
+    EXPECT_EQ(memory_estimate(header, *shipped("cartesian_sense.yaml"), cpu), base + (5 * 4 + 16) * voxels * 8);
+  }
   header.encodings.clear();
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base);
 }

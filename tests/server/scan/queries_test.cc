@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "gadgets/shared/store/calibration_store.h"
 #include "gadgets/shared/store/noise_store.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
@@ -52,6 +53,24 @@ TEST(Queries, TellTheNoiseOfEachCoil) {
               MatchesRegex("coils 2 samples 100 us 7.5 age_s [0-9]+\nlabel Head 1\nlabel Neck\n"
                            "2 0\n0.5 0.25 1 0\n"));
   EXPECT_THAT(ask("echotrain::noise_matrix/unlabelled"), HasSubstr("label \nlabel \n2 0\n"));
+}
+
+TEST(Queries, SayWhetherReferenceLinesAreKnown) {
+  const auto resources = test_resources(1);
+  const Catalogue catalogue(config::PipelineLibrary({shipped_pipelines()}));
+  const auto ask = [&](const std::string& name) { return answer_query(name, catalogue, *resources); };
+  CalibrationRecord record;
+  record.coils = 2;
+  record.spaces.resize(1);
+  record.lines.resize(1);
+  record.lines[0].heads.resize(3);
+  for (auto& head : record.lines[0].heads) head.number_of_samples = 4;
+  record.lines[0].data.resize(3 * 2 * 4);
+  record.made_unix_s = unix_seconds() - 3600;
+  ASSERT_TRUE(resources->get<CalibrationStore>().add("1.2.3", record));
+  EXPECT_EQ(ask("echotrain::calibration/1.2.3"), "known 2 coils 3 lines 1.0 h");
+  EXPECT_EQ(ask("echotrain::calibration/1.2"), "unknown");
+  EXPECT_EQ(ask("echotrain::noise/1.2.3"), "unknown");
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+// Reference lines that scans leave for later scans.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/numerics/core/array.h"
+#include "gadgets/shared/store/scan_store.h"
+#include "protocol/data/header.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain {
+
+/// Where an encoding space has its k-space.
+struct StoredSpace {
+  std::array<std::int64_t, 3> matrix{};  ///< x, y, z: of encoded k-space
+  std::array<double, 3> fov_mm{};        ///< x, y, z
+  std::array<std::int64_t, 2> offset{};  ///< y, z: of a row, less its encoding step
+};
+
+/// Readouts of one shape.
+struct StoredLines {
+  std::vector<protocol::AcquisitionHeader> heads;
+  std::vector<numerics::cfloat> data;  ///< [readout, coil, sample]
+};
+
+/// The reference lines of a scan as they were received, before anything was made of their channels.
+struct CalibrationRecord {
+  int coils = 0;
+  std::vector<std::string> labels;  ///< of the coils, in the order of channels; empty: unknown
+  std::vector<StoredSpace> spaces;  ///< per encoding
+  std::vector<StoredLines> lines;
+  std::int64_t made_unix_s = 0;  ///< [s] since 1970
+
+  std::int64_t count() const;  ///< of readouts
+  std::uint64_t bytes() const;
+};
+
+/// Reference lines by the measurement ID of the scan that brought them. K-space shows the patient: it stays in memory.
+class CalibrationStore : public ScanStore {
+ public:
+  explicit CalibrationStore(const numerics::Resources& resources);
+
+  /// Null: not known.
+  std::shared_ptr<const CalibrationRecord> find(const std::string& measurement_id);
+  /// Replaces what was known of this ID. False: it is not kept, because the ID is empty, or because it has no lines, or
+  /// lines that are not of `coils` coils and of `spaces`, or more bytes than the bound.
+  bool add(const std::string& measurement_id, CalibrationRecord record);
+
+  struct Listed {
+    std::string digest;  ///< its first 8 hexadecimal digits
+    std::shared_ptr<const CalibrationRecord> record;
+  };
+  /// All that is known, the newest first.
+  std::vector<Listed> list();
+};
+
+/// The measurements that a header names for anything but noise, the last one first. A dependency without a type tells
+/// nothing.
+std::vector<std::string> calibration_dependencies(const protocol::Header& header);
+
+}  // namespace echotrain
