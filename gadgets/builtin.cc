@@ -18,6 +18,9 @@
 #include "gadgets/gridding/gridding.h"
 #include "gadgets/images/average.h"
 #include "gadgets/images/coil_combine.h"
+#include "gadgets/images/contrast/denoise.h"
+#include "gadgets/images/contrast/invert_contrast.h"
+#include "gadgets/images/contrast/label.h"
 #include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
 #include "gadgets/images/orient.h"
@@ -112,7 +115,10 @@ const Registry& Registry::builtin() {
     r.add<Resize>();
     r.add<Orient>();
     r.add<Sobel>();
+    r.add<Denoise>();
+    r.add<InvertContrast>();
     r.add<Scale>();
+    r.add<Label>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
     for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
