@@ -23,6 +23,7 @@
 #include "gadgets/images/contrast/label.h"
 #include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
+#include "gadgets/images/messages/from_messages.h"
 #include "gadgets/images/orient.h"
 #include "gadgets/images/partial_fourier.h"
 #include "gadgets/images/resize.h"
@@ -120,6 +121,7 @@ const Registry& Registry::builtin() {
     r.add<Scale>();
     r.add<Label>();
     r.add<ImageOutput>();
+    r.add<FromMessages>();
     r.add<Passthrough>();
     for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
                                       std::pair{ItemType::plane_samples, &fused_gridding<PlaneSamples>}}) {

@@ -110,7 +110,7 @@ std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& hea
   meta.append("ImageProcessingHistory", "ECHOTRAIN");
   meta.set("echotrain_backend", backend_.c_str());
   meta.set("echotrain_frame", static_cast<long>(frame.id));
-  if (!frame.source) meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
+  if (!frame.source || frame.readouts > 0) meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
   if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
   std::ostringstream text;
   ISMRMRD::serialize(meta, text);

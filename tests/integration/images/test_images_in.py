@@ -8,10 +8,11 @@ import pytest
 
 import scans
 import wire
-from programs import Server, run_client
+from programs import SOURCE, Server, run_client
 
 ismrmrd = pytest.importorskip("ismrmrd")
 
+PAGE = (SOURCE / "docs" / "protocol.md").read_text()
 TYPES = ["uint16", "int16", "uint32", "int32", "float32", "float64", "complex64", "complex128"]
 DUMMY = wire.header("Dummy XML header")
 
@@ -56,7 +57,10 @@ def decoded(reply):
         by_package = None if back.pixels.dtype == np.int32 else ismrmrd.Image.from_bytes(data)
         if by_package is not None:
             np.testing.assert_array_equal(by_package.data, back.pixels)
-        out.append((back.head, back.pixels, ismrmrd.Meta.deserialize(back.attributes)))
+        meta = ismrmrd.Meta.deserialize(back.attributes)
+        unknown = {name for name in meta if f"`{name}`" not in PAGE} - {"own", "who"}
+        assert not unknown, f"docs/protocol.md does not list {unknown}"
+        out.append((back.head, back.pixels, meta))
     return out
 
 
