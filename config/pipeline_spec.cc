@@ -17,6 +17,8 @@ constexpr std::array kUnits{std::pair{TrajectoryUnit::cycles_per_pixel, "cycles_
                             std::pair{TrajectoryUnit::radians_per_pixel, "radians_per_pixel"},
                             std::pair{TrajectoryUnit::cycles_per_m, "cycles_per_m"}};
 
+constexpr std::array kInputs{std::pair{Input::readouts, "readouts"}, std::pair{Input::images, "images"}};
+
 template <typename Table>
 std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
@@ -177,7 +179,7 @@ PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
-  root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "frame",
+  root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
                                      "trajectory_unit", "pipeline", "accelerated"});
   for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
     if (entry_of(root, required) == nullptr) {
@@ -204,8 +206,17 @@ PipelineSpec read_spec(const Node& root) {
     spec.backend = choice(backend, kBackends);
     spec.backend_mark = backend.mark();
   }
+  const Node input = root.get("input");
+  if (is_given(input)) spec.input = choice(input, kInputs);
   spec.frame = read_frame(root.get("frame"));
   const Node unit = root.get("trajectory_unit");
+  for (const Node& of_readouts : {root.get("frame"), unit, root.get("accelerated")}) {
+    if (spec.input == Input::images && is_given(of_readouts)) {
+      throw ConfigError(of_readouts.mark(),
+                        "'frame', 'trajectory_unit' and 'accelerated' are for readouts; with 'input: images' every "
+                        "image is a frame, and stack_slices makes volumes");
+    }
+  }
   if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
   spec.gadgets = read_chain(root, "pipeline");
   if (is_given(root.get("accelerated"))) spec.accelerated = read_chain(root, "accelerated");

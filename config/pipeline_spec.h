@@ -34,6 +34,9 @@ std::vector<std::string> until_flags();
 enum class TrajectoryUnit { cycles_per_pixel, cycles_per_fov, radians_per_pixel, cycles_per_m };
 std::string_view to_string(TrajectoryUnit unit);
 
+/// What enters a pipeline.
+enum class Input { readouts, images };
+
 struct GadgetSpec {
   std::string name;
   Node parameters;  ///< null or a map
@@ -49,6 +52,7 @@ struct PipelineSpec {
   std::vector<std::string> aliases;  ///< other names a client may ask for ("default.xml")
   BackendChoice backend = BackendChoice::automatic;
   Mark backend_mark;  ///< line 0 when the file names no backend
+  Input input = Input::readouts;
   FrameRule frame;
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;

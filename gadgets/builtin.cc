@@ -19,8 +19,12 @@
 #include "gadgets/gridding/gridding.h"
 #include "gadgets/images/average.h"
 #include "gadgets/images/coil_combine.h"
+#include "gadgets/images/contrast/denoise.h"
+#include "gadgets/images/contrast/invert_contrast.h"
+#include "gadgets/images/contrast/label.h"
 #include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
+#include "gadgets/images/messages/from_messages.h"
 #include "gadgets/images/orient.h"
 #include "gadgets/images/partial_fourier.h"
 #include "gadgets/images/resize.h"
@@ -122,8 +126,12 @@ const Registry& Registry::builtin() {
     r.add<Resize>();
     r.add<Orient>();
     r.add<Sobel>();
+    r.add<Denoise>();
+    r.add<InvertContrast>();
     r.add<Scale>();
+    r.add<Label>();
     r.add<ImageOutput>();
+    r.add<FromMessages>();
     r.add<Passthrough>();
     for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
                                       std::pair{ItemType::plane_samples, &fused_gridding<PlaneSamples>}}) {

@@ -32,7 +32,7 @@ using numerics::HostArray;
 /// The counters that tell one frame (one image) from another.
 struct FrameKey {
   std::uint16_t encoding = 0, slice = 0, contrast = 0, phase = 0, repetition = 0, set = 0;
-  std::uint16_t series = 0;                           ///< 0: the image; 1: its g-factor; 2: the image in units of SNR
+  std::uint16_t series = 0;  ///< 0: the image; 1: its g-factor; 2: in units of SNR. Of a client's images: counts series
   auto operator<=>(const FrameKey&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 is wrong
 };
 
@@ -64,8 +64,11 @@ struct Frame {
   /// / n of n samples of the encoded matrix. What a lattice of lines leaves out beside its outermost ones counts as
   /// acquired. Empty: not known.
   std::optional<std::array<float, 6>> acquired;
-  /// Facts for the image's meta attributes ("missing_lines": "3").
+  /// The image's meta attributes, those that it came with among them: "missing_lines": "3". Any gadget may set and
+  /// erase them. Several values of one name: gadgets/shared/incoming/meta_notes.h.
   std::map<std::string, std::string> notes;
+  /// The message that a client's image came in, without its pixels; null for images made of readouts.
+  std::shared_ptr<const protocol::Image> source;
 };
 
 /// A copy of a frame with more facts; a fact of the same name is replaced.

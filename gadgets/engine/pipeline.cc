@@ -14,12 +14,16 @@
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"
+#include "gadgets/shared/incoming/image_entrance.h"
 #include "protocol/data/meta.h"
 
 namespace echotrain {
 namespace {
 
-bool is_entrance(ItemType type) { return type == ItemType::readouts || type == ItemType::raw_batch; }
+bool is_entrance(ItemType type, config::Input input) {
+  if (input == config::Input::images) return type == ItemType::coil_images || type == ItemType::image;
+  return type == ItemType::readouts || type == ItemType::raw_batch;
+}
 
 std::string takes_text(const GadgetEntry& entry) {
   std::string out;
@@ -50,10 +54,21 @@ const protocol::Encoding* accelerated_encoding(const protocol::Header& header) {
   return nullptr;
 }
 
-const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from) {
+const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from, config::Input input) {
   for (const auto& form : entry.forms)
-    if (from ? form.takes == *from : is_entrance(form.takes)) return &form;
+    if (from ? form.takes == *from : is_entrance(form.takes, input)) return &form;
   return nullptr;
+}
+
+/// What is wrong with a pipeline that begins with this gadget.
+std::string wrong_beginning(const GadgetEntry& entry, config::Input input) {
+  if (input == config::Input::images)
+    return fmt::format("with 'input: images' a pipeline begins with images, but '{}' takes {}", entry.name,
+                       takes_text(entry));
+  return fmt::format("a pipeline begins with readouts, but '{}' takes {}{}", entry.name, takes_text(entry),
+                     pick_form(entry, std::nullopt, config::Input::images) == nullptr
+                         ? ""
+                         : "; for images of the client write 'input: images' before 'pipeline:'");
 }
 
 }  // namespace
@@ -72,11 +87,9 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
                                                          near.empty() ? "; see echotrain-server --list-gadgets"
                                                                       : fmt::format("; did you mean '{}'?", near)));
     }
-    const GadgetForm* form = pick_form(*entry, type);
+    const GadgetForm* form = pick_form(*entry, type, spec.input);
     if (form == nullptr) {
-      if (!type)
-        throw config::ConfigError(gadget.mark, fmt::format("a pipeline begins with readouts, but '{}' takes {}",
-                                                           gadget.name, takes_text(*entry)));
+      if (!type) throw config::ConfigError(gadget.mark, wrong_beginning(*entry, spec.input));
       throw config::ConfigError(
           gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
                                    previous, to_string(*type), bridge_hint(registry, *type, *entry)));
@@ -135,6 +148,11 @@ void PipelinePlan::find_fusions(const Registry& registry) {
       i += fusion.names.size() - 1;
       break;
     }
+}
+
+bool PipelinePlan::takes_images() const {
+  return types_.front() == ItemType::raw_batch || types_.front() == ItemType::image ||
+         types_.front() == ItemType::coil_images;
 }
 
 std::string PipelinePlan::describe() const {
@@ -236,6 +254,13 @@ struct Pipeline::Impl {
     });
   }
 
+  /// After each batch of readouts, and after each image.
+  void pause() {
+    for (std::size_t i = 0; i < gadgets.size(); ++i) gadgets[i]->pause(next[i]);
+    compute.check();
+    image_check->report(*scan);
+  }
+
   void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
 
   /// Makes the gadgets; with `fuse`, one gadget may stand for several.
@@ -278,6 +303,7 @@ struct Pipeline::Impl {
   std::set<std::string> said;
   std::optional<Scan> scan;  // empty before start()
   Framer framer;
+  ImageEntrance images;
   std::vector<std::unique_ptr<AnyGadget>> gadgets;
   std::vector<AnyGadget::EmitItem> next;  // next[i] takes the items of gadget i
   std::vector<std::size_t> last_of;       // [i]: the last gadget of the spec that gadget i stands for
@@ -295,38 +321,49 @@ Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& 
 Pipeline::~Pipeline() = default;
 
 void Pipeline::start(const protocol::Header& header) {
-  if (header.images_only && impl_->plan->types_.front() != ItemType::raw_batch)
+  if (header.images_only && !impl_->plan->takes_images())
     throw ClientError(fmt::format(
         "the header describes no measurement (\"Dummy XML header\"), but pipeline '{}' reconstructs readouts; "
         "use one that takes images, such as 'passthrough'",
         impl_->plan->spec().name));
   impl_->begin(header);
   impl_->framer.start(header, *impl_->scan);
+  impl_->images.start(header, *impl_->scan);
   for (auto& gadget : impl_->gadgets) gadget->start(header, *impl_->scan);
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   impl_->counts.readouts += readouts.size();
-  if (impl_->plan->types_.front() == ItemType::raw_batch) {
+  if (impl_->plan->spec().input == config::Input::images) {
+    impl_->scan->warn(
+        fmt::format("pipeline '{}' takes images; the scan's readouts are left out", impl_->plan->spec().name));
+  } else if (impl_->plan->types_.front() == ItemType::raw_batch) {
     impl_->enter(RawBatch{std::move(readouts)});
   } else {
     impl_->framer.push(std::move(readouts), impl_->enter_readouts());
     impl_->counts.frames = impl_->framer.frames();
     impl_->counts.late_readouts = impl_->framer.late_readouts();
   }
-  for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->pause(impl_->next[i]);
-  impl_->compute.check();
-  impl_->image_check->report(*impl_->scan);
+  impl_->pause();
 }
 
 void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
-  if (impl_->plan->types_.front() == ItemType::raw_batch)
+  const ItemType entrance = impl_->plan->types_.front();
+  if (entrance == ItemType::raw_batch) return impl_->enter(Image{nullptr, std::move(image), nullptr});
+  if (impl_->scan->side_images.take(image)) return;
+  if (entrance == ItemType::image) {
     impl_->enter(Image{nullptr, std::move(image), nullptr});
-  else if (!impl_->scan->side_images.take(image))
+  } else if (entrance == ItemType::coil_images) {
+    impl_->enter(impl_->images.take(std::move(image)));
+    impl_->counts.frames = impl_->images.frames();
+  } else {
     impl_->scan->warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
                                   impl_->plan->spec().name,
                                   protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
+    return;
+  }
+  impl_->pause();
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {
@@ -336,7 +373,7 @@ void Pipeline::push(protocol::Waveform&& waveform) {
 
 void Pipeline::finish(End how) {
   impl_->framer.finish(how, impl_->enter_readouts());
-  impl_->counts.frames = impl_->framer.frames();
+  if (impl_->plan->spec().input == config::Input::readouts) impl_->counts.frames = impl_->framer.frames();
   for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->end(how, impl_->next[i]);
 }
 

@@ -25,6 +25,8 @@ class PipelinePlan {
   const config::PipelineSpec& spec() const { return spec_; }
   /// Item types along the chain, entrance first: one more than gadgets.
   const std::vector<ItemType>& types() const { return types_; }
+  /// Whether images of the client are what it works on, so that it needs no measurement's header.
+  bool takes_images() const;
   /// How the data of frames reach these gadgets.
   Delivery delivery() const { return delivery_; }
   /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one. Then, if the file
@@ -83,6 +85,7 @@ class Pipeline {
   void start(const protocol::Header& header);
   /// Batches in order of arrival. Acquisitions must have passed protocol::AcquisitionCheck.
   void push(std::vector<protocol::Acquisition>&& readouts);
+  /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
   /// The end of the scan: closes open frames (complete) or drops partial ones (truncated).

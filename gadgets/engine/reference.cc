@@ -59,6 +59,7 @@ std::string list_gadgets(const Registry& registry) {
 std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& registry) {
   std::string out = fmt::format("{}\n  {}\n", spec.name, spec.description);
   if (!spec.aliases.empty()) out += fmt::format("  also {}\n", fmt::join(spec.aliases, ", "));
+  if (spec.input == config::Input::images) out += "  input: images\n";
   const std::string chain = PipelinePlan::check(spec, registry)->describe();
   out += "\n";
   for (std::size_t begin = 0; begin < chain.size();) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "gadgets/numerics/layout/layout.h"
+#include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {
 namespace {
@@ -43,11 +44,12 @@ void Average::start(const protocol::Header& header, Scan& scan) {
 }
 
 void Average::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  if (are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
   FrameKey key = images.frame->key;
   if (std::uint16_t* value = counter(key, options_.over)) *value = 0;
   Sum& sum = open_[key];
   add(sum, images);
-  const bool whole = sum.images == announced_.at(key.encoding);
+  const bool whole = key.encoding < announced_.size() && sum.images == announced_[key.encoding];
   if (options_.running) {
     sum.frame = images.frame;
     emit(mean(sum));

@@ -18,7 +18,8 @@ namespace echotrain {
 ///
 /// Averages of lines (idx.average) need no such gadget where a frame holds all of them, as with `frame: auto`:
 /// cartesian_kspace averages them before the transform. With `frame: {until: last_in_average}` each average is an image
-/// of its own, for `over: average` to join.
+/// of its own, for `over: average` to join. Images that a client sent have a weight of 1 each; its phases pass
+/// unchanged.
 class Average final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {

@@ -8,6 +8,7 @@
 
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/partial/window.h"
+#include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {
 
@@ -76,7 +77,7 @@ void FilterOfImages::start(const protocol::Header& header, Scan& scan) {
 }
 
 void FilterOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
-  if (images.frame->key.series != 0) return emit(std::move(images));
+  if (has_own_unit(*images.frame) || are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
   const auto& n = images.data.shape();  // [coil, z, y, x]
   const auto ranges = extent_.of(*images.frame);
   std::array<std::vector<float>, 3> factors;

@@ -1,9 +1,6 @@
 #include "gadgets/images/image.h"
 
-#include <ismrmrd/meta.h>
-
 #include <algorithm>
-#include <sstream>
 #include <stdexcept>
 
 namespace echotrain {
@@ -11,6 +8,9 @@ namespace {
 
 using numerics::Component;
 using numerics::DeviceView;
+using numerics::PixelType;
+
+constexpr std::uint16_t kPhasesAbove = 100;  // of a client's series
 
 Component component_of(const std::string& name) {
   static const std::map<std::string, Component> names = {{"complex", Component::complex},
@@ -51,7 +51,8 @@ class TalliedPixels {
  public:
   TalliedPixels(numerics::Context& compute, const numerics::Shape& shape)
       : compute_(compute), shape_(shape), tally_at_((shape.size() + kAligned - 1) / kAligned * kAligned) {
-    memory_ = compute.allocate<T>({tally_at_ + static_cast<std::int64_t>(sizeof(numerics::PixelTally) / sizeof(T))});
+    constexpr std::size_t kTally = (sizeof(numerics::PixelTally) + sizeof(T) - 1) / sizeof(T);
+    memory_ = compute.allocate<T>({tally_at_ + static_cast<std::int64_t>(kTally)});
     compute.clear(tally());
   }
   DeviceView<T> pixels() { return memory_.view().part(0, shape_); }
@@ -67,7 +68,8 @@ class TalliedPixels {
   }
 
  private:
-  static constexpr std::int64_t kAligned = alignof(numerics::PixelTally) / sizeof(T);
+  static constexpr std::int64_t kAligned =
+      sizeof(T) < alignof(numerics::PixelTally) ? alignof(numerics::PixelTally) / sizeof(T) : std::size_t{1};
 
   numerics::Context& compute_;
   numerics::Shape shape_;
@@ -80,86 +82,135 @@ class TalliedPixels {
 Parameters<ImageOutput::Options> ImageOutput::parameters() {
   return Parameters<Options>()
       .choice(
-          "component", &Options::component, {"complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
-          "part of the complex image that is sent; magnitude_and_phase: two images, the phase in a series of its own")
-      .choice("type", &Options::type, {"float", "uint16"}, "pixel type; uint16 rounds and clamps to 0..65535")
+          "component", &Options::component,
+          {"auto", "complex", "magnitude", "phase", "real", "imag", "magnitude_and_phase"},
+          "part of the complex image that is sent. auto: of images that the client sent, what they were; of others, "
+          "the magnitude. magnitude_and_phase: two images, the phase in a series of its own")
+      .choice(
+          "type", &Options::type, {"auto", "float", "double", "uint16", "int16", "uint32", "int32"},
+          "pixel type; integers are rounded and clamped to their range. auto: of images that the client sent, their "
+          "own; of others, float. Complex pixels are two numbers of float or double")
       .number("scale", &Options::scale, 1e-12, 1e12, "factor applied before conversion (not to phase)");
 }
 
 ImageOutput::ImageOutput(Options options) : options_(std::move(options)) {
-  if (options_.type == "uint16" && options_.component != "magnitude")
-    throw std::invalid_argument(
-        "type uint16 holds no negative or complex pixels; use component magnitude, or type float");
+  const bool integers = options_.type.find("int") != std::string::npos, is_unsigned = options_.type[0] == 'u';
+  const bool sizes = options_.component == "auto" || options_.component == "magnitude";
+  if (is_unsigned && !sizes)
+    throw std::invalid_argument("type " + options_.type +
+                                " holds no negative or complex pixels; use component magnitude, or type float");
+  if (integers && !sizes && options_.component != "real" && options_.component != "imag")
+    throw std::invalid_argument("type " + options_.type +
+                                " holds no angles or complex pixels; use component real or magnitude, or type float");
 }
 
 void ImageOutput::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
   encodings_ = static_cast<std::uint16_t>(header.encodings.size());
+  meta_ = ImageMeta(header, numerics::to_string(scan.compute.backend()));
 }
 
-void ImageOutput::convert(const CoilImages& images, Component what, Image& to) {
+ImageOutput::Kind ImageOutput::kind_of(const Frame& frame) const {
+  Kind kind{Component::magnitude, PixelType::f32};
+  if (options_.component != "auto" && options_.component != "magnitude_and_phase") {
+    kind.component = component_of(options_.component);
+  } else if (options_.component == "auto" && frame.source) {
+    const auto came = static_cast<PixelType>(frame.source->head.data_type);
+    const bool is_unsigned = came == PixelType::u16 || came == PixelType::u32;
+    kind.component = numerics::is_complex(came) ? Component::complex
+                     : is_unsigned              ? Component::magnitude
+                                                : Component::real;
+  }
+  kind.type = type_of(frame, kind.component);
+  return kind;
+}
+
+PixelType ImageOutput::type_of(const Frame& frame, Component component) const {
+  static const std::map<std::string, PixelType> names = {{"float", PixelType::f32},  {"double", PixelType::f64},
+                                                         {"uint16", PixelType::u16}, {"int16", PixelType::i16},
+                                                         {"uint32", PixelType::u32}, {"int32", PixelType::i32}};
+  PixelType type = PixelType::f32;
+  if (options_.type != "auto")
+    type = names.at(options_.type);
+  else if (frame.source)
+    type = static_cast<PixelType>(frame.source->head.data_type);
+  const bool is_double = type == PixelType::f64 || type == PixelType::c128;
+  if (component == Component::complex) return is_double ? PixelType::c128 : PixelType::c64;
+  const bool is_integer = !is_double && type != PixelType::f32 && type != PixelType::c64;
+  // A component that was asked for need not fit the type that the image came in.
+  const bool fits = options_.type != "auto" || options_.component == "auto" || component == Component::magnitude;
+  if (is_integer && fits) return type;
+  return is_double ? PixelType::f64 : PixelType::f32;
+}
+
+void ImageOutput::convert(const CoilImages& images, const Kind& kind, Image& to) {
   numerics::Context& compute = scan_->compute;
   const auto scale = static_cast<float>(options_.scale);
   const auto& shape = images.data.shape();
+  const auto from = images.data.cview();
   const auto component = [&]<class T>(TalliedPixels<T>&& out) {
-    numerics::component(compute, images.data.view(), what, scale, out.pixels(), out.tally());
+    numerics::component(compute, from, kind.component, scale, out.pixels(), out.tally());
     out.give_to(to);
   };
-  if (options_.type == "uint16") {
-    component(TalliedPixels<std::uint16_t>(compute, shape));
-  } else if (what != Component::complex) {
-    component(TalliedPixels<float>(compute, shape));
+  const auto pixels = [&]<class T>(TalliedPixels<T>&& out) {
+    Array<float> values = compute.allocate<float>(shape);
+    numerics::component(compute, from, kind.component, scale, values.view());
+    numerics::to_pixels(compute, values.cview(), out.pixels(), out.tally());
+    out.give_to(to);
+  };
+  switch (kind.type) {
+    case PixelType::u16:
+      return component(TalliedPixels<std::uint16_t>(compute, shape));
+    case PixelType::f32:
+      return component(TalliedPixels<float>(compute, shape));
+    case PixelType::i16:
+      return pixels(TalliedPixels<std::int16_t>(compute, shape));
+    case PixelType::u32:
+      return pixels(TalliedPixels<std::uint32_t>(compute, shape));
+    case PixelType::i32:
+      return pixels(TalliedPixels<std::int32_t>(compute, shape));
+    case PixelType::f64:
+      return pixels(TalliedPixels<double>(compute, shape));
+    case PixelType::c64:
+    case PixelType::c128:
+      break;
+  }
+  Array<cfloat> scaled;
+  if (scale != 1.0f && kind.type == PixelType::c128) {
+    scaled = compute.allocate<cfloat>(shape);
+    numerics::scale(compute, from, scale, scaled.view());
+  }
+  if (kind.type == PixelType::c128) {
+    TalliedPixels<numerics::cdouble> out(compute, shape);
+    numerics::to_pixels(compute, scale != 1.0f ? scaled.cview() : from, out.pixels(), out.tally());
+    out.give_to(to);
   } else if (scale != 1.0f) {
     TalliedPixels<cfloat> out(compute, shape);
-    numerics::scale(compute, images.data.view(), scale, out.pixels(), out.tally());
+    numerics::scale(compute, from, scale, out.pixels(), out.tally());
     out.give_to(to);
   } else {
     Array<numerics::PixelTally> tally = compute.zeros<numerics::PixelTally>({1});
-    numerics::tally(compute, images.data.view(), tally.view());
+    numerics::tally(compute, from, tally.view());
     to.message.pixels = to_host(compute, images.data);
     to.tally = compute.place_on_host(tally);
   }
 }
 
-std::string ImageOutput::attributes(const Frame& frame) const {
-  ISMRMRD::MetaContainer meta;
-  meta.set("DataRole", "Image");
-  meta.set("echotrain_backend", numerics::to_string(scan_->compute.backend()));
-  meta.set("echotrain_frame", static_cast<long>(frame.id));
-  meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
-  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
-  for (const auto& [name, value] : frame.notes) meta.set(name.c_str(), value.c_str());
-  std::ostringstream text;
-  ISMRMRD::serialize(meta, text);
-  // libismrmrd declares no encoding.
-  const std::string xml = text.str();
-  const std::size_t body = xml.find("<ismrmrdMeta");
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + xml.substr(body == std::string::npos ? 0 : body);
-}
-
 void ImageOutput::process(CoilImages&& images, const Emit<Image>& emit) {
-  if (options_.component == "magnitude_and_phase") {
-    give(images, Component::magnitude, emit);
-    give(images, Component::phase, emit);
-  } else {
-    give(images, component_of(options_.component), emit);
-  }
+  Kind kind = kind_of(*images.frame);
+  give(images, kind, emit);
+  if (options_.component != "magnitude_and_phase") return;
+  kind = {Component::phase, type_of(*images.frame, Component::phase), true};
+  give(images, kind, emit);
 }
 
-void ImageOutput::give(const CoilImages& images, Component what, const Emit<Image>& emit) {
-  const Frame& frame = *images.frame;
+/// Where the image lies, when it was taken, and which of several it is.
+void ImageOutput::lay_out(const Frame& frame, protocol::ImageHeader& head) const {
   const protocol::AcquisitionHeader& from = frame.reference;
-  const auto& shape = images.data.shape();  // [coil, z, y, x]
-  Image out;
-  out.frame = images.frame;
-
-  protocol::ImageHeader head{};
-  head.version = 1;
   head.measurement_uid = from.measurement_uid;
   const std::array<float, 3> fov = fields_of_view_.of(frame);
   for (std::size_t a = 0; a < 3; ++a) {
-    head.matrix_size[a] = static_cast<std::uint16_t>(shape[3 - a]);
     head.field_of_view[a] = fov[a];
     head.position[a] = from.position[a];
     head.read_dir[a] = from.read_dir[a];
@@ -168,7 +219,6 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
     head.patient_table_position[a] = from.patient_table_position[a];
     head.physiology_time_stamp[a] = from.physiology_time_stamp[a];
   }
-  head.channels = static_cast<std::uint16_t>(shape[0]);
   head.average = from.idx.average;
   head.slice = frame.key.slice;
   head.contrast = frame.key.contrast;
@@ -176,26 +226,47 @@ void ImageOutput::give(const CoilImages& images, Component what, const Emit<Imag
   head.repetition = frame.key.repetition;
   head.set = frame.key.set;
   head.acquisition_time_stamp = from.acquisition_time_stamp;
-  head.image_type = image_type(what);
-  head.data_type = options_.type == "uint16"    ? ISMRMRD::ISMRMRD_USHORT
-                   : what == Component::complex ? ISMRMRD::ISMRMRD_CXFLOAT
-                                                : ISMRMRD::ISMRMRD_FLOAT;
-  // All images of a series have one size and one unit. Encodings may differ in size, so each is a series of its own.
-  const bool second = options_.component == "magnitude_and_phase" && what == Component::phase;
-  const int round = 2 * frame.key.series + (second ? 1 : 0);
-  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + encodings_ * round);
-  head.image_series_index = series;
-  head.image_index = image_index_[series] = index_after(image_index_[series]);
   for (std::size_t i = 0; i < 8; ++i) {
     head.user_int[i] = from.user_int[i];
     head.user_float[i] = from.user_float[i];
   }
+}
+
+/// All images of a series have one size and one unit. Encodings may differ in size, so each is a series of its own.
+void ImageOutput::number(const Frame& frame, const Kind& kind, protocol::ImageHeader& head) {
+  if (frame.source) {
+    const protocol::ImageHeader& came = frame.source->head;
+    head.image_index = came.image_index;
+    head.image_series_index = static_cast<std::uint16_t>(came.image_series_index + (kind.second ? kPhasesAbove : 0));
+    return;
+  }
+  const int round = 2 * frame.key.series + (kind.second ? 1 : 0);
+  const auto series = static_cast<std::uint16_t>(frame.key.encoding + 1 + encodings_ * round);
+  head.image_series_index = series;
+  head.image_index = image_index_[series] = index_after(image_index_[series]);
+}
+
+void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Image>& emit) {
+  const Frame& frame = *images.frame;
+  const auto& shape = images.data.shape();  // [coil, z, y, x]
+  Image out;
+  out.frame = images.frame;
+
+  protocol::ImageHeader head{};
+  if (frame.source) head = frame.source->head;
+  head.version = 1;
+  lay_out(frame, head);
+  for (std::size_t a = 0; a < 3; ++a) head.matrix_size[a] = static_cast<std::uint16_t>(shape[3 - a]);
+  head.channels = static_cast<std::uint16_t>(shape[0]);
+  if (!frame.source || options_.component != "auto") head.image_type = image_type(kind.component);
+  head.data_type = static_cast<std::uint16_t>(kind.type);
+  number(frame, kind, head);
   if (frame.arrival.received != Instant{}) {
     out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
     scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
-  convert(images, what, out);
-  out.message.attributes = attributes(frame);
+  convert(images, kind, out);
+  out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);
   head.attribute_string_len = static_cast<std::uint32_t>(out.message.attributes.size());
   out.message.head = head;
   emit(std::move(out));

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/images/image_meta.h"
+#include "gadgets/numerics/images/pixels.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/shared/measurement.h"
 
@@ -16,12 +18,17 @@ namespace echotrain {
 /// memory (on CUDA asynchronously: nothing waits here), and fills in geometry, counters and time stamps from the
 /// frame's reference readout and the header's recon space. With E encodings, the images of encoding e form the series
 /// e + 1, its g-factors e + 1 + 2 E, its images in units of SNR e + 1 + 4 E; with component magnitude_and_phase, the
-/// phase of each forms the series E above it.
+/// phase of each forms the series E above it. Meta attributes: image_meta.h.
+///
+/// Images that a client sent leave as what they came as: `auto` is their own component and type. Real numbers stay real
+/// numbers (their sign, too; of unsigned types, the magnitude of what gadgets made of them), integers are rounded and
+/// clamped, and image_type, image_index and image_series_index are theirs. With magnitude_and_phase, phases form the
+/// series 100 above. Of images made of readouts, `auto` is their magnitude in floating point.
 class ImageOutput final : public Gadget<CoilImages, Image> {
  public:
   struct Options {
-    std::string component = "magnitude";
-    std::string type = "float";
+    std::string component = "auto";
+    std::string type = "auto";
     double scale = 1;
   };
   static constexpr std::string_view kName = "image";
@@ -39,14 +46,24 @@ class ImageOutput final : public Gadget<CoilImages, Image> {
   }
 
  private:
-  void give(const CoilImages& images, numerics::Component what, const Emit<Image>& emit);
-  void convert(const CoilImages& images, numerics::Component what, Image& to);
-  std::string attributes(const Frame& frame) const;
+  /// One image that leaves.
+  struct Kind {
+    numerics::Component component;
+    numerics::PixelType type;
+    bool second = false;  ///< the phase after the magnitude
+  };
+  Kind kind_of(const Frame& frame) const;
+  numerics::PixelType type_of(const Frame& frame, numerics::Component component) const;
+  void give(const CoilImages& images, const Kind& kind, const Emit<Image>& emit);
+  void convert(const CoilImages& images, const Kind& kind, Image& to);
+  void lay_out(const Frame& frame, protocol::ImageHeader& head) const;
+  void number(const Frame& frame, const Kind& kind, protocol::ImageHeader& head);
 
   Options options_;
   Scan* scan_ = nullptr;
   std::uint16_t encodings_ = 0;
   FieldsOfView fields_of_view_;
+  ImageMeta meta_;
   std::map<std::uint16_t, std::uint16_t> image_index_;  // per series: of the last image
 };
 

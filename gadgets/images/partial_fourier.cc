@@ -9,6 +9,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/partial/partial_fourier.h"
 #include "gadgets/numerics/partial/window.h"
+#include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {
 namespace {
@@ -143,8 +144,15 @@ void PartialFourierOfImages::start(const protocol::Header& header, Scan& scan) {
 
 void PartialFourierOfImages::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   const Frame& frame = *images.frame;
-  if (options_.method == "zero_fill" || frame.key.series != 0 || frame.notes.contains("partial_fourier"))
+  if (options_.method == "zero_fill" || has_own_unit(frame) || frame.notes.contains("partial_fourier"))
     return emit(std::move(images));
+  if (!frame.acquired && frame.source) {
+    scan_->warn(
+        "partial_fourier completes complex images of a scan whose header has one encoding and says, by its limits, "
+        "what "
+        "was acquired; other images stay as they are");
+    return emit(std::move(images));
+  }
   if (!frame.acquired) {
     if (!frame.notes.contains("missing_lines"))  // no Cartesian frame
       throw ClientError("partial_fourier: the image does not say which part of Cartesian k-space was acquired");

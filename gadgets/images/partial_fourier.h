@@ -47,7 +47,7 @@ class PartialFourier final : public Gadget<KSpace, KSpace> {
 /// is what Frame::acquired says; where the image's field of view was cut from the encoded one, the edge is known to
 /// about a sample. Not for magnitudes: after the root of the sum of squares there is no phase to go by. Frames that
 /// were completed before, g-factor maps and images in units of SNR pass unchanged. ClientError for frames that do not
-/// say what was acquired.
+/// say what was acquired; of images that a client sent, those pass with a warning.
 class PartialFourierOfImages final : public Gadget<CoilImages, CoilImages> {
  public:
   using Options = PartialFourier::Options;

@@ -4,6 +4,7 @@
 
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {
 
@@ -44,6 +45,7 @@ void Resize::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     emit(std::move(images));
     return;
   }
+  if (interpolate && are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
   CoilImages out;
   out.data = compute.allocate<cfloat>(kept);
   if (interpolate) {

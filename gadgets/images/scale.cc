@@ -4,6 +4,7 @@
 
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/shared/incoming/meta_notes.h"
 
 namespace echotrain {
 
@@ -25,27 +26,24 @@ double Scale::level(const CoilImages& images) const {
 }
 
 void Scale::process(CoilImages&& images, const Emit<CoilImages>& emit) {
-  if (images.frame->key.series != 0) {  // g-factors and SNR have units of their own
-    emit(std::move(images));
-    return;
-  }
-  const std::uint16_t series = images.frame->key.encoding;
+  const Frame& from = *images.frame;
+  if (has_own_unit(from) || are_phases(from, *scan_, kName)) return emit(std::move(images));
+  const std::pair series(from.key.encoding, from.key.series);
   auto known = factors_.find(series);
   if (known == factors_.end()) {
-    const double from = level(images);
-    if (from <= 0) {  // the image is zero, which no factor changes
+    const double found = level(images);
+    if (found <= 0) {  // the image is zero, which no factor changes
       emit(std::move(images));
       return;
     }
-    known = factors_.emplace(series, options_.to / from).first;
+    known = factors_.emplace(series, options_.to / found).first;
   }
   CoilImages out;
   out.data = scan_->compute.allocate<cfloat>(images.data.shape());
   numerics::scale(scan_->compute, images.data.view(), static_cast<float>(known->second), out.data.view());
-  const auto frame = std::make_shared<Frame>(*images.frame);
+  const auto frame = std::make_shared<Frame>(from);
   frame->notes["scale_factor"] = fmt::format("{:.9g}", known->second);
-  frame->notes["WindowCenter"] = fmt::format("{:g}", options_.to / 2);
-  frame->notes["WindowWidth"] = fmt::format("{:g}", options_.to);
+  set_window(*frame, options_.to / 2, options_.to);
   out.frame = frame;
   emit(std::move(out));
 }

@@ -3,17 +3,18 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "gadgets/api/gadget.h"
 
 namespace echotrain {
 
-/// Multiplies all images of a series (of an encoding space) by one factor. The series' first image that is not all zero
-/// fixes it: the factor brings the `percentile` of that image's magnitudes to `to`. Later images keep the factor,
-/// however bright they are, so that values of a series can be compared. Values above `to` are kept in floating point;
-/// `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images 65 times as bright.
-/// Waits for the first image of a series, not for later ones. Images of other units (g-factor, SNR) pass as they are.
-/// Meta attributes: scale_factor, and a window from 0 to `to` (WindowCenter, WindowWidth).
+/// Multiplies all images of a series (of an encoding space, or of a client's series) by one factor. The series' first
+/// image that is not all zero fixes it: the factor brings the `percentile` of that image's magnitudes to `to`. Later
+/// images keep the factor, however bright they are, so that values of a series can be compared. Values above `to` are
+/// kept in floating point; `image: {type: uint16}` cuts them at 65535, so `to` leaves room: with `to: 1000`, for images
+/// 65 times as bright. Waits for the first image of a series, not for later ones. Images of other units (g-factor, SNR)
+/// pass as they are. Meta attributes: scale_factor, and a window from 0 to `to` (WindowCenter, WindowWidth).
 class Scale final : public Gadget<CoilImages, CoilImages> {
  public:
   struct Options {
@@ -33,7 +34,7 @@ class Scale final : public Gadget<CoilImages, CoilImages> {
 
   Options options_;
   Scan* scan_ = nullptr;
-  std::map<std::uint16_t, double> factors_;  // by encoding
+  std::map<std::pair<std::uint16_t, std::uint16_t>, double> factors_;  // by encoding and series
 };
 
 }  // namespace echotrain

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "gadgets/shared/incoming/meta_notes.h"
+
 namespace echotrain {
 namespace {
 
@@ -43,6 +45,7 @@ std::array<float, 3> Sobel::factors(const Frame& frame, const numerics::Shape& s
 }
 
 void Sobel::process(CoilImages&& images, const Emit<CoilImages>& emit) {
+  if (are_phases(*images.frame, *scan_, kName)) return emit(std::move(images));
   numerics::Context& compute = scan_->compute;
   const auto& shape = images.data.shape();  // [coil, z, y, x]
   const bool flat = shape[1] == 1, by_planes = flat || options_.dimensions == "2";
@@ -75,8 +78,7 @@ void Sobel::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 
   const auto frame = std::make_shared<Frame>(*images.frame);
   frame->notes["gradient"] = fmt::format("{}, {}D, per {}", options_.output, axes, options_.per);
-  frame->notes.erase("WindowCenter");
-  frame->notes.erase("WindowWidth");
+  forget_window(*frame);
   out.frame = frame;
   emit(std::move(out));
 }

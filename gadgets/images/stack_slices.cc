@@ -28,6 +28,11 @@ long number_in(const std::map<std::string, std::string>& notes, const std::strin
 
 }  // namespace
 
+Parameters<StackSlices::Options> StackSlices::parameters() {
+  return Parameters<Options>().integer("slices", &Options::slices, 0, 4096,
+                                       "slices of a volume; 0: as many as the header announces");
+}
+
 void StackSlices::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   fields_of_view_ = FieldsOfView(header);
@@ -36,9 +41,16 @@ void StackSlices::start(const protocol::Header& header, Scan& scan) {
         encoding.slice ? static_cast<std::size_t>(encoding.slice->maximum - encoding.slice->minimum) + 1 : 0);
 }
 
+/// How many slices a volume has; 0: not known.
+std::size_t StackSlices::slices_of(const Frame& frame) const {
+  if (options_.slices > 0) return static_cast<std::size_t>(options_.slices);
+  const std::size_t count = frame.key.encoding < announced_.size() ? announced_[frame.key.encoding] : 0;
+  return frame.source && count == 1 ? 0 : count;
+}
+
 void StackSlices::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   FrameKey key = images.frame->key;
-  const std::size_t announced = announced_.at(key.encoding);
+  const std::size_t announced = slices_of(*images.frame);
   if (announced == 1 || images.data.shape()[1] > 1) {
     emit(std::move(images));
     return;
@@ -87,10 +99,10 @@ void StackSlices::give(const Slices& slices, const Emit<CoilImages>& emit) {
           scan_->warn("the scan's slices are not evenly spaced; their volume's voxels have the mean distance");
     }
   }
-  emit(stack(sorted, spacing, announced_.at(sorted.front()->frame->key.encoding)));
+  emit(stack(sorted, spacing));
 }
 
-CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, double spacing_mm, std::size_t announced) {
+CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, double spacing_mm) {
   const auto by_time = [](const CoilImages* a, const CoilImages* b) { return a->frame->id < b->frame->id; };
   const CoilImages& first = **std::min_element(slices.begin(), slices.end(), by_time);
   CoilImages out;
@@ -110,8 +122,9 @@ CoilImages StackSlices::stack(const std::vector<const CoilImages*>& slices, doub
   }
   if (frame->notes.contains("missing_lines")) frame->notes["missing_lines"] = std::to_string(missing_lines);
   frame->notes["slices"] = std::to_string(n);
-  if (slices.size() < announced) {
-    scan_->warn(fmt::format("a volume has {} of the {} slices that the header announces", n, announced));
+  if (const std::size_t announced = slices_of(*first.frame); slices.size() < announced) {
+    scan_->warn(fmt::format("a volume has {} of the {} slices that {}", n, announced,
+                            options_.slices > 0 ? "stack_slices is to have" : "the header announces"));
     frame->notes["missing_slices"] = std::to_string(announced - slices.size());
   }
   out.frame = frame;

@@ -12,8 +12,10 @@
 namespace echotrain {
 
 /// Collects the slices of one contrast, phase, repetition and set into an image [coil, z, y, x], as soon as all slices
-/// that the header's limits announce have come; incomplete volumes are given at the end of the scan. 3D images, and
-/// images of a header that announces one slice, pass unchanged.
+/// that the header's limits announce, or `slices` of them, have come; incomplete volumes are given at the end of the
+/// scan, or when a slice comes again. 3D images, and images of a header that announces one slice, pass unchanged. Of
+/// images that a client sent, whose slices may be the partitions of a 3D scan, the header's limits announce nothing
+/// where they name one slice: the volume then is what has come until a slice comes again, or the scan ends.
 ///
 /// z runs along slice_dir: slices are in the order of their positions along it, whatever idx.slice says (by idx.slice
 /// where all positions are the same). The volume's position is that of its slice floor(n/2), as every image's is that
@@ -22,21 +24,25 @@ namespace echotrain {
 /// parallel stay single images, with a warning. Meta attributes: slices, and missing_slices where some never came.
 class StackSlices final : public Gadget<CoilImages, CoilImages> {
  public:
-  struct Options {};
+  struct Options {
+    std::int64_t slices = 0;
+  };
   static constexpr std::string_view kName = "stack_slices";
   static constexpr std::string_view kSummary = "Makes one volume of the slices of a multi-slice scan.";
-  static Parameters<Options> parameters() { return {}; }
+  static Parameters<Options> parameters();
 
-  explicit StackSlices(Options /*options*/) {}
+  explicit StackSlices(Options options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(CoilImages&& images, const Emit<CoilImages>& emit) override;
   void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
   using Slices = std::map<std::uint16_t, CoilImages>;  // by idx.slice
+  std::size_t slices_of(const Frame& frame) const;
   void give(const Slices& slices, const Emit<CoilImages>& emit);
-  CoilImages stack(const std::vector<const CoilImages*>& slices, double spacing_mm, std::size_t announced);
+  CoilImages stack(const std::vector<const CoilImages*>& slices, double spacing_mm);
 
+  Options options_;
   Scan* scan_ = nullptr;
   FieldsOfView fields_of_view_;
   std::vector<std::size_t> announced_;  // slices of each encoding; 0: not known

@@ -88,6 +88,7 @@ std::uint64_t pixels_of(const protocol::ImageHeader& head) {
 // What is said of images, by the kinds of ImageCheck; advice is for those that were made of samples.
 constexpr std::array<const char*, 3> kFound{" are not finite (infinite or not a number)",
                                             " are larger than 65535 and were cut to that", " is zero everywhere"};
+constexpr const char* kCut = " are beyond what their type holds and were cut to that";
 constexpr std::array<const char*, 3> kAdvice{
     ": the samples, or what is made of them, are larger than single precision holds (3.4e38); scale them down",
     "; lower the pipeline's scale, or let image have {type: float}",
@@ -123,10 +124,11 @@ void ImageCheck::note(std::size_t kind, std::uint64_t pixels, const char* attrib
                     sent ? ", which the client sent," : "");
     const std::string what =
         (kind == kAllZero ? which : fmt::format("{} of {} pixels of {}", pixels, pixels_of(head), which)) +
-        kFound.at(kind);
-    kinds_.at(kind).first =
-        sent ? what + "; further ones are only counted"
-             : what + kAdvice.at(kind) + "; further such images are only counted, and their meta attributes say so";
+        (kind == kSaturated && head.data_type != ISMRMRD::ISMRMRD_USHORT ? kCut : kFound.at(kind));
+    const bool own_samples = !sent && !image.frame->source;  // advice on samples is for those who sent some
+    kinds_.at(kind).first = sent ? what + "; further ones are only counted"
+                                 : what + (own_samples ? kAdvice.at(kind) : "") +
+                                       "; further such images are only counted, and their meta attributes say so";
   } catch (const std::bad_alloc&) {  // it is still counted
   }
 }

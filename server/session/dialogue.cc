@@ -171,7 +171,7 @@ Step Dialogue::take(Result<protocol::Header> header) {
 }
 
 Step Dialogue::start(Catalogue::Plan plan) {
-  if (header_->images_only && plan->types().front() != ItemType::raw_batch)
+  if (header_->images_only && !plan->takes_images())
     return fatal("bad-header",
                  fmt::format("the header describes no measurement ('Dummy XML header'), but pipeline '{}' "
                              "reconstructs readouts; such a header suits only pipelines from image to image",

@@ -185,6 +185,15 @@ TEST(Backend, HasANameForPeople) {
   EXPECT_EQ(to_string(TrajectoryUnit::cycles_per_m), "cycles_per_m");
 }
 
+TEST(PipelineSpec, InputIsReadoutsOrImages) {
+  EXPECT_EQ(read_pipeline(kHead + kTail, "p.yaml").input, Input::readouts);
+  EXPECT_EQ(read_pipeline(kHead + "input: readouts\nframe: auto\n" + kTail, "p.yaml").input, Input::readouts);
+  EXPECT_EQ(read_pipeline(kHead + "input: images\n" + kTail, "p.yaml").input, Input::images);
+  EXPECT_THAT(error_of(kHead + "input: image\n" + kTail), AllOf(StartsWith("p.yaml:4:8: "), HasSubstr("images")));
+  for (const char* key : {"frame: auto\n", "trajectory_unit: cycles_per_fov\n"})
+    EXPECT_THAT(error_of(kHead + "input: images\n" + key + kTail), HasSubstr("are for readouts")) << key;
+}
+
 class Library : public testing::Test {
  protected:
   void SetUp() override {

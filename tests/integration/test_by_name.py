@@ -49,7 +49,8 @@ CASES = {
     "anatomical_multi_echo": Case(f"{BALL} --coils 1 --contrasts 2", 0.12, 2),
 }
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
-ELSEWHERE = {"passthrough"}  # takes images; tested in test_end_to_end
+ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
+             "images_denoise", "images_display", "images_invert"}  # the same; tested in images/test_images_in
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])

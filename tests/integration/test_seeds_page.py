@@ -47,7 +47,8 @@ def test_what_the_page_names_is_there():
         assert list((SOURCE / "tests/integration").rglob(f"test_{name}.py")), name
     for name in re.findall(r"(?:tests|docs|config)/[\w./]+\.\w+", PAGE):
         assert (SOURCE / name).exists(), name
-    assert {path.stem for path in SHIPPED.glob("*.yaml")} - {"passthrough"} <= set(re.findall(r"`(\w+)`", PAGE))
+    of_readouts = {path.stem for path in SHIPPED.glob("*.yaml") if "input: images" not in path.read_text()}
+    assert of_readouts - {"passthrough"} <= set(re.findall(r"`(\w+)`", PAGE))
 
 
 def test_numbers_of_a_bench_go_into_a_row():

@@ -65,8 +65,11 @@ inline std::string odd_rules(Source& source) {
          "\n";
 }
 
-inline std::string with_head(Source& source, const std::vector<std::string>& gadgets) {
-  std::string out = "echotrain: 1\nname: odd\ndescription: odd\n" + odd_rules(source) + "pipeline:\n";
+inline std::string with_head(Source& source, const std::vector<std::string>& gadgets,
+                             config::Input input = config::Input::readouts) {
+  std::string out = "echotrain: 1\nname: odd\ndescription: odd\n";
+  out += input == config::Input::images ? "input: images\n" : odd_rules(source);
+  out += "pipeline:\n";
   for (const std::string& gadget : gadgets) out += "  - " + gadget + "\n";
   return out;
 }
@@ -83,7 +86,7 @@ inline std::string odd_shipped(Source& source, const config::PipelineSpec& spec)
     for (std::uint32_t i = 0; i < times; ++i)
       gadgets.push_back(gadget.name + odd_parameters(source, entry, gadget.parameters, share));
   }
-  return with_head(source, gadgets);
+  return with_head(source, gadgets, spec.input);
 }
 
 /// Any chain from readouts to images.

@@ -77,7 +77,7 @@ def cartesian(matrix, coils, repetitions=1, planes=1):
 
 
 def images(count, size):
-    """The messages of images for `passthrough`."""
+    """The messages of images for `passthrough` and for pipelines whose input is images."""
     head = np.zeros((), wire.IMAGE_HEAD)
     head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (size, size, 1), 1
     head["field_of_view"], head["image_type"], head["image_index"] = (256, 256, 1), 1, 1
@@ -145,6 +145,8 @@ def shipped_scan(name, folder, large):
         angles = 1 if name == "ultrasound_plane_wave" else 31 if large else 5
         return simulated(folder, name, *WAVES, "--matrix", 1024 if large else 256, "--angles", angles, "--frames",
                          8 if large else 2)  # fmt: skip
+    if name.startswith("images_"):
+        return by_name(images(12, 512) if large else images(8, 128))
     assert name == "passthrough", f"no scan for the shipped pipeline {name}"
     return by_name(images(100, 1024) if large else images(40, 256))
 

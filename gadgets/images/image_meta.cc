@@ -1,0 +1,123 @@
+#include "gadgets/images/image_meta.h"
+
+#include <fmt/format.h>
+#include <ismrmrd/meta.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "gadgets/shared/incoming/meta_notes.h"
+#include "protocol/data/echo_times.h"
+#include "protocol/data/meta.h"
+
+namespace echotrain {
+namespace {
+
+using Direction = std::array<float, 3>;
+
+/// A vector of a packed header, whose floats lie at any even address.
+template <class Packed>
+Direction vector_of(const Packed& from) {
+  Direction out{};
+  std::memcpy(out.data(), &from, sizeof(out));
+  return out;
+}
+
+std::string direction_note(const Direction& direction) {
+  std::vector<std::string> values;
+  for (const float v : direction) values.push_back(fmt::format("{}", v == 0 ? 0 : v));  // no -0
+  return note_of(values);
+}
+
+bool is_turned(const protocol::ImageHeader& head, const protocol::ImageHeader& source) {
+  return vector_of(head.read_dir) != vector_of(source.read_dir) ||
+         vector_of(head.phase_dir) != vector_of(source.phase_dir);
+}
+
+bool has_other_geometry(const protocol::ImageHeader& head, const protocol::ImageHeader& source) {
+  return is_turned(head, source) || vector_of(head.slice_dir) != vector_of(source.slice_dir) ||
+         vector_of(head.position) != vector_of(source.position) ||
+         vector_of(head.field_of_view) != vector_of(source.field_of_view) ||
+         std::memcmp(&head.matrix_size, &source.matrix_size, sizeof(head.matrix_size)) != 0;
+}
+
+std::optional<double> number_of(const std::map<std::string, std::string>& notes, const std::string& name) {
+  const auto note = notes.find(name);
+  if (note == notes.end()) return std::nullopt;
+  double value = 0;
+  const std::string& text = note->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Whether the notes still say of the window what the client's image said.
+bool keeps_window(const std::map<std::string, std::string>& notes, const std::string& attributes) {
+  const std::map<std::string, std::string> before = notes_of(attributes);
+  const auto value = [](const auto& map, const char* name) {
+    const auto it = map.find(name);
+    return it == map.end() ? std::string() : it->second;
+  };
+  return value(notes, "WindowCenter") == value(before, "WindowCenter") &&
+         value(notes, "WindowWidth") == value(before, "WindowWidth");
+}
+
+void multiply(std::map<std::string, std::string>& notes, const char* name, double factor) {
+  if (const auto value = number_of(notes, name)) notes[name] = fmt::format("{:.9g}", *value * factor);
+}
+
+}  // namespace
+
+ImageMeta::ImageMeta(const protocol::Header& header, std::string backend)
+    : backend_(std::move(backend)), echo_times_ms_(protocol::echo_times_ms(header.xml)) {}
+
+/// Adds what hosts expect and nobody has said.
+void ImageMeta::complete(const Frame& frame, const protocol::ImageHeader& head, Notes& notes) const {
+  notes.try_emplace("DataRole", has_own_unit(frame) ? "Quantitative" : "Image");
+  notes.try_emplace("Keep_image_geometry", "1");
+  const Direction row = vector_of(head.read_dir), column = vector_of(head.phase_dir);
+  const bool turned = frame.source && is_turned(head, frame.source->head);
+  if (row != Direction{} && (turned || !notes.contains("ImageRowDir"))) notes["ImageRowDir"] = direction_note(row);
+  if (column != Direction{} && (turned || !notes.contains("ImageColumnDir")))
+    notes["ImageColumnDir"] = direction_note(column);
+  const std::size_t echo = echo_times_ms_.size() == 1 ? 0 : head.contrast;
+  if (echo < echo_times_ms_.size()) notes.try_emplace("EchoTime", fmt::format("{}", echo_times_ms_[echo]));
+}
+
+std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& head, double scale) const {
+  Notes notes = frame.notes;
+  complete(frame, head, notes);
+  if (scale != 1) {
+    multiply(notes, "WindowCenter", scale);
+    multiply(notes, "WindowWidth", scale);
+  }
+  if (notes["DataRole"] == "Quantitative") {
+    notes["RescaleSlope"] = fmt::format("{:.9g}", number_of(notes, "RescaleSlope").value_or(1) / scale);
+    notes.try_emplace("RescaleIntercept", "0");
+  }
+  if (frame.source && notes.contains("IceMiniHead") &&
+      (scale != 1 || has_other_geometry(head, frame.source->head) || !keeps_window(notes, frame.source->attributes)))
+    notes.erase("IceMiniHead");
+
+  ISMRMRD::MetaContainer meta;
+  for (const auto& [name, note] : notes)
+    for (const std::string& value : values_of(note)) meta.append(name.c_str(), value.c_str());
+  meta.append("ImageProcessingHistory", "ECHOTRAIN");
+  meta.set("echotrain_backend", backend_.c_str());
+  meta.set("echotrain_frame", static_cast<long>(frame.id));
+  if (!frame.source || frame.readouts > 0) meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
+  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
+  std::ostringstream text;
+  ISMRMRD::serialize(meta, text);
+  // libismrmrd declares no encoding.
+  const std::string xml = text.str();
+  const std::size_t body = xml.find("<ismrmrdMeta");
+  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + xml.substr(body == std::string::npos ? 0 : body);
+}
+
+}  // namespace echotrain

@@ -1,0 +1,43 @@
+// The meta attributes of images that leave.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "protocol/data/header.h"
+
+namespace echotrain {
+
+/// Writes an image's ismrmrdMeta document: what the frame's notes say, and what a host expects and no gadget has said.
+///
+///   | attribute              | value, unless a note says otherwise                                                 |
+///   | DataRole               | Image; Quantitative for g-factors and images in units of SNR                        |
+///   | Keep_image_geometry    | 1: the host is not to turn what was turned here                                     |
+///   | ImageRowDir,           | read_dir and phase_dir of the image's header, three values each, where it has them. |
+///   | ImageColumnDir         | The header wins over a note once a gadget has turned the image                      |
+///   | EchoTime               | TE of the image's contrast in the measurement's header, or its only TE [ms]         |
+///   | ImageProcessingHistory | the notes' steps, and ECHOTRAIN                                                     |
+///   | WindowCenter, ...Width | the notes', times the scale of the gadget `image`                                   |
+///   | RescaleSlope,          | of Quantitative images only: value = pixel RescaleSlope + RescaleIntercept;         |
+///   | RescaleIntercept       | the notes' slope (1) over the scale of the gadget `image`, the notes' intercept (0) |
+///   | IceMiniHead            | the notes', but not once a gadget has changed the image's geometry or its window:   |
+///   |                        | the host would show the image by what it says of the old ones                       |
+///   | echotrain_*            | about this pass through the server (docs/protocol.md)                               |
+class ImageMeta {
+ public:
+  ImageMeta() = default;
+  ImageMeta(const protocol::Header& header, std::string backend);
+  /// `head`: the header that the image leaves with; `scale`: the factor that its values were multiplied by last.
+  std::string text(const Frame& frame, const protocol::ImageHeader& head, double scale) const;
+
+ private:
+  using Notes = std::map<std::string, std::string>;
+  void complete(const Frame& frame, const protocol::ImageHeader& head, Notes& notes) const;
+
+  std::string backend_;
+  std::vector<double> echo_times_ms_;
+};
+
+}  // namespace echotrain

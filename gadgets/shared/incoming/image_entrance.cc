@@ -1,0 +1,131 @@
+#include "gadgets/shared/incoming/image_entrance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+
+#include "gadgets/api/errors.h"
+#include "gadgets/numerics/images/pixels.h"
+#include "gadgets/shared/incoming/meta_notes.h"
+#include "protocol/data/layout.h"
+
+namespace echotrain {
+namespace {
+
+using numerics::PixelType;
+
+constexpr std::int64_t kUncounted = 16 * 1024;  // bytes of attributes and notes
+
+/// What the limits of steps 1 and 2 say of k-space, as Frame::acquired has it; nothing where they do not.
+std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
+  std::array<float, 6> out{};
+  const auto axis = [&](std::size_t a, const std::optional<protocol::CounterLimit>& limit) {
+    const auto n = static_cast<float>(encoding.encoded.matrix[a]);
+    const bool known = limit && limit->maximum > limit->minimum && limit->center > 0;
+    const auto half = static_cast<float>(encoding.encoded.matrix[a] / 2);
+    out[2 * a] = known ? static_cast<float>(limit->minimum - limit->center) / n : -half / n;
+    out[2 * a + 1] = known ? static_cast<float>(limit->maximum - limit->center) / n : (n - 1 - half) / n;
+    return known;
+  };
+  axis(0, std::nullopt);
+  const bool step_1 = axis(1, encoding.kspace_encoding_step_1), step_2 = axis(2, encoding.kspace_encoding_step_2);
+  if (!step_1 && !step_2) return std::nullopt;
+  return out;
+}
+
+/// The head of a readout that says of an image what the image's header does.
+protocol::AcquisitionHeader reference_of(const protocol::ImageHeader& head) {
+  protocol::AcquisitionHeader out{};
+  out.version = 1;
+  out.measurement_uid = head.measurement_uid;
+  out.acquisition_time_stamp = head.acquisition_time_stamp;
+  out.active_channels = out.available_channels = head.channels;
+  for (std::size_t a = 0; a < 3; ++a) {
+    out.physiology_time_stamp[a] = head.physiology_time_stamp[a];
+    out.position[a] = head.position[a];
+    out.read_dir[a] = head.read_dir[a];
+    out.phase_dir[a] = head.phase_dir[a];
+    out.slice_dir[a] = head.slice_dir[a];
+    out.patient_table_position[a] = head.patient_table_position[a];
+  }
+  out.idx.average = head.average;
+  out.idx.slice = head.slice;
+  out.idx.contrast = head.contrast;
+  out.idx.phase = head.phase;
+  out.idx.repetition = head.repetition;
+  out.idx.set = head.set;
+  for (std::size_t i = 0; i < 8; ++i) {
+    out.user_int[i] = head.user_int[i];
+    out.user_float[i] = head.user_float[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+void ImageEntrance::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  if (header.encodings.size() != 1) return;
+  const protocol::Encoding& encoding = header.encodings.front();
+  header_fov_mm_.emplace();
+  std::transform(encoding.recon.fov_mm.begin(), encoding.recon.fov_mm.end(), header_fov_mm_->begin(),
+                 [](double mm) { return static_cast<float>(mm); });
+  acquired_ = acquired_of(encoding);
+}
+
+/// That of the image; where it has none, the header's; else of voxels of 1 mm.
+std::array<float, 3> ImageEntrance::field_of_view(const protocol::ImageHeader& head) {
+  std::array<float, 3> out{};
+  bool given = true;
+  for (std::size_t a = 0; a < 3; ++a) {
+    out[a] = head.field_of_view[a];
+    given = given && std::isfinite(out[a]) && out[a] > 0;
+  }
+  if (given) return out;
+  scan_->warn(fmt::format("images have no field of view; {} taken",
+                          header_fov_mm_ ? "that of the header is" : "voxels of 1 mm are"));
+  if (header_fov_mm_) return *header_fov_mm_;
+  for (std::size_t a = 0; a < 3; ++a) out[a] = head.matrix_size[a];
+  return out;
+}
+
+CoilImages ImageEntrance::take(protocol::Image&& image) {
+  const protocol::ImageHeader head = image.head;
+  const std::span<const std::byte> bytes = image.pixels.bytes;
+  if (protocol::pixel_bytes(head, bytes.size()) != bytes.size())
+    throw ClientError(fmt::format("image {} of series {} has {} bytes of pixels, which do not fit its header",
+                                  +head.image_index, +head.image_series_index, bytes.size()));
+  numerics::Context& compute = scan_->compute;
+  CoilImages out;
+  out.data = compute.allocate<cfloat>({head.channels, head.matrix_size[2], head.matrix_size[1], head.matrix_size[0]});
+  HostArray<std::byte> raw = compute.allocate_host<std::byte>({static_cast<std::int64_t>(bytes.size())});
+  std::copy(bytes.begin(), bytes.end(), raw.data());
+  numerics::from_pixels(compute, compute.place(raw).cview(), static_cast<PixelType>(head.data_type), out.data.view());
+
+  const auto frame = std::make_shared<Frame>();
+  frame->id = frames_++;
+  frame->reference = reference_of(head);
+  const std::pair<std::uint16_t, std::uint16_t> kind(head.image_series_index, head.image_type);
+  frame->key = {0,
+                head.slice,
+                head.contrast,
+                head.phase,
+                head.repetition,
+                head.set,
+                series_.try_emplace(kind, static_cast<std::uint16_t>(series_.size())).first->second};
+  frame->fov_mm = field_of_view(head);
+  if (numerics::is_complex(static_cast<PixelType>(head.data_type))) frame->acquired = acquired_;
+  frame->notes = notes_of(image.attributes);
+  image.pixels = {};
+  // Gadgets hold frames back, whose attributes may be long: they count as much of the session's memory as they take.
+  if (const auto held = static_cast<std::int64_t>(2 * image.attributes.size()); held > kUncounted)
+    image.pixels.owner = compute.allocate_host<std::byte>({held}).memory();
+  frame->source = std::make_shared<protocol::Image>(std::move(image));
+  out.frame = frame;
+  return out;
+}
+
+}  // namespace echotrain
