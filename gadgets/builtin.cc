@@ -36,6 +36,8 @@
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
 #include "gadgets/readouts/radial_trajectory.h"
+#include "gadgets/steps/mrd_server.h"
+#include "gadgets/steps/python.h"
 #include "gadgets/ultrasound/angle_compounding.h"
 #include "gadgets/ultrasound/echo_spectrum.h"
 #include "gadgets/ultrasound/echo_traces.h"
@@ -69,6 +71,16 @@ std::unique_ptr<AnyGadget> fused_cartesian(std::span<const GadgetOptions> option
   if (combines && !is_root_sum_of_squares(options[2])) return nullptr;
   return std::make_unique<CartesianImages>(fft_direction(as<FftOptions>(options[1])), combines,
                                            as<ReferenceOptions>(options[0]));
+}
+
+/// A step between any items that messages can carry. RawBatch before Readouts: a pipeline's first step gets messages as
+/// the client sent them.
+template <class Kind>
+void add_step(Registry& to) {
+  to.add<Step<Kind, RawBatch, Image>>();
+  to.add<Step<Kind, Readouts, Image>>();
+  to.add<Step<Kind, Readouts, Readouts>>();
+  to.add<Step<Kind, Image, Image>>();
 }
 
 }  // namespace
@@ -115,6 +127,8 @@ const Registry& Registry::builtin() {
     r.add<Scale>();
     r.add<ImageOutput>();
     r.add<Passthrough>();
+    add_step<Python>(r);
+    add_step<MrdServer>(r);
     for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
                                       std::pair{ItemType::plane_samples, &fused_gridding<PlaneSamples>}}) {
       r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, takes, make});

@@ -37,9 +37,28 @@ std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEnt
   return "";
 }
 
-const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from) {
+/// The forms that take what there is; `from`: nothing before the first gadget.
+std::vector<const GadgetForm*> forms_that_take(const GadgetEntry& entry, std::optional<ItemType> from) {
+  std::vector<const GadgetForm*> forms;
   for (const auto& form : entry.forms)
-    if (from ? form.takes == *from : is_entrance(form.takes)) return &form;
+    if (from ? form.takes == *from : is_entrance(form.takes)) forms.push_back(&form);
+  return forms;
+}
+
+/// The first of these forms that can have the gadget's parameters, which are added to `options`.
+const GadgetForm* choose_form(const std::vector<const GadgetForm*>& forms, const config::GadgetSpec& gadget,
+                              std::vector<GadgetOptions>& options) {
+  for (const GadgetForm* form : forms) {
+    GadgetOptions read = form->parse(gadget.parameters);
+    try {
+      form->make(read);
+      options.push_back(std::move(read));
+      return form;
+    } catch (const std::invalid_argument& error) {
+      if (form == forms.back())
+        throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
+    }
+  }
   return nullptr;
 }
 
@@ -59,8 +78,8 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
                                                          near.empty() ? "; see echotrain-server --list-gadgets"
                                                                       : fmt::format("; did you mean '{}'?", near)));
     }
-    const GadgetForm* form = pick_form(*entry, type);
-    if (form == nullptr) {
+    const auto forms = forms_that_take(*entry, type);
+    if (forms.empty()) {
       if (!type)
         throw config::ConfigError(gadget.mark, fmt::format("a pipeline begins with readouts, but '{}' takes {}",
                                                            gadget.name, takes_text(*entry)));
@@ -68,12 +87,7 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
           gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
                                    previous, to_string(*type), bridge_hint(registry, *type, *entry)));
     }
-    plan->options_.push_back(form->parse(gadget.parameters));
-    try {
-      form->make(plan->options_.back());
-    } catch (const std::invalid_argument& error) {
-      throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
-    }
+    const GadgetForm* form = choose_form(forms, gadget, plan->options_);
     if (!type) plan->types_.push_back(form->takes);
     type = form->gives;
     plan->types_.push_back(*type);
@@ -243,7 +257,9 @@ void Pipeline::start(const protocol::Header& header) {
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   impl_->counts.readouts += readouts.size();
-  if (impl_->plan->types_.front() == ItemType::raw_batch) {
+  if (readouts.empty()) {
+    // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
+  } else if (impl_->plan->types_.front() == ItemType::raw_batch) {
     impl_->enter(RawBatch{std::move(readouts)});
   } else {
     impl_->framer.push(std::move(readouts), impl_->enter_readouts());
