@@ -10,7 +10,26 @@
 namespace echotrain {
 namespace {
 
-constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+constexpr std::size_t kPartBytes = std::size_t{1} << 18;  // stays in a processor's cache
+
+/// Encoded readouts, in parts.
+class ReadoutParts {
+ public:
+  explicit ReadoutParts(const EachBytes& each) : each_(each) {}
+  void add(const protocol::Acquisition& readout) {
+    const std::size_t bytes = sizeof readout.head + readout.data.bytes.size() + readout.trajectory.bytes.size() + 2;
+    if (part_.head.size() + bytes > kPartBytes) give();
+    if (part_.head.empty()) part_.head.reserve(std::max(bytes, kPartBytes));
+    protocol::encode(readout, part_.head);
+  }
+  void give() {
+    if (!part_.head.empty()) each_(std::exchange(part_, {}));
+  }
+
+ private:
+  const EachBytes& each_;
+  StepBytes part_;
+};
 
 protocol::Payload view_of(const void* data, std::size_t bytes) {
   return {nullptr, {static_cast<const std::byte*>(data), bytes}};
@@ -19,12 +38,9 @@ protocol::Payload view_of(const void* data, std::size_t bytes) {
 }  // namespace
 
 void to_bytes(numerics::Context& /*compute*/, const RawBatch& batch, const EachBytes& each) {
-  StepBytes part;
-  for (const protocol::Acquisition& readout : batch.acquisitions) {
-    protocol::encode(readout, part.head);
-    if (part.head.size() >= kPartBytes) each(std::exchange(part, {}));
-  }
-  if (!part.head.empty()) each(std::move(part));
+  ReadoutParts parts(each);
+  for (const protocol::Acquisition& readout : batch.acquisitions) parts.add(readout);
+  parts.give();
 }
 
 void to_bytes(numerics::Context& compute, const Readouts& readouts, const EachBytes& each) {
@@ -33,7 +49,7 @@ void to_bytes(numerics::Context& compute, const Readouts& readouts, const EachBy
   if (readouts.heads.empty()) return;
   const auto channels = static_cast<std::size_t>(data.shape()[1]), samples = static_cast<std::size_t>(data.shape()[2]);
   const std::size_t dims = readouts.trajectory ? static_cast<std::size_t>(readouts.trajectory.shape()[2]) : 0;
-  StepBytes part;
+  ReadoutParts parts(each);
   for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
     protocol::Acquisition message;
     message.head = readouts.heads[i];
@@ -43,10 +59,9 @@ void to_bytes(numerics::Context& compute, const Readouts& readouts, const EachBy
     message.data = view_of(data.data() + i * channels * samples, channels * samples * sizeof(cfloat));
     if (dims > 0)
       message.trajectory = view_of(readouts.trajectory.data() + i * samples * dims, samples * dims * sizeof(float));
-    protocol::encode(message, part.head);
-    if (part.head.size() >= kPartBytes) each(std::exchange(part, {}));
+    parts.add(message);
   }
-  if (!part.head.empty()) each(std::move(part));
+  parts.give();
 }
 
 void to_bytes(numerics::Context& compute, const Image& image, const EachBytes& each) {

@@ -15,7 +15,7 @@ namespace echotrain {
 
 using EachBytes = std::function<void(StepBytes&&)>;
 
-/// Messages as they came, in parts of about a MiB.
+/// Messages as they came, in parts of at most 256 KiB, or one message.
 void to_bytes(numerics::Context& compute, const RawBatch& batch, const EachBytes& each);
 /// One ACQUISITION for each readout, with the channels and samples that it has here. Waits for the device.
 void to_bytes(numerics::Context& compute, const Readouts& readouts, const EachBytes& each);

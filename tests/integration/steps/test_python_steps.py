@@ -117,6 +117,21 @@ def test_results_come_before_the_scan_goes_on(server):
     no_children(server)
 
 
+def test_results_of_a_paused_scan_come_too(tmp_path):
+    server = steps.start_server(tmp_path, "--pause-s", "0.2")
+    config = f"'{{\"how\": \"late\", \"file\": \"{tmp_path / 'now'}\"}}'"
+    connection, _ = begin_scan(server, "late", config)
+    server.wait_for("no data for 0.2 s", 30)
+    (tmp_path / "now").touch()
+    (number,) = struct.unpack("<H", connection.recv(2, socket.MSG_WAITALL))
+    assert number == wire.IMAGE
+    connection.sendall(wire.close())
+    while connection.recv(1 << 16):
+        pass
+    connection.close()
+    assert server.stop() == 0
+
+
 def test_recon_runs_steps_too(tmp_path):
     scan_file, config, out = tmp_path / "scan.h5", tmp_path / "steps.yaml", tmp_path / "out.h5"
     made = run_client("simulate", "-o", scan_file, "--trajectory", "cartesian", "--matrix", 32, "--coils", 2)
@@ -215,11 +230,11 @@ def resident(process):
 # --- nothing is left --------------------------------------------------------------------------------------------------
 
 
-def begin_scan(server, how):
+def begin_scan(server, how, config=None):
     """A scan whose module is at work; its process."""
     connection = socket.create_connection(server.address, timeout=60)
     before = set(steps.children(server.process.pid))
-    step = steps.python("misbehave", config=how)
+    step = steps.python("misbehave", config=config or how)
     connection.sendall(b"".join([steps.pipeline(step), steps.header(), steps.readouts(steps.random_kspace())[0]]))
     (process,) = steps.wait_until(lambda: set(steps.children(server.process.pid)) - before, "the module runs")
     return connection, process

@@ -52,5 +52,10 @@ def process(connection, config, header):
     if how == "early":  # results long before the scan's end
         image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
         connection.send_image(image)
+    if how == "late":  # results after a pause
+        while not os.path.exists(config["file"]):
+            time.sleep(0.01)
+        image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
+        connection.send_image(image)
     for _ in connection:
         pass
