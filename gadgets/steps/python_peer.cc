@@ -35,6 +35,12 @@ OwnDescriptor runner_file() {
   return file;
 }
 
+bool anybody_may_change(const std::filesystem::path& place) {
+  std::error_code error;
+  const auto allowed = std::filesystem::status(place, error).permissions();
+  return error || (allowed & std::filesystem::perms::others_write) != std::filesystem::perms::none;
+}
+
 std::vector<std::string> modules_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -63,7 +69,15 @@ std::filesystem::path find_module(const std::filesystem::path& folder, const std
     const std::filesystem::path real = std::filesystem::canonical(file, error);
     if (error || !std::filesystem::is_regular_file(real, error)) continue;
     const auto [end, rest] = std::mismatch(home.begin(), home.end(), real.begin(), real.end());
-    if (end == home.end()) return real;
+    if (end == home.end()) {
+      for (const std::filesystem::path& place : {home, real.parent_path(), real})
+        if (anybody_may_change(place))
+          throw ClientError(
+              fmt::format("python: module '{}' is not run, because every user of this machine may change it "
+                          "(chmod o-w the folder of modules and what is in it)",
+                          name));
+      return real;
+    }
     throw ClientError(fmt::format("python: module '{}' is a link out of the folder of modules, and is not run", name));
   }
   const std::vector<std::string> names = modules_in(home);

@@ -32,7 +32,8 @@ class PythonPeer final : public Peer {
 };
 
 /// The file of module `name` in `folder`: NAME.py or NAME/__init__.py, which lies in the folder itself and not behind a
-/// link to elsewhere. ClientError when there is none; its text names the modules that there are.
+/// link to elsewhere. ClientError when there is none, naming the modules that there are, and when every user of the
+/// machine may change it.
 std::filesystem::path find_module(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace echotrain

@@ -100,12 +100,13 @@ struct StreamPeer::Impl {
       buffers.emplace_back(bytes.head.data(), bytes.head.size());
       if (!bytes.pixels.bytes.empty()) buffers.emplace_back(bytes.pixels.bytes.data(), bytes.pixels.bytes.size());
     }
-    const auto note = [this, before = std::size_t{0}](const boost::system::error_code& error,
-                                                      std::size_t sent) mutable -> std::size_t {
-      note_moved(sent - std::exchange(before, sent));
+    noted = 0;
+    const auto note = [this](const boost::system::error_code& error, std::size_t sent) -> std::size_t {
+      note_sent(sent);
       return error ? 0 : kWriteBytes;
     };
-    asio::async_write(socket, buffers, note, [this](const boost::system::error_code& error, std::size_t) {
+    asio::async_write(socket, buffers, note, [this](const boost::system::error_code& error, std::size_t all) {
+      note_sent(all);
       std::size_t bytes = 0;
       for (const StepBytes& sent : sending) bytes += sent.size();
       sending.clear();
@@ -198,6 +199,8 @@ struct StreamPeer::Impl {
     tell(true);
   }
 
+  /// `sent`: bytes of this write so far.
+  void note_sent(std::size_t sent) { note_moved(sent - std::exchange(noted, sent)); }
   void note_moved(std::size_t bytes) {
     const std::scoped_lock lock(mutex);
     moved += bytes;
@@ -226,6 +229,7 @@ struct StreamPeer::Impl {
   std::uint64_t moved = 0, news = 0, seen = 0;
 
   std::vector<StepBytes> sending;
+  std::size_t noted = 0;  // bytes of this write that `moved` has
   protocol::MessageBuffer messages{protocol::Limits{}};
   std::array<char, 4096> piece{};
   asio::io_context io{1};

@@ -302,6 +302,8 @@ def test_modules_come_from_the_folder_only(tmp_path):
         good(scan(server, steps.pipeline(steps.python(name)), image), 1)
     wrong = scan(server, steps.pipeline(steps.python("inside", function="nothing")), image)
     assert "no function 'nothing'" in wrong.errors()[0]
+    (folder / "inside.py").chmod(0o666)
+    assert "every user of this machine" in scan(server, steps.pipeline(steps.python("inside")), image).errors()[0]
     assert server.stop() == 0
 
 
