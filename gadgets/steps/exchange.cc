@@ -82,11 +82,13 @@ void Exchange::wait_until(const Reached& reached, const OnResult& on_result) {
 
 void Exchange::take(protocol::Message&& message, const OnResult& on_result) {
   if (std::holds_alternative<protocol::Close>(message)) {
+    if (!last_error_.empty()) fail(fmt::format("has ended with an error: {}", last_error_));
     closed_ = true;
   } else if (const auto* text = std::get_if<protocol::Text>(&message)) {
     pass_on(text->text);
   } else if (std::holds_alternative<protocol::Acquisition>(message) ||
              std::holds_alternative<protocol::Image>(message) || std::holds_alternative<protocol::Waveform>(message)) {
+    last_error_.clear();
     on_result(std::move(message));
     if (port_.wait_for_room) port_.wait_for_room();
     scan_->compute.check_stop();
@@ -95,20 +97,23 @@ void Exchange::take(protocol::Message&& message, const OnResult& on_result) {
 }
 
 void Exchange::pass_on(const std::string& text) {
-  bool warns = false;
+  bool warns = false, errs = false;
   std::string_view rest = text;
   for (const std::string_view level : {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"})
     if (rest.starts_with(level) && (rest.size() == level.size() || rest[level.size()] == ' ')) {
       warns = level != "DEBUG" && level != "INFO";
+      errs = level == "ERROR" || level == "CRITICAL";
       rest.remove_prefix(level.size());
       break;
     }
+  last_error_.clear();
   while (!rest.empty()) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     while (!line.empty() && (line.front() == ' ' || line.front() == '\r')) line.remove_prefix(1);
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
     if (line.empty()) continue;
+    if (errs) last_error_ = line;
     if (warns)
       scan_->warn(std::string(line));
     else

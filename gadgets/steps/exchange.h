@@ -12,8 +12,9 @@
 namespace echotrain {
 
 /// Gives what the scan has, and takes results whenever it looks or has to wait. Texts of the other end go to the
-/// client. Every member but start() throws std::runtime_error when the other end has failed, after its last lines were
-/// sent to the client; numerics::Stopped when the scan is to stop. For the pipeline's thread.
+/// client; one of level ERROR or CRITICAL just before its CLOSE is a failure. Every member but start() throws
+/// std::runtime_error when the other end has failed, after its last lines were sent to the client; numerics::Stopped
+/// when the scan is to stop. For the pipeline's thread.
 class Exchange {
  public:
   /// Takes readouts, images and waveforms that the other end gives.
@@ -42,7 +43,8 @@ class Exchange {
   std::string who_;
   std::chrono::duration<double> timeout_{};
   std::unique_ptr<Peer> peer_;
-  bool closed_ = false;  // by the other end
+  bool closed_ = false;     // by the other end
+  std::string last_error_;  // the last line of a text of level ERROR or CRITICAL, if nothing came after it
 };
 
 }  // namespace echotrain

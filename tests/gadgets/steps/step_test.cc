@@ -251,6 +251,21 @@ TEST(StepTest, TextsGoToTheClientLineByLine) {
   EXPECT_EQ(run.texts, want);
 }
 
+TEST(StepTest, AnErrorAsTheLastWordIsAFailure) {
+  const auto failure = [](Messages said) {
+    StepRun run("  - python: {module: a}\n");
+    run.world->answer = [&](Message&& message) {
+      return std::holds_alternative<HeaderText>(message) ? std::exchange(said, {}) : Messages{};
+    };
+    run.pipeline->start(header(kSmall));
+    return run.failure([&] { run.pipeline->finish(End::complete); });
+  };
+  EXPECT_EQ(failure({protocol::Text{"ERROR    Traceback\n  no head\n"}, Close{}}),
+            "python module 'a' has ended with an error: no head");
+  EXPECT_EQ(failure({protocol::Text{"ERROR    no head"}, step_image(1), Close{}}), "");
+  EXPECT_EQ(failure({protocol::Text{"WARNING  no head"}, Close{}}), "");
+}
+
 TEST(StepTest, SilenceEndsAScanOnlyWhileItWaits) {
   StepRun run("  - python: {module: slow, timeout_s: 0.2}\n");
   run.answer([](Message&&) { return Messages{}; });

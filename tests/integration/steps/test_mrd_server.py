@@ -58,8 +58,7 @@ def test_what_the_other_server_refuses_is_told(pair):
     near, address = pair
     step = f"mrd_server: {{address: '{address}', config: nothing_of_that_name}}"
     reply = scan(near, (step,), steps.readouts(steps.random_kspace()))
-    assert any("unknown-config" in text for text in reply.texts), reply
-    assert reply.errors(), reply
+    assert f"MRD server {address} has ended with an error: unknown-config" in reply.errors()[0], reply
 
 
 def test_servers_that_the_options_do_not_name_are_not_asked(pair):
@@ -126,7 +125,8 @@ class Odd:
 def test_a_server_that_breaks_off_ends_the_scan(tmp_path, answer, then_close, why):
     odd = Odd(answer, then_close)
     server = near_of(tmp_path, odd.address)
-    reply = scan(server, (through(odd.address, timeout_s=1),), [steps.image(np.ones((1, 1, 2, 2)))])
+    patience_s = 1 if "for 1 s" in why else 60
+    reply = scan(server, (through(odd.address, timeout_s=patience_s),), [steps.image(np.ones((1, 1, 2, 2)))])
     assert f"MRD server {odd.address} {why}" in reply.errors()[0], reply
     assert odd.ended.wait(30)
     assert server.stop() == 0
