@@ -11,6 +11,7 @@ The rules follow from folders; there is no list of files.
   gadgets/shared         api, numerics, config, protocol/data
   gadgets/engine         the same, and shared
   gadgets/FAMILY         api, shared, numerics, protocol/data; never the engine, never another family
+  gadgets/steps          the same, and protocol/wire: it is the family that speaks with other programs
   gadgets/*.cc           (the list of all gadgets) every family
   server, clients        everything above, never each other
 Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
@@ -73,7 +74,7 @@ def gadgets_may_include(folder, target_room, target_folder):
     if target_room == "config":
         return None if folder in ("api", "engine", "shared", "") else "a gadget reads no config: its parameters are declared"
     if target_room == "protocol":
-        if target_folder == "data" or folder in ("engine", ""):
+        if target_folder == "data" or folder in ("engine", "") or (folder, target_folder) == ("steps", "wire"):
             return None
         return "a gadget sees the protocol's data types (protocol/data) only"
     if folder in ("", target_folder):
@@ -243,6 +244,8 @@ def self_test():
         ("gadgets/images/scale.cc", '#include "config/yaml_reader.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/wire/codec.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/files/dataset.h"'),
+        ("gadgets/steps/exchange.cc", '#include "protocol/files/dataset.h"'),
+        ("gadgets/steps/exchange.cc", '#include "gadgets/images/scale.h"'),
         ("gadgets/images/scale.cc", '#include "server/session/session.h"'),
         ("gadgets/images/scale.cc", '#include "clients/cpp/images/png_writer.h"'),
         ("gadgets/images/scale.cc", "#include <cub/cub.cuh>"),
@@ -270,6 +273,7 @@ def self_test():
         ("gadgets/engine/pipeline.cc", '#include "gadgets/shared/measurement.h"\n#include "config/pipeline_spec.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
+        ("gadgets/steps/exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_port.h"'),
         ("gadgets/builtin.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
         ("server/session/session.cc", '#include "server/net/transport.h"\n#include "gadgets/engine/pipeline.h"'),
         ("server/main.cc", '#include "server/session/session.h"\n#include "server/server.h"'),

@@ -16,6 +16,7 @@ package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel)
+optional_python_packages=(onnx onnxruntime)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 install_packages() {
@@ -57,6 +58,9 @@ install_python() {
       "${python_packages[@]}"; } >"$build/pip.log" 2>&1 || ! can_test "$build/venv/bin/python"; then
     rm -rf "$build/venv"
     warn "no Python environment could be made (no network? see build/pip.log); tests that need it will be skipped"
+  elif ! "$build/venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 \
+    "${optional_python_packages[@]}" >>"$build/pip.log" 2>&1; then
+    warn "not installed: ${optional_python_packages[*]} (see build/pip.log); tests that need them will be skipped"
   fi
 }
 

@@ -101,6 +101,7 @@ const OptionTable<ServerOptions>& server_option_table() {
           .text("default_pipeline", &S::default_pipeline, "pipeline for clients that ask for none")
           .path("assets", &S::assets, "DIR",
                 "folder of files that pipelines may name: coil maps, reference images (ISMRMRD HDF5)")
+          .group("", &S::steps, step_option_table())
           .choice_of<BackendChoice>(
               "backend", &S::backend,
               {{"auto", BackendChoice::automatic}, {"cpu", BackendChoice::cpu}, {"cuda", BackendChoice::cuda}},

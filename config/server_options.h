@@ -11,6 +11,7 @@
 #include "config/option.h"
 #include "config/pipeline_spec.h"
 #include "config/resource_options.h"
+#include "config/step_options.h"
 
 namespace echotrain::config {
 
@@ -71,6 +72,7 @@ struct ServerOptions {
   std::vector<std::string> plugins;  ///< folders
   std::string default_pipeline;
   std::string assets;  ///< folder of the files that pipelines may name
+  StepOptions steps;
   BackendChoice backend = BackendChoice::automatic;
   std::string log_level = "info";
   std::string log_format = "text";

@@ -42,6 +42,8 @@
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
 #include "gadgets/readouts/radial_trajectory.h"
+#include "gadgets/steps/mrd_server.h"
+#include "gadgets/steps/python.h"
 #include "gadgets/ultrasound/angle_compounding.h"
 #include "gadgets/ultrasound/echo_spectrum.h"
 #include "gadgets/ultrasound/echo_traces.h"
@@ -82,6 +84,16 @@ template <class Images>
 std::unique_ptr<AnyGadget> fused_calibrated(std::span<const GadgetOptions> options) {
   return std::make_unique<CalibratedImages>(as<ReferenceOptions>(options[0]),
                                             std::make_unique<Images>(as<typename Images::Options>(options[1])));
+}
+
+/// A step between any items that messages can carry. RawBatch before Readouts: a pipeline's first step gets messages as
+/// the client sent them.
+template <class Kind>
+void add_step(Registry& to) {
+  to.add<Step<Kind, RawBatch, Image>>();
+  to.add<Step<Kind, Readouts, Image>>();
+  to.add<Step<Kind, Readouts, Readouts>>();
+  to.add<Step<Kind, Image, Image>>();
 }
 
 }  // namespace
@@ -133,6 +145,8 @@ const Registry& Registry::builtin() {
     r.add<ImageOutput>();
     r.add<FromMessages>();
     r.add<Passthrough>();
+    add_step<Python>(r);
+    add_step<MrdServer>(r);
     for (const auto& [takes, make] : {std::pair{ItemType::samples, &fused_gridding<Samples>},
                                       std::pair{ItemType::plane_samples, &fused_gridding<PlaneSamples>}}) {
       r.fuse({{"gridding", "fft", "deapodization", "coil_combine"}, takes, make});

@@ -20,6 +20,7 @@
 #include "gadgets/engine/reference.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/shared/resource_options.h"
+#include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
 #include "server/scan/plugins.h"
@@ -119,7 +120,9 @@ std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions&
   to.plan_cache_bytes = std::min(to.plan_cache_bytes, to.memory_budget / 4);
   to.operator_cache_bytes = std::min(to.operator_cache_bytes, to.memory_budget / 4);
   to.trajectory_cache_bytes = std::min(to.trajectory_cache_bytes, to.memory_budget / 8);
-  return std::make_shared<numerics::Resources>(to);
+  auto resources = std::make_shared<numerics::Resources>(to);
+  resources->get<StepSettings>() = step_settings(options.steps);
+  return resources;
 }
 
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {

@@ -54,9 +54,29 @@ const protocol::Encoding* accelerated_encoding(const protocol::Header& header) {
   return nullptr;
 }
 
-const GadgetForm* pick_form(const GadgetEntry& entry, std::optional<ItemType> from, config::Input input) {
+/// The forms that take what there is; `from`: nothing before the first gadget.
+std::vector<const GadgetForm*> forms_that_take(const GadgetEntry& entry, std::optional<ItemType> from,
+                                               config::Input input) {
+  std::vector<const GadgetForm*> forms;
   for (const auto& form : entry.forms)
-    if (from ? form.takes == *from : is_entrance(form.takes, input)) return &form;
+    if (from ? form.takes == *from : is_entrance(form.takes, input)) forms.push_back(&form);
+  return forms;
+}
+
+/// The first of these forms that can have the gadget's parameters, which are added to `options`.
+const GadgetForm* choose_form(const std::vector<const GadgetForm*>& forms, const config::GadgetSpec& gadget,
+                              std::vector<GadgetOptions>& options) {
+  for (const GadgetForm* form : forms) {
+    GadgetOptions read = form->parse(gadget.parameters);
+    try {
+      form->make(read);
+      options.push_back(std::move(read));
+      return form;
+    } catch (const std::invalid_argument& error) {
+      if (form == forms.back())
+        throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
+    }
+  }
   return nullptr;
 }
 
@@ -66,7 +86,7 @@ std::string wrong_beginning(const GadgetEntry& entry, config::Input input) {
     return fmt::format("with 'input: images' a pipeline begins with images, but '{}' takes {}", entry.name,
                        takes_text(entry));
   return fmt::format("a pipeline begins with readouts, but '{}' takes {}{}", entry.name, takes_text(entry),
-                     pick_form(entry, std::nullopt, config::Input::images) == nullptr
+                     forms_that_take(entry, std::nullopt, config::Input::images).empty()
                          ? ""
                          : "; for images of the client write 'input: images' before 'pipeline:'");
 }
@@ -87,19 +107,14 @@ std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spe
                                                          near.empty() ? "; see echotrain-server --list-gadgets"
                                                                       : fmt::format("; did you mean '{}'?", near)));
     }
-    const GadgetForm* form = pick_form(*entry, type, spec.input);
-    if (form == nullptr) {
+    const auto forms = forms_that_take(*entry, type, spec.input);
+    if (forms.empty()) {
       if (!type) throw config::ConfigError(gadget.mark, wrong_beginning(*entry, spec.input));
       throw config::ConfigError(
           gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
                                    previous, to_string(*type), bridge_hint(registry, *type, *entry)));
     }
-    plan->options_.push_back(form->parse(gadget.parameters));
-    try {
-      form->make(plan->options_.back());
-    } catch (const std::invalid_argument& error) {
-      throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
-    }
+    const GadgetForm* form = choose_form(forms, gadget, plan->options_);
     if (!type) plan->types_.push_back(form->takes);
     type = form->gives;
     plan->types_.push_back(*type);
@@ -334,7 +349,9 @@ void Pipeline::start(const protocol::Header& header) {
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   impl_->counts.readouts += readouts.size();
-  if (impl_->plan->spec().input == config::Input::images) {
+  if (readouts.empty()) {
+    // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
+  } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(
         fmt::format("pipeline '{}' takes images; the scan's readouts are left out", impl_->plan->spec().name));
   } else if (impl_->plan->types_.front() == ItemType::raw_batch) {

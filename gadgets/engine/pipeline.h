@@ -83,7 +83,7 @@ class Pipeline {
 
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
-  /// Batches in order of arrival. Acquisitions must have passed protocol::AcquisitionCheck.
+  /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
   void push(std::vector<protocol::Acquisition>&& readouts);
   /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline works on.
   void push(protocol::Image&& image);

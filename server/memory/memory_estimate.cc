@@ -54,8 +54,18 @@ std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan
 
 namespace {
 constexpr std::int64_t kSessionMib = 8192;
+constexpr std::int64_t kStepQueuesMib = 32;  // both queues of gadgets/steps/peer.h
 std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; }
 }  // namespace
+
+std::uint64_t step_memory(const PipelinePlan& plan, const config::ServerOptions& options) {
+  std::int64_t mib = 0;
+  for (const config::GadgetSpec& gadget : plan.spec().gadgets) {
+    if (gadget.name == "python") mib += options.steps.python_memory_mib + kStepQueuesMib;
+    if (gadget.name == "mrd_server") mib += kStepQueuesMib;
+  }
+  return bytes_of(mib);
+}
 
 std::uint64_t session_memory(const config::ServerOptions& options, const numerics::MemoryBudget& budget) {
   if (options.session_memory_mib > 0) return std::min(bytes_of(options.session_memory_mib), budget.bound());

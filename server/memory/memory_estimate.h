@@ -23,6 +23,9 @@ namespace echotrain::server {
 /// Of a pipeline with two chains, the one for this header counts.
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend);
 
+/// Bytes that the processes of the plan's `python` steps may take beside that; their queues too.
+std::uint64_t step_memory(const PipelinePlan& plan, const config::ServerOptions& options);
+
 /// Bytes that one session may use: session_memory_mib, by default 8 GiB, or half of the budget where that is less.
 std::uint64_t session_memory(const config::ServerOptions& options, const numerics::MemoryBudget& budget);
 /// Bytes that one scan may use on its GPU: device_memory_mib, by default session_memory_mib, by default 8 GiB.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gadgets/numerics/team/team.h"
+#include "gadgets/shared/scan_port.h"
 #include "protocol/files/asset_folder.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
@@ -112,6 +113,13 @@ void Worker::work() {
         return protocol::AssetFolder(options_.assets).images(name, [&] { compute.check_stop(); });
       },
       team ? &*team : nullptr);
+  // One empty batch at a time asks the pipeline for results that came on their own.
+  const auto wake = [this] {
+    if (woken_.exchange(true)) return;
+    inbox_.push(std::vector<protocol::Acquisition>());
+    wake_();
+  };
+  compute.cache<ScanPort>() = {wake, [this] { outbox_->wait_for_room(cancelled_); }};
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
@@ -121,6 +129,7 @@ void Worker::work() {
     for (;;) {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
+      woken_ = false;
       if (taken.work) process(pipeline, std::move(*taken.work));
       count_work();
       if (taken.end) pipeline.finish(*taken.end);
@@ -160,6 +169,7 @@ void Worker::process(Pipeline& pipeline, Work&& work) {
 
 void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
   counts_.readouts += batch.size();
+  const bool only_woken = batch.empty();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (cancelled_) throw numerics::Stopped();
@@ -172,7 +182,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
-  if (batch.empty()) return;
+  if (batch.empty() && !only_woken) return;
   pipeline.push(std::move(batch));
 }
 

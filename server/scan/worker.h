@@ -65,6 +65,8 @@ class Worker {
   /// is something to do.
   bool pause() { return inbox_.pause(); }
   void resume() { inbox_.resume(); }
+  /// A gadget has results that came on their own (ScanPort), and nobody has asked for them yet.
+  bool has_results() const { return woken_; }
   /// The scan has ended; what is queued is still reconstructed.
   void finish(End how) { inbox_.finish(how); }
   /// Stops within the operation that runs; nothing more is reconstructed, and that is no failure.
@@ -114,6 +116,7 @@ class Worker {
   std::stop_source stop_;
   std::atomic<bool> cancelled_ = false;
   std::atomic<bool> done_ = false;
+  std::atomic<bool> woken_ = false;
   std::atomic<int> yielding_ = 0;  // the thread, while it yields to others
   std::optional<protocol::Error> failure_;
   std::thread thread_;  // last: everything else exists before it starts

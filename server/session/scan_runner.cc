@@ -43,8 +43,9 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
 void ScanRunner::ask_for_memory(const ScanRequest& request) {
   memory_.reset();
   const Environment& environment = connection_.environment;
-  const std::uint64_t bytes = std::min(memory_estimate(request.header, *request.plan, backend_),
-                                       session_memory(connection_.options, *environment.memory));
+  const std::uint64_t wanted =
+      memory_estimate(request.header, *request.plan, backend_) + step_memory(*request.plan, connection_.options);
+  const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
   memory_ = environment.reservations->ask({connection_.status->account, bytes, host()}, connection_.waker());
   if (!memory_)
     connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
@@ -204,6 +205,7 @@ bool ScanRunner::busy() const {
 
 void ScanRunner::check() {
   if (regaining() && place_->granted()) go_on();
+  if (paused_ && worker_ && worker_->has_results()) ask_again();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
 }
 

@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 72U);
+  EXPECT_EQ(names.size(), 78U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -78,6 +78,12 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
                                                                {"--plugins", "l"},
                                                                {"--default-pipeline", "p"},
                                                                {"--assets", "f"},
+                                                               {"--python", "py"},
+                                                               {"--python-modules", "m"},
+                                                               {"python_memory_mib", "64"},
+                                                               {"python_files", "65"},
+                                                               {"python_cpu_s", "66"},
+                                                               {"--mrd-servers", "there:1"},
                                                                {"--backend", "cuda"},
                                                                {"--log-level", "debug"},
                                                                {"--log-format", "json"},
@@ -147,6 +153,12 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_THAT(o.plugins, ElementsAre("l"));
   EXPECT_EQ(o.default_pipeline, "p");
   EXPECT_EQ(o.assets, "f");
+  EXPECT_EQ(o.steps.python, "py");
+  EXPECT_EQ(o.steps.python_modules, "m");
+  EXPECT_EQ(o.steps.python_memory_mib, 64);
+  EXPECT_EQ(o.steps.python_files, 65);
+  EXPECT_EQ(o.steps.python_cpu_s, 66);
+  EXPECT_THAT(o.steps.mrd_servers, ElementsAre("there:1"));
   EXPECT_EQ(o.backend, BackendChoice::cuda);
   EXPECT_EQ(o.log_level, "debug");
   EXPECT_EQ(o.log_format, "json");

@@ -17,6 +17,7 @@
 #include "clients/cpp/recon/recon_parts.h"
 #include "clients/cpp/recon/save_after.h"
 #include "gadgets/engine/ranked_pipeline.h"
+#include "gadgets/shared/step_settings.h"
 #include "protocol/data/header.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/dataset.h"
@@ -163,7 +164,9 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   const auto plan = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
   check_names(o, plan->spec());
   const numerics::Backend backend = choose_backend(plan->spec(), o.backend);
-  numerics::Context context(backend, std::make_shared<numerics::Resources>(o.resources));
+  const auto resources = std::make_shared<numerics::Resources>(o.resources);
+  resources->get<StepSettings>() = step_settings(o.steps);
+  numerics::Context context(backend, resources);
 
   const protocol::DatasetReader reader(o.input, o.group);
   const std::string xml = reader.header_xml();

@@ -22,6 +22,7 @@ config::OptionTable<ReconOptions> recon_options() {
           "where it runs (the pipeline's own choice goes first)")
       .folders("pipelines", &O::pipelines, "one more folder of pipelines")
       .path("assets", &O::assets, "DIR", "folder of files that pipelines may name: coil maps, references")
+      .group("", &O::steps, config::step_option_table())
       .pair("save_after", &O::save_after, "GADGET FILE.h5", "write what a gadget gave to FILE.h5 as arrays")
       .text("group", &O::group, "group of the input file")
       .letter('g')

@@ -9,6 +9,7 @@
 
 #include "config/option.h"
 #include "config/pipeline_spec.h"
+#include "config/step_options.h"
 #include "gadgets/numerics/core/resources.h"
 
 namespace echotrain {
@@ -29,6 +30,7 @@ struct ReconOptions {
   std::filesystem::path png;                                    ///< empty: no pictures
   int batch = 64;                                               ///< readouts pushed at once
   Followers* followers = nullptr;                               ///< other ranks that share in the work
+  config::StepOptions steps;                                    ///< programs that gadgets may run
   numerics::ResourceOptions resources;                          ///< how much of the machine it may use
 };
 

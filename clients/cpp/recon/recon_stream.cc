@@ -22,6 +22,7 @@
 #include "clients/cpp/connection/scan_source.h"
 #include "clients/cpp/recon/recon_parts.h"
 #include "gadgets/engine/ranked_pipeline.h"
+#include "gadgets/shared/step_settings.h"
 #include "protocol/data/header.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/stream_file.h"
@@ -165,8 +166,9 @@ class StreamRecon {
     if (!plan_) throw UsageError("the stream names no pipeline: choose one with -c");
     const auto header = parse_header(text.xml, {});
     if (!header) throw std::runtime_error(fmt::format("{}: {}", header.error().code, header.error().message));
-    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), options_.backend),
-                                                   std::make_shared<numerics::Resources>(options_.resources));
+    const auto resources = std::make_shared<numerics::Resources>(options_.resources);
+    resources->get<StepSettings>() = step_settings(options_.steps);
+    context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), options_.backend), resources);
     PipelineSink sink;
     sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };

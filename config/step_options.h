@@ -1,0 +1,23 @@
+// What gadgets that run other programs may do: options of the server and of `echotrain recon`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/option.h"
+
+namespace echotrain::config {
+
+struct StepOptions {
+  std::string python = "python3";
+  std::string python_modules;  ///< folder; empty: no module can be run
+  std::int64_t python_memory_mib = 1024;
+  std::int64_t python_files = 256;
+  std::int64_t python_cpu_s = 3600;
+  std::vector<std::string> mrd_servers;  ///< "host:port"; empty: none can be used
+};
+
+OptionTable<StepOptions> step_option_table();
+
+}  // namespace echotrain::config

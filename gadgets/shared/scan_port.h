@@ -1,0 +1,17 @@
+// How a scan and the program that runs it work together on results that come on their own, between readouts.
+#pragma once
+
+#include <functional>
+
+namespace echotrain {
+
+/// Kept by the scan's context (Context::cache), where the program sets it before Pipeline::start(). Either function may
+/// be empty: then results are given with the next readouts or at the end, and nothing bounds what is not yet sent.
+struct ScanPort {
+  /// Thread-safe: asks the program to push an empty batch soon, so that gadgets can give what they have (rest()).
+  std::function<void()> wake;
+  /// On the pipeline's thread: waits while the client has not taken what was given, or until the scan is to stop.
+  std::function<void()> wait_for_room;
+};
+
+}  // namespace echotrain

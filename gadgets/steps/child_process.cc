@@ -1,0 +1,144 @@
+#include "gadgets/steps/child_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "gadgets/api/errors.h"
+
+namespace echotrain {
+namespace {
+
+/// What a child sees of this process' environment.
+constexpr std::array kVariables{"PATH",   "HOME", "LANG", "LC_ALL",          "LC_CTYPE",
+                                "TMPDIR", "TZ",   "USER", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"};
+
+std::vector<std::string> environment_with(const std::vector<std::string>& more) {
+  std::vector<std::string> all = more;
+  for (const char* name : kVariables)
+    if (const char* value = std::getenv(name)) all.push_back(fmt::format("{}={}", name, value));
+  return all;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  out.reserve(texts.size() + 1);
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));  // posix_spawn changes nothing
+  out.push_back(nullptr);
+  return out;
+}
+
+void limit(pid_t process, __rlimit_resource what, std::uint64_t most, std::uint64_t beyond = 0) {
+  const rlimit bound{most, most + beyond};
+  if (::prlimit(process, what, &bound, nullptr) != 0 && errno != ESRCH)
+    throw ResourceError(fmt::format("a step's process cannot be given its limits: {}", std::strerror(errno)));
+}
+
+/// What posix_spawn is to do; freed in the end.
+struct SpawnPlan {
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+  SpawnPlan() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+};
+
+}  // namespace
+
+ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
+                           int output, const std::vector<int>& descriptors, const ChildLimits& limits)
+    : limits_(limits) {
+  SpawnPlan plan;
+  // Numbers above those that the child gets, so that no dup2() overwrites what a later one needs.
+  std::vector<OwnDescriptor> copies;
+  const auto above = [&](int descriptor) {
+    copies.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, 64));
+    if (copies.back().get() < 0)
+      throw ResourceError(fmt::format("no descriptor is left for a step's process: {}", std::strerror(errno)));
+    return copies.back().get();
+  };
+  posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
+  const int lines = above(output);
+  posix_spawn_file_actions_adddup2(&plan.actions, lines, 1);
+  posix_spawn_file_actions_adddup2(&plan.actions, lines, 2);
+  int next = 3;
+  for (const int descriptor : descriptors) posix_spawn_file_actions_adddup2(&plan.actions, above(descriptor), next++);
+  posix_spawn_file_actions_addclosefrom_np(&plan.actions, next);
+
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&plan.attributes, &none);
+  posix_spawnattr_setsigdefault(&plan.attributes, &all);
+  posix_spawnattr_setpgroup(&plan.attributes, 0);
+  posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  const std::vector<std::string> environment = environment_with(variables);
+  const int error = ::posix_spawnp(&process_, arguments[0].c_str(), &plan.actions, &plan.attributes,
+                                   pointers(arguments).data(), pointers(environment).data());
+  if (error != 0) throw ResourceError(fmt::format("'{}' cannot be started: {}", arguments[0], std::strerror(error)));
+  try {
+    limit(process_, RLIMIT_DATA, limits.memory_bytes);
+    limit(process_, RLIMIT_NOFILE, static_cast<std::uint64_t>(limits.files));
+    limit(process_, RLIMIT_CPU, static_cast<std::uint64_t>(limits.cpu_s), 1);  // SIGXCPU first, which tells why
+    limit(process_, RLIMIT_CORE, 0);
+  } catch (...) {
+    kill();
+    reap(true);
+    throw;
+  }
+}
+
+ChildProcess::~ChildProcess() {
+  if (may_end_) ended(kToEnd);
+  kill();
+  reap(true);
+}
+
+void ChildProcess::kill() {
+  // The group may hold more than its leader, which keeps its number until it is reaped.
+  if (!reaped_) ::kill(-process_, SIGKILL);
+}
+
+bool ChildProcess::reap(bool wait) {
+  if (reaped_) return true;
+  // The leader stays a zombie, and its number taken, until its group is killed.
+  siginfo_t info{};
+  int result = 0;
+  do result = ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOWAIT | (wait ? 0 : WNOHANG));
+  while (result != 0 && errno == EINTR);
+  if (result == 0 && info.si_pid == 0) return false;
+  ::kill(-process_, SIGKILL);
+  while (::waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
+  }
+  return reaped_ = true;
+}
+
+std::optional<std::string> ChildProcess::ended(std::chrono::milliseconds longest) {
+  const auto until = std::chrono::steady_clock::now() + longest;
+  while (!reap(false)) {
+    if (std::chrono::steady_clock::now() >= until) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  if (WIFEXITED(status_)) return fmt::format("has ended with exit code {}", WEXITSTATUS(status_));
+  if (WTERMSIG(status_) == SIGXCPU) return fmt::format("has used more than its {} s of CPU time", limits_.cpu_s);
+  return fmt::format("was ended by signal {} ({})", WTERMSIG(status_), ::strsignal(WTERMSIG(status_)));
+}
+
+}  // namespace echotrain

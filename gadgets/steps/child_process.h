@@ -1,0 +1,53 @@
+// One process of another program, with limits, which never outlives its holder or this process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gadgets/steps/stream_peer.h"
+
+namespace echotrain {
+
+/// setrlimit(2) of the process, soft and hard.
+struct ChildLimits {
+  std::uint64_t memory_bytes = 0;  ///< private memory that it may write (RLIMIT_DATA)
+  std::int64_t files = 0;
+  std::int64_t cpu_s = 0;
+};
+
+/// Leads a process group of its own, which ends with it. It sees nothing of this process but what is given here: other
+/// descriptors are closed, and of the environment only the search paths, the locale and the like stay.
+class ChildProcess {
+ public:
+  /// Starts `arguments[0]`, looked up in PATH, with stdin empty, stdout and stderr as `output`, and `descriptors` as
+  /// its descriptors 3, 4, ... `variables`: "NAME=value". ResourceError when it cannot be started.
+  ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables, int output,
+               const std::vector<int>& descriptors, const ChildLimits& limits);
+  /// Gives it kToEnd to end by itself where it `may_end()`, then kills its group and reaps it.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  /// How it ended, as a sentence without a subject; nothing while it runs. Looks for `longest` at most.
+  std::optional<std::string> ended(std::chrono::milliseconds longest = {});
+  /// From now on it is expected to end by itself.
+  void may_end() { may_end_ = true; }
+  void kill();
+
+  static constexpr std::chrono::milliseconds kToEnd{200};
+
+ private:
+  bool reap(bool wait);
+
+  const ChildLimits limits_;
+  pid_t process_ = -1;
+  bool may_end_ = false, reaped_ = false;
+  int status_ = 0;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,33 @@
+// Another MRD server as a step of the chain.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gadgets/steps/step.h"
+
+namespace echotrain {
+
+/// Sends a scan to a server that the program's options name (StepSettings::servers), and goes on with what it answers.
+struct MrdServer {
+  struct Options {
+    std::string address;
+    std::string config;
+    std::string gives = "images";
+    double connect_timeout_s = 5;
+    double timeout_s = 60;
+  };
+  static constexpr std::string_view kName = "mrd_server";
+  static constexpr std::string_view kSummary =
+      "Sends readouts or images to another MRD server (Gadgetron, FIRE, Echotrain) and goes on with its answer.";
+  static Parameters<Options> parameters();
+  /// std::invalid_argument for an address or a config that cannot be one.
+  static void check(const Options& options);
+  static std::string who(const Options& options);
+  static std::uint64_t memory(Scan& /*scan*/) { return 0; }  ///< of this machine
+  static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerSource::Wake& wake);
+  static StepBytes greeting(const Options& options, const protocol::Header& header);
+};
+
+}  // namespace echotrain

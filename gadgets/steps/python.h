@@ -1,0 +1,35 @@
+// A Python module as a step of the chain.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gadgets/steps/step.h"
+
+namespace echotrain {
+
+/// Runs a module of the program's own folder (StepSettings::modules) in a process of its own for each scan, which is
+/// killed when the scan ends (docs/python-steps.md).
+struct Python {
+  struct Options {
+    std::string module;
+    std::string function = "process";
+    std::string gives = "images";
+    std::string config;
+    std::int64_t threads = 1;
+    double timeout_s = 60;
+  };
+  static constexpr std::string_view kName = "python";
+  static constexpr std::string_view kSummary =
+      "Runs a Python module of the server's folder, which gets readouts or images and gives others back.";
+  static Parameters<Options> parameters();
+  /// std::invalid_argument for names that no module or function can have.
+  static void check(const Options& options);
+  static std::string who(const Options& options);
+  static std::uint64_t memory(Scan& scan);  ///< of the process [bytes]
+  static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerSource::Wake& wake);
+  static StepBytes greeting(const Options& options, const protocol::Header& header);
+};
+
+}  // namespace echotrain

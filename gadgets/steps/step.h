@@ -1,0 +1,90 @@
+// A gadget whose work another program does.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/steps/exchange.h"
+#include "gadgets/steps/step_items.h"
+
+namespace echotrain {
+
+/// `Kind` says which program: its Options (with `gives` and `timeout_s`), and how a scan begins with it. Waveforms go
+/// to the program and on along the chain. With RawBatch, which only a pipeline's first gadget takes, the program gets
+/// every message as the client sent it, images too.
+template <class Kind, class In, class Out>
+class Step final : public Gadget<In, Out> {
+ public:
+  using Options = typename Kind::Options;
+  static constexpr std::string_view kName = Kind::kName;
+  static constexpr std::string_view kSummary = Kind::kSummary;
+  static Parameters<Options> parameters() { return Kind::parameters(); }
+
+  /// std::invalid_argument when the options are wrong, or when they want other results than Out.
+  explicit Step(Options options) : options_(std::move(options)) {
+    Kind::check(options_);
+    constexpr std::string_view kGives = std::is_same_v<Out, Image> ? "images" : "readouts";
+    if (options_.gives != kGives)
+      throw std::invalid_argument("gives: " + options_.gives + " is not possible here: of what it takes (" +
+                                  std::string(to_string(item_type<In>)) + ") it can only give " + std::string(kGives));
+  }
+
+  void start(const protocol::Header& header, Scan& scan) override {
+    compute_ = &scan.compute;
+    memory_.emplace(scan.compute.account());
+    memory_->grow_to(Kind::memory(scan) + 2 * Peer::kQueueBytes);
+    results_.start(header, scan);
+    exchange_.start(scan, Kind::who(options_), options_.timeout_s,
+                    Kind::open(options_, scan, scan.compute.template cache<ScanPort>().wake));
+    exchange_.give(Kind::greeting(options_, header), nullptr);
+  }
+
+  void process(In&& item, const Emit<Out>& emit) override {
+    const auto on_result = to(emit);
+    to_bytes(*compute_, item, [&](StepBytes&& bytes) { pieces_.push_back(std::move(bytes)); });
+    results_.expect(std::move(item), emit);
+    for (StepBytes& bytes : pieces_) exchange_.give(std::move(bytes), on_result);
+    pieces_.clear();
+  }
+
+  bool take_aside(Item& item, const Emit<Out>& emit) override {
+    if (const auto* waveform = std::get_if<Waveform>(&item)) {
+      exchange_.give(to_bytes(waveform->message), to(emit));
+      return false;
+    }
+    if constexpr (std::is_same_v<In, RawBatch>) {
+      if (const auto* image = std::get_if<Image>(&item)) {
+        const auto on_result = to(emit);
+        to_bytes(*compute_, *image, [&](StepBytes&& bytes) { exchange_.give(std::move(bytes), on_result); });
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void rest(const Emit<Out>& emit) override { exchange_.collect(to(emit)); }
+
+  void finish(End how, const Emit<Out>& emit) override {
+    exchange_.finish(how, to(emit));
+    if (how == End::complete) results_.finish();
+    memory_->set(0);
+  }
+
+ private:
+  Exchange::OnResult to(const Emit<Out>& emit) {
+    return [this, &emit](protocol::Message&& message) { results_.take(std::move(message), emit); };
+  }
+
+  const Options options_;
+  numerics::Context* compute_ = nullptr;
+  std::optional<numerics::MemoryShare> memory_;  // outlives what it pays for
+  typename ResultsOf<Out>::Type results_;
+  std::vector<StepBytes> pieces_;
+  Exchange exchange_;
+};
+
+}  // namespace echotrain

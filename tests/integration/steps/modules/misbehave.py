@@ -1,0 +1,61 @@
+"""Goes wrong in the way that its config says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import ismrmrd
+
+
+def process(connection, config, header):
+    how = config if isinstance(config, str) else config["how"]
+    print(f"process {os.getpid()} will {how}", flush=True)
+    if how == "hang":
+        time.sleep(3600)
+    if how == "spin":
+        while True:
+            pass
+    if how == "return":
+        return
+    first = next(connection)
+    if how == "raise":
+        raise ValueError("the phantom has no head")
+    if how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "exit":
+        sys.exit(7)
+    if how == "garbage":
+        os.write(3, b"GET / HTTP/1.1\r\n\r\n")
+        time.sleep(3600)
+    if how == "half":
+        os.write(3, b"\xfe")
+        os._exit(0)
+    if how == "memory":
+        held = bytearray(1 << 40)
+        print(len(held))
+    if how == "files":
+        held = [open("/dev/null") for _ in range(10000)]
+    if how == "child":  # one that would outlive it
+        started = subprocess.Popen(["sleep", "3600"], pass_fds=(3,))
+        print(f"child {started.pid}", flush=True)
+        connection.send_text(f"INFO     child {started.pid}")
+        os._exit(5)
+    if how == "flood":
+        image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
+        while True:
+            connection.send_image(image)
+    if how == "text_flood":
+        for i in range(100000):
+            connection.send_logging("INFO    ", f"text {i}")
+    if how == "early":  # results long before the scan's end
+        image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
+        connection.send_image(image)
+    if how == "late":  # results after a pause
+        while not os.path.exists(config["file"]):
+            time.sleep(0.01)
+        image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
+        connection.send_image(image)
+    for _ in connection:
+        pass

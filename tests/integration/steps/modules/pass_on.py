@@ -1,0 +1,6 @@
+"""Gives everything back as it is."""
+
+
+def process(connection, config, header):
+    for item in connection:
+        connection.send(item)

@@ -1,0 +1,118 @@
+"""Scans through `python` steps: a server with a folder of modules, pipelines, and what is left of the processes."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import struct
+import sys
+import time
+
+import numpy as np
+import wire
+from programs import Server
+
+MODULES = pathlib.Path(__file__).resolve().parents[1] / "steps" / "modules"
+N = 32
+XML = (
+    '<?xml version="1.0"?><ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><experimentalConditions>'
+    "<H1resonanceFrequency_Hz>63870000</H1resonanceFrequency_Hz></experimentalConditions><encoding>"
+    "<encodedSpace><matrixSize><x>{n}</x><y>{n}</y><z>1</z></matrixSize><fieldOfView_mm><x>256</x><y>256</y><z>5</z>"
+    "</fieldOfView_mm></encodedSpace><reconSpace><matrixSize><x>{n}</x><y>{n}</y><z>1</z></matrixSize><fieldOfView_mm>"
+    "<x>256</x><y>256</y><z>5</z></fieldOfView_mm></reconSpace><encodingLimits><kspace_encoding_step_1><minimum>0"
+    "</minimum><maximum>{last}</maximum><center>{half}</center></kspace_encoding_step_1></encodingLimits><trajectory>"
+    "cartesian</trajectory></encoding></ismrmrdHeader>"
+)
+
+
+def header(n=N):
+    return wire.header(XML.format(n=n, last=n - 1, half=n // 2))
+
+
+def start_server(folder, *arguments, modules=MODULES, **more):
+    return Server(folder, "--python", sys.executable, "--python-modules", modules, "--backend", "cpu", *arguments,
+                  **more)  # fmt: skip
+
+
+def pipeline(*gadgets, head=""):
+    lines = "".join(f"  - {gadget}\n" for gadget in gadgets)
+    return wire.config_text(f"echotrain: 1\nname: steps_test\ndescription: A test\n{head}pipeline:\n{lines}")
+
+
+def python(module, **options):
+    text = "".join(f", {name}: {value}" for name, value in options.items())
+    return f"python: {{module: {module}{text}}}"
+
+
+def readouts(kspace, repetition=0):
+    """kspace: [coil, y, x]."""
+    last = kspace.shape[1] - 1
+    return [wire.acquisition(kspace[:, y], step1=y, repetition=repetition, counter=y,
+                             flags=wire.LAST_IN_SLICE if y == last else 0)
+            for y in range(kspace.shape[1])]  # fmt: skip
+
+
+def random_kspace(seed=1, coils=2, n=N):
+    random = np.random.default_rng(seed)
+    return (random.normal(size=(coils, n, n)) + 1j * random.normal(size=(coils, n, n))).astype(np.complex64)
+
+
+def root_sum_of_squares(kspace):
+    """In float64, with the conventions of docs/conventions.md."""
+    data = kspace.astype(np.complex128)
+    axes = (1, 2)
+    coils = np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(data, axes=axes), axes=axes), axes=axes)
+    return np.sqrt((np.abs(coils) ** 2).sum(axis=0))
+
+
+def image(pixels, series=1, index=1, attributes="<ismrmrdMeta></ismrmrdMeta>", kind=5, **fields):
+    """pixels: [channel, z, y, x]."""
+    head = np.zeros((), wire.IMAGE_HEAD)
+    pixels = np.ascontiguousarray(pixels, wire.PIXELS[kind])
+    head["version"], head["data_type"], head["image_type"] = 1, kind, 1
+    head["channels"], head["matrix_size"] = pixels.shape[0], pixels.shape[:0:-1]
+    head["image_series_index"], head["image_index"] = series, index
+    head["read_dir"], head["phase_dir"], head["slice_dir"] = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+    for name, value in fields.items():
+        head[name] = value
+    text = attributes.encode()
+    head["attribute_string_len"] = len(text)
+    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(text)) + text + pixels.tobytes()
+
+
+def wait_until(reached, what, timeout_s=30):
+    end = time.monotonic() + timeout_s
+    while not (found := reached()):
+        assert time.monotonic() < end, f"not within {timeout_s} s: {what}"
+        time.sleep(0.005)
+    return found
+
+
+def children(process):
+    """Processes that `process` has started and that still run, or wait to be reaped."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{process}/task"):
+            with contextlib.suppress(OSError):
+                found += pathlib.Path(f"/proc/{process}/task/{task}/children").read_text().split()
+    return [int(each) for each in found]
+
+
+def lives(process):
+    """Whether a process runs: one that has ended and waits to be reaped does not."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def reset(connection):
+    """Closes a connection by RST."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def kill(process):
+    os.kill(process, signal.SIGKILL)
