@@ -1,4 +1,4 @@
-"""Images that leave a scan go to DICOM peers: a real Orthanc, a dead one, a mute one, over restarts and a full spool."""
+"""Images that leave a scan go to DICOM peers: a real Orthanc, a dead one, a mute one, a full spool."""
 
 import io
 import json
@@ -48,7 +48,8 @@ def with_peers(folder, peers, *arguments):
     """A server whose pipeline `to_pacs` sends to `pacs`."""
     pipelines = folder / "pipelines"
     pipelines.mkdir(exist_ok=True)
-    text = variant("cartesian_2d", ("pipeline:", "dicom: {send_to: pacs}\npipeline:"), ("backend: auto", "backend: cpu"))
+    peer = ("pipeline:", "dicom: {send_to: pacs}\npipeline:")
+    text = variant("cartesian_2d", peer, ("backend: auto", "backend: cpu"))
     (pipelines / "to_pacs.yaml").write_text(text.replace("name: cartesian_2d", "name: to_pacs"))
     log = folder / f"log{len(list(folder.glob('log*')))}"
     log.mkdir()
@@ -197,7 +198,7 @@ def test_a_full_spool_drops_images_of_dicom_only_and_says_so(tmp_path, scan):
 def test_a_peer_that_rejects_our_call_is_told_of(tmp_path, scan, pacs):
     server = with_peers(tmp_path, [f"pacs=WRONG@127.0.0.1:{pacs.dicom}"])
     send(server, scan, tmp_path)
-    server.wait_for(r"DICOM peer pacs \(WRONG@127\.0\.0\.1:\d+\) cannot be reached or used: the association is rejected",
+    server.wait_for(r"peer pacs \(WRONG@127\.0\.0\.1:\d+\) cannot be reached or used: the association is rejected",
                     timeout_s=60)  # fmt: skip
     wait_until(lambda: len(spooled(tmp_path / "spool")) == FRAMES, "the spool's files")
     assert server.stop() == 0
@@ -213,8 +214,8 @@ def make_certificates(folder, root):
     openssl("req", "-x509", *key, "-subj", f"/CN={root}", "-keyout", folder / "root.key", "-out", folder / "root.pem")
     for name in ("pacs", "us"):
         openssl("req", *key, "-subj", f"/CN={name}", "-keyout", folder / f"{name}.key", "-out", folder / f"{name}.csr")
-        openssl("x509", "-req", "-in", folder / f"{name}.csr", "-CA", folder / "root.pem", "-CAkey", folder / "root.key",
-                "-CAcreateserial", "-days", 2, "-out", folder / f"{name}.pem")  # fmt: skip
+        openssl("x509", "-req", "-in", folder / f"{name}.csr", "-CA", folder / "root.pem", "-CAkey",
+                folder / "root.key", "-CAcreateserial", "-days", 2, "-out", folder / f"{name}.pem")  # fmt: skip
 
 
 def test_images_go_over_tls_to_a_peer_that_a_root_vouches_for(tmp_path, scan):

@@ -89,7 +89,7 @@ def save(path, images, xml=None, series="image_1"):
 
 
 def export(path, folder, *arguments):
-    """The DICOM files of `echotrain export --dicom`, read by pydicom. Skips where the program or pydicom lacks DICOM."""
+    """The DICOM files of `echotrain export --dicom`, read by pydicom. Skips where either is missing."""
     pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed (./run setup test)")
     shutil.rmtree(folder, ignore_errors=True)
     done = run_client("export", path, "--dicom", folder, *arguments)

@@ -33,7 +33,7 @@ def wait_until(condition, what, timeout_s=60):
 
 
 class Orthanc:
-    """Skips where Orthanc is not installed. Another process may take a port before Orthanc has it: then others are tried."""
+    """Skips where Orthanc is not installed. Another process may take a port before it: then others are tried."""
 
     def __init__(self, folder, dicom_port=None, **configuration):
         if PROGRAM is None:
@@ -54,7 +54,7 @@ class Orthanc:
             "Name": "test", "StorageDirectory": str(self.folder / "db"), "IndexDirectory": str(self.folder / "db"),
             "DicomAet": "ORTHANC", "DicomPort": self.dicom, "HttpPort": self.http, "RemoteAccessAllowed": False,
             "AuthenticationEnabled": False, "DicomCheckCalledAet": True, "DicomAlwaysAllowEcho": True,
-            "DicomAlwaysAllowStore": True, "OverwriteInstances": False, "Plugins": [], "HttpBindAddresses": ["127.0.0.1"],
+            "DicomAlwaysAllowStore": True, "OverwriteInstances": False, "Plugins": [],
             **self.configuration,
         }  # fmt: skip
         path = self.folder / "orthanc.json"
