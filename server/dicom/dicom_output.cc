@@ -105,7 +105,7 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
   for (const std::string& peer : peers)
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
   if (all.empty()) return nullptr;
-  const std::shared_ptr<DicomScan> scan(new DicomScan(*this, log));
+  std::shared_ptr<DicomScan> scan(new DicomScan(*this, log));
   scan->peers_ = std::move(all);
   scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
