@@ -99,6 +99,9 @@ set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "Echotrain's client and gadget API for 
  Headers and static libraries, for find_package(echotrain) of CMake: programs that send scans and take images, and
  gadgets that a server loads from its folder of plugins.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "echotrain (= ${PROJECT_VERSION}), libismrmrd-dev, libhdf5-dev, libfftw3-dev, libzfp-dev, libyaml-cpp-dev, libfmt-dev, libcli11-dev, libpng-dev, libpugixml-dev, libqhull-dev, libssl-dev, libeigen3-dev, nlohmann-json3-dev, pkg-config")
+if(ECHOTRAIN_HAS_DCMTK)
+  string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS ", libdcmtk-dev")
+endif()
 if(ECHOTRAIN_HAS_CUDA)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CUDAToolkit_LIBRARY_DIR})  # for libraries that belong to no package
 endif()

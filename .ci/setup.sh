@@ -8,14 +8,14 @@ set -euo pipefail
 build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libssl-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libpng-dev libpugixml-dev
   libqhull-dev prometheus-cpp-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3)
-test_packages=(openssl ismrmrd-tools python3-venv netcat-openbsd haproxy iproute2)
+test_packages=(openssl curl ismrmrd-tools python3-venv netcat-openbsd haproxy iproute2 libdcmtk-dev orthanc dcm2niix)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
-python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
 optional_python_packages=(onnx onnxruntime)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 

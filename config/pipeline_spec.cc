@@ -110,6 +110,21 @@ FrameRule read_frame(const Node& node) {
   return rule;
 }
 
+/// `dicom: {send_to: NAME}` or `{send_to: [NAME, NAME]}`.
+std::vector<std::string> read_dicom(const Node& node) {
+  node.only(std::vector<std::string>{"send_to"});
+  const Node to = node.get("send_to");
+  std::vector<std::string> peers;
+  if (to.kind() == Node::Kind::sequence) {
+    for (const Node& each : to.as_sequence()) peers.push_back(each.as_string());
+  } else if (is_given(to)) {
+    peers.push_back(to.as_string());
+  }
+  if (peers.empty() || std::find(peers.begin(), peers.end(), "") != peers.end())
+    throw ConfigError(node.mark(), "name a DICOM peer of the server: 'dicom: {send_to: NAME}'");
+  return peers;
+}
+
 GadgetSpec read_gadget(const Node& node) {
   GadgetSpec gadget;
   gadget.mark = node.mark();
@@ -180,7 +195,7 @@ PipelineSpec read_spec(const Node& root) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
   root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
-                                     "trajectory_unit", "pipeline", "accelerated"});
+                                     "trajectory_unit", "dicom", "pipeline", "accelerated"});
   for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
     if (entry_of(root, required) == nullptr) {
       throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
@@ -218,6 +233,11 @@ PipelineSpec read_spec(const Node& root) {
     }
   }
   if (is_given(unit)) spec.trajectory_unit = choice(unit, kUnits);
+  const Node dicom = root.get("dicom");
+  if (is_given(dicom)) {
+    spec.dicom_peers = read_dicom(dicom);
+    spec.dicom_mark = dicom.mark();
+  }
   spec.gadgets = read_chain(root, "pipeline");
   if (is_given(root.get("accelerated"))) spec.accelerated = read_chain(root, "accelerated");
   return spec;
@@ -247,6 +267,7 @@ ClientConfig read_client_config(std::string_view text, const std::string& name, 
   ClientConfig config;
   if (root.kind() != Node::Kind::map || (entry_of(root, "token") == nullptr && entry_of(root, "use") == nullptr)) {
     config.pipeline = read_spec(root);
+    config.pipeline->text = text;
     return config;
   }
   std::vector<Node::Entry> rest;
@@ -261,6 +282,7 @@ ClientConfig read_client_config(std::string_view text, const std::string& name, 
     if (config.use.empty()) throw ConfigError(others.get("use").mark(), "name a pipeline after 'use:'");
   } else if (!others.as_map().empty()) {
     config.pipeline = read_spec(others);
+    config.pipeline->text = text;
   }
   return config;
 }

@@ -57,8 +57,10 @@ struct PipelineSpec {
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;
   std::vector<GadgetSpec> accelerated;  ///< the chain of scans whose header announces R > 1; empty: `gadgets`
+  std::vector<std::string> dicom_peers;  ///< key `dicom: {send_to: NAME}`: peers of the server that get the images
+  Mark dicom_mark;
   Mark mark;
-  std::string text;  ///< the text that read_pipeline() read, for other ranks
+  std::string text;  ///< as it was read, for other ranks and to tell pipelines apart
 };
 
 /// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.

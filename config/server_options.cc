@@ -75,6 +75,29 @@ OptionTable<AdminOptions> admin_options() {
             "name that requests to the admin port may have in their Host header, besides localhost and addresses");
 }
 
+OptionTable<DicomOptions> dicom_options() {
+  using O = DicomOptions;
+  return OptionTable<O>()
+      .list("peers", &O::peers, "peer",
+            "peer that images may be sent to by C-STORE, as pacs=ORTHANC@10.0.0.5:4242; /tls behind it for TLS; "
+            "pipelines name it: dicom: {send_to: pacs}")
+      .list("send_to", &O::send_to, "name", "peer that gets the images of every scan, whatever the pipeline says")
+      .text("ae_title", &O::ae_title, "AE title of this server")
+      .not_empty()
+      .flag("patient", &O::patient, "send the patient's name, number and the like where a scan's header has them")
+      .path("spool", &O::spool, "FOLDER",
+            "folder for images that wait for a peer, also over a restart; they hold patients' data")
+      .integer("spool_mib", &O::spool_mib, 1, 1 << 30, "bound of all files in the spool; further images are not sent")
+      .integer("queue_mib", &O::queue_mib, 1, 1 << 20,
+               "bound of images that wait to be written to the spool; further ones are not sent")
+      .seconds("timeout_s", &O::timeout_s, "longest wait for a peer's connection and for each of its answers")
+      .seconds("retry_s", &O::retry_s, "longest pause before a peer that failed is tried again")
+      .seconds("echo_s", &O::echo_s, "how often a peer that gets no images is asked whether it is there (C-ECHO)")
+      .path("tls_ca", &O::tls_ca, "FILE.pem", "peers over TLS must show a certificate signed by one of these")
+      .path("tls_certificate", &O::tls_certificate, "FILE.pem", "certificate that this server shows to peers over TLS")
+      .path("tls_key", &O::tls_key, "FILE.pem", "private key of that certificate");
+}
+
 }  // namespace
 
 const OptionTable<ServerOptions>& server_option_table() {
@@ -95,6 +118,7 @@ const OptionTable<ServerOptions>& server_option_table() {
           .group("tls", &S::tls, tls_options())
           .group("capture", &S::capture, capture_options())
           .group("admin", &S::admin, admin_options())
+          .group("dicom", &S::dicom, dicom_options())
           .folders("pipelines", &S::pipelines, "folder of pipeline files (*.yaml); later folders win over earlier ones")
           .folders("plugins", &S::plugins,
                    "folder of gadgets compiled elsewhere (*.so), which the server loads when it starts")

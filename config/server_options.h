@@ -45,6 +45,21 @@ struct CaptureOptions {
   std::int64_t keep_gib = 0;        ///< 0: no bound
 };
 
+/// DICOM peers, to which images go that leave a scan (docs/dicom.md).
+struct DicomOptions {
+  std::vector<std::string> peers;    ///< "NAME=AE_TITLE@HOST:PORT", with "/tls" behind it for TLS
+  std::vector<std::string> send_to;  ///< of these, those that get the images of every scan
+  std::string ae_title = "ECHOTRAIN";
+  bool patient = false;                          ///< keep the header's patient fields
+  std::string spool;                             ///< folder for images that wait for a peer
+  std::int64_t spool_mib = 4096;                 ///< of all of them
+  std::int64_t queue_mib = 256;                  ///< of images that wait to be written there
+  double timeout_s = 10;                         ///< for a connection, and for each answer
+  double retry_s = 30;                           ///< longest pause between two attempts
+  double echo_s = 60;                            ///< between two C-ECHOs to a peer that gets no images
+  std::string tls_ca, tls_certificate, tls_key;  ///< PEM files
+};
+
 /// A port for those who watch over the server: HTTP, without authentication.
 struct AdminOptions {
   bool enabled = true;
@@ -68,6 +83,7 @@ struct ServerOptions {
   TlsOptions tls;
   CaptureOptions capture;
   AdminOptions admin;
+  DicomOptions dicom;
   std::vector<std::string> pipelines;
   std::vector<std::string> plugins;  ///< folders
   std::string default_pipeline;

@@ -144,7 +144,12 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   if (!server->admin_address().empty()) fmt::print("admin on {}\n", server->admin_address());
   if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
-  return server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
+  const int code = server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
+  if (server->left_behind()) {
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+  return code;
 }
 
 config::OptionTable<Request> request_table() {

@@ -142,6 +142,8 @@ Server::End Server::run() {
   serve();
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
+  // Images that wait for peers are on the disk then.
+  if (environment_.dicom && !environment_.dicom->finish()) left_behind_ = true;
   last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }

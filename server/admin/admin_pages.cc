@@ -4,6 +4,7 @@
 
 #include "gadgets/shared/store/calibration_store.h"
 #include "gadgets/shared/store/noise_store.h"
+#include "server/admin/dicom_page.h"
 #include "server/admin/metrics_present.h"
 #include "server/admin/noise_page.h"
 #include "server/scan/queries.h"
@@ -20,6 +21,7 @@ constexpr std::string_view kPlaces =
     "/readyz     200 while it takes scans; else 503 and the reason\n"
     "/metrics    for Prometheus\n"
     "/sessions   the current sessions, as JSON\n"
+    "/dicom      the DICOM peers, as JSON; 503 while one cannot be reached or has refused an image\n"
     "/noise      the noise that scans have left for later ones, as JSON\n"
     "/calibration  the reference lines that they have left, as JSON\n"
     "/sessions/ID/stop  to POST with a token of admin.token_file: ends a session\n";
@@ -50,6 +52,8 @@ AdminPage admin_page(std::string_view path, const Environment& environment) {
   } else if (path == "/sessions") {
     page.content_type = "application/json";
     page.body = sessions_json(*environment.board);
+  } else if (path == "/dicom") {
+    page = dicom_page(environment.dicom.get());
   } else if (path == "/noise") {
     page.content_type = "application/json";
     page.body = noise_json(environment.resources->get<NoiseStore>().list());

@@ -105,6 +105,29 @@ void add_memory(Families& families, const Environment& environment) {
                  static_cast<double>(environment.memory->bound()));
 }
 
+void add_dicom(Families& families, const DicomOutput* output) {
+  if (output == nullptr) return;
+  families.counter("echotrain_dicom_dropped_total", "Images that could not be kept for a DICOM peer.", {},
+                   static_cast<double>(output->dropped()));
+  families.gauge("echotrain_dicom_queue_bytes", "Images that wait in memory to be written to the spool.", {},
+                 static_cast<double>(output->queued_bytes()));
+  for (const DicomPeerStatus& one : output->status()) {
+    const Labels labels{{"peer", one.peer.name}};
+    families.gauge("echotrain_dicom_reachable", "1 while a DICOM peer answers.", labels,
+                   one.reachable.value_or(false) ? 1 : 0);
+    families.counter("echotrain_dicom_sent_total", "Images that a DICOM peer has taken.", labels,
+                     static_cast<double>(one.sent));
+    families.counter("echotrain_dicom_refused_total", "Images that a DICOM peer has refused for good.", labels,
+                     static_cast<double>(one.refused));
+    families.counter("echotrain_dicom_failures_total", "Exchanges with a DICOM peer that failed.", labels,
+                     static_cast<double>(one.failures));
+    families.gauge("echotrain_dicom_spool_files", "Images that wait on the disk for a DICOM peer.", labels,
+                   static_cast<double>(one.waiting.files));
+    families.gauge("echotrain_dicom_spool_bytes", "Bytes of images that wait on the disk for a DICOM peer.", labels,
+                   static_cast<double>(one.waiting.bytes));
+  }
+}
+
 void add_devices(Families& families) {
   for (const numerics::DeviceMemory& memory : numerics::device_memory()) {
     const Labels labels{{"device", std::to_string(memory.device)}};
@@ -159,6 +182,7 @@ std::vector<prometheus::MetricFamily> present_values(const Environment& environm
   add_memory(families, environment);
   add_cache(families, "plan", environment.resources->get<PlanCache>().counts());
   add_cache(families, "operator", environment.resources->get<OperatorCache>().counts());
+  add_dicom(families, environment.dicom.get());
   add_devices(families);
   add_process(families);
   return families.take();

@@ -14,13 +14,27 @@ namespace echotrain::server {
 using protocol::Error;
 using protocol::Result;
 
-Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline, const Registry& registry)
-    : registry_(registry), library_(std::move(library)), default_(std::move(default_pipeline)) {
-  for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = PipelinePlan::check(spec, registry_);
+Catalogue::Catalogue(config::PipelineLibrary library, std::string default_pipeline, const Registry& registry,
+                     std::vector<std::string> dicom_peers)
+    : registry_(registry),
+      dicom_peers_(std::move(dicom_peers)),
+      library_(std::move(library)),
+      default_(std::move(default_pipeline)) {
+  for (const config::PipelineSpec& spec : library_.all()) plans_[spec.name] = check(spec);
   if (has_default()) {
     if (Result<Plan> plan = by_name(default_); !plan)
       throw std::invalid_argument("default_pipeline: " + plan.error().message);
   }
+}
+
+Catalogue::Plan Catalogue::check(const config::PipelineSpec& spec) const {
+  for (const std::string& peer : spec.dicom_peers)
+    if (std::find(dicom_peers_.begin(), dicom_peers_.end(), peer) == dicom_peers_.end())
+      throw config::ConfigError(
+          spec.dicom_mark,
+          fmt::format("this server has no DICOM peer '{}'; its option dicom.peers has: {}", peer,
+                      dicom_peers_.empty() ? "none" : fmt::format("{}", fmt::join(dicom_peers_, ", "))));
+  return PipelinePlan::check(spec, registry_);
 }
 
 Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
@@ -40,7 +54,7 @@ Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string*
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return by_name("");
   try {
     const config::ClientConfig config = config::read_client_config(text, "config", token);
-    return config.pipeline ? PipelinePlan::check(*config.pipeline, registry_) : by_name(config.use);
+    return config.pipeline ? check(*config.pipeline) : by_name(config.use);
   } catch (const config::ConfigError& error) {
     return Error{"bad-config", protocol::printable(error.what())};
   }

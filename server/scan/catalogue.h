@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/pipeline_spec.h"
 #include "gadgets/engine/pipeline.h"
@@ -20,8 +21,9 @@ class Catalogue {
   /// Checks every pipeline of the library. Throws config::ConfigError on the first bad one, and std::invalid_argument
   /// when `default_pipeline` is neither empty nor known.
   /// `registry` has the gadgets that pipelines may name, and must outlive this.
+  /// Pipelines may send images to `dicom_peers` only.
   explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
-                     const Registry& registry = Registry::builtin());
+                     const Registry& registry = Registry::builtin(), std::vector<std::string> dicom_peers = {});
 
   bool has_default() const { return !default_.empty(); }
   /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
@@ -36,7 +38,11 @@ class Catalogue {
   std::string describe() const;
 
  private:
+  /// Throws config::ConfigError where the pipeline names a peer that the server does not have.
+  Plan check(const config::PipelineSpec& spec) const;
+
   const Registry& registry_;
+  std::vector<std::string> dicom_peers_;
   config::PipelineLibrary library_;
   std::map<std::string, Plan, std::less<>> plans_;
   std::string default_;

@@ -30,7 +30,8 @@ int yields(std::int64_t beside, int cores) {
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
                std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
-               std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::function<void()> wake)
+               std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::shared_ptr<DicomScan> dicom,
+               std::function<void()> wake)
     : request_(std::move(request)),
       place_(std::move(place)),
       options_(options),
@@ -41,6 +42,7 @@ Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions
       log_(std::move(log)),
       meter_(std::move(meter)),
       readiness_(std::move(readiness)),
+      dicom_(std::move(dicom)),
       wake_(std::move(wake)),
       inbox_(static_cast<std::size_t>(options.queue_mib) << 20, wake_, std::move(queues)),
       check_(request_.header),
@@ -224,6 +226,9 @@ void Worker::say(Level level, const std::string& text) {
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
+  if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
+    say(Level::warning,
+        "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
   try {
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread

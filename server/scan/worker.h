@@ -20,6 +20,7 @@
 #include "protocol/data/header.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
+#include "server/dicom/dicom_output.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_counts.h"
 #include "server/metrics/scan_summary.h"
@@ -48,11 +49,11 @@ class Worker {
  public:
   /// `wake` is called, on the worker's thread, when the inbox has room again and when done() becomes true. It must stay
   /// valid until this is destroyed. The account of `queues` pays for the scan's memory; `readiness` learns of a lost
-  /// device.
+  /// device; `dicom`, where there is one, gets each image too.
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
          std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
          SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
-         std::function<void()> wake);
+         std::shared_ptr<DicomScan> dicom, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
@@ -99,11 +100,13 @@ class Worker {
   const SessionLog log_;
   const std::shared_ptr<ScanMeter> meter_;
   const std::shared_ptr<Readiness> readiness_;
+  const std::shared_ptr<DicomScan> dicom_;  // null: images go to the client only
   const std::function<void()> wake_;
   Inbox inbox_;
   protocol::AcquisitionCheck check_;
   bool warned_version_ = false;
   bool warned_attributes_ = false;
+  std::atomic<bool> warned_dicom_ = false;
 
   std::mutex texts_mutex_;
   bool confirmed_ = false;

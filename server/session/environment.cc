@@ -53,6 +53,19 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
   return std::make_shared<CaptureStore>(options, queues, std::move(disk));
 }
 
+std::shared_ptr<DicomOutput> make_dicom(const config::DicomOptions& options,
+                                        const std::shared_ptr<numerics::MemoryBudget>& memory) {
+  if (read_peers(options).empty()) return nullptr;
+  const auto queue = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(memory));
+  return std::make_shared<DicomOutput>(options, queue, dcmtk_links(options));
+}
+
+std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
+  std::vector<std::string> names;
+  for (const DicomPeer& peer : read_peers(options)) names.push_back(peer.name);
+  return names;
+}
+
 }  // namespace
 
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
@@ -63,7 +76,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   auto tidier = std::make_shared<Tidier>(resources);
   return {options,
           {.header_bytes = kMostHeaderBytes},
-          Catalogue(std::move(library), options.default_pipeline, registry),
+          Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom)),
           std::move(resources),
           memory,
           std::make_shared<Reservations>(memory, options.max_waiting),
@@ -71,6 +84,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk)),
+          make_dicom(options.dicom, memory),
           options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
           std::move(tidier),
           AllowList(options.per_address_exempt, "per_address_exempt")};

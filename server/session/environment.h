@@ -11,6 +11,7 @@
 #include "server/base/offload.h"
 #include "server/base/tidier.h"
 #include "server/capture/capture.h"
+#include "server/dicom/dicom_output.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/session_status.h"
@@ -35,6 +36,7 @@ struct Environment {
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
+  std::shared_ptr<DicomOutput> dicom;          ///< null: no DICOM peers
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
   AllowList exempt;                            ///< per_address_exempt
@@ -47,8 +49,8 @@ struct Environment {
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
 /// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'
-/// folder), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the environment.
-/// `resources` must not be null; `disk` writes the captures.
+/// folder, DICOM), each saying what to do. Pipelines may name the gadgets of `registry`, which outlives the
+/// environment. `resources` must not be null; `disk` writes the captures.
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk = {});
 

@@ -93,9 +93,12 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
   at_ = {place_->backend(), place_->device(), place_->others(), yields_now()};
+  const config::PipelineSpec& spec = request.plan->spec();
+  std::shared_ptr<DicomScan> dicom;
+  if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,
-                                     environment.readiness, connection_.waker());
+                                     environment.readiness, std::move(dicom), connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
 }

@@ -35,6 +35,18 @@ TEST(PipelineSpec, HasABoundOfGadgets) {
               AllOf(StartsWith("p.yaml:69:5: "), HasSubstr("at most 64 gadgets")));
 }
 
+TEST(PipelineSpec, NamesDicomPeers) {
+  EXPECT_THAT(read_pipeline(kHead + kTail, "p.yaml").dicom_peers, ElementsAre());
+  EXPECT_THAT(read_pipeline(kHead + "dicom: {send_to: pacs}\n" + kTail, "p.yaml").dicom_peers, ElementsAre("pacs"));
+  const PipelineSpec two = read_pipeline(kHead + "dicom: {send_to: [a, b]}\n" + kTail, "p.yaml");
+  EXPECT_THAT(two.dicom_peers, ElementsAre("a", "b"));
+  EXPECT_EQ(two.dicom_mark.text(), "p.yaml:4:8");
+  for (const char* wrong : {"dicom: {}", "dicom: {send_to: []}", "dicom: {send_to: ''}"})
+    EXPECT_THAT(error_of(kHead + wrong + "\n" + kTail), HasSubstr("name a DICOM peer")) << wrong;
+  EXPECT_THAT(error_of(kHead + "dicom: {sent_to: a}\n" + kTail), HasSubstr("send_to"));
+  EXPECT_THAT(error_of(kHead + "dicom: pacs\n" + kTail), StartsWith("p.yaml:4:8: "));
+}
+
 TEST(PipelineSpec, ReadsEveryKey) {
   const PipelineSpec spec = read_pipeline(R"(echotrain: 1
 name: spiral_2d

@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 78U);
+  EXPECT_EQ(names.size(), 91U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
@@ -198,6 +198,38 @@ TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
   EXPECT_FALSE(o.resources.scan_store_disk);
   EXPECT_FALSE(o.resources.hopper);
   EXPECT_FALSE(o.resources.graphs);
+}
+
+TEST(ServerOptions, OfDicomSetTheirOwnMembers) {
+  ServerOptions o;
+  const std::vector<std::pair<std::string, std::string>> given{{"--dicom-peers", "a=A@h:1"},
+                                                               {"--dicom-peers", "b=B@h:2"},
+                                                               {"--dicom-send-to", "b"},
+                                                               {"--dicom-ae-title", "US"},
+                                                               {"--dicom-patient", "true"},
+                                                               {"--dicom-spool", "s"},
+                                                               {"--dicom-spool-mib", "1"},
+                                                               {"--dicom-queue-mib", "2"},
+                                                               {"--dicom-timeout-s", "3"},
+                                                               {"--dicom-retry-s", "4"},
+                                                               {"--dicom-echo-s", "5"},
+                                                               {"--dicom-tls-ca", "ca.pem"},
+                                                               {"--dicom-tls-certificate", "c.pem"},
+                                                               {"--dicom-tls-key", "k.pem"}};
+  for (const auto& [name, text] : given) set_option(o, name, text);
+  EXPECT_THAT(o.dicom.peers, ElementsAre("a=A@h:1", "b=B@h:2"));
+  EXPECT_THAT(o.dicom.send_to, ElementsAre("b"));
+  EXPECT_EQ(o.dicom.ae_title, "US");
+  EXPECT_TRUE(o.dicom.patient);
+  EXPECT_EQ(o.dicom.spool, "s");
+  EXPECT_EQ(o.dicom.spool_mib, 1);
+  EXPECT_EQ(o.dicom.queue_mib, 2);
+  EXPECT_EQ(o.dicom.timeout_s, 3);
+  EXPECT_EQ(o.dicom.retry_s, 4);
+  EXPECT_EQ(o.dicom.echo_s, 5);
+  EXPECT_EQ(o.dicom.tls_ca, "ca.pem");
+  EXPECT_EQ(o.dicom.tls_certificate, "c.pem");
+  EXPECT_EQ(o.dicom.tls_key, "k.pem");
 }
 
 /// Sets a variable of the environment for as long as it lives.

@@ -305,9 +305,9 @@ def test_dashboard_and_docs_name_metrics_that_exist(own_server):
     wait_until(lambda: ended(own_server) == 3)
     found = metrics(own_server)
     exist = {found.family(name) for name in found.names()}
-    # Figures that only a GPU has are looked up in the source.
+    # Figures that only a GPU or a DICOM peer has are looked up in the source.
     source = (SOURCE / "server" / "admin" / "metrics_present.cc").read_text()
-    exist |= set(re.findall(r'"(echotrain_gpu_[a-z_]+)"', source))
+    exist |= set(re.findall(r'"(echotrain_(?:gpu|dicom)_[a-z_]+)"', source))
 
     dashboard = json.loads((OPERATIONS / "grafana.json").read_text())
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]

@@ -158,12 +158,13 @@ void add_compare(config::Command& program, Streams streams) {
 
 void add_export(config::Command& program, Streams streams) {
   config::Command& command =
-      program.add_command("export", "write images as PNG pictures, GIF animations or NIfTI volumes");
+      program.add_command("export", "write images as PNG pictures, GIF animations, NIfTI volumes or DICOM files");
   command.examples(
       "Examples:\n"
       "  echotrain export images.h5 --png pictures\n"
       "  echotrain export cine.h5 --gif pictures --fps 15 --window 0 1.2\n"
-      "  echotrain export volumes.h5 --nifti volumes");
+      "  echotrain export volumes.h5 --nifti volumes\n"
+      "  echotrain export images.h5 --dicom dicom");
   command.act([streams, given = command.add(export_options())] {
     export_images(given.read(), streams.out);
     return 0;

@@ -13,9 +13,11 @@
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pixels.h"
+#include "clients/cpp/images/dicom_export.h"
 #include "clients/cpp/images/gif_writer.h"
 #include "clients/cpp/images/nifti_writer.h"
 #include "clients/cpp/images/png_writer.h"
+#include "protocol/dicom/dicom_file.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {
@@ -187,6 +189,9 @@ config::OptionTable<ExportOptions> export_options() {
       .path("png", &O::png, "DIR", "folder for pictures, one per image")
       .path("gif", &O::gif, "DIR", "folder for animations, one per series")
       .path("nifti", &O::nifti, "DIR", "folder for NIfTI-1 volumes, one per series")
+      .path("dicom", &O::dicom, "DIR", "folder for DICOM files (MR Image Storage), one per plane")
+      .flag("patient", &O::patient,
+            "with --dicom: keep the patient's name, number and the like where the file's header has them")
       .number("fps", &O::fps, 0.1, 100, "pictures per second of animations; a GIF counts hundredths of a second")
       .text("group", &O::group, "group of the file")
       .letter('g')
@@ -197,8 +202,13 @@ config::OptionTable<ExportOptions> export_options() {
 void export_images(const ExportOptions& o, std::ostream& out) {
   if (o.window && !(o.window->first < o.window->second))
     throw UsageError("--window takes two values, the lower one first");
-  if (o.png.empty() && o.gif.empty() && o.nifti.empty())
-    throw UsageError("say what to write: --png DIR, --gif DIR or --nifti DIR");
+  if (o.png.empty() && o.gif.empty() && o.nifti.empty() && o.dicom.empty())
+    throw UsageError("say what to write: --png DIR, --gif DIR, --nifti DIR or --dicom DIR");
+  if (o.patient && o.dicom.empty()) throw UsageError("--patient is for --dicom DIR");
+  if (!o.dicom.empty() && !protocol::dicom::available())
+    throw std::runtime_error(
+        "--dicom: this program was built without DICOM: install DCMTK (Debian: libdcmtk-dev), then configure and build "
+        "it again");
   const protocol::DatasetReader reader(o.input, o.group);
   std::vector<std::string> names = reader.image_series();
   if (!o.series.empty()) {
@@ -209,9 +219,9 @@ void export_images(const ExportOptions& o, std::ostream& out) {
     names = {o.series};
   }
   if (names.empty()) throw std::runtime_error(o.input.string() + ": holds no images");
-  for (const auto& folder : {o.png, o.gif, o.nifti})
+  for (const auto& folder : {o.png, o.gif, o.nifti, o.dicom})
     if (!folder.empty()) std::filesystem::create_directories(folder);
-  std::size_t pictures = 0, animations = 0, volumes = 0;
+  std::size_t pictures = 0, animations = 0, volumes = 0, instances = 0;
   for (const auto& name : names) {
     const Series series(reader, name);
     if (series.heads().empty()) continue;
@@ -222,10 +232,12 @@ void export_images(const ExportOptions& o, std::ostream& out) {
       out << fmt::format("{}: {} images, window {:g} .. {:g}\n", name, series.heads().size(), window.low, window.high);
     }
     if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
+    if (!o.dicom.empty()) instances += export_dicom(reader, name, o.patient, o.dicom);
   }
   if (!o.png.empty()) out << fmt::format("{} pictures written to {}\n", pictures, o.png.string());
   if (!o.gif.empty()) out << fmt::format("{} animations written to {}\n", animations, o.gif.string());
   if (!o.nifti.empty()) out << fmt::format("{} NIfTI files written to {}\n", volumes, o.nifti.string());
+  if (!o.dicom.empty()) out << fmt::format("{} DICOM files written to {}\n", instances, o.dicom.string());
 }
 
 }  // namespace echotrain::client

@@ -1,0 +1,33 @@
+// What all images of a measurement share in DICOM: identity, patient, equipment, sequence.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echotrain::protocol::dicom {
+
+/// Texts are as DICOM writes them (values.h); what the header does not say is empty.
+struct Study {
+  std::string key;  ///< stands for the measurement: UIDs are derived from it
+  std::string study_uid, frame_uid;
+  std::string date, time, description;
+  std::string id, accession_number, referring_physician;                       ///< with patient fields only
+  std::string patient_name, patient_id, birth_date, sex, weight_kg, height_m;  ///< with patient fields only
+  std::string series_date, series_time, series_description, protocol_name, patient_position;
+  std::int64_t series_number = 0;  ///< the header's initialSeriesNumber
+  std::string manufacturer, model, institution, station, device_serial_number;
+  std::string field_strength_t, frequency_mhz, sequence_name;
+  std::vector<double> tr_ms, te_ms, ti_ms, flip_deg;
+  bool is_3d = false;  ///< the encoded space has several planes
+};
+
+/// Reads an ISMRMRD header; one that is empty or no XML (FIRE's "Dummy XML header") says nothing. With `patient`,
+/// patient's fields, accession number, referring physician, study ID and the header's own studyInstanceUID and
+/// frameOfReferenceUID are kept; without, nothing of these, and UIDs are digests. The key is the measurementID and the
+/// header's text, or `otherwise` where there is no header.
+Study read_study(std::string_view header_xml, bool patient, std::string_view otherwise);
+
+}  // namespace echotrain::protocol::dicom

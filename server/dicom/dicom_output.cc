@@ -1,0 +1,204 @@
+#include "server/dicom/dicom_output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "protocol/data/text.h"
+#include "protocol/dicom/dicom_file.h"
+#include "server/base/clock.h"
+
+namespace echotrain::server {
+namespace {
+
+// A stop interrupts whatever a sender waits for, but for the opening of a connection.
+constexpr std::chrono::milliseconds kGoodbye{500}, kLook{5};
+
+std::vector<std::string> names_of(const std::vector<DicomPeer>& peers) {
+  std::vector<std::string> names;
+  for (const DicomPeer& peer : peers) names.push_back(peer.name);
+  return names;
+}
+
+}  // namespace
+
+std::int64_t instance_number(const protocol::ImageHeader& head, const std::vector<protocol::Encoding>& encodings) {
+  const std::int64_t planes = std::max<std::int64_t>(1, head.matrix_size[2]);
+  const std::int64_t as_counted = 1 + planes * std::max<std::int64_t>(0, head.image_index - 1);
+  if (encodings.empty()) return as_counted;
+  const protocol::Encoding& of = encodings[0];
+  const std::array<std::pair<std::int64_t, const std::optional<protocol::CounterLimit>*>, 6> counters{
+      {{head.set, &of.set},
+       {head.contrast, &of.contrast},
+       {head.average, &of.average},
+       {head.repetition, &of.repetition},
+       {head.phase, &of.phase},
+       {head.slice, &of.slice}}};
+  std::int64_t rank = 0;
+  for (const auto& [counter, limit] : counters) {
+    const std::int64_t count = *limit ? std::int64_t{(*limit)->maximum} + 1 : 1;
+    if (counter >= count) return as_counted;
+    rank = rank * count + counter;
+    if (rank > std::numeric_limits<std::int32_t>::max()) return as_counted;
+  }
+  const std::int64_t number = 1 + rank * planes;
+  return number > std::numeric_limits<std::int32_t>::max() - planes ? as_counted : number;
+}
+
+bool DicomScan::add(const protocol::Image& image) { return output_.add(shared_from_this(), image); }
+
+DicomOutput::DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory,
+                         const MakeDicomLink& links)
+    : options_(options), share_(std::move(memory)) {
+  const std::vector<DicomPeer> peers = read_peers(options);
+  std::vector<std::unique_ptr<DicomLink>> made;
+  for (const DicomPeer& peer : peers) made.push_back(links(peer));
+  spool_ = std::make_shared<Spool>(options.spool, static_cast<std::uint64_t>(options.spool_mib) << 20, names_of(peers));
+  for (const std::string& name : spool_->orphans())
+    write_log(LogLevel::warning,
+              protocol::printable(fmt::format("the spool holds images for '{}', which dicom.peers does not name: they "
+                                              "stay there",
+                                              name)));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (const auto waiting = spool_->waiting(peers[i].name); waiting.files > 0)
+      write_log(LogLevel::info,
+                fmt::format("the spool holds {} images for DICOM peer {}", waiting.files, peers[i].name));
+    senders_.push_back(std::make_shared<DicomSender>(peers[i], std::move(made[i]), spool_, options));
+  }
+  for (const auto& sender : senders_) threads_.emplace_back([sender] { sender->run(); });
+  converter_ = std::thread([this] { convert_all(); });
+}
+
+DicomOutput::~DicomOutput() { finish(); }
+
+bool DicomOutput::finish() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (std::exchange(finished_, true)) return all_ended_;
+    finishing_ = true;
+  }
+  work_.notify_all();
+  converter_.join();
+  for (const auto& sender : senders_) sender->stop();
+  const Clock::time_point until = Clock::now() + kGoodbye;
+  const auto ended = [](const auto& sender) { return sender->stopped(); };
+  while (!std::all_of(senders_.begin(), senders_.end(), ended) && Clock::now() < until)
+    std::this_thread::sleep_for(kLook);
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    if (senders_[i]->stopped()) {
+      threads_[i].join();
+    } else {
+      threads_[i].detach();
+      all_ended_ = false;
+    }
+  }
+  return all_ended_;
+}
+
+std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::vector<std::string>& peers,
+                                             const protocol::Header& header, const std::string& pipeline_text) {
+  std::vector<std::string> all = options_.send_to;
+  for (const std::string& peer : peers)
+    if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
+  if (all.empty()) return nullptr;
+  std::shared_ptr<DicomScan> scan(new DicomScan(*this, log));
+  scan->peers_ = std::move(all);
+  scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml);
+  scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
+  scan->encodings_ = header.encodings;
+  return scan;
+}
+
+bool DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Image& image) {
+  const std::size_t bytes = image.pixels.bytes.size() + image.attributes.size();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (finishing_ || queued_bytes_ + bytes > static_cast<std::size_t>(options_.queue_mib) << 20) {
+      dropped_ += scan->peers_.size();
+      if (!std::exchange(scan->told_full_, true))
+        scan->log_.error(
+            "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool "
+            "(dicom.queue_mib); further ones are only counted",
+            queued_bytes_ >> 20);
+      return false;
+    }
+    queue_.push_back({std::move(scan), image});
+    queued_bytes_ += bytes;
+    share_.set(queued_bytes_);
+  }
+  work_.notify_one();
+  return true;
+}
+
+void DicomOutput::convert_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return finishing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    Waiting waiting = std::move(queue_.front());
+    queue_.pop_front();
+    const std::size_t bytes = waiting.image.pixels.bytes.size() + waiting.image.attributes.size();
+    lock.unlock();
+    convert(waiting);
+    waiting = {};  // lets the pixels go before they are counted as gone
+    lock.lock();
+    queued_bytes_ -= bytes;
+    share_.set(queued_bytes_);
+  }
+}
+
+void DicomOutput::convert(const Waiting& waiting) {
+  DicomScan& scan = *waiting.scan;
+  try {
+    protocol::dicom::to_dicom(waiting.image, {scan.study_, scan.key_},
+                              instance_number(waiting.image.head, scan.encodings_),
+                              [&](protocol::dicom::Instance&& one) { spool(scan, one.bytes); });
+  } catch (const std::exception& error) {
+    {
+      const std::scoped_lock lock(mutex_);
+      dropped_ += scan.peers_.size();
+    }
+    if (!std::exchange(scan.told_bad_, true))
+      scan.log_.error("an image cannot be told in DICOM and is not sent: {}; further ones are only counted",
+                      protocol::printable(error.what()));
+  }
+}
+
+void DicomOutput::spool(DicomScan& scan, const std::string& bytes) {
+  for (const std::string& peer : scan.peers_) {
+    const std::string failure = spool_->put(peer, bytes);
+    if (!failure.empty()) {
+      {
+        const std::scoped_lock lock(mutex_);
+        ++dropped_;
+      }
+      if (!std::exchange(scan.told_spool_, true))
+        scan.log_.error("an image is not sent to DICOM peer {}: {}; further ones are only counted", peer, failure);
+      continue;
+    }
+    for (const auto& sender : senders_)
+      if (sender->name() == peer) sender->wake();
+  }
+}
+
+std::vector<DicomPeerStatus> DicomOutput::status() const {
+  std::vector<DicomPeerStatus> all;
+  for (const auto& sender : senders_) all.push_back(sender->status());
+  return all;
+}
+
+std::uint64_t DicomOutput::dropped() const {
+  const std::scoped_lock lock(mutex_);
+  return dropped_;
+}
+
+std::size_t DicomOutput::queued_bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return queued_bytes_;
+}
+
+}  // namespace echotrain::server

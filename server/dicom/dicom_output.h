@@ -1,0 +1,101 @@
+// Images that leave scans, on their way to DICOM peers.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/server_options.h"
+#include "protocol/data/header.h"
+#include "protocol/data/messages.h"
+#include "protocol/dicom/study.h"
+#include "server/base/log.h"
+#include "server/base/memory.h"
+#include "server/dicom/link.h"
+#include "server/dicom/sender.h"
+#include "server/dicom/spool.h"
+
+namespace echotrain::server {
+
+class DicomOutput;
+
+/// One scan's way out. Thread-safe.
+class DicomScan : public std::enable_shared_from_this<DicomScan> {
+ public:
+  /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. False when
+  /// the queue is full: the image is not sent, which is logged and counted.
+  bool add(const protocol::Image& image);
+
+ private:
+  friend class DicomOutput;
+  DicomScan(DicomOutput& output, SessionLog log) : output_(output), log_(std::move(log)) {}
+
+  DicomOutput& output_;
+  SessionLog log_;
+  std::vector<std::string> peers_;
+  protocol::dicom::Study study_;
+  std::string key_;  // of the reconstruction
+  std::vector<protocol::Encoding> encodings_;
+  bool told_full_ = false, told_bad_ = false, told_spool_ = false;  // the converter's, but for the first
+};
+
+/// The InstanceNumber of an image's first plane: its rank by set, contrast, average, repetition, phase and slice within
+/// the limits of the header, so that it does not depend on the order in which images come; `image_index` where a
+/// counter is beyond its limit, or the number would be beyond 2^31.
+std::int64_t instance_number(const protocol::ImageHeader& head, const std::vector<protocol::Encoding>& encodings);
+
+/// One thread turns images into DICOM files in the spool, and one for each peer sends them.
+class DicomOutput {
+ public:
+  /// Throws as read_peers(), Spool and `links` do. What waits in memory is counted in `memory`.
+  DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory, const MakeDicomLink& links);
+  ~DicomOutput();  ///< finish()
+  DicomOutput(const DicomOutput&) = delete;
+  DicomOutput& operator=(const DicomOutput&) = delete;
+
+  /// For a scan whose pipeline names `peers`, besides those that get every scan's images; null where nobody does. The
+  /// text of the pipeline tells reconstructions apart. This must outlive it.
+  std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
+                                  const protocol::Header& header, const std::string& pipeline_text);
+
+  std::vector<DicomPeerStatus> status() const;
+  std::uint64_t dropped() const;  ///< images that could not be spooled, for each peer
+  std::size_t queued_bytes() const;
+
+  /// Writes what waits in memory to the spool and ends the senders. False when one hangs in a call that cannot be
+  /// interrupted (a name or a connection that does not resolve): its thread is left behind, and the process should end
+  /// without waiting for it.
+  bool finish();
+
+ private:
+  friend class DicomScan;
+  struct Waiting {
+    std::shared_ptr<DicomScan> scan;
+    protocol::Image image;
+  };
+  bool add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
+  void convert_all();
+  void convert(const Waiting& waiting);
+  void spool(DicomScan& scan, const std::string& bytes);
+
+  const config::DicomOptions options_;
+  std::shared_ptr<Spool> spool_;
+  std::vector<std::shared_ptr<DicomSender>> senders_;
+  std::vector<std::thread> threads_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Waiting> queue_;
+  std::size_t queued_bytes_ = 0;
+  Memory::Share share_;  // of queued_bytes_
+  std::uint64_t dropped_ = 0;
+  bool finishing_ = false, finished_ = false, all_ended_ = true;
+  std::thread converter_;
+};
+
+}  // namespace echotrain::server

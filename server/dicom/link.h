@@ -1,0 +1,45 @@
+// One peer at the other end of DICOM's network protocol.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "config/server_options.h"
+#include "server/dicom/peers.h"
+
+namespace echotrain::server {
+
+/// How an exchange with a peer has ended.
+struct DicomReply {
+  enum class Kind {
+    done,     ///< the peer has it
+    refused,  ///< the peer answers that it will not take this one; trying again does not help
+    failed,   ///< no connection, no answer in time, no room at the peer: it may work later
+  };
+  Kind kind = Kind::done;
+  std::string text;  ///< why, if not done
+};
+
+/// Belongs to one thread, but for interrupt().
+class DicomLink {
+ public:
+  virtual ~DicomLink() = default;
+  /// C-ECHO. Opens an association where none is open; so does store().
+  virtual DicomReply echo() = 0;
+  /// C-STORE of a file.
+  virtual DicomReply store(const std::filesystem::path& file) = 0;
+  /// Releases the association, if one is open.
+  virtual void close() = 0;
+  /// Ends what is under way, with `failed`; what begins later fails at once. From any thread.
+  virtual void interrupt() = 0;
+};
+
+using MakeDicomLink = std::function<std::unique_ptr<DicomLink>(const DicomPeer&)>;
+
+/// Links by DCMTK, with the AE title, deadlines and TLS files of the options. std::runtime_error where this server was
+/// built without DCMTK, or where a file of TLS cannot be used.
+MakeDicomLink dcmtk_links(const config::DicomOptions& options);
+
+}  // namespace echotrain::server

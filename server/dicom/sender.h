@@ -1,0 +1,69 @@
+// The thread that sends a spool's files to one peer.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "config/server_options.h"
+#include "server/base/clock.h"
+#include "server/dicom/link.h"
+#include "server/dicom/peers.h"
+#include "server/dicom/spool.h"
+
+namespace echotrain::server {
+
+/// What is known of a peer.
+struct DicomPeerStatus {
+  DicomPeer peer;
+  std::optional<bool> reachable;                      ///< how the last exchange ended; nothing before the first one
+  std::string error;                                  ///< why, if it failed
+  std::uint64_t sent = 0, refused = 0, failures = 0;  ///< since the server started: images, images, exchanges
+  Spool::Waiting waiting;
+  std::optional<std::chrono::system_clock::time_point> last_contact;  ///< when it last answered
+};
+
+/// Sends the oldest file first, until the peer has it or refuses it for good. A peer that cannot be reached, or has no
+/// room, is tried again after a second, then after twice the pause before, up to retry_s. A peer for which nothing
+/// waits is asked by C-ECHO every echo_s, and first of all when the server starts. The link is closed when nothing
+/// waits.
+class DicomSender {
+ public:
+  DicomSender(DicomPeer peer, std::unique_ptr<DicomLink> link, std::shared_ptr<Spool> spool,
+              const config::DicomOptions& options);
+
+  const std::string& name() const { return peer_.name; }
+  /// Works until stop(). For a thread of its own.
+  void run();
+  /// A file has been put into the spool.
+  void wake();
+  /// Makes run() return: at once, or when the library's call that cannot be interrupted ends (opening a connection).
+  /// What waits stays in the spool.
+  void stop();
+  bool stopped() const;  ///< run() has returned
+  DicomPeerStatus status() const;
+
+ private:
+  void step(std::unique_lock<std::mutex>& lock);
+  void send(const std::filesystem::path& file, std::unique_lock<std::mutex>& lock);
+  void note(const DicomReply& reply);
+  void note_failure(const std::string& why);
+
+  const DicomPeer peer_;
+  const std::unique_ptr<DicomLink> link_;
+  const std::shared_ptr<Spool> spool_;
+  const Clock::duration retry_, echo_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, stopped_ = false, woken_ = false;
+  Clock::duration pause_{};  // before the next attempt; zero: the last exchange went well
+  Clock::time_point next_echo_;
+  DicomPeerStatus status_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,219 @@
+#include "server/dicom/spool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+
+namespace echotrain::server {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kSuffix = ".dcm", kRefused = "refused", kPart = ".part";
+constexpr std::size_t kDigits = 20;
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+/// The number of a file "00000000000000000017.dcm"; 0 for other names.
+std::uint64_t number_of(const std::string& name) {
+  if (name.size() != kDigits + kSuffix.size() || !name.ends_with(kSuffix)) return 0;
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < kDigits; ++i) {
+    if (name[i] < '0' || name[i] > '9') return 0;
+    number = number * 10 + static_cast<std::uint64_t>(name[i] - '0');
+  }
+  return number;
+}
+
+/// Writes a file of its own and forces it to the disk. Returns the errno of what failed, or 0.
+int write_file(const fs::path& path, std::string_view bytes) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (file < 0) return errno;
+  int error = 0;
+  while (!bytes.empty() && error == 0) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written > 0)
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    else if (errno != EINTR)
+      error = errno;
+  }
+  if (error == 0 && ::fdatasync(file) != 0) error = errno;
+  ::close(file);
+  return error;
+}
+
+void sync_names(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+void make_folder(const fs::path& folder) {
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    throw std::runtime_error(
+        fmt::format("dicom.spool: cannot make the folder '{}': {}; name one that the server may "
+                    "write to",
+                    folder.string(), error_text(errno)));
+}
+
+}  // namespace
+
+Spool::Spool(fs::path folder, std::uint64_t bound, const std::vector<std::string>& peers)
+    : folder_(std::move(folder)), bound_(bound) {
+  std::error_code ignored;
+  fs::create_directories(fs::absolute(folder_).lexically_normal().parent_path(), ignored);
+  make_folder(folder_);
+  const fs::path lock = folder_ / "lock";
+  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+  if (lock_ < 0)
+    throw std::runtime_error(
+        fmt::format("dicom.spool: cannot write to the folder '{}': {}; name one that the server "
+                    "may write to",
+                    folder_.string(), error_text(errno)));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    throw std::runtime_error(fmt::format(
+        "dicom.spool: another process uses the folder '{}'; give each server one of its own", folder_.string()));
+  }
+  try {
+    for (const std::string& peer : peers) {
+      make_folder(folder_ / peer);
+      make_folder(folder_ / peer / kRefused);
+      take_stock(folder_ / peer, queues_[peer]);
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename();
+      if (!entry.is_directory() || queues_.contains(name)) continue;
+      Queue queue;
+      take_stock(entry.path(), queue);
+      if (!queue.files.empty()) orphans_.push_back(name);
+    }
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
+}
+
+Spool::~Spool() { ::close(lock_); }
+
+/// Counts what waits in a peer's folder; removes what a process left unfinished.
+void Spool::take_stock(const fs::path& folder, Queue& queue) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with(kPart)) fs::remove(entry.path(), error);
+    const std::uint64_t number = number_of(name);
+    if (number == 0 || !entry.is_regular_file(error)) continue;
+    queue.files[name] = entry.file_size(error);
+    queue.bytes += queue.files[name];
+    next_ = std::max(next_, number + 1);
+  }
+  bytes_ += queue.bytes;
+  count_refused(folder, queue);
+  bytes_ += queue.refused_bytes;
+}
+
+void Spool::count_refused(const fs::path& folder, Queue& queue) {
+  queue.refused = queue.refused_bytes = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / kRefused, error)) {
+    const std::uint64_t number = number_of(entry.path().filename());
+    if (number == 0) continue;
+    ++queue.refused;
+    queue.refused_bytes += entry.file_size(error);
+    next_ = std::max(next_, number + 1);
+  }
+}
+
+// An operator may have removed some of them.
+void Spool::recount_refused() {
+  for (auto& [peer, queue] : queues_) {
+    bytes_ -= queue.refused_bytes;
+    count_refused(folder_ / peer, queue);
+    bytes_ += queue.refused_bytes;
+  }
+}
+
+std::string Spool::put(const std::string& peer, std::string_view bytes) {
+  std::string name;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (bytes_ + bytes.size() > bound_) recount_refused();
+    if (bytes_ + bytes.size() > bound_)
+      return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, bound_ >> 20);
+    bytes_ += bytes.size();
+    name = fmt::format("{:020}{}", next_++, kSuffix);
+  }
+  const fs::path file = folder_ / peer / name, part = folder_ / peer / (name + std::string(kPart));
+  int error = write_file(part, bytes);
+  if (error == 0 && ::rename(part.c_str(), file.c_str()) != 0) error = errno;
+  if (error == 0) sync_names(folder_ / peer);
+  const std::scoped_lock lock(mutex_);
+  if (error != 0) {
+    ::unlink(part.c_str());
+    bytes_ -= bytes.size();
+    return fmt::format("writing to the spool failed: {}", error_text(error));
+  }
+  Queue& queue = queues_[peer];
+  queue.files[name] = bytes.size();
+  queue.bytes += bytes.size();
+  return "";
+}
+
+std::optional<fs::path> Spool::oldest(const std::string& peer) const {
+  const std::scoped_lock lock(mutex_);
+  const auto queue = queues_.find(peer);
+  if (queue == queues_.end() || queue->second.files.empty()) return std::nullopt;
+  return folder_ / peer / queue->second.files.begin()->first;
+}
+
+void Spool::remove(const std::string& peer, const fs::path& file) {
+  ::unlink(file.c_str());
+  const std::scoped_lock lock(mutex_);
+  Queue& queue = queues_[peer];
+  const auto found = queue.files.find(file.filename());
+  if (found == queue.files.end()) return;
+  bytes_ -= found->second;
+  queue.bytes -= found->second;
+  queue.files.erase(found);
+}
+
+void Spool::put_aside(const std::string& peer, const fs::path& file) {
+  const fs::path to = folder_ / peer / kRefused / file.filename();
+  const bool moved = ::rename(file.c_str(), to.c_str()) == 0;
+  const std::scoped_lock lock(mutex_);
+  Queue& queue = queues_[peer];
+  const auto found = queue.files.find(file.filename());
+  if (found == queue.files.end()) return;
+  if (moved) {
+    ++queue.refused;
+    queue.refused_bytes += found->second;
+  } else {
+    bytes_ -= found->second;  // it is gone
+  }
+  queue.bytes -= found->second;
+  queue.files.erase(found);
+}
+
+Spool::Waiting Spool::waiting(const std::string& peer) const {
+  const std::scoped_lock lock(mutex_);
+  const auto queue = queues_.find(peer);
+  if (queue == queues_.end()) return {};
+  return {queue->second.files.size(), queue->second.bytes, queue->second.refused};
+}
+
+std::vector<std::string> Spool::orphans() const {
+  const std::scoped_lock lock(mutex_);
+  return orphans_;
+}
+
+}  // namespace echotrain::server

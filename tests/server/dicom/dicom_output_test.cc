@@ -1,0 +1,132 @@
+#include "server/dicom/dicom_output.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/dicom/dicom_file.h"
+#include "tests/server/dicom/dicom_support.h"
+
+namespace echotrain::server {
+namespace {
+
+protocol::Image an_image(std::uint16_t side = 8) {
+  protocol::Image image;
+  for (std::size_t a = 0; a < 2; ++a) image.head.matrix_size[a] = side;
+  image.head.matrix_size[2] = 1;
+  for (float& extent : image.head.field_of_view) extent = 8;
+  image.head.channels = 1;
+  image.head.data_type = ISMRMRD::ISMRMRD_USHORT;
+  image.head.image_type = ISMRMRD::ISMRMRD_IMTYPE_MAGNITUDE;
+  image.head.image_index = 1;
+  image.pixels = protocol::Payload::take(std::vector<std::uint16_t>(std::size_t{side} * side, 7));
+  return image;
+}
+
+config::DicomOptions options_of(const SpoolFolder& folder) {
+  config::DicomOptions options;
+  options.peers = {"a=A@host:104", "b=B@host:104"};
+  options.spool = folder.path();
+  options.retry_s = 0.05;
+  return options;
+}
+
+struct Peers {
+  std::shared_ptr<FakePeer> a = std::make_shared<FakePeer>(), b = std::make_shared<FakePeer>();
+  MakeDicomLink links() const {
+    return [*this](const DicomPeer& peer) { return std::make_unique<FakeLink>(peer.name == "a" ? a : b); };
+  }
+};
+
+protocol::CounterLimit up_to(std::uint16_t maximum) { return {0, maximum, 0}; }
+
+TEST(DicomOutput, NumbersImagesByTheirCountersWhateverTheirOrder) {
+  protocol::Encoding encoding;
+  encoding.slice = up_to(4);
+  encoding.repetition = up_to(9);
+  protocol::ImageHeader head{};
+  head.matrix_size[2] = 1;
+  head.image_index = 77;
+  EXPECT_EQ(instance_number(head, {encoding}), 1);
+  head.slice = 3;
+  EXPECT_EQ(instance_number(head, {encoding}), 4);
+  head.repetition = 2;
+  EXPECT_EQ(instance_number(head, {encoding}), 14);
+  head.matrix_size[2] = 10;
+  EXPECT_EQ(instance_number(head, {encoding}), 131);
+  head.set = 1;  // beyond its limit: by the order in which images came
+  EXPECT_EQ(instance_number(head, {encoding}), 761);
+  EXPECT_EQ(instance_number(head, {}), 761);
+  head.set = 0;
+  encoding.repetition = encoding.contrast = encoding.set = encoding.phase = up_to(65535);
+  head.contrast = 65535;
+  EXPECT_EQ(instance_number(head, {encoding}), 761) << "not beyond 2^31";
+}
+
+TEST(DicomOutput, SendsEachImageToThePeersOfThePipelineAndOfTheOptions) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.send_to = {"b"};
+  DicomOutput output(options, std::make_shared<Memory>(1 << 20), peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline");
+  const auto other = output.scan(SessionLog(2), {}, {}, "pipeline");
+  ASSERT_TRUE(scan && other);
+  EXPECT_TRUE(scan->add(an_image()));
+  EXPECT_TRUE(other->add(an_image()));
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1 && peers.b->stored().size() == 2; }));
+  EXPECT_EQ(peers.a->stored()[0].substr(128, 4), "DICM");
+  EXPECT_EQ(output.dropped(), 0U);
+  EXPECT_TRUE(output.finish());
+}
+
+TEST(DicomOutput, HasNothingToDoForAScanWithoutPeers) {
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), nullptr, peers.links());
+  EXPECT_EQ(output.scan(SessionLog(1), {}, {}, "pipeline"), nullptr);
+}
+
+TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.queue_mib = 1;
+  DicomOutput output(options, nullptr, peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  EXPECT_FALSE(scan->add(an_image(1024))) << "2 MiB";
+  EXPECT_EQ(output.dropped(), 1U);
+}
+
+TEST(DicomOutput, DropsWhatCannotBeToldInDicomAndGoesOn) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  DicomOutput output(options_of(folder), nullptr, peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  protocol::Image bad = an_image();
+  bad.head.field_of_view[0] = 0;
+  EXPECT_TRUE(scan->add(bad));
+  EXPECT_TRUE(scan->add(an_image()));
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
+  EXPECT_EQ(output.dropped(), 1U);
+}
+
+TEST(DicomOutput, KeepsOnDiskWhatAHangingPeerHasNotTaken) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  peers.a->hang();
+  {
+    DicomOutput output(options_of(folder), nullptr, peers.links());
+    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(scan->add(an_image()));
+    EXPECT_TRUE(output.finish());
+    EXPECT_FALSE(scan->add(an_image())) << "it takes nothing more";
+  }
+  const Peers fresh;
+  DicomOutput output(options_of(folder), nullptr, fresh.links());
+  EXPECT_TRUE(comes_true([&] { return fresh.a->stored().size() == 5; }));
+}
+
+}  // namespace
+}  // namespace echotrain::server

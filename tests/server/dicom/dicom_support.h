@@ -1,0 +1,124 @@
+// For tests of DICOM output: a folder that goes away, peers that do as they are told, and an image.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/dicom/link.h"
+
+namespace echotrain::server {
+
+class SpoolFolder {
+ public:
+  SpoolFolder() {
+    std::string pattern = testing::TempDir() + "/echotrain_spool_XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    path_ = pattern;
+  }
+  ~SpoolFolder() { std::filesystem::remove_all(path_); }
+  SpoolFolder(const SpoolFolder&) = delete;
+  SpoolFolder& operator=(const SpoolFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string text_of_file(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Waits for what another thread brings about.
+template <class Condition>
+bool comes_true(Condition condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+/// A peer in memory, as several links see it.
+class FakePeer {
+ public:
+  /// The next exchanges end so; those after them well.
+  void answer(std::deque<DicomReply> replies) {
+    const std::scoped_lock lock(mutex_);
+    replies_ = std::move(replies);
+  }
+  /// Exchanges wait until they are interrupted.
+  void hang() {
+    const std::scoped_lock lock(mutex_);
+    hangs_ = true;
+  }
+  std::vector<std::string> stored() const {
+    const std::scoped_lock lock(mutex_);
+    return stored_;
+  }
+  int echoes() const {
+    const std::scoped_lock lock(mutex_);
+    return echoes_;
+  }
+
+ private:
+  friend class FakeLink;
+  DicomReply exchange() {
+    std::unique_lock lock(mutex_);
+    interrupted_.wait(lock, [this] { return !hangs_ || ended_; });
+    if (ended_) return {DicomReply::Kind::failed, "interrupted"};
+    if (replies_.empty()) return {};
+    DicomReply reply = std::move(replies_.front());
+    replies_.pop_front();
+    return reply;
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable interrupted_;
+  std::deque<DicomReply> replies_;
+  bool hangs_ = false, ended_ = false;
+  std::vector<std::string> stored_;
+  int echoes_ = 0;
+};
+
+class FakeLink : public DicomLink {
+ public:
+  explicit FakeLink(std::shared_ptr<FakePeer> peer) : peer_(std::move(peer)) {}
+  DicomReply echo() override {
+    DicomReply reply = peer_->exchange();
+    const std::scoped_lock lock(peer_->mutex_);
+    ++peer_->echoes_;
+    return reply;
+  }
+  DicomReply store(const std::filesystem::path& file) override {
+    DicomReply reply = peer_->exchange();
+    const std::scoped_lock lock(peer_->mutex_);
+    if (reply.kind == DicomReply::Kind::done) peer_->stored_.push_back(text_of_file(file));
+    return reply;
+  }
+  void close() override {}
+  void interrupt() override {
+    {
+      const std::scoped_lock lock(peer_->mutex_);
+      peer_->ended_ = true;
+    }
+    peer_->interrupted_.notify_all();
+  }
+
+ private:
+  const std::shared_ptr<FakePeer> peer_;
+};
+
+}  // namespace echotrain::server

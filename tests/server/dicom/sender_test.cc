@@ -1,0 +1,96 @@
+#include "server/dicom/sender.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/dicom/dicom_support.h"
+
+namespace echotrain::server {
+namespace {
+
+using Kind = DicomReply::Kind;
+
+/// A sender on a thread of its own.
+class RunningSender {
+ public:
+  explicit RunningSender(const config::DicomOptions& options = {.retry_s = 0.05, .echo_s = 3600})
+      : spool(std::make_shared<Spool>(folder.path(), 1000, std::vector<std::string>{"pacs"})),
+        peer(std::make_shared<FakePeer>()),
+        sender(DicomPeer{"pacs", "PACS", "host", 104, false}, std::make_unique<FakeLink>(peer), spool, options) {}
+  ~RunningSender() {
+    sender.stop();
+    if (thread.joinable()) thread.join();
+  }
+  void start() {
+    thread = std::thread([this] { sender.run(); });
+  }
+  void put(const std::string& bytes) {
+    EXPECT_EQ(spool->put("pacs", bytes), "");
+    sender.wake();
+  }
+
+  SpoolFolder folder;
+  std::shared_ptr<Spool> spool;
+  std::shared_ptr<FakePeer> peer;
+  DicomSender sender;
+  std::thread thread;
+};
+
+TEST(DicomSender, SendsWhatWaitsInOrderAndWhatComes) {
+  RunningSender it;
+  it.put("1");
+  it.put("2");
+  it.start();
+  EXPECT_TRUE(comes_true([&] { return it.peer->stored().size() == 2; }));
+  it.put("3");
+  EXPECT_TRUE(comes_true([&] { return it.sender.status().sent == 3; }));
+  EXPECT_EQ(it.peer->stored(), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(it.sender.status().waiting.files, 0U);
+  EXPECT_EQ(it.sender.status().reachable, true);
+}
+
+TEST(DicomSender, TriesAgainUntilThePeerAnswers) {
+  RunningSender it;
+  it.peer->answer({{Kind::failed, "no connection"}, {Kind::failed, "no connection"}});
+  it.put("1");
+  it.start();
+  EXPECT_TRUE(comes_true([&] { return it.sender.status().sent == 1; }));
+  EXPECT_EQ(it.sender.status().failures, 2U);
+  EXPECT_EQ(it.peer->stored(), std::vector<std::string>{"1"});
+  EXPECT_EQ(it.sender.status().reachable, true);
+  EXPECT_EQ(it.sender.status().error, "");
+}
+
+TEST(DicomSender, PutsAsideWhatIsRefusedAndGoesOn) {
+  RunningSender it;
+  it.peer->answer({{Kind::refused, "status a900"}});
+  it.put("bad");
+  it.put("good");
+  it.start();
+  EXPECT_TRUE(comes_true([&] { return it.sender.status().sent == 1; }));
+  EXPECT_EQ(it.peer->stored(), std::vector<std::string>{"good"});
+  EXPECT_EQ(it.sender.status().refused, 1U);
+  EXPECT_EQ(it.sender.status().waiting.refused, 1U);
+}
+
+TEST(DicomSender, AsksAPeerForWhichNothingWaits) {
+  RunningSender it({.retry_s = 0.05, .echo_s = 0.05});
+  it.peer->answer({{Kind::failed, "nobody there"}});
+  it.start();
+  EXPECT_TRUE(comes_true([&] { return it.peer->echoes() >= 3; }));
+  EXPECT_TRUE(comes_true([&] { return it.sender.status().reachable == true; }));
+  EXPECT_EQ(it.sender.status().failures, 1U);
+}
+
+TEST(DicomSender, EndsWhileAPeerHangsAndLosesNothing) {
+  RunningSender it;
+  it.peer->hang();
+  it.put("1");
+  it.start();
+  it.sender.stop();
+  it.thread.join();
+  EXPECT_TRUE(it.sender.stopped());
+  EXPECT_EQ(it.sender.status().waiting.files, 1U);
+}
+
+}  // namespace
+}  // namespace echotrain::server
