@@ -259,11 +259,16 @@ def test_a_module_ends_within_half_a_second_of_a_reset(server, how):
 
 def test_no_module_outlives_a_killed_server(tmp_path):
     server = steps.start_server(tmp_path)
-    connection, process = begin_scan(server, "spin")
-    steps.wait_until(lambda: spent(process) > 0, "the module has begun")
+    begun = tmp_path / "begun"
+    connection, process = begin_scan(server, "spin", f"'{{\"how\": \"spin\", \"begun\": \"{begun}\"}}'")
+    steps.wait_until(begun.exists, "the module spins")  # and does not see that its socket ends
     steps.kill(server.process.pid)
     server.process.wait()
-    steps.wait_until(lambda: not steps.lives(process), "the module has ended")
+    try:
+        steps.wait_until(lambda: not steps.lives(process), "the module has ended")
+    finally:
+        if steps.lives(process):
+            steps.kill(process)
     connection.close()
     server.log.close()
 

@@ -12,6 +12,8 @@ import ismrmrd
 def process(connection, config, header):
     how = config if isinstance(config, str) else config["how"]
     print(f"process {os.getpid()} will {how}", flush=True)
+    if isinstance(config, dict) and "begun" in config:
+        open(config["begun"], "w").close()
     if how == "hang":
         time.sleep(3600)
     if how == "spin":
