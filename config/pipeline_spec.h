@@ -56,7 +56,7 @@ struct PipelineSpec {
   FrameRule frame;
   TrajectoryUnit trajectory_unit = TrajectoryUnit::cycles_per_pixel;
   std::vector<GadgetSpec> gadgets;
-  std::vector<GadgetSpec> accelerated;  ///< the chain of scans whose header announces R > 1; empty: `gadgets`
+  std::vector<GadgetSpec> accelerated;   ///< the chain of scans whose header announces R > 1; empty: `gadgets`
   std::vector<std::string> dicom_peers;  ///< key `dicom: {send_to: NAME}`: peers of the server that get the images
   Mark dicom_mark;
   Mark mark;
