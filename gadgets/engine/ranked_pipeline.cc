@@ -178,6 +178,10 @@ RankedPipeline::RankedPipeline(Followers* followers, const std::shared_ptr<const
     pipeline_.emplace(plan, compute, std::move(sink), std::move(read_asset));
     return;
   }
+  for (const auto* chain : {&plan->spec().gadgets, &plan->spec().accelerated})
+    for (const config::GadgetSpec& gadget : *chain)
+      if (gadget.name == "python" || gadget.name == "mrd_server")
+        throw ClientError(fmt::format("'{}' runs in one process only, not in several ranks", gadget.name));
   Buffer step = step_of(Step::begin);
   step.push_back(static_cast<std::byte>(compute.backend()));
   put(step, kind_of(compute));

@@ -77,11 +77,12 @@ void StackSlices::give(const Slices& slices, const Emit<CoilImages>& emit) {
   std::vector<const CoilImages*> sorted;
   for (const auto& [number, slice] : slices) sorted.push_back(&slice);
   const Vector normal = normal_of(*sorted.front());
-  const auto parallel = [&](const CoilImages* slice) {
-    return slice->data.shape() == sorted.front()->data.shape() && dot(normal, normal_of(*slice)) >= kParallel;
-  };
   const bool directed = std::abs(dot(normal, normal) - 1) < 1e-3;
-  if (directed && !std::all_of(sorted.begin(), sorted.end(), parallel)) {
+  const auto fits = [&](const CoilImages* slice) {
+    return slice->data.shape() == sorted.front()->data.shape() &&
+           (!directed || dot(normal, normal_of(*slice)) >= kParallel);
+  };
+  if (!std::all_of(sorted.begin(), sorted.end(), fits)) {
     scan_->warn("the scan's slices are not parallel, or differ in size; they stay single images");
     for (const CoilImages* slice : sorted) emit(CoilImages(*slice));
     return;

@@ -245,14 +245,15 @@ double CardiacBinning::median_interval() const {
   return median(std::move(lengths));
 }
 
-CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended) const {
+/// `usual_ms`: once the scan has ended, the length of the interval that the last beat begins.
+CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, double usual_ms) const {
   const auto& times = beats_->triggers();
   const auto after = std::upper_bound(times.begin(), times.end(), readout.time_ms);
   if (after == times.begin()) return times.empty() && !scan_ended ? Place::unknown : Place::nowhere;
   const double begin = *std::prev(after);
   if (after == times.end()) {
     if (!scan_ended) return Place::unknown;
-    readout.phase = phase_of(readout.time_ms - begin, median_interval());
+    readout.phase = phase_of(readout.time_ms - begin, usual_ms);
     return readout.phase < 1 ? Place::known : Place::nowhere;
   }
   if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Place::nowhere;
@@ -274,10 +275,13 @@ void CardiacBinning::add(Readout&& readout) {
 /// Places the readouts from number `from` on, as far as the beats known now allow, hands them on, and closes whole
 /// groups.
 void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit) {
+  constexpr std::size_t kBetweenLooks = 4096;
+  const double usual_ms = scan_ended && beats_->triggers().size() > 1 ? median_interval() : 0;
   std::size_t still = from;
   for (std::size_t i = from; i < unplaced_.size(); ++i) {
+    if (i % kBetweenLooks == 0) scan_->compute.check_stop();
     Readout readout = std::move(unplaced_[i]);
-    const Place where = place(readout, scan_ended);
+    const Place where = place(readout, scan_ended, usual_ms);
     if (where == Place::unknown) {
       unplaced_[still++] = std::move(readout);
       continue;

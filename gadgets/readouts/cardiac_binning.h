@@ -114,7 +114,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
-  Place place(Readout& readout, bool scan_ended) const;
+  Place place(Readout& readout, bool scan_ended, double usual_ms) const;
   void add(Readout&& readout);
   void settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit);
   void end_earlier(const FrameKey& key);

@@ -38,6 +38,7 @@ void Exchange::give(StepBytes&& bytes, const OnResult& on_result) {
 
 void Exchange::collect(const OnResult& on_result) {
   while (!closed_) {
+    scan_->compute.check_stop();
     if (auto message = peer_->receive())
       take(std::move(*message), on_result);
     else
@@ -107,9 +108,12 @@ void Exchange::pass_on(const std::string& text) {
       break;
     }
   last_error_.clear();
+  constexpr std::size_t kLongest = 1024;  // as a client's texts are cut
   while (!rest.empty()) {
+    scan_->compute.check_stop();
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    line = line.substr(0, kLongest);
     while (!line.empty() && (line.front() == ' ' || line.front() == '\r')) line.remove_prefix(1);
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
     if (line.empty()) continue;

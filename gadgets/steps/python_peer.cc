@@ -86,7 +86,7 @@ std::filesystem::path find_module(const std::filesystem::path& folder, const std
 }
 
 PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerSource::Wake& wake) {
-  find_module(settings.modules, start.module);
+  const std::filesystem::path file = find_module(settings.modules, start.module);
   std::array<int, 2> pair{}, pipe{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) no_process("socketpair");
   OwnDescriptor ours(pair[0]), theirs(pair[1]);
@@ -101,6 +101,8 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
   std::vector<std::string> variables;
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
     variables.push_back(fmt::format("{}={}", name, threads));
+  // Arguments are for all users of the machine to see; variables are not.
+  variables.push_back(fmt::format("ECHOTRAIN_STEP_CONFIG={}", start.config.empty() ? start.module : start.config));
   // Isolated (-I): neither variables nor the user's own packages change what is imported.
   const std::vector<std::string> arguments{settings.python,
                                            "-I",
@@ -110,8 +112,8 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
                                            std::to_string(::getpid()),
                                            std::filesystem::canonical(settings.modules).string(),
                                            start.module,
-                                           start.function,
-                                           start.config.empty() ? start.module : start.config};
+                                           file.string(),
+                                           start.function};
   auto child =
       std::make_unique<ChildProcess>(arguments, variables, output.get(), std::vector<int>{theirs.get(), runner.get()},
                                      ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s});

@@ -275,7 +275,17 @@ def parse_config(text):
     return text
 
 
-def run(stream, folder, module, function, config):
+def load(module, file):
+    """The module of that file, which the server has looked at, whatever else has its name."""
+    package = [os.path.dirname(file)] if os.path.basename(file) == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(module, file, submodule_search_locations=package)
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def run(stream, folder, module, file, function, config):
     sys.argv = [module]
     sys.path.insert(0, folder)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
@@ -292,7 +302,7 @@ def run(stream, folder, module, function, config):
     if number != HEADER:
         raise RuntimeError(f"message {number} has come in place of the header")
     connection.header_xml = connection._take_text()
-    process = getattr(importlib.import_module(module), function, None)
+    process = getattr(load(module, file), function, None)
     if not callable(process):
         print(f"module '{module}' has no function '{function}'", file=sys.stderr)
         return 1
@@ -302,12 +312,13 @@ def run(stream, folder, module, function, config):
 
 
 def main():
-    parent, folder, module, function, config = sys.argv[1:]
+    parent, folder, module, file, function = sys.argv[1:]
+    config = os.environ.pop("ECHOTRAIN_STEP_CONFIG")
     end_with(int(parent))
     code = 1
     stream = socket.socket(fileno=3)
     try:
-        code = run(stream, folder, module, function, config)
+        code = run(stream, folder, module, file, function, config)
     except SystemExit as end:
         if not isinstance(end.code, (int, type(None))):
             print(end.code, file=sys.stderr)

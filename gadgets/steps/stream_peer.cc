@@ -156,6 +156,11 @@ struct StreamPeer::Impl {
         return false;
       }
       if (!*next) break;
+      // Servers that repeat the config or the header: nobody here wants them, and they may be large.
+      if (std::holds_alternative<protocol::HeaderText>(**next) ||
+          std::holds_alternative<protocol::ConfigText>(**next) ||
+          std::holds_alternative<protocol::ConfigFile>(**next) || std::holds_alternative<protocol::Query>(**next))
+        continue;
       const bool last = std::holds_alternative<protocol::Close>(**next);
       bool first = false;
       {
@@ -252,7 +257,13 @@ StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerSource::W
     impl_->lines_ended = true;
   }
   try {
-    impl_->thread = std::thread([this] { impl_->io.run(); });
+    impl_->thread = std::thread([impl = impl_.get()] {
+      try {
+        impl->io.run();
+      } catch (const std::exception& error) {  // no memory for a message
+        impl->finish(fmt::format("cannot be read any more: {}", error.what()));
+      }
+    });
   } catch (const std::system_error&) {
     throw ResourceError("there is no thread left for a step's connection");
   }

@@ -341,6 +341,11 @@ void to_dicom(const Image& image, const Reconstruction& of, std::int64_t number,
   static_cast<void>(quiet);
   plane_geometry(image.head, 0);
   const std::vector<Part> parts = parts_of(image.head);
+  constexpr std::size_t kMostInstances = 4096;
+  const std::size_t planes = image.head.matrix_size[2];
+  if (image.head.channels * parts.size() * planes > kMostInstances)
+    throw DicomError(fmt::format("an image of {} channels and {} planes makes more than {} instances",
+                                 +image.head.channels, planes, kMostInstances));
   for (std::size_t channel = 0; channel < image.head.channels; ++channel)
     for (const Part part : parts) {
       const PlaneWriter writer(image, of, channel, part, parts.size() == 1);

@@ -1,6 +1,8 @@
 #include "server/dicom/link.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <stdexcept>
 
@@ -16,8 +18,10 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -126,6 +130,11 @@ class DcmtkLink : public DicomLink {
   }
 
   DicomReply store(const std::filesystem::path& file) override {
+    // A file that cannot be opened now (too many are open) is no file that the peer refuses.
+    if (const int opened = ::open(file.c_str(), O_RDONLY | O_CLOEXEC); opened >= 0)
+      ::close(opened);
+    else if (errno != ENOENT)
+      return failed(fmt::format("{} cannot be opened: {}", file.filename().string(), std::strerror(errno)));
     DcmFileFormat loaded;
     if (const OFCondition read = loaded.loadFile(file.c_str()); read.bad())
       return {DicomReply::Kind::refused, fmt::format("it cannot be read: {}", read.text())};

@@ -58,9 +58,10 @@ constexpr std::int64_t kStepQueuesMib = 32;  // both queues of gadgets/steps/pee
 std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib) << 20; }
 }  // namespace
 
-std::uint64_t step_memory(const PipelinePlan& plan, const config::ServerOptions& options) {
+std::uint64_t step_memory(const protocol::Header& header, const PipelinePlan& plan,
+                          const config::ServerOptions& options) {
   std::int64_t mib = 0;
-  for (const config::GadgetSpec& gadget : plan.spec().gadgets) {
+  for (const config::GadgetSpec& gadget : plan.chain_for(header).spec().gadgets) {
     if (gadget.name == "python") mib += options.steps.python_memory_mib + kStepQueuesMib;
     if (gadget.name == "mrd_server") mib += kStepQueuesMib;
   }

@@ -24,7 +24,8 @@ namespace echotrain::server {
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend);
 
 /// Bytes that the processes of the plan's `python` steps may take beside that; their queues too.
-std::uint64_t step_memory(const PipelinePlan& plan, const config::ServerOptions& options);
+std::uint64_t step_memory(const protocol::Header& header, const PipelinePlan& plan,
+                          const config::ServerOptions& options);
 
 /// Bytes that one session may use: session_memory_mib, by default 8 GiB, or half of the budget where that is less.
 std::uint64_t session_memory(const config::ServerOptions& options, const numerics::MemoryBudget& budget);

@@ -171,7 +171,6 @@ void Worker::process(Pipeline& pipeline, Work&& work) {
 
 void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
   counts_.readouts += batch.size();
-  const bool only_woken = batch.empty();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (cancelled_) throw numerics::Stopped();
@@ -184,7 +183,6 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
-  if (batch.empty() && !only_woken) return;
   pipeline.push(std::move(batch));
 }
 
@@ -226,10 +224,10 @@ void Worker::say(Level level, const std::string& text) {
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
-  if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
-    say(Level::warning,
-        "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
   try {
+    if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
+      say(Level::warning,
+          "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread
     const std::scoped_lock lock(mutex_);

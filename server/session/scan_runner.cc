@@ -43,8 +43,8 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
 void ScanRunner::ask_for_memory(const ScanRequest& request) {
   memory_.reset();
   const Environment& environment = connection_.environment;
-  const std::uint64_t wanted =
-      memory_estimate(request.header, *request.plan, backend_) + step_memory(*request.plan, connection_.options);
+  const std::uint64_t wanted = memory_estimate(request.header, *request.plan, backend_) +
+                               step_memory(request.header, *request.plan, connection_.options);
   const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
   memory_ = environment.reservations->ask({connection_.status->account, bytes, host()}, connection_.waker());
   if (!memory_)

@@ -299,6 +299,7 @@ TEST(ClientConfig, IsAPipelineOrTheNameOfOneWithATokenOrWithout) {
     const ClientConfig whole = read_client_config(token + pipeline, "config");
     ASSERT_TRUE(whole.pipeline);
     EXPECT_EQ(whole.pipeline->name, "a");
+    EXPECT_EQ(whole.pipeline->text, pipeline);  // without the secret
     EXPECT_EQ(whole.use, "");
     const ClientConfig named = read_client_config(token + "use: radial_2d\n", "config");
     EXPECT_FALSE(named.pipeline);

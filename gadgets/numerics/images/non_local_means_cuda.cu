@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/images/non_local_means_ops.h"
 
@@ -59,15 +61,19 @@ __global__ void details_kernel(const float* image, long long ny, long long nx, l
 }  // namespace
 
 void non_local_means(Context& context, const float* image, const LocalMeans& how, float* to) {
-  const std::int64_t plane = how.n[1] * how.n[2], all = volume(how.n);
-  for (std::int64_t first = 0; first < all; first += plane) {
-    const auto blocks = static_cast<unsigned>((plane + kThreads - 1) / kThreads);
+  constexpr std::int64_t kMostWork = std::int64_t{1} << 37;  // differences of a launch: nothing stops one
+  std::int64_t each = 1;
+  for (int a = 0; a < 3; ++a) each *= (2 * how.patch[a] + 1) * (2 * how.search[a] + 1);
+  const std::int64_t all = volume(how.n), step = std::max<std::int64_t>(kMostWork / each, 4096);
+  for (std::int64_t first = 0; first < all; first += step) {
+    const std::int64_t end = std::min(all, first + step);
+    const auto blocks = static_cast<unsigned>((end - first + kThreads - 1) / kThreads);
     if (how.parts == 1)
-      non_local_means_kernel<1><<<blocks, kThreads, 0, stream_of(context)>>>(image, how, first, first + plane, to);
+      non_local_means_kernel<1><<<blocks, kThreads, 0, stream_of(context)>>>(image, how, first, end, to);
     else
-      non_local_means_kernel<2><<<blocks, kThreads, 0, stream_of(context)>>>(image, how, first, first + plane, to);
+      non_local_means_kernel<2><<<blocks, kThreads, 0, stream_of(context)>>>(image, how, first, end, to);
     check_launch("non_local_means");
-    if (how.n[0] > 1) context.cache<DenoisingPace>().step(context);
+    if (end < all) context.cache<DenoisingPace>().step(context);
   }
 }
 

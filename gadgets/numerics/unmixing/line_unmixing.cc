@@ -93,6 +93,9 @@ LineUnmixing plan_line_unmixing(Context& context, const Lattice& lattice, const 
   find_places(padded, plan);
   for (const std::int32_t row : corrections.rows)
     plan.frequencies.push_back(row - static_cast<std::int32_t>(padded / 2));
+  constexpr std::size_t kMostCorrected =
+      256;  // no backend's unmixing_pays() takes more, and pairs are looked for at length
+  if (plan.frequencies.size() > kMostCorrected) return {};
   const double middle = find_pairs(padded, plan);
   if (plan.count > plan.points || !ECHOTRAIN_DISPATCH(context, unmixing_pays(plan))) return {};
   plan.coils = factors.shape()[0] / maps;

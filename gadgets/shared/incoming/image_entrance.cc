@@ -17,7 +17,7 @@ namespace {
 
 using numerics::PixelType;
 
-constexpr std::int64_t kUncounted = 16 * 1024;  // bytes of attributes and notes
+constexpr std::int64_t kUncounted = 1024;  // bytes of attributes and notes
 
 /// What the limits of steps 1 and 2 say of k-space, as Frame::acquired has it; nothing where they do not.
 std::optional<std::array<float, 6>> acquired_of(const protocol::Encoding& encoding) {
@@ -98,6 +98,10 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   if (protocol::pixel_bytes(head, bytes.size()) != bytes.size())
     throw ClientError(fmt::format("image {} of series {} has {} bytes of pixels, which do not fit its header",
                                   +head.image_index, +head.image_series_index, bytes.size()));
+  constexpr int kMostChannels = 1024;  // as readouts have: protocol::Limits::channels
+  if (head.channels > kMostChannels)
+    throw ClientError(fmt::format("image {} of series {} has {} channels; at most {} are taken", +head.image_index,
+                                  +head.image_series_index, +head.channels, kMostChannels));
   numerics::Context& compute = scan_->compute;
   CoilImages out;
   out.data = compute.allocate<cfloat>({head.channels, head.matrix_size[2], head.matrix_size[1], head.matrix_size[0]});
@@ -105,6 +109,7 @@ CoilImages ImageEntrance::take(protocol::Image&& image) {
   std::copy(bytes.begin(), bytes.end(), raw.data());
   numerics::from_pixels(compute, compute.place(raw).cview(), static_cast<PixelType>(head.data_type), out.data.view());
 
+  if (series_.size() > UINT16_MAX) throw ClientError("the images are of more than 65,536 series and types");
   const auto frame = std::make_shared<Frame>();
   frame->id = frames_++;
   frame->reference = reference_of(head);

@@ -99,6 +99,22 @@ TEST_F(ReservationsTest, WhatIsUsedStaysCountedWhenTheReservationEnds) {
   EXPECT_EQ(budget_->used(), 30u);
 }
 
+TEST(StepMemory, IsThatOfTheChainWhichTheHeaderChooses) {
+  const std::string chain = "cartesian_kspace, fft, coil_combine, image";
+  const auto plan = PipelinePlan::check(config::read_pipeline(
+      fmt::format("echotrain: 1\nname: x\ndescription: x\npipeline: [{}]\naccelerated: [{}, python: {{module: a}}]\n",
+                  chain, chain),
+      "test"));
+  config::ServerOptions options;
+  options.steps.python_memory_mib = 100;
+  protocol::Header header;
+  header.encodings.resize(1);
+  header.encodings[0].encoded.matrix = {8, 8, 1};
+  EXPECT_EQ(step_memory(header, *plan, options), 0u);
+  header.encodings[0].acceleration = {2, 1};
+  EXPECT_EQ(step_memory(header, *plan, options), 132u << 20);  // and both queues
+}
+
 // The numbers are those of the rule in memory_estimate.h, worked out by hand.
 TEST(MemoryEstimate, FollowsTheHeader) {
   protocol::Header header;

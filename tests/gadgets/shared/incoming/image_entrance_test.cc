@@ -262,6 +262,30 @@ TEST_P(ImagesInTest, PixelsThatDoNotFitTheirHeaderAreRefused) {
             std::string::npos);
 }
 
+TEST_P(ImagesInTest, ImagesHaveAsManyChannelsAsReadoutsMayHave) {
+  const std::vector<float> pixels(1025, 1.0f);
+  EXPECT_EQ(through("  - image\n", {sent_image(std::vector<float>(pixels.begin(), pixels.end() - 1), {1, 1, 1})})
+                .images.size(),
+            1u);
+  EXPECT_NE(client_error([&] {
+              through("  - image\n", {sent_image(pixels, {1, 1, 1})});
+            }).find("has 1025 channels; at most 1024 are taken"),
+            std::string::npos);
+}
+
+/// Images of a client may say nothing of directions, and have any size.
+TEST_P(ImagesInTest, ImagesOfDifferentSizesAreNoVolume) {
+  protocol::Image large = sent_image(std::vector<float>(64 * 64, 1.0f), {64, 64, 1});
+  protocol::Image small = sent_image<float>({2}, {1, 1, 1});
+  small.head.slice = 1;
+  for (protocol::Image* image : {&large, &small})
+    for (std::size_t a = 0; a < 3; ++a)
+      image->head.slice_dir[a] = image->head.read_dir[a] = image->head.phase_dir[a] = 0;
+  const Outcome out = through("  - stack_slices: {slices: 2}\n  - image\n", {large, small});
+  EXPECT_EQ(out.images.size(), 2u);
+  EXPECT_EQ(out.warned("differ in size"), 1);
+}
+
 /// The header's limits say which rows a complex image was made of; partial_fourier completes it.
 TEST_P(ImagesInTest, PartialFourierKnowsWhatTheHeaderSays) {
   const int n = 32, from = 12;  // rows 12..31 came: k from -4
