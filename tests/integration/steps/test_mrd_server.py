@@ -77,8 +77,9 @@ def near_of(tmp_path, *addresses):
 
 
 def test_servers_that_cannot_be_reached_are_told(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = f"127.0.0.1:{listener.getsockname()[1]}"
+    nobody = socket.socket()  # has the port and does not listen
+    nobody.bind(("127.0.0.1", 0))
+    closed = f"127.0.0.1:{nobody.getsockname()[1]}"
     nowhere = "nowhere.invalid:9002"
     server = near_of(tmp_path, closed, nowhere)
     reply = scan(server, (through(closed),), [])
@@ -86,6 +87,7 @@ def test_servers_that_cannot_be_reached_are_told(tmp_path):
     assert refused in reply.errors()[0], reply
     reply = scan(server, (through(nowhere, connect_timeout_s=2),), [])
     assert f"mrd_server: {nowhere} cannot be reached within 2 s" in reply.errors()[0], reply
+    nobody.close()
     assert server.stop() == 0
 
 
