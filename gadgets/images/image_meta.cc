@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -20,11 +21,10 @@ namespace {
 
 using Direction = std::array<float, 3>;
 
-/// A vector of a packed header, whose floats lie at any even address.
-template <class Packed>
-Direction vector_of(const Packed& from) {
+/// A vector of a header, whose fields need not be aligned: `at`, where it begins.
+Direction vector_of(const protocol::ImageHeader& head, std::size_t at) {
   Direction out{};
-  std::memcpy(out.data(), &from, sizeof(out));
+  std::memcpy(out.data(), reinterpret_cast<const std::byte*>(&head) + at, sizeof(out));
   return out;
 }
 
@@ -34,15 +34,19 @@ std::string direction_note(const Direction& direction) {
   return note_of(values);
 }
 
+bool differ(const protocol::ImageHeader& a, const protocol::ImageHeader& b, std::size_t at) {
+  return vector_of(a, at) != vector_of(b, at);
+}
+
 bool is_turned(const protocol::ImageHeader& head, const protocol::ImageHeader& source) {
-  return vector_of(head.read_dir) != vector_of(source.read_dir) ||
-         vector_of(head.phase_dir) != vector_of(source.phase_dir);
+  return differ(head, source, offsetof(protocol::ImageHeader, read_dir)) ||
+         differ(head, source, offsetof(protocol::ImageHeader, phase_dir));
 }
 
 bool has_other_geometry(const protocol::ImageHeader& head, const protocol::ImageHeader& source) {
-  return is_turned(head, source) || vector_of(head.slice_dir) != vector_of(source.slice_dir) ||
-         vector_of(head.position) != vector_of(source.position) ||
-         vector_of(head.field_of_view) != vector_of(source.field_of_view) ||
+  return is_turned(head, source) || differ(head, source, offsetof(protocol::ImageHeader, slice_dir)) ||
+         differ(head, source, offsetof(protocol::ImageHeader, position)) ||
+         differ(head, source, offsetof(protocol::ImageHeader, field_of_view)) ||
          std::memcmp(&head.matrix_size, &source.matrix_size, sizeof(head.matrix_size)) != 0;
 }
 
@@ -80,7 +84,8 @@ ImageMeta::ImageMeta(const protocol::Header& header, std::string backend)
 void ImageMeta::complete(const Frame& frame, const protocol::ImageHeader& head, Notes& notes) const {
   notes.try_emplace("DataRole", has_own_unit(frame) ? "Quantitative" : "Image");
   notes.try_emplace("Keep_image_geometry", "1");
-  const Direction row = vector_of(head.read_dir), column = vector_of(head.phase_dir);
+  const Direction row = vector_of(head, offsetof(protocol::ImageHeader, read_dir)),
+                  column = vector_of(head, offsetof(protocol::ImageHeader, phase_dir));
   const bool turned = frame.source && is_turned(head, frame.source->head);
   if (row != Direction{} && (turned || !notes.contains("ImageRowDir"))) notes["ImageRowDir"] = direction_note(row);
   if (column != Direction{} && (turned || !notes.contains("ImageColumnDir")))

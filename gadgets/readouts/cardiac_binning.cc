@@ -158,7 +158,7 @@ bool CardiacBinning::add_stamp(const Readout& readout) {
           fmt::format("cardiac_binning: physiology_time_stamp[{}] tells of several heartbeats while "
                       "acquisition_time_stamp stays {}; "
                       "readouts need both, or `beats: ecg`",
-                      options_.stamp, readout.head().acquisition_time_stamp));
+                      options_.stamp, +readout.head().acquisition_time_stamp));
   }
   return beats_->add_stamp(readout.time_ms, since_ms);
 }

@@ -12,7 +12,7 @@ protocol::Image an_image(std::uint16_t side = 8) {
   protocol::Image image;
   for (std::size_t a = 0; a < 2; ++a) image.head.matrix_size[a] = side;
   image.head.matrix_size[2] = 1;
-  for (float& extent : image.head.field_of_view) extent = 8;
+  for (std::size_t a = 0; a < 3; ++a) image.head.field_of_view[a] = 8;
   image.head.channels = 1;
   image.head.data_type = ISMRMRD::ISMRMRD_USHORT;
   image.head.image_type = ISMRMRD::ISMRMRD_IMTYPE_MAGNITUDE;
