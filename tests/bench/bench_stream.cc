@@ -79,7 +79,19 @@ const std::map<std::string, ScanShape> kIngest = {
      {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 50000, .frames = 4}}};
 const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
 const ScanShape kGrappa{.pipeline = "cartesian_grappa", .frames = 40, .acceleration = 3, .calibration = 24};
-const ScanShape kAliased{.pipeline = "cartesian_2d", .frames = 40, .acceleration = 3, .calibration = 24};
+/// What cartesian_2d does with all lines, for scans that leave some out: their images alias.
+constexpr const char* kPlain = R"(echotrain: 1
+name: plain
+description: plain transforms
+backend: auto
+pipeline:
+  - noise_adjust
+  - cartesian_kspace: {calibration: none}
+  - fft: {direction: inverse}
+  - coil_combine: {method: rss}
+  - image: {component: magnitude, type: float}
+)";
+const ScanShape kAliased{.pipeline = kPlain, .frames = 40, .acceleration = 3, .calibration = 24};
 const ScanShape kRadial{.pipeline = "radial_2d", .radial = true, .channels = 8, .readouts = 402, .frames = 10};
 const ScanShape kCine{.pipeline = "cartesian_2d", .samples = 256, .channels = 1, .frames = 400};
 const ScanShape kShort{.pipeline = "cartesian_2d", .frames = 8};

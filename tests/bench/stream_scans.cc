@@ -58,7 +58,10 @@ std::vector<float> spoke(const ScanShape& shape, int number) {
 
 EncodedScan encode_scan(const ScanShape& shape, int turn) {
   EncodedScan scan{shape};
-  encode(ConfigFile{shape.pipeline}, scan.bytes);
+  if (shape.pipeline.starts_with("echotrain:"))
+    encode(ConfigText{shape.pipeline}, scan.bytes);
+  else
+    encode(ConfigFile{shape.pipeline}, scan.bytes);
   encode(HeaderText{header_of(shape)}, scan.bytes);
   scan.begin = scan.bytes.size();
 

@@ -10,9 +10,9 @@
 namespace echotrain::bench {
 
 struct ScanShape {
-  std::string pipeline;
-  bool radial = false;  ///< golden-angle spokes
-  int matrix = 256;     ///< of the image; readouts of more samples are oversampled
+  std::string pipeline;  ///< a name, or a text that begins with "echotrain:"
+  bool radial = false;   ///< golden-angle spokes
+  int matrix = 256;      ///< of the image; readouts of more samples are oversampled
   int samples = 512, channels = 16;
   int readouts = 256;  ///< of a frame
   int frames = 1;

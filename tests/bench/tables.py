@@ -246,7 +246,7 @@ def stream_rows(place, asked):
         ("`whole_scan/cartesian_256_16coils_40frames` (675 MB)", whole_scan, "cartesian_256_16coils_40frames", place),
         ("`whole_scan/cartesian_grappa_256_16coils_40frames`, R=3, 24 reference lines before (228 MB)", whole_scan,
          "cartesian_grappa_256_16coils_40frames", place),
-        ("the same readouts, `cartesian_2d`", whole_scan, "cartesian_256_16coils_40frames/r3", place),
+        ("the same readouts, plainly transformed", whole_scan, "cartesian_256_16coils_40frames/r3", place),
         ("`whole_scan/golden_radial_402x512_8coils_10frames`, never seen before", whole_scan,
          "golden_radial_402x512_8coils_10frames", place),
         ("the same, seen before", whole_scan, "golden_radial_402x512_8coils_10frames/seen_before", place),
@@ -255,7 +255,7 @@ def stream_rows(place, asked):
          "radial_256_16coils_55spokes_stride5_tr3ms", place),
         ("`latency/cartesian_grappa_256_16coils_r3`, a line each 0.5 ms, weights known", latency,
          "cartesian_grappa_256_16coils_r3", place),
-        ("the same readouts, `cartesian_2d`", latency, "cartesian_256_16coils_r3", place),
+        ("the same readouts, plainly transformed", latency, "cartesian_256_16coils_r3", place),
         ("`at_once/cartesian_256_16coils_8frames`, 8 scans", at_once, "cartesian_256_16coils_8frames", place),
     ]  # fmt: skip
     return [(label, target, *rest) for (label, *rest), target in zip(rows, asked, strict=True)]
