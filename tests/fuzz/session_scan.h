@@ -126,7 +126,7 @@ class SessionScan {
     scan_ = request;
     worker_ = std::make_unique<server::Worker>(std::move(request), server::ScanPlace{}, options_, setting_.limits,
                                                setting_.resources, status_->queues, outbox_, server::SessionLog(1),
-                                               metrics_.scan(server::Metrics::kInline, status_), readiness_,
+                                               metrics_.scan(server::Metrics::kInline, status_), readiness_, nullptr,
                                                [this] { wake(); });
   }
 
