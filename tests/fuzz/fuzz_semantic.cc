@@ -25,7 +25,8 @@ namespace {
 constexpr std::uint64_t kBudget = 256 << 20;  // of the process [bytes]
 constexpr std::chrono::milliseconds kPatience{1500};
 constexpr std::uint32_t kMostReadouts = 400;
-constexpr std::size_t kMostBytes = 8 << 20;  // of a scan's readouts
+// Of a scan's readouts: a stack that lacks partitions takes many times its readouts' bytes, within kBudget.
+constexpr std::size_t kMostBytes = 3 << 20;
 
 const std::shared_ptr<numerics::Resources>& small_resources() {
   static const auto resources = [] {
