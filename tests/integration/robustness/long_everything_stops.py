@@ -1,6 +1,7 @@
 """Everything stops, for all shipped pipelines: places at the largest sizes, and SIGTERM at 1,000 moments.
 
-ECHOTRAIN_STOP_MOMENTS (1000) sets the number of moments.
+ECHOTRAIN_STOP_PLACES (24) sets the number of moments of each largest scan, ECHOTRAIN_STOP_MOMENTS (1000) that of SIGTERM
+and ECHOTRAIN_SEED (2) which ones: several runs of fewer, each with a seed of its own, can share a machine of many cores.
 """
 
 import os
@@ -12,6 +13,7 @@ import pytest
 import stopping
 from stopping import BOUND_S
 
+PLACES = int(os.environ.get("ECHOTRAIN_STOP_PLACES", "24"))
 MOMENTS = int(os.environ.get("ECHOTRAIN_STOP_MOMENTS", "1000"))
 SHUTDOWN_TIMEOUT_S = 0.3
 
@@ -22,7 +24,7 @@ def test_places_of_the_largest_scans(name, tmp_path, capsys):
     data = stopping.shipped_scan(name, tmp_path, large=True)
     all_freed = []
     # Until the scan has ended before its moment some times: then all of it has been met.
-    for i in range(24):
+    for i in range(PLACES):
         folder = tmp_path / str(i)
         folder.mkdir()
         server = stopping.start_server(folder, "--threads", 2)
@@ -40,7 +42,7 @@ def test_places_of_the_largest_scans(name, tmp_path, capsys):
 
 
 def test_sigterm_at_many_moments(tmp_path, capsys):
-    chosen = random.Random(2)
+    chosen = random.Random(int(os.environ.get("ECHOTRAIN_SEED") or "2"))
     names = stopping.shipped_names()
     streams = {name: stopping.shipped_scan(name, tmp_path, large=False) for name in names}
     took_s, forced = [], 0

@@ -1,7 +1,7 @@
 """Thousands of scans of trajectories that nobody has seen before, with default caches, in 4 GiB: no kill, no growth.
 
 ECHOTRAIN_MEMORY_SCANS says how many of each kind, "radial_2d,cg_sense_2d,fhd_pcg" (20000,500,60, which takes 25 to 40
-minutes on 2 cores); ECHOTRAIN_MEMORY_BOUND how they are bounded: `address_space` (the default), or `cgroup`, which
+minutes on 2 cores; 0 leaves a kind out); ECHOTRAIN_MEMORY_BOUND how they are bounded: `address_space` (the default), or `cgroup`, which
 needs the right to make one.
 """
 
@@ -94,6 +94,8 @@ def test_thousands_of_new_trajectories_in_4_gib(server):
     }
     begin, seed = time.monotonic(), 0
     for name, (count, make) in kinds.items():
+        if count == 0:
+            continue
 
         def failure(its_seed, make=make):
             reply = wire.exchange(server.address, make(its_seed), timeout_s=600)
