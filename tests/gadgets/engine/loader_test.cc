@@ -1,6 +1,9 @@
 // What the loader accepts, and where and why it refuses the rest.
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -78,19 +81,25 @@ bool same_but_for_equals(const config::PipelineSpec& spec, const std::vector<std
   return true;
 }
 
-TEST(LoaderTest, EveryOtherOrderOfAShippedPipelineIsRefused) {
+// All orders of up to six gadgets; of more, of which there are up to millions, 720 that are drawn.
+TEST(LoaderTest, OtherOrdersOfAShippedPipelineAreRefused) {
+  std::mt19937 random(1);
   for (const auto& spec : shipped()) {
     std::vector<std::size_t> order(spec.gadgets.size());
     std::iota(order.begin(), order.end(), 0u);
+    const bool all = order.size() <= 6;
     int orders = 0;
-    while (std::next_permutation(order.begin(), order.end())) {
+    while (all ? std::next_permutation(order.begin(), order.end()) : orders < 720) {
+      if (!all) std::shuffle(order.begin(), order.end(), random);
       ++orders;
       std::string text;
       for (std::size_t i : order) text += spec.gadgets[i].name + " ";
       // Gadgets that take and give the same type may change places: types do not tell them apart.
       EXPECT_EQ(refusal(spec, order).empty(), same_but_for_equals(spec, order)) << text;
     }
-    EXPECT_EQ(orders + 1, std::lround(std::tgamma(static_cast<double>(spec.gadgets.size()) + 1)));
+    if (all) {
+      EXPECT_EQ(orders + 1, std::lround(std::tgamma(static_cast<double>(order.size()) + 1)));
+    }
   }
 }
 
