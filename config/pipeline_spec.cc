@@ -85,18 +85,19 @@ FrameRule read_frame(const Node& node) {
   FrameRule rule;
   rule.mark = node.mark();
   if (!is_given(node)) return rule;
-  const std::string forms = "auto, {until: FLAG}, {readouts: N} or {readouts: N, stride: M}";
+  const std::string forms = "auto, {until: FLAG}, {readouts: N} or {readouts: N, stride: M, when_behind: drop_oldest}";
   if (node.kind() != Node::Kind::map) {
     if (node.kind() != Node::Kind::scalar || node.as_string() != "auto") {
       throw ConfigError(node.mark(), fmt::format("a frame is {}", forms));
     }
     return rule;
   }
-  node.only(std::vector<std::string>{"until", "readouts", "stride"});
+  node.only(std::vector<std::string>{"until", "readouts", "stride", "when_behind"});
   const Node until = node.get("until");
   const Node readouts = node.get("readouts");
   const Node stride = node.get("stride");
-  if (is_given(until) == is_given(readouts) || (is_given(until) && is_given(stride))) {
+  const Node when_behind = node.get("when_behind");
+  if (is_given(until) == is_given(readouts) || (is_given(until) && (is_given(stride) || is_given(when_behind)))) {
     throw ConfigError(node.mark(), fmt::format("a frame is one of: {}", forms));
   }
   if (is_given(until)) {
@@ -106,6 +107,9 @@ FrameRule read_frame(const Node& node) {
     rule.kind = FrameRule::Kind::readouts;
     rule.readouts = readouts.as_int(1, std::numeric_limits<std::int32_t>::max());
     rule.stride = is_given(stride) ? stride.as_int(1, rule.readouts) : rule.readouts;
+    if (is_given(when_behind) &&
+        when_behind.as_choice(std::vector<std::string>{"wait", "drop_oldest"}) == "drop_oldest")
+      rule.when_behind = WhenBehind::drop_oldest;
   }
   return rule;
 }

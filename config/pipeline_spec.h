@@ -14,6 +14,12 @@ namespace echotrain::config {
 enum class BackendChoice { automatic, cpu, cuda };
 std::string_view to_string(BackendChoice choice);  ///< "auto", "cpu", "cuda"
 
+/// What happens to frames that are complete while others still wait to be computed.
+enum class WhenBehind {
+  wait,        ///< they wait: every image comes, however late
+  drop_oldest  ///< of those that wait only the newest is computed: images are never older than need be
+};
+
 /// What makes one image (docs/pipelines.md, "Frames").
 struct FrameRule {
   enum class Kind {
@@ -24,7 +30,8 @@ struct FrameRule {
   Kind kind = Kind::automatic;
   std::string until;  ///< one of until_flags()
   std::int64_t readouts = 0;
-  std::int64_t stride = 0;  ///< = readouts when not given; smaller gives a sliding window
+  std::int64_t stride = 0;                    ///< = readouts when not given; smaller gives a sliding window
+  WhenBehind when_behind = WhenBehind::wait;  ///< of Kind::readouts
   Mark mark;
 };
 /// Flags that may close a frame, by the names used in YAML: last_in_encode_step1, ..., last_in_measurement.

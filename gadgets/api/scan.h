@@ -30,6 +30,7 @@ struct ScanNumbers {
   std::uint64_t weights_made = 0, weights_reused = 0;      ///< the same for what unmixes coils (grappa, sense)
   double weights_ms = 0;                                   ///< making these, in all
   std::uint64_t frames_refused = 0;                        ///< frames that gave no image, with a warning
+  std::uint64_t frames_dropped = 0;                        ///< frames left out because newer ones waited already
   std::uint64_t frames_in_parts = 0;                       ///< frames gridded as their readouts came
   double plan_ms = 0;                                      ///< making plans, in all
   std::uint64_t images_not_finite = 0, images_saturated = 0, images_all_zero = 0;  ///< images that have such pixels

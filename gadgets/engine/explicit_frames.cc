@@ -1,9 +1,11 @@
 #include "gadgets/engine/explicit_frames.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "gadgets/engine/dropped_frames.h"
 #include "gadgets/engine/readout_batch.h"
 
 namespace echotrain {
@@ -35,13 +37,34 @@ void FlaggedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::E
   for (const FrameKey& each : ended) open_.close(each, emit);
 }
 
-void CountedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
+/// Whether a readout belongs to a frame that is left out: one of which nothing has been handed on, while the rest of it
+/// and all of its next one have come. Frames that are open at a time share what has come.
+bool CountedFrames::left_out(const FrameKey& key, std::int64_t behind, Scan& scan) {
+  auto it = left_out_.find(key);
+  if (it == left_out_.end()) {
+    const auto frames = static_cast<std::int64_t>(std::max<std::size_t>(1, open_.all().size()));
+    if (behind < (2 * readouts_ - 1) * frames || open_.find(key) != nullptr) return false;
+    refuse_more_frames(left_out_.size());
+    ++open_.next_id();  // the others keep their numbers
+    drop_frame(scan);
+    it = left_out_.emplace(key, readouts_).first;
+  }
+  if (--it->second == 0) left_out_.erase(it);
+  return true;
+}
+
+void CountedFrames::add(protocol::Acquisition&& acquisition, std::int64_t behind, Scan& scan,
+                        const OpenFrames::EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
   const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame continues across repetitions
+  if (left_out(key, behind, scan)) return;
   OpenFrame& open = open_.open(key, acquisition.head);
   Frame& frame = *open.frame;
   frame.key.repetition = repetition;
-  if (frame.readouts == 0) frame.expected_readouts = readouts_;
+  if (frame.readouts == 0) {
+    frame.expected_readouts = readouts_;
+    note_dropped(scan, frame);
+  }
   open_.add(open, std::move(acquisition));
   if (frame.readouts == readouts_) open_.close(key, emit);
 }

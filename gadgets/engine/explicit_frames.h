@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "gadgets/engine/open_frames.h"
@@ -26,12 +27,16 @@ class CountedFrames {
  public:
   /// `open` outlives this.
   CountedFrames(OpenFrames& open, std::int64_t readouts) : open_(open), readouts_(readouts) {}
-  /// Takes one readout for images.
-  void add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit);
+  /// Takes one readout for images, which is dropped with its frame if a later frame has come whole. `behind`: readouts
+  /// that have come after this one, where frames may be left out; else 0.
+  void add(protocol::Acquisition&& acquisition, std::int64_t behind, Scan& scan, const OpenFrames::EmitReadouts& emit);
 
  private:
+  bool left_out(const FrameKey& key, std::int64_t behind, Scan& scan);
+
   OpenFrames& open_;
   std::int64_t readouts_;
+  std::map<FrameKey, std::int64_t> left_out_;  // readouts that frames which are left out still lack
 };
 
 }  // namespace echotrain

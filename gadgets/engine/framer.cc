@@ -40,14 +40,15 @@ void Framer::start(const protocol::Header& header, Scan& scan) {
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_)) automatic->start(header, scan);
 }
 
-void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& emit) {
+void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& emit, std::int64_t waiting) {
   taken_ = std::chrono::steady_clock::now();
   open_.batch_begins(taken_);
   for (std::size_t i = 0; i < acquisitions.size();) {
     scan_->compute.check_stop();  // a batch may hold ten thousand readouts
     const ReadoutKind kind = protocol::readout_kind(acquisitions[i].head);
     if (kind == ReadoutKind::imaging) {
-      add(std::move(acquisitions[i++]), emit);
+      const std::int64_t behind = drops_ ? static_cast<std::int64_t>(acquisitions.size() - i - 1) + waiting : 0;
+      add(std::move(acquisitions[i++]), behind, emit);
       continue;
     }
     std::vector<Acquisition> run;
@@ -66,15 +67,16 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
   open_.flush_all(emit);
 }
 
-void Framer::add(Acquisition&& acquisition, const EmitReadouts& emit) {
+/// `behind`: readouts that have come after this one, where frames may be left out; else 0.
+void Framer::add(Acquisition&& acquisition, std::int64_t behind, const EmitReadouts& emit) {
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_))
     automatic->add(std::move(acquisition), emit);
   else if (auto* flagged = std::get_if<FlaggedFrames>(&frames_))
     flagged->add(std::move(acquisition), emit);
   else if (auto* counted = std::get_if<CountedFrames>(&frames_))
-    counted->add(std::move(acquisition), emit);
+    counted->add(std::move(acquisition), behind, *scan_, emit);
   else
-    std::get<WindowFrames>(frames_).push(*scan_, acquisition, taken_, open_.next_id(), emit);
+    std::get<WindowFrames>(frames_).push(*scan_, acquisition, taken_, behind, open_.next_id(), emit);
 }
 
 void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const EmitReadouts& emit) {

@@ -19,18 +19,22 @@
 namespace echotrain {
 
 /// Groups acquisitions into frames by a pipeline's `frame:` rule (docs/pipelines.md, "Frames"). Grouping depends on the
-/// readouts alone, never on how they arrived: any split of the same scan into batches gives the same frames. Data held
-/// between batches count towards the session's budget: ResourceError when that is exhausted.
+/// readouts alone, never on how they arrived: any split of the same scan into batches gives the same frames. With
+/// `when_behind: drop_oldest` some of these are left out, which depends on what waits; the others stay as they are
+/// and say in their notes how many are missing before them. Data held between batches count towards the session's
+/// budget: ResourceError when that is exhausted.
 class Framer {
  public:
   using EmitReadouts = std::function<void(Readouts&&)>;
 
-  explicit Framer(const config::FrameRule& rule) : frames_(rule_of(rule)) {}
+  explicit Framer(const config::FrameRule& rule)
+      : drops_(rule.when_behind == config::WhenBehind::drop_oldest), frames_(rule_of(rule)) {}
   Framer(const Framer&) = delete;  // the rule refers to open_
   Framer& operator=(const Framer&) = delete;
 
   void start(const protocol::Header& header, Scan& scan);
-  void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit);
+  /// `waiting`: readouts that have come after these and wait outside.
+  void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit, std::int64_t waiting = 0);
   /// Complete: closes open frames. Truncated: drops them and says how many.
   void finish(End how, const EmitReadouts& emit);
 
@@ -41,10 +45,11 @@ class Framer {
   using Rule = std::variant<AutomaticFrames, FlaggedFrames, CountedFrames, WindowFrames>;
 
   Rule rule_of(const config::FrameRule& rule);
-  void add(protocol::Acquisition&& acquisition, const EmitReadouts& emit);
+  void add(protocol::Acquisition&& acquisition, std::int64_t behind, const EmitReadouts& emit);
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
 
   Scan* scan_ = nullptr;
+  bool drops_ = false;
   Instant taken_{};  // when the batch being pushed was taken
   OpenFrames open_;
   Rule frames_;

@@ -347,7 +347,7 @@ void Pipeline::start(const protocol::Header& header) {
   for (auto& gadget : impl_->gadgets) gadget->start(header, *impl_->scan);
 }
 
-void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
+void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
   impl_->counts.readouts += readouts.size();
   if (readouts.empty()) {
     // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
@@ -357,7 +357,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts) {
   } else if (impl_->plan->types_.front() == ItemType::raw_batch) {
     impl_->enter(RawBatch{std::move(readouts)});
   } else {
-    impl_->framer.push(std::move(readouts), impl_->enter_readouts());
+    impl_->framer.push(std::move(readouts), impl_->enter_readouts(), waiting);
     impl_->counts.frames = impl_->framer.frames();
     impl_->counts.late_readouts = impl_->framer.late_readouts();
   }

@@ -1,6 +1,7 @@
 // A pipeline: a checked chain of gadgets, and one scan running through it. Needs no server.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -84,7 +85,8 @@ class Pipeline {
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
   /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
-  void push(std::vector<protocol::Acquisition>&& readouts);
+  /// `waiting`: readouts that have come after these (`when_behind: drop_oldest`).
+  void push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting = 0);
   /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);

@@ -19,6 +19,7 @@ class ReadoutWindow {
   ReadoutWindow(numerics::Context& compute, std::int64_t most) : compute_(&compute), most_(most) {}
 
   void push(const protocol::Acquisition& readout);
+  std::int64_t size() const { return size_; }
   const protocol::AcquisitionHeader& front() const { return chunks_.front().heads.data()[chunks_.front().begin]; }
   const protocol::AcquisitionHeader& back() const { return chunks_.back().heads.data()[chunks_.back().end - 1]; }
 

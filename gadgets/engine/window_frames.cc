@@ -1,14 +1,16 @@
 #include "gadgets/engine/window_frames.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "gadgets/engine/dropped_frames.h"
 #include "gadgets/engine/open_frames.h"
 #include "gadgets/engine/readout_batch.h"
 
 namespace echotrain {
 
-void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
-                        const EmitReadouts& emit) {
+void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::int64_t behind,
+                        std::uint64_t& next_id, const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
   key.repetition = 0;  // the window continues across repetitions
   auto it = windows_.find(key);
@@ -29,7 +31,17 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
   const bool moves = scan.delivery == Delivery::windows, last = --window.until_next == 0;
   if (!last && !(moves && window.until_next == 1)) return;
   const bool first = !window.frame;
-  if (first) window.frame = next_of(key, window, next_id);
+  // A frame of which nothing has been handed on. Windows share what has come.
+  if (first && !window.left_out)
+    window.left_out = behind >= window.until_next + stride_ * static_cast<std::int64_t>(windows_.size());
+  if (window.left_out) {
+    if (last) leave_out(scan, window, next_id);
+    return;
+  }
+  if (first) {
+    window.frame = next_of(key, window, next_id);
+    note_dropped(scan, *window.frame);
+  }
   const std::shared_ptr<Frame> frame = window.frame;
   if (last) {
     frame->key.repetition = window.readouts.back().idx.repetition;
@@ -44,8 +56,20 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
     emit(std::move(readouts));
   };
   if (!moves) return window.readouts.give(stride_, hand_on);
-  window.readouts.give_newest(std::exchange(window.ungiven, 0), first, last, hand_on);
+  // After frames that were left out, what has entered may have left again.
+  window.readouts.give_newest(std::min(std::exchange(window.ungiven, 0), window.readouts.size()), first, last, hand_on);
   if (last) window.readouts.drop(stride_);
+}
+
+/// The window passes this position by. Other frames keep their numbers.
+void WindowFrames::leave_out(Scan& scan, Window& window, std::uint64_t& next_id) const {
+  ++next_id;
+  drop_frame(scan);
+  window.left += stride_;
+  window.until_next = stride_;
+  window.pending = 0;
+  window.left_out = false;
+  window.readouts.drop(stride_);
 }
 
 /// The window's next position. Its repetition is that of its last readout, which is not known yet.

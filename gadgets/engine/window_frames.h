@@ -22,10 +22,10 @@ class WindowFrames {
   WindowFrames(std::int64_t readouts, std::int64_t stride) : readouts_(readouts), stride_(stride) {}
 
   /// Gives the window's next frame when its last readout has come; if the scan's windows move, gives the readouts that
-  /// entered before it once all but that last one have come. `taken`: when the pipeline took the readout; `next_id`
-  /// counts the scan's frames.
-  void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::uint64_t& next_id,
-            const EmitReadouts& emit);
+  /// entered before it once all but that last one have come. `taken`: when the pipeline took the readout; `behind`:
+  /// readouts that have come after it, where frames may be left out, else 0; `next_id` counts the scan's frames.
+  void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::int64_t behind,
+            std::uint64_t& next_id, const EmitReadouts& emit);
 
   /// Readouts that came after their window's last frame, and the number of such windows.
   struct LeftOver {
@@ -43,9 +43,11 @@ class WindowFrames {
     std::int64_t pending = 0;      // readouts since the last frame
     std::int64_t left = 0;         // readouts that have left
     std::int64_t ungiven = 0;      // readouts not yet handed on, where a window moves
+    bool left_out = false;         // its next frame: a later one has come, too
     std::shared_ptr<Frame> frame;  // the one being handed on
   };
 
+  void leave_out(Scan& scan, Window& window, std::uint64_t& next_id) const;
   std::shared_ptr<Frame> next_of(const FrameKey& key, Window& window, std::uint64_t& next_id) const;
 
   std::int64_t readouts_, stride_;

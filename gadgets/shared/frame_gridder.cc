@@ -207,6 +207,10 @@ void FrameGridder::begin_position(Window& window, const Frame& frame) {
   }
   window.begin = begin;
   while (!window.chunks.empty() && window.chunks.front().end <= begin) window.chunks.pop_front();
+  if (window.chunks.empty()) {  // frames were left out; no rounding of theirs stays
+    window.moves = 0;
+    scan_->compute.clear<cfloat>(window.grid.view());
+  }
 }
 
 std::optional<FrameGridder::Gridded> FrameGridder::move_window(Samples&& samples) {

@@ -36,6 +36,7 @@ std::string ScanSummary::text() const {
     out += fmt::format(" weights_made={} ({:.1f} ms) weights_reused={}", scan.work.weights_made, scan.work.weights_ms,
                        scan.work.weights_reused);
   if (scan.work.frames_refused > 0) out += fmt::format(" frames_refused={}", scan.work.frames_refused);
+  if (scan.work.frames_dropped > 0) out += fmt::format(" frames_dropped={}", scan.work.frames_dropped);
   if (bytes_spilled > 0) out += fmt::format(" spilled={:.1f}MiB", static_cast<double>(bytes_spilled) / kMiB);
   if (!capture.empty()) out += fmt::format(" capture={}", capture);
   return out + fmt::format(" duration={:.2f}s peak={:.1f}MiB", duration_s, static_cast<double>(scan.peak_bytes) / kMiB);
@@ -66,6 +67,7 @@ nlohmann::ordered_json ScanSummary::facts() const {
                                {"weights_reused", scan.work.weights_reused},
                                {"weights_ms", scan.work.weights_ms},
                                {"frames_refused", scan.work.frames_refused},
+                               {"frames_dropped", scan.work.frames_dropped},
                                {"duration_s", duration_s},
                                {"peak_bytes", scan.peak_bytes}};
   if (!capture.empty()) facts["capture"] = capture;

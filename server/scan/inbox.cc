@@ -22,12 +22,20 @@ std::size_t bytes_of(const Work& work) {
   return sizeof(protocol::Waveform) + std::get<protocol::Waveform>(work).data.bytes.size();
 }
 
+namespace {
+std::int64_t readouts_of(const Work& work) {
+  const auto* batch = std::get_if<std::vector<Acquisition>>(&work);
+  return batch == nullptr ? 0 : static_cast<std::int64_t>(batch->size());
+}
+}  // namespace
+
 void Inbox::push(Work&& work) {
   const std::size_t bytes = bytes_of(work);
   {
     const std::scoped_lock lock(mutex_);
     if (cancelled_) return;
     bytes_ += bytes;
+    readouts_ += readouts_of(work);
     share_.set(bytes_);
     queue_.push_back({std::move(work), bytes});
   }
@@ -48,6 +56,7 @@ void Inbox::cancel() {
     const std::scoped_lock lock(mutex_);
     cancelled_ = true;
     dropped.swap(queue_);
+    readouts_ = 0;
     bytes_ = taken_bytes_;
     share_.set(bytes_);
   }
@@ -104,6 +113,7 @@ Inbox::Taken Inbox::take() {
     Entry entry = std::move(queue_.front());
     queue_.pop_front();
     taken_bytes_ += entry.bytes;
+    readouts_ -= readouts_of(entry.work);
     return std::move(entry.work);
   };
   taken.work = take_front();
@@ -114,6 +124,7 @@ Inbox::Taken Inbox::take() {
       batch->insert(batch->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
   }
+  taken.waiting = readouts_;
   return taken;
 }
 

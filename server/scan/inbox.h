@@ -48,6 +48,7 @@ class Inbox {
   struct Taken {
     std::optional<Work> work;  ///< empty when there is none left
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
+    std::int64_t waiting = 0;  ///< acquisitions that are queued behind this work
   };
   /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
   /// that alone. The work taken before counts as done.
@@ -65,6 +66,7 @@ class Inbox {
   std::deque<Entry> queue_;
   std::size_t bytes_ = 0;        // queued and in the worker's hands
   std::size_t taken_bytes_ = 0;  // in the worker's hands
+  std::int64_t readouts_ = 0;    // acquisitions in the queue
   Memory::Share share_;          // of bytes_
   const std::size_t bound_;
   bool gives_back_ = false;  // somebody waits for it to be empty

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <new>
 #include <optional>
@@ -132,7 +133,7 @@ void Worker::work() {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       woken_ = false;
-      if (taken.work) process(pipeline, std::move(*taken.work));
+      if (taken.work) process(pipeline, std::move(*taken.work), taken.waiting);
       count_work();
       if (taken.end) pipeline.finish(*taken.end);
       if (!taken.work) break;
@@ -156,9 +157,9 @@ void Worker::work() {
   if (send_error_) std::rethrow_exception(send_error_);
 }
 
-void Worker::process(Pipeline& pipeline, Work&& work) {
+void Worker::process(Pipeline& pipeline, Work&& work, std::int64_t waiting) {
   if (auto* batch = std::get_if<std::vector<protocol::Acquisition>>(&work)) {
-    process(pipeline, std::move(*batch));
+    process(pipeline, std::move(*batch), waiting);
   } else if (auto* image = std::get_if<protocol::Image>(&work)) {
     process(pipeline, std::move(*image));
   } else {
@@ -169,7 +170,7 @@ void Worker::process(Pipeline& pipeline, Work&& work) {
   }
 }
 
-void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch) {
+void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting) {
   counts_.readouts += batch.size();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -183,7 +184,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
-  pipeline.push(std::move(batch));
+  pipeline.push(std::move(batch), waiting);
 }
 
 void Worker::process(Pipeline& pipeline, protocol::Image&& image) {
@@ -222,8 +223,25 @@ void Worker::say(Level level, const std::string& text) {
     held_texts_.emplace_back(level, text);
 }
 
+/// Scans whose frames are counted are looked at while they run: who waits for images learns that these come late.
+void Worker::warn_when_late(const ImageTimes& times) {
+  constexpr double kLate = 1;  // [s]
+  if (request_.plan->spec().frame.kind != config::FrameRule::Kind::readouts || times.arrival.received == Instant{})
+    return;
+  const std::chrono::duration<double> late = times.copied - times.arrival.received;
+  if (late.count() <= kLate || warned_late_.exchange(true)) return;
+  say(Level::warning,
+      fmt::format(
+          "computing does not follow the scan: this image comes {:.1f} s after its last readout, and later ones "
+          "more, as long as data come faster than they are computed. 'frame: {{readouts: .., when_behind: "
+          "drop_oldest}}' in the pipeline leaves out frames instead; a GPU, fewer channels (coil_compression) "
+          "or a smaller matrix take less time",
+          late.count()));
+}
+
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
+  warn_when_late(times);
   try {
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
       say(Level::warning,

@@ -82,13 +82,14 @@ class Worker {
  private:
   void run();
   void work();
-  void process(Pipeline& pipeline, Work&& work);
-  void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch);
+  void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
+  void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
   void process(Pipeline& pipeline, protocol::Image&& image);
   void tolerate_version(std::uint16_t version);
   void note_skip(const protocol::SkipReason& reason);
   void say(protocol::Level level, const std::string& text);
   void send(protocol::Image&& image, const ImageTimes& times);
+  void warn_when_late(const ImageTimes& times);
 
   const ScanRequest request_;
   const ScanPlace place_;
@@ -107,6 +108,7 @@ class Worker {
   bool warned_version_ = false;
   bool warned_attributes_ = false;
   std::atomic<bool> warned_dicom_ = false;
+  std::atomic<bool> warned_late_ = false;
 
   std::mutex texts_mutex_;
   bool confirmed_ = false;

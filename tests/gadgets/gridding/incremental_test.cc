@@ -1,4 +1,5 @@
 // Frames that are gridded while their readouts come, sliding windows, and plans that frames and sessions share.
+#include "protocol/data/meta.h"
 #include "tests/gadgets/blob.h"
 
 namespace echotrain::testing {
@@ -326,6 +327,26 @@ TEST(GriddingOptionsTest, AccuracyIsReachedOrRefused) {
   }
   EXPECT_NE(client_error([&] { run(gridded("method: ramp", "accuracy: 1e-9"), h, scan); }).find("cannot be reached"),
             std::string::npos);
+}
+
+// Frames that are left out leave the others as they are: a window's grid loses and gains what it must.
+TEST_P(IncrementalTest, FramesLeftOutLeaveTheOthersAsTheyAre) {
+  const auto scan = moving_scan(160, 64, 0.05);
+  const auto h = header({.encoded = {32, 32, 1}, .trajectory = "goldenangle"});
+  const std::string density = "method: ramp, share: equal", rule = "frame: {readouts: 21, stride: 3";
+  const auto wait = run(gridded(density, kInParts, rule + "}\n"), h, scan, {.backend = GetParam()});
+  for (const std::size_t batch : {1u, 12u, 40u, 160u}) {
+    const auto out =
+        run(gridded(density, kInParts, rule + ", when_behind: drop_oldest}\n"), h, scan, split_by(GetParam(), batch));
+    EXPECT_EQ(out.images.size() + out.counts.work.frames_dropped, wait.images.size()) << batch;
+    EXPECT_EQ(out.counts.work.frames_dropped > 0, batch > 1) << batch;
+    for (std::size_t i = 0; i < out.images.size(); ++i) {
+      const std::string missing = protocol::meta_value(out.images[i].attributes, "echotrain_frames_dropped");
+      const std::size_t number = i + (missing.empty() ? 0 : std::stoul(missing));
+      ASSERT_LT(number, wait.images.size());
+      EXPECT_LT(nrmse(pixels<cfloat>(out.images[i]), pixels<cfloat>(wait.images[number])), 1e-5) << number;
+    }
+  }
 }
 
 }  // namespace

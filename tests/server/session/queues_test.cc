@@ -48,6 +48,18 @@ TEST(Inbox, MergesReadoutsAndKeepsTheirOrderAmongImages) {
   EXPECT_EQ(end.end, End::truncated);
 }
 
+TEST(Inbox, SaysHowManyReadoutsWaitBehindWhatItGives) {
+  Inbox inbox(1 << 30, [] {});
+  inbox.push(readouts(2, 100, 0));
+  inbox.push(image(10));
+  inbox.push(readouts(3, 100, 2));
+  inbox.push(readouts(1, 2 * Inbox::kBatchBytes, 5));
+  EXPECT_EQ(inbox.take().waiting, 4);
+  EXPECT_EQ(inbox.take().waiting, 4);
+  EXPECT_EQ(inbox.take().waiting, 1);
+  EXPECT_EQ(inbox.take().waiting, 0);
+}
+
 TEST(Inbox, LeavesTheScanWhatWasReservedForIt) {
   const auto budget = std::make_shared<numerics::MemoryBudget>(200000);
   const auto account = std::make_shared<numerics::MemoryAccount>(budget);
