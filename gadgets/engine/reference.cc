@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/pipeline.h"
 
 namespace echotrain {
@@ -60,14 +61,7 @@ std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& r
   std::string out = fmt::format("{}\n  {}\n", spec.name, spec.description);
   if (!spec.aliases.empty()) out += fmt::format("  also {}\n", fmt::join(spec.aliases, ", "));
   if (spec.input == config::Input::images) out += "  input: images\n";
-  const std::string chain = PipelinePlan::check(spec, registry)->describe();
-  out += "\n";
-  for (std::size_t begin = 0; begin < chain.size();) {
-    const std::size_t end = chain.find('\n', begin) + 1;
-    out += "  " + chain.substr(begin, end - begin);
-    begin = end;
-  }
-  return out;
+  return out + "\n" + indented(PipelinePlan::check(spec, registry)->describe());
 }
 
 std::string gadgets_markdown(const Registry& registry) {

@@ -155,6 +155,14 @@ TEST(MemoryEstimate, FollowsTheHeader) {
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_grappa.yaml"), cpu), base + 5 * voxels * 4 * 8);
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_sense.yaml"), cpu), base + (5 * 4 + 16) * voxels * 8);
   }
+  // Branches take what their own chains do; those of images, a copy.
+  encoding.acceleration[0] = 1;
+  const auto branched = plan_of(
+      "branch: {pipeline: [cartesian_kspace, grappa, image]}, cartesian_kspace, fft, branch: {pipeline: [orient, "
+      "image]}, "
+      "image");
+  EXPECT_EQ(memory_estimate(header, *branched, cpu), base + (3 + 5 + 1) * voxels * 4 * 8);
+  EXPECT_EQ(memory_estimate(header, *branched, numerics::Backend::cuda), base + 3 * voxels * 4 * 8);
   header.encodings.clear();
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base);
 }
