@@ -64,6 +64,25 @@ std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& r
   return out + "\n" + indented(PipelinePlan::check(spec, registry)->describe());
 }
 
+std::string explain_branches() {
+  return R"(branch
+  Gives copies of the items at its place a chain of their own, whose images are a series of their own.
+
+  parameters (docs/pipelines.md, "Branches")
+    pipeline: the branch's gadgets, as in a pipeline file
+    when: map of conditions, all of which must hold; default none
+        encoding, slice, contrast, phase, repetition, set, series: N, a list, or {from: N, to: M}
+        kind, flag: of readouts; content, image_type, meta: of images
+        item: images: those that the client sends beside readouts
+    pass_on: flag, default true
+        whether the items that it takes go on along the chain, too
+    series_offset: integer 0 .. 60000, default 1000 times the branch's number in the file
+        added to image_series_index of its images
+    role: text, default none
+        its images are not sent, but serve gadgets that ask for images of this role (coil_maps, reference)
+)";
+}
+
 std::string gadgets_markdown(const Registry& registry) {
   std::string table = kIntroduction, sections;
   for (const std::string& name : registry.names()) {

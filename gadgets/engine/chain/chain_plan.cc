@@ -205,6 +205,13 @@ void find_fusions(ChainPlan& plan, const Registry& registry) {
     }
 }
 
+/// Whether only some frames of readouts go into a branch. A window that moves needs what entered before it did.
+bool parts_frames(ItemType type, const BranchPlan& branch) {
+  const bool moves = type == ItemType::readouts || type == ItemType::plane_readouts || type == ItemType::samples ||
+                     type == ItemType::plane_samples;
+  return moves && !branch.takes_messages && !branch.spec.when.keys.empty();
+}
+
 std::string describe_branch(const BranchPlan& branch) {
   const auto& spec = branch.spec;
   std::string out = fmt::format("{}: {} -> ", config::kBranch, to_string(branch.chain->types.front()));
@@ -239,6 +246,7 @@ std::vector<Reached> ChainPlan::reached() const {
   for (std::size_t i = 0; i < forms.size(); ++i)
     if (forms[i] != nullptr) all.push_back({forms[i]->takes, forms[i]->delivery(options[i])});
   for (const auto& [place, branch] : branches) {
+    if (parts_frames(types[place], branch)) all.push_back({ItemType::readouts, Delivery::parts});
     const std::vector<Reached> inner = branch.chain->reached();
     all.insert(all.end(), inner.begin(), inner.end());
   }

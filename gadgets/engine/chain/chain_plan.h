@@ -46,7 +46,7 @@ struct ChainPlan {
   };
   std::vector<Fused> fused;  ///< neighbours that may run as one gadget
 
-  /// How data may reach the gadgets of the whole tree.
+  /// How data may reach the gadgets of the whole tree. Where a branch takes only some frames, windows come whole.
   std::vector<Reached> reached() const;
   /// Whether images that the client sends have branches of their own, in a pipeline of readouts.
   bool takes_messages() const;

@@ -12,6 +12,8 @@ import steps
 import wire
 from programs import BIN, SOURCE, Server, run_client
 
+ismrmrd = pytest.importorskip("ismrmrd")
+
 N = 24
 XML = wire.header(scans.header_xml("cartesian", (N, N, 1), readouts=N))
 PAGE = (SOURCE / "docs" / "pipelines.md").read_text()
@@ -195,6 +197,30 @@ def test_wrong_branches_are_refused_where_they_are(served):
     ):  # fmt: skip
         reply = wire.exchange(served.address, [config, XML, wire.close()])
         assert any("bad-config" in t and words in t for t in reply.errors()), reply.texts
+
+
+def test_a_branch_is_explained_with_all_its_keys():
+    shown = subprocess.run([BIN / "echotrain-server", "--explain", "branch"], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    known = "when pass_on series_offset role pipeline item kind flag content image_type meta encoding slice contrast phase "
+    for key in (known + "repetition set series").split():
+        assert re.search(rf"\b{key}\b", shown.stdout), key
+        assert f"`{key}`" in PAGE or f" {key}:" in PAGE or f"`{key}:" in PAGE, key
+
+
+def test_recon_takes_images_beside_readouts_for_a_branch(tmp_path):
+    truth, pixels = picture(7), np.random.default_rng(8).random((N, N)).astype("f4")
+    file = tmp_path / "both.h5"
+    scans.Scan(XML[6:].decode(), readouts(truth)).save(file)
+    dataset = ismrmrd.Dataset(file, "dataset", create_if_needed=False)
+    dataset.append_image("image_2", ismrmrd.Image.from_array(pixels, transpose=False, image_series_index=2))
+    dataset.close()
+    made = run_client("recon", file, "-c", "cartesian_and_images", "-o", tmp_path / "out.h5")
+    assert made.returncode == 0, made.stderr
+    shown = {series: scans.read_images(tmp_path / "out.h5", f"image_{series}")[1] for series in (1, 1002)}
+    assert [len(images) for images in shown.values()] == [1, 1]
+    want = np.abs(truth)
+    assert close_to(shown[1][0, 0, 0], want * np.median(shown[1][0, 0, 0] / want), 1e-3)
 
 
 def test_the_example_of_the_page_is_a_pipeline(tmp_path):

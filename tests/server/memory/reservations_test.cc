@@ -113,6 +113,11 @@ TEST(StepMemory, IsThatOfTheChainWhichTheHeaderChooses) {
   EXPECT_EQ(step_memory(header, *plan, options), 0u);
   header.encodings[0].acceleration = {2, 1};
   EXPECT_EQ(step_memory(header, *plan, options), 132u << 20);  // and both queues
+  const auto branched = PipelinePlan::check(config::read_pipeline(
+      "echotrain: 1\nname: x\ndescription: x\npipeline: [cartesian_kspace, fft, branch: {pipeline: [image, python: "
+      "{module: a}]}, image]\n",
+      "test"));
+  EXPECT_EQ(step_memory(header, *branched, options), 132u << 20);
 }
 
 // The numbers are those of the rule in memory_estimate.h, worked out by hand.

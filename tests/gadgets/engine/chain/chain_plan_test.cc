@@ -116,6 +116,10 @@ TEST(ChainPlan, DeliveryIsWhatAllBranchesCanTake) {
   EXPECT_EQ(of("  - branch: {pipeline: [fhd, pcg, image]}\n"), Delivery::parts);
   EXPECT_EQ(of("  - branch: {pipeline: [gridding: {incremental: false}, fft, deapodization, image]}\n"),
             Delivery::frames);
+  // A branch that does not see every position of a window must not get what entered since the one before.
+  const std::string same = "gridding, fft, deapodization, image]}\n";
+  EXPECT_EQ(of("  - branch: {pipeline: [" + same), Delivery::windows);
+  EXPECT_EQ(of("  - branch: {when: {repetition: 1}, pipeline: [" + same), Delivery::parts);
 }
 
 TEST(ChainPlan, RanksRunTheWholeTree) {
