@@ -204,7 +204,7 @@ def test_a_branch_is_explained_with_all_its_keys():
     assert shown.returncode == 0, shown.stderr
     known = "when pass_on series_offset role pipeline item kind flag content image_type meta encoding slice contrast phase "
     for key in (known + "repetition set series").split():
-        assert re.search(rf"\b{key}\b", shown.stdout), key
+        assert re.search(rf"\b{key}[:,]", shown.stdout), key
         assert f"`{key}`" in PAGE or f" {key}:" in PAGE or f"`{key}:" in PAGE, key
 
 

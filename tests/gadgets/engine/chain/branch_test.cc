@@ -272,6 +272,20 @@ TEST_P(BranchTest, PipelinesOfImagesMayBranch) {
   EXPECT_EQ(pixels<float>(out.images.at(1)), std::vector<float>(24, 7.0f));
 }
 
+TEST_P(BranchTest, ImagesBesideMessagesAsTheyCameHaveABranch) {
+  const Contrasts scene(1);
+  RunOptions options = here();
+  options.images = {sent_image(std::vector<float>(24, 2.0f), {6, 4, 1}),
+                    sent_image(std::vector<float>(24, 3.0f), {6, 4, 1}),
+                    sent_image(std::vector<float>(24, 4.0f), {6, 4, 1})};
+  for (std::size_t i = 0; i < 3; ++i) options.images[i].head.image_series_index = static_cast<std::uint16_t>(i + 1);
+  const auto out = run(yaml("  - branch: {when: {item: images, series: 2}, pass_on: false, pipeline: [image]}\n"
+                            "  - branch: {when: {item: images, series: [2, 3]}, pipeline: [image]}\n  - passthrough\n"),
+                       scene.measurement, scene.scan, options);
+  EXPECT_THAT(series_of(out), ElementsAre(1, 1002, 2003, 3));
+  EXPECT_EQ(out.warned("no branch"), 0);
+}
+
 TEST_P(BranchTest, AcceleratedChainsMayBranch) {
   const ParallelScene scene({32, 32, 1}, 4);
   const std::string both =
