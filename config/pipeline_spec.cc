@@ -6,6 +6,8 @@
 #include <array>
 #include <cctype>
 
+#include "config/branch_spec.h"
+
 namespace echotrain::config {
 
 namespace {
@@ -180,20 +182,6 @@ void refuse_xml(std::string_view text, const std::string& name) {
                                       what));
 }
 
-/// The gadgets under the key `name`.
-std::vector<GadgetSpec> read_chain(const Node& root, const std::string& name) {
-  const Node node = root.get(name);
-  std::vector<GadgetSpec> chain;
-  for (const Node& item : node.as_sequence()) {
-    if (chain.size() == kMostGadgets) {
-      throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
-    }
-    chain.push_back(read_gadget(item));
-  }
-  if (chain.empty()) throw ConfigError(node.mark(), fmt::format("'{}' is empty; name at least one gadget", name));
-  return chain;
-}
-
 PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
@@ -242,12 +230,27 @@ PipelineSpec read_spec(const Node& root) {
     spec.dicom_peers = read_dicom(dicom);
     spec.dicom_mark = dicom.mark();
   }
-  spec.gadgets = read_chain(root, "pipeline");
-  if (is_given(root.get("accelerated"))) spec.accelerated = read_chain(root, "accelerated");
+  std::size_t size = 0;
+  spec.gadgets = read_chain(root.get("pipeline"), "pipeline", size);
+  const Node accelerated = root.get("accelerated");
+  if (is_given(accelerated)) spec.accelerated = read_chain(accelerated, "accelerated", size);
   return spec;
 }
 
 }  // namespace
+
+std::vector<GadgetSpec> read_chain(const Node& list, const std::string& key, std::size_t& size) {
+  std::vector<GadgetSpec> chain;
+  size = 0;
+  for (const Node& item : list.as_sequence()) {
+    chain.push_back(read_gadget(item));
+    size += 1 + (chain.back().name == kBranch ? read_branch(chain.back()).size : 0);
+    if (size > kMostGadgets)
+      throw ConfigError(item.mark(), fmt::format("a pipeline has at most {} gadgets", kMostGadgets));
+  }
+  if (chain.empty()) throw ConfigError(list.mark(), fmt::format("'{}' is empty; name at least one gadget", key));
+  return chain;
+}
 
 std::string_view to_string(BackendChoice choice) { return name_in(kBackends, choice); }
 

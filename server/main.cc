@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/branch_spec.h"
 #include "config/command_line.h"
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
@@ -87,6 +88,7 @@ int check(const std::string& file, const Registry& registry) {
 }
 
 int explain(const std::string& name, const Registry& registry) {
+  if (name == config::kBranch) return print(explain_branches());
   const std::vector<std::string> names = registry.names();
   if (registry.find(name) == nullptr) {
     const std::string near = config::nearest(name, names);

@@ -7,10 +7,11 @@
 #include <atomic>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/engine/chain/chain.h"
+#include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"
@@ -20,30 +21,9 @@
 namespace echotrain {
 namespace {
 
-bool is_entrance(ItemType type, config::Input input) {
-  if (input == config::Input::images) return type == ItemType::coil_images || type == ItemType::image;
-  return type == ItemType::readouts || type == ItemType::raw_batch;
-}
-
-std::string takes_text(const GadgetEntry& entry) {
-  std::string out;
-  for (const auto& form : entry.forms) out += (out.empty() ? "" : " or ") + std::string(to_string(form.takes));
-  return out;
-}
-
-/// The gadget that turns `from` into something `entry` takes, as a hint, or nothing.
-std::string bridge_hint(const Registry& registry, ItemType from, const GadgetEntry& entry) {
-  for (const auto& name : registry.names())
-    for (const auto& form : registry.find(name)->forms)
-      if (form.takes == from && form.gives != from)
-        for (const auto& wanted : entry.forms)
-          if (form.gives == wanted.takes)
-            return fmt::format("; put '{}' between them: it converts one to the other", name);
-  return "";
-}
-
 bool has_gadget(const std::vector<config::GadgetSpec>& chain, const std::string& name) {
-  return std::any_of(chain.begin(), chain.end(), [&](const auto& gadget) { return gadget.name == name; });
+  const std::vector<config::GadgetSpec> all = config::gadgets_in(chain);
+  return std::any_of(all.begin(), all.end(), [&](const auto& gadget) { return gadget.name == name; });
 }
 
 /// The first encoding that leaves lines out; null: none does.
@@ -54,138 +34,45 @@ const protocol::Encoding* accelerated_encoding(const protocol::Header& header) {
   return nullptr;
 }
 
-/// The forms that take what there is; `from`: nothing before the first gadget.
-std::vector<const GadgetForm*> forms_that_take(const GadgetEntry& entry, std::optional<ItemType> from,
-                                               config::Input input) {
-  std::vector<const GadgetForm*> forms;
-  for (const auto& form : entry.forms)
-    if (from ? form.takes == *from : is_entrance(form.takes, input)) forms.push_back(&form);
-  return forms;
-}
-
-/// The first of these forms that can have the gadget's parameters, which are added to `options`.
-const GadgetForm* choose_form(const std::vector<const GadgetForm*>& forms, const config::GadgetSpec& gadget,
-                              std::vector<GadgetOptions>& options) {
-  for (const GadgetForm* form : forms) {
-    GadgetOptions read = form->parse(gadget.parameters);
-    try {
-      form->make(read);
-      options.push_back(std::move(read));
-      return form;
-    } catch (const std::invalid_argument& error) {
-      if (form == forms.back())
-        throw config::ConfigError(gadget.mark, fmt::format("'{}': {}", gadget.name, error.what()));
-    }
-  }
-  return nullptr;
-}
-
-/// What is wrong with a pipeline that begins with this gadget.
-std::string wrong_beginning(const GadgetEntry& entry, config::Input input) {
-  if (input == config::Input::images)
-    return fmt::format("with 'input: images' a pipeline begins with images, but '{}' takes {}", entry.name,
-                       takes_text(entry));
-  return fmt::format("a pipeline begins with readouts, but '{}' takes {}{}", entry.name, takes_text(entry),
-                     forms_that_take(entry, std::nullopt, config::Input::images).empty()
-                         ? ""
-                         : "; for images of the client write 'input: images' before 'pipeline:'");
-}
-
 }  // namespace
 
 std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spec, const Registry& registry) {
+  if (spec.gadgets.empty()) throw config::ConfigError(spec.mark, "the pipeline has no gadgets");
   auto plan = std::make_shared<PipelinePlan>();
-  std::optional<ItemType> type;
-  std::string previous;
-  std::vector<Reached> chain;
-  for (const auto& gadget : spec.gadgets) {
-    const GadgetEntry* entry = registry.find(gadget.name);
-    if (entry == nullptr) {
-      const auto names = registry.names();
-      const std::string near = config::nearest(gadget.name, names);
-      throw config::ConfigError(gadget.mark, fmt::format("no gadget is called '{}'{}", gadget.name,
-                                                         near.empty() ? "; see echotrain-server --list-gadgets"
-                                                                      : fmt::format("; did you mean '{}'?", near)));
-    }
-    const auto forms = forms_that_take(*entry, type, spec.input);
-    if (forms.empty()) {
-      if (!type) throw config::ConfigError(gadget.mark, wrong_beginning(*entry, spec.input));
-      throw config::ConfigError(
-          gadget.mark, fmt::format("'{}' takes {}, but '{}' before it gives {}{}", gadget.name, takes_text(*entry),
-                                   previous, to_string(*type), bridge_hint(registry, *type, *entry)));
-    }
-    const GadgetForm* form = choose_form(forms, gadget, plan->options_);
-    if (!type) plan->types_.push_back(form->takes);
-    type = form->gives;
-    plan->types_.push_back(*type);
-    plan->forms_.push_back(form);
-    chain.push_back({form->takes, form->delivery(plan->options_.back())});
-    previous = gadget.name;
-  }
-  if (!type) throw config::ConfigError(spec.mark, "the pipeline has no gadgets");
-  if (*type != ItemType::image)
-    throw config::ConfigError(
-        spec.gadgets.back().mark,
-        fmt::format("the pipeline ends with {}, which nobody takes; end it with 'image', which takes CoilImages",
-                    to_string(*type)));
+  ChainEntrance entrance;
+  entrance.input = spec.input;
+  entrance.sent = spec.input == config::Input::images;
+  int branches = 0;
+  plan->chain_ = check_chain(spec.gadgets, entrance, registry, branches);
   plan->spec_ = std::move(spec);
-  plan->delivery_ = resolve_delivery(chain);
-  plan->find_fusions(registry);
+  plan->delivery_ = resolve_delivery(plan->chain_->reached());
   if (!plan->spec_.accelerated.empty()) {
     config::PipelineSpec other = plan->spec_;
     other.gadgets = std::exchange(other.accelerated, {});
     plan->accelerated_ = check(std::move(other), registry);
-    if (plan->accelerated_->types_.front() != plan->types_.front())
+    if (plan->accelerated_->types().front() != plan->types().front())
       throw config::ConfigError(
           plan->spec_.accelerated.front().mark,
           fmt::format("the chain for accelerated scans takes {}, but 'pipeline' takes {}; both must take the same",
-                      to_string(plan->accelerated_->types_.front()), to_string(plan->types_.front())));
+                      to_string(plan->accelerated_->types().front()), to_string(plan->types().front())));
   }
   return plan;
 }
+
+const std::vector<ItemType>& PipelinePlan::types() const { return chain_->types; }
 
 const PipelinePlan& PipelinePlan::chain_for(const protocol::Header& header) const {
   return accelerated_ && accelerated_encoding(header) != nullptr ? *accelerated_ : *this;
 }
 
-void PipelinePlan::find_fusions(const Registry& registry) {
-  const auto& gadgets = spec_.gadgets;
-  const auto fits = [&](const Fusion& fusion, std::size_t first) {
-    return first + fusion.names.size() <= gadgets.size() && types_[first] == fusion.takes &&
-           std::equal(fusion.names.begin(), fusion.names.end(), gadgets.begin() + static_cast<std::ptrdiff_t>(first),
-                      [](const std::string& name, const auto& gadget) { return name == gadget.name; });
-  };
-  for (std::size_t i = 0; i < gadgets.size(); ++i)
-    for (const Fusion& fusion : registry.fusions()) {
-      if (!fits(fusion, i)) continue;
-      if (!fusion.make(std::span(options_).subspan(i, fusion.names.size()))) continue;
-      fused_.push_back({i, fusion.names.size(), &fusion});
-      i += fusion.names.size() - 1;
-      break;
-    }
-}
-
 bool PipelinePlan::takes_images() const {
-  return types_.front() == ItemType::raw_batch || types_.front() == ItemType::image ||
-         types_.front() == ItemType::coil_images;
+  const ItemType entrance = types().front();
+  return entrance == ItemType::raw_batch || entrance == ItemType::image || entrance == ItemType::coil_images;
 }
 
 std::string PipelinePlan::describe() const {
-  std::string out;
-  for (std::size_t i = 0; i < forms_.size(); ++i)
-    out += fmt::format("{}: {} -> {}\n", spec_.gadgets[i].name, to_string(types_[i]), to_string(types_[i + 1]));
-  for (const Fused& fused : fused_)
-    out += fmt::format("as one{}: {}\n", fused.fusion->cpu_only ? " on the CPU" : "",
-                       fmt::join(fused.fusion->names, ", "));
-  if (accelerated_) {
-    out += "accelerated scans (R > 1):\n";
-    const std::string chain = accelerated_->describe();
-    for (std::size_t begin = 0; begin < chain.size();) {
-      const std::size_t end = chain.find('\n', begin) + 1;
-      out += "  " + chain.substr(begin, end - begin);
-      begin = end;
-    }
-  }
+  std::string out = chain_->describe();
+  if (accelerated_) out += "accelerated scans (R > 1):\n" + indented(accelerated_->describe());
   return out;
 }
 
@@ -216,9 +103,9 @@ struct Pipeline::Impl {
   void begin(const protocol::Header& header) {
     const bool other = &plan->chain_for(header) != plan.get();
     if (other) {
+      chain.reset();
       plan = plan->accelerated_;
-      place_taps();
-      make(asked_taps.empty());
+      make();
     }
     const auto say = [this](protocol::Level level, const std::string& text) {
       if (said.size() > kMostTexts || !said.insert(text).second) return;
@@ -242,18 +129,6 @@ struct Pipeline::Impl {
                            fmt::join(names, ", ")));
   }
 
-  /// Gives the taps that were asked for their gadgets in this chain, as far as it has them.
-  void place_taps() {
-    taps.clear();
-    const auto& specs = plan->spec_.gadgets;
-    for (const auto& [name, on_item] : asked_taps)
-      for (std::size_t i = 0; i < specs.size(); ++i)
-        if (specs[i].name == name) {
-          taps[i] = on_item;
-          break;
-        }
-  }
-
   void leave(Item&& item) {
     auto* image = std::get_if<Image>(&item);
     if (image == nullptr) return;  // waveforms that no gadget took are dropped
@@ -271,38 +146,34 @@ struct Pipeline::Impl {
 
   /// After each batch of readouts, and after each image.
   void pause() {
-    for (std::size_t i = 0; i < gadgets.size(); ++i) gadgets[i]->pause(next[i]);
+    chain->pause();
     compute.check();
     image_check->report(*scan);
   }
 
-  void enter(Item&& item) { gadgets.front()->push(std::move(item), next.front()); }
+  void enter(Item&& item) { chain->push(std::move(item)); }
 
-  /// Makes the gadgets; with `fuse`, one gadget may stand for several.
-  void make(bool fuse) {
-    gadgets.clear();
-    next.clear();
-    last_of.clear();
-    const auto& specs = plan->spec_.gadgets;
-    auto fused = plan->fused_.begin();
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (fused != plan->fused_.end() && fused->first < i) ++fused;
-      if (fuse && fused != plan->fused_.end() && fused->first == i && !(fused->fusion->cpu_only && compute.cuda())) {
-        gadgets.push_back(fused->fusion->make(std::span(plan->options_).subspan(i, fused->count)));
-        i += fused->count - 1;
-      } else {
-        gadgets.push_back(plan->forms_[i]->make(plan->options_[i]));
-      }
-      last_of.push_back(i);
-      const std::size_t own = gadgets.size() - 1;
-      next.push_back([this, own](Item&& item) {
-        if (const auto tap = taps.find(last_of[own]); tap != taps.end()) tap->second(item);
-        if (own + 1 < gadgets.size())
-          gadgets[own + 1]->push(std::move(item), next[own + 1]);
-        else
-          leave(std::move(item));
-      });
-    }
+  /// Makes the gadgets. Where some are tapped, each stands for itself.
+  void make() {
+    const auto leaving = [this](Item&& item) { leave(std::move(item)); };
+    chain.emplace(plan->chain(), ChainMaking{asked_taps.empty(), compute.cuda(), leaving}, leaving);
+    for (const auto& [name, on_item] : asked_taps) chain->tap(name, on_item);
+  }
+
+  void count_frames() {
+    const bool readouts = plan->spec().input == config::Input::readouts;
+    counts.frames = (readouts ? framer.frames() : images.frames()) + chain->frames();
+  }
+
+  /// An image for a branch, in a pipeline of readouts. False: it is not for the pipeline's gadgets, too.
+  bool offer(const protocol::Image& image) {
+    if (!plan->chain().takes_messages()) return true;
+    const Offered offered = chain->offer(image);
+    if (!offered.taken && plan->types().front() != ItemType::raw_batch)
+      scan->warn(
+          fmt::format("no branch of pipeline '{}' takes images of series {} and image_type {}; they are left out",
+                      plan->spec().name, +image.head.image_series_index, +image.head.image_type));
+    return offered.goes_on;
   }
 
   Framer::EmitReadouts enter_readouts() {
@@ -319,18 +190,15 @@ struct Pipeline::Impl {
   std::optional<Scan> scan;  // empty before start()
   Framer framer;
   ImageEntrance images;
-  std::vector<std::unique_ptr<AnyGadget>> gadgets;
-  std::vector<AnyGadget::EmitItem> next;  // next[i] takes the items of gadget i
-  std::vector<std::size_t> last_of;       // [i]: the last gadget of the spec that gadget i stands for
-  std::vector<std::pair<std::string, std::function<void(const Item&)>>> asked_taps;  // by a gadget's name
-  std::map<std::size_t, std::function<void(const Item&)>> taps;                      // by its place in the chain
+  std::vector<std::pair<std::string, Chain::Tap>> asked_taps;  // by a gadget's name
+  std::optional<Chain> chain;
   PipelineCounts counts;
 };
 
 Pipeline::Pipeline(std::shared_ptr<const PipelinePlan> plan, numerics::Context& compute, PipelineSink sink,
                    ReadAsset read_asset, numerics::Team* team)
     : impl_(std::make_unique<Impl>(std::move(plan), compute, std::move(sink), std::move(read_asset), team)) {
-  impl_->make(true);
+  impl_->make();
 }
 
 Pipeline::~Pipeline() = default;
@@ -344,7 +212,7 @@ void Pipeline::start(const protocol::Header& header) {
   impl_->begin(header);
   impl_->framer.start(header, *impl_->scan);
   impl_->images.start(header, *impl_->scan);
-  for (auto& gadget : impl_->gadgets) gadget->start(header, *impl_->scan);
+  impl_->chain->start(header, *impl_->scan);
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
@@ -354,11 +222,11 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::int64_t 
   } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(
         fmt::format("pipeline '{}' takes images; the scan's readouts are left out", impl_->plan->spec().name));
-  } else if (impl_->plan->types_.front() == ItemType::raw_batch) {
+  } else if (impl_->plan->types().front() == ItemType::raw_batch) {
     impl_->enter(RawBatch{std::move(readouts)});
   } else {
     impl_->framer.push(std::move(readouts), impl_->enter_readouts(), waiting);
-    impl_->counts.frames = impl_->framer.frames();
+    impl_->count_frames();
     impl_->counts.late_readouts = impl_->framer.late_readouts();
   }
   impl_->pause();
@@ -366,20 +234,25 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::int64_t 
 
 void Pipeline::push(protocol::Image&& image) {
   ++impl_->counts.images_in;
-  const ItemType entrance = impl_->plan->types_.front();
-  if (entrance == ItemType::raw_batch) return impl_->enter(Image{nullptr, std::move(image), nullptr});
+  const ItemType entrance = impl_->plan->types().front();
+  if (entrance == ItemType::raw_batch) {
+    if (impl_->offer(image)) impl_->enter(Image{nullptr, std::move(image), nullptr});
+    return;
+  }
   if (impl_->scan->side_images.take(image)) return;
   if (entrance == ItemType::image) {
     impl_->enter(Image{nullptr, std::move(image), nullptr});
   } else if (entrance == ItemType::coil_images) {
     impl_->enter(impl_->images.take(std::move(image)));
-    impl_->counts.frames = impl_->images.frames();
+  } else if (impl_->plan->chain().takes_messages()) {
+    impl_->offer(image);
   } else {
     impl_->scan->warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
                                   impl_->plan->spec().name,
                                   protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
     return;
   }
+  impl_->count_frames();
   impl_->pause();
 }
 
@@ -390,8 +263,8 @@ void Pipeline::push(protocol::Waveform&& waveform) {
 
 void Pipeline::finish(End how) {
   impl_->framer.finish(how, impl_->enter_readouts());
-  if (impl_->plan->spec().input == config::Input::readouts) impl_->counts.frames = impl_->framer.frames();
-  for (std::size_t i = 0; i < impl_->gadgets.size(); ++i) impl_->gadgets[i]->end(how, impl_->next[i]);
+  impl_->count_frames();
+  impl_->chain->end(how);
 }
 
 void Pipeline::wait() {
@@ -408,8 +281,7 @@ bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_
   const config::PipelineSpec& spec = impl_->plan->spec();
   if (!has_gadget(spec.gadgets, name) && !has_gadget(spec.accelerated, name)) return false;
   impl_->asked_taps.emplace_back(name, std::move(on_item));
-  impl_->place_taps();
-  impl_->make(false);
+  impl_->make();
   return true;
 }
 

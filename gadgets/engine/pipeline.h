@@ -1,4 +1,4 @@
-// A pipeline: a checked chain of gadgets, and one scan running through it. Needs no server.
+// A pipeline: a checked chain of gadgets with its branches, and one scan running through it. Needs no server.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@
 
 namespace echotrain {
 
+struct ChainPlan;  // gadgets/engine/chain/chain_plan.h
+
 /// A pipeline file whose gadgets exist, whose parameters are right and whose types fit together.
 class PipelinePlan {
  public:
@@ -24,14 +26,16 @@ class PipelinePlan {
                                                    const Registry& registry = Registry::builtin());
 
   const config::PipelineSpec& spec() const { return spec_; }
-  /// Item types along the chain, entrance first: one more than gadgets.
-  const std::vector<ItemType>& types() const { return types_; }
+  /// The chain and its branches, as checked.
+  const ChainPlan& chain() const { return *chain_; }
+  /// Item types along the chain, entrance first: one more than gadgets and branches.
+  const std::vector<ItemType>& types() const;
   /// Whether images of the client are what it works on, so that it needs no measurement's header.
   bool takes_images() const;
   /// How the data of frames reach these gadgets.
   Delivery delivery() const { return delivery_; }
-  /// One line per gadget: "gridding: Samples -> Grid"; and one per group of gadgets that run as one. Then, if the file
-  /// has one, the chain for accelerated scans.
+  /// One line per gadget: "gridding: Samples -> Grid"; one per branch, with its gadgets below it; and one per group of
+  /// gadgets that run as one. Then, if the file has one, the chain for accelerated scans.
   std::string describe() const;
   /// What a scan with this header runs through: the file's chain `accelerated`, if it has one and the header announces
   /// R > 1, else this.
@@ -40,16 +44,8 @@ class PipelinePlan {
  private:
   friend class Pipeline;
   config::PipelineSpec spec_;
-  std::vector<ItemType> types_;
-  std::vector<const GadgetForm*> forms_;
+  std::shared_ptr<const ChainPlan> chain_;
   Delivery delivery_ = Delivery::frames;
-  std::vector<GadgetOptions> options_;  ///< of each gadget, read once for all scans
-  struct Fused {
-    std::size_t first, count;
-    const Fusion* fusion;
-  };
-  void find_fusions(const Registry& registry);
-  std::vector<Fused> fused_;
   std::shared_ptr<const PipelinePlan> accelerated_;  ///< null: there is no other chain
 };
 
@@ -87,7 +83,7 @@ class Pipeline {
   /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
   /// `waiting`: readouts that have come after these (`when_behind: drop_oldest`).
   void push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting = 0);
-  /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline works on.
+  /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline or a branch of it works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
   /// The end of the scan: closes open frames (complete) or drops partial ones (truncated).
@@ -99,7 +95,8 @@ class Pipeline {
   const PipelineCounts& counts() const;
 
   /// Calls `tap` with every item that leaves gadget `name`, passed on or made there, before the next gadget gets it.
-  /// Returns false if no chain of the pipeline has a gadget of that name. For `echotrain recon --save-after`. Call it
+  /// Of several gadgets of that name, the chain's first one is meant, else the first one of a branch. Returns false if
+  /// no chain of the pipeline has one. For `echotrain recon --save-after`. Call it
   /// before start(): tapped gadgets are not fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/branch_spec.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain {
@@ -179,7 +180,7 @@ RankedPipeline::RankedPipeline(Followers* followers, const std::shared_ptr<const
     return;
   }
   for (const auto* chain : {&plan->spec().gadgets, &plan->spec().accelerated})
-    for (const config::GadgetSpec& gadget : *chain)
+    for (const config::GadgetSpec& gadget : config::gadgets_in(*chain))
       if (gadget.name == "python" || gadget.name == "mrd_server")
         throw ClientError(fmt::format("'{}' runs in one process only, not in several ranks", gadget.name));
   Buffer step = step_of(Step::begin);

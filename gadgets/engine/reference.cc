@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/pipeline.h"
 
 namespace echotrain {
@@ -60,14 +61,26 @@ std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& r
   std::string out = fmt::format("{}\n  {}\n", spec.name, spec.description);
   if (!spec.aliases.empty()) out += fmt::format("  also {}\n", fmt::join(spec.aliases, ", "));
   if (spec.input == config::Input::images) out += "  input: images\n";
-  const std::string chain = PipelinePlan::check(spec, registry)->describe();
-  out += "\n";
-  for (std::size_t begin = 0; begin < chain.size();) {
-    const std::size_t end = chain.find('\n', begin) + 1;
-    out += "  " + chain.substr(begin, end - begin);
-    begin = end;
-  }
-  return out;
+  return out + "\n" + indented(PipelinePlan::check(spec, registry)->describe());
+}
+
+std::string explain_branches() {
+  return R"(branch
+  Gives copies of the items at its place a chain of their own, whose images are a series of their own.
+
+  parameters (docs/pipelines.md, "Branches")
+    pipeline: the branch's gadgets, as in a pipeline file
+    when: map of conditions, all of which must hold; default none
+        encoding, slice, contrast, phase, repetition, set, series: N, a list, or {from: N, to: M}
+        kind, flag: of readouts; content, image_type, meta: of images
+        item: images: those that the client sends beside readouts
+    pass_on: flag, default true
+        whether the items that it takes go on along the chain, too
+    series_offset: integer 0 .. 60000, default 1000 times the branch's number in the file
+        added to image_series_index of its images
+    role: text, default none
+        its images are not sent, but serve gadgets that ask for images of this role (coil_maps, reference)
+)";
 }
 
 std::string gadgets_markdown(const Registry& registry) {

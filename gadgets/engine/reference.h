@@ -17,6 +17,9 @@ std::string list_gadgets(const Registry& registry);
 /// A pipeline's name, description and chain of gadgets. config::ConfigError when it does not fit together.
 std::string explain_pipeline(const config::PipelineSpec& spec, const Registry& registry);
 
+/// What a branch is, which stands in chains as gadgets do.
+std::string explain_branches();
+
 /// docs/gadgets.md: every gadget with what it takes and gives and a table of its parameters.
 std::string gadgets_markdown(const Registry& registry);
 

@@ -5,6 +5,9 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "config/branch_spec.h"
+#include "gadgets/engine/chain/chain_plan.h"
+
 namespace echotrain::server {
 
 namespace {
@@ -15,9 +18,9 @@ double voxels(const std::array<std::uint32_t, 3>& matrix) {
   return static_cast<double>(matrix[0]) * static_cast<double>(matrix[1]) * static_cast<double>(matrix[2]);
 }
 
-/// Whether the chain has one of these gadgets.
-bool has(const PipelinePlan& plan, std::initializer_list<std::string_view> names) {
-  return std::any_of(plan.spec().gadgets.begin(), plan.spec().gadgets.end(), [&](const config::GadgetSpec& gadget) {
+/// Whether the chain itself has one of these gadgets.
+bool has(const ChainPlan& chain, std::initializer_list<std::string_view> names) {
+  return std::any_of(chain.gadgets.begin(), chain.gadgets.end(), [&](const config::GadgetSpec& gadget) {
     return std::find(names.begin(), names.end(), gadget.name) != names.end();
   });
 }
@@ -38,16 +41,28 @@ double numbers_of(const protocol::Encoding& encoding, double channels, const Ext
   return ((on_grid ? 3 : 6) + (extra.joins ? 2 : 0)) * images + doubled;
 }
 
+/// Of a chain and its branches.
+double numbers_of(const protocol::Header& header, const ChainPlan& chain, bool on_device) {
+  const Extra extra{has(chain, {"fhd", "pcg"}), has(chain, {"grappa", "sense", "encoding"})};
+  const double channels = header.receiver_channels.value_or(8);
+  double numbers = 0, images = 0;
+  for (const protocol::Encoding& encoding : header.encodings) {
+    numbers = std::max(numbers, numbers_of(encoding, channels, extra, on_device));
+    images = std::max(images, numbers_of(encoding, channels, {}, true));
+  }
+  for (const auto& [place, branch] : chain.branches) {
+    const ItemType begin = branch.chain->types.front();
+    const bool makes_images = begin != ItemType::coil_images && begin != ItemType::image;
+    numbers += makes_images ? numbers_of(header, *branch.chain, on_device) : images;
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend) {
   const bool on_device = backend == numerics::Backend::cuda;
-  const PipelinePlan& chain = plan.chain_for(header);
-  const Extra extra{has(chain, {"fhd", "pcg"}), has(chain, {"grappa", "sense", "encoding"})};
-  const double channels = header.receiver_channels.value_or(8);
-  double numbers = 0;
-  for (const protocol::Encoding& encoding : header.encodings)
-    numbers = std::max(numbers, numbers_of(encoding, channels, extra, on_device));
+  const double numbers = numbers_of(header, plan.chain_for(header).chain(), on_device);
   const double bytes = (1 << 20) + 8 * static_cast<double>(header.xml.size()) + kNumber * numbers;
   return static_cast<std::uint64_t>(std::min(bytes, 1e18));
 }
@@ -61,7 +76,7 @@ std::uint64_t bytes_of(std::int64_t mib) { return static_cast<std::uint64_t>(mib
 std::uint64_t step_memory(const protocol::Header& header, const PipelinePlan& plan,
                           const config::ServerOptions& options) {
   std::int64_t mib = 0;
-  for (const config::GadgetSpec& gadget : plan.chain_for(header).spec().gadgets) {
+  for (const config::GadgetSpec& gadget : config::gadgets_in(plan.chain_for(header).spec().gadgets)) {
     if (gadget.name == "python") mib += options.steps.python_memory_mib + kStepQueuesMib;
     if (gadget.name == "mrd_server") mib += kStepQueuesMib;
   }

@@ -20,7 +20,8 @@ namespace echotrain::server {
 /// - weights or maps of coils (grappa, sense, encoding) on top of that: 2 x V x C numbers;
 /// - on a GPU, in the machine's memory: V x C numbers only.
 /// It is what is reserved, not a bound: a scan that takes more borrows, while there is some left.
-/// Of a pipeline with two chains, the one for this header counts.
+/// Of a pipeline with two chains, the one for this header counts. Each branch adds what its own chain takes: V x C
+/// numbers where it begins with images, else as above.
 std::uint64_t memory_estimate(const protocol::Header& header, const PipelinePlan& plan, numerics::Backend backend);
 
 /// Bytes that the processes of the plan's `python` steps may take beside that; their queues too.

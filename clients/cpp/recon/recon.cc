@@ -16,6 +16,8 @@
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/recon/recon_parts.h"
 #include "clients/cpp/recon/save_after.h"
+#include "config/branch_spec.h"
+#include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/shared/step_settings.h"
 #include "protocol/data/header.h"
@@ -83,7 +85,8 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   for (const auto& [gadget, file] : o.save_after) {
     const std::string& name = gadget;
     const auto has = [&](const std::vector<config::GadgetSpec>& chain) {
-      return std::any_of(chain.begin(), chain.end(), [&](const auto& each) { return each.name == name; });
+      const auto all = config::gadgets_in(chain);
+      return std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; });
     };
     if (!has(spec.gadgets) && !has(spec.accelerated))
       throw UsageError("--save-after " + name + ": the pipeline has no gadget of that name");
@@ -121,12 +124,15 @@ class Savers {
   std::vector<std::string> names_;
 };
 
-// Pushes the whole file through the pipeline.
+// Pushes the whole file through the pipeline. Beside readouts, images count where the pipeline has a branch for them.
 class Feeder {
  public:
   Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
-         std::ostream& err)
-      : options_(o), reader_(reader), filter_(header, err) {}
+         const PipelinePlan& plan, std::ostream& err)
+      : options_(o),
+        reader_(reader),
+        with_images_(plan.chain_for(header).chain().takes_messages()),
+        filter_(header, err) {}
 
   template <class AfterPush>
   void feed(RankedPipeline& pipeline, const AfterPush& after_push) {
@@ -141,7 +147,7 @@ class Feeder {
       }
     }
     for (std::size_t i = 0; i < reader_.waveforms(); ++i) pipeline.push(reader_.waveform(i));
-    if (readouts == 0) {
+    if (readouts == 0 || with_images_) {
       for (const auto& series : reader_.image_series()) {
         for (std::size_t i = 0; i < reader_.images(series); ++i) {
           pipeline.push(reader_.image(series, i));
@@ -155,6 +161,7 @@ class Feeder {
  private:
   const ReconOptions& options_;
   const protocol::DatasetReader& reader_;
+  const bool with_images_;
   ReadoutFilter filter_;
 };
 
@@ -191,7 +198,7 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   Output output(o, xml);
   savers.open(context);
   try {
-    Feeder(o, reader, *header, err).feed(pipeline, [&] { output.drain(inbox); });
+    Feeder(o, reader, *header, *plan, err).feed(pipeline, [&] { output.drain(inbox); });
     pipeline.finish(End::complete);
     pipeline.wait();
   } catch (...) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gadgets/engine/chain/chain_plan.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/meta.h"
 #include "server/scan/scan_request.h"
@@ -111,9 +112,9 @@ inline void require_honest_pixels(const protocol::Image& image) {
             "an image that is zero everywhere leaves without a word");
 }
 
-/// Images of the client's own, and those made of them, are not looked at.
+/// Images of the client's own, those made of them, and those of pipelines with branches are not looked at.
 inline void require_expected(const server::ScanRequest& scan, const protocol::Image& image) {
-  if (scan.plan->takes_images()) return;
+  if (scan.plan->takes_images() || !scan.plan->chain().branches.empty()) return;
   const std::uint32_t encodings = static_cast<std::uint32_t>(scan.header.encodings.size());
   const std::uint32_t series = image.head.image_series_index;
   require(series >= 1 && series <= 2 * encodings, "an image of a series that no encoding has");

@@ -107,7 +107,8 @@ def shipped_scan(name, folder, large):
     def by_name(messages):
         return stream(wire.config_file(name), messages)
 
-    if name in ("cartesian_2d", "cartesian_display", "cartesian_edges"):
+    if name in ("cartesian_2d", "cartesian_display", "cartesian_edges", "cartesian_magnitude_phase",
+                "cartesian_and_images"):  # fmt: skip
         return by_name(cartesian(1536, 16) if large else cartesian(256, 8, 4))
     if name == "cartesian_grappa":
         left_out = ("--acceleration", 3, "--calibration", 24)

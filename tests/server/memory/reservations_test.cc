@@ -113,6 +113,11 @@ TEST(StepMemory, IsThatOfTheChainWhichTheHeaderChooses) {
   EXPECT_EQ(step_memory(header, *plan, options), 0u);
   header.encodings[0].acceleration = {2, 1};
   EXPECT_EQ(step_memory(header, *plan, options), 132u << 20);  // and both queues
+  const auto branched = PipelinePlan::check(config::read_pipeline(
+      "echotrain: 1\nname: x\ndescription: x\npipeline: [cartesian_kspace, fft, branch: {pipeline: [image, python: "
+      "{module: a}]}, image]\n",
+      "test"));
+  EXPECT_EQ(step_memory(header, *branched, options), 132u << 20);
 }
 
 // The numbers are those of the rule in memory_estimate.h, worked out by hand.
@@ -155,6 +160,14 @@ TEST(MemoryEstimate, FollowsTheHeader) {
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_grappa.yaml"), cpu), base + 5 * voxels * 4 * 8);
     EXPECT_EQ(memory_estimate(header, *shipped("cartesian_sense.yaml"), cpu), base + (5 * 4 + 16) * voxels * 8);
   }
+  // Branches take what their own chains do; those of images, a copy.
+  encoding.acceleration[0] = 1;
+  const auto branched = plan_of(
+      "branch: {pipeline: [cartesian_kspace, grappa, image]}, cartesian_kspace, fft, branch: {pipeline: [orient, "
+      "image]}, "
+      "image");
+  EXPECT_EQ(memory_estimate(header, *branched, cpu), base + (3 + 5 + 1) * voxels * 4 * 8);
+  EXPECT_EQ(memory_estimate(header, *branched, numerics::Backend::cuda), base + 3 * voxels * 4 * 8);
   header.encodings.clear();
   EXPECT_EQ(memory_estimate(header, *solved, cpu), base);
 }

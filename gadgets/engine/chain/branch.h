@@ -1,0 +1,44 @@
+// One branch of a running scan.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/scan.h"
+#include "gadgets/engine/chain/chain.h"
+#include "gadgets/engine/chain/condition.h"
+#include "gadgets/shared/incoming/image_entrance.h"
+
+namespace echotrain {
+
+/// A chain that gets copies of another one's items. What comes out of it goes to the client under series numbers of its
+/// own, or, with a role, to the gadgets that ask for images of that role; this then waits for the device. Waveforms end
+/// here, as they go on along the other chain.
+class Branch {
+ public:
+  Branch(const BranchPlan& plan, const ChainMaking& making);
+  Branch(const Branch&) = delete;  // the chain refers to this
+  Branch& operator=(const Branch&) = delete;
+
+  const BranchPlan& plan() const { return plan_; }
+  const Condition& condition() const { return condition_; }
+  Chain& chain() { return chain_; }
+
+  void start(const protocol::Header& header, Scan& scan);
+  /// Takes an image that the client sent, whose message the branch wants.
+  void take(protocol::Image message);
+  /// Images that take() has made frames of, here and in branches of this one.
+  std::uint64_t frames() const { return images_.frames() + chain_.frames(); }
+
+ private:
+  void leave(Item&& item);
+  void give(protocol::Image&& message);
+
+  const BranchPlan& plan_;
+  const Condition condition_;
+  AnyGadget::EmitItem send_;
+  Scan* scan_ = nullptr;
+  ImageEntrance images_;
+  Chain chain_;
+};
+
+}  // namespace echotrain

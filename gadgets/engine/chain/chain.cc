@@ -1,0 +1,95 @@
+#include "gadgets/engine/chain/chain.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "gadgets/engine/chain/fork.h"
+
+namespace echotrain {
+
+Chain::Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave)
+    : plan_(plan), leave_(std::move(leave)) {
+  for (std::size_t place = 0; place < plan_.gadgets.size(); ++place) {
+    forks_.push_back(nullptr);
+    place = plan_.forms[place] == nullptr ? add_fork(place, making) : add_gadget(place, making);
+    last_of_.push_back(place);
+    const std::size_t own = gadgets_.size() - 1;
+    next_.emplace_back([this, own](Item&& item) {
+      if (const auto tap = taps_.find(last_of_[own]); tap != taps_.end()) tap->second(item);
+      if (own + 1 < gadgets_.size())
+        gadgets_[own + 1]->push(std::move(item), next_[own + 1]);
+      else
+        leave_(std::move(item));
+    });
+  }
+}
+
+Chain::~Chain() = default;
+
+/// Adds what stands at this place of the plan and, fused with it, behind; gives the last of these places.
+std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
+  const auto fused = std::find_if(plan_.fused.begin(), plan_.fused.end(),
+                                  [&](const ChainPlan::Fused& each) { return each.first == place; });
+  if (!making.fuse || fused == plan_.fused.end() || (fused->fusion->cpu_only && making.cuda)) {
+    gadgets_.push_back(plan_.forms[place]->make(plan_.options[place]));
+    return place;
+  }
+  gadgets_.push_back(fused->fusion->make(std::span(plan_.options).subspan(place, fused->count)));
+  return place + fused->count - 1;
+}
+
+/// Adds the branch at this place and those next to it; gives the last of these places.
+std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
+  const ItemType type = plan_.types[place];
+  std::vector<std::unique_ptr<Branch>> branches;
+  std::size_t end = place;
+  for (; end < plan_.forms.size() && plan_.forms[end] == nullptr; ++end)
+    branches.push_back(std::make_unique<Branch>(plan_.branches.at(end), making));
+  const bool ends = end == plan_.forms.size() && type != ItemType::image;
+  auto fork = std::make_unique<Fork>(std::move(branches), type, ends);
+  forks_.back() = fork.get();
+  gadgets_.push_back(std::move(fork));
+  return end - 1;
+}
+
+void Chain::start(const protocol::Header& header, Scan& scan) {
+  std::optional<protocol::Header> left;  // behind branches
+  for (std::size_t i = 0; i < gadgets_.size(); ++i) {
+    gadgets_[i]->start(left ? *left : header, scan);
+    if (forks_[i] != nullptr) left = forks_[i]->left_of(left ? *left : header);
+  }
+}
+
+void Chain::pause() {
+  for (std::size_t i = 0; i < gadgets_.size(); ++i) gadgets_[i]->pause(next_[i]);
+}
+
+void Chain::end(End how) {
+  for (std::size_t i = 0; i < gadgets_.size(); ++i) gadgets_[i]->end(how, next_[i]);
+}
+
+Offered Chain::offer(const protocol::Image& message) {
+  return forks_.front() != nullptr ? forks_.front()->offer(message) : Offered{};
+}
+
+bool Chain::tap(const std::string& name, const Tap& on_item) {
+  const auto named = std::find_if(plan_.gadgets.begin(), plan_.gadgets.end(),
+                                  [&](const config::GadgetSpec& gadget) { return gadget.name == name; });
+  if (name != config::kBranch && named != plan_.gadgets.end()) {
+    taps_[static_cast<std::size_t>(named - plan_.gadgets.begin())] = on_item;
+    return true;
+  }
+  return std::any_of(forks_.begin(), forks_.end(),
+                     [&](Fork* fork) { return fork != nullptr && fork->tap(name, on_item); });
+}
+
+std::uint64_t Chain::frames() const {
+  std::uint64_t frames = 0;
+  for (const Fork* fork : forks_)
+    if (fork != nullptr) frames += fork->frames();
+  return frames;
+}
+
+}  // namespace echotrain

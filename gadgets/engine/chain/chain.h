@@ -1,0 +1,69 @@
+// A chain of gadgets of one running scan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/engine/chain/chain_plan.h"
+
+namespace echotrain {
+
+class Fork;
+
+/// How the gadgets of a tree are made.
+struct ChainMaking {
+  bool fuse = true;          ///< one gadget may stand for several
+  bool cuda = false;         ///< of the scan's backend
+  AnyGadget::EmitItem send;  ///< takes the images that branches have for the client
+};
+
+/// What became of an image that the client sent, in a pipeline of readouts.
+struct Offered {
+  bool taken = false;   ///< by a branch
+  bool goes_on = true;  ///< no branch has kept it from others
+};
+
+/// Runs items through gadgets in the order of the plan, depth first. Each of them, and each branch, may have a chain of
+/// its own behind it; pause() and end() reach all of them, a branch's before those of the gadgets behind it.
+class Chain {
+ public:
+  using Tap = std::function<void(const Item&)>;
+
+  /// `leave` takes what comes out at the end. `plan` must outlive this.
+  Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave);
+  ~Chain();
+  Chain(const Chain&) = delete;  // its functions refer to it
+  Chain& operator=(const Chain&) = delete;
+
+  void start(const protocol::Header& header, Scan& scan);
+  void push(Item&& item) { gadgets_.front()->push(std::move(item), next_.front()); }
+  void pause();
+  void end(End how);
+
+  Offered offer(const protocol::Image& message);
+  /// Calls `on_item` with what leaves the first gadget of this name, in this chain or else in a branch, before the next
+  /// gadget gets it. False when there is none. For chains that were made without fusing.
+  bool tap(const std::string& name, const Tap& on_item);
+  /// Images of the client that branches have made frames of.
+  std::uint64_t frames() const;
+
+ private:
+  std::size_t add_fork(std::size_t first, const ChainMaking& making);
+  std::size_t add_gadget(std::size_t first, const ChainMaking& making);
+
+  const ChainPlan& plan_;
+  const AnyGadget::EmitItem leave_;
+  std::vector<std::unique_ptr<AnyGadget>> gadgets_;
+  std::vector<Fork*> forks_;               // [i]: gadget i, if it is one
+  std::vector<AnyGadget::EmitItem> next_;  // [i] takes the items of gadget i
+  std::vector<std::size_t> last_of_;       // [i]: the last place of the plan that gadget i stands for
+  std::map<std::size_t, Tap> taps_;        // by a gadget's place in the plan
+};
+
+}  // namespace echotrain
