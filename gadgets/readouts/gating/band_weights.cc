@@ -21,11 +21,11 @@ Gram gram_of(const Columns& columns) {
   return gram;
 }
 
-/// u^T gram v.
-double product(const std::vector<double>& u, const Gram& gram, const std::vector<double>& v) {
+/// v^T gram v.
+double energy_in(const std::vector<double>& v, const Gram& gram) {
   double sum = 0;
-  for (std::size_t a = 0; a < u.size(); ++a)
-    for (std::size_t b = 0; b < v.size(); ++b) sum += u[a] * gram[a * v.size() + b].real() * v[b];
+  for (std::size_t a = 0; a < v.size(); ++a)
+    for (std::size_t b = 0; b < v.size(); ++b) sum += v[a] * gram[a * v.size() + b].real() * v[b];
   return sum;
 }
 
@@ -43,22 +43,23 @@ Columns eigenvectors(const numerics::ThreadPool& threads, const Gram& gram, std:
 
 std::vector<double> band_weights(const numerics::ThreadPool& threads, const Columns& band, const Columns& rest) {
   const std::size_t coils = band.size();
-  const Gram wanted = gram_of(band);
   Gram unwanted = gram_of(rest);
+  threads.check_stop();
   double energy = 0;
-  for (std::size_t c = 0; c < coils; ++c) energy += wanted[c * coils + c].real() + unwanted[c * coils + c].real();
+  for (std::size_t c = 0; c < coils; ++c)
+    energy += std::inner_product(band[c].begin(), band[c].end(), band[c].begin(), unwanted[c * coils + c].real());
   const double more = kMore * energy / static_cast<double>(coils);
   for (std::size_t c = 0; c < coils; ++c) unwanted[c * coils + c] += more;
   // In the basis `white`, what is unwanted is the same in all directions.
   Columns white = eigenvectors(threads, unwanted, coils, coils);
   for (auto& row : white) {
-    const double scale = 1 / std::sqrt(std::max(product(row, unwanted, row), more));
+    const double scale = 1 / std::sqrt(std::max(energy_in(row, unwanted), more));
     for (double& value : row) value *= scale;
   }
-  Gram gram;
-  for (const auto& a : white)
-    for (const auto& b : white) gram.emplace_back(product(a, wanted, b));
-  return weighted_sum(white, eigenvectors(threads, gram, coils, 1)[0]);
+  Columns seen;
+  for (const auto& row : white) seen.push_back(weighted_sum(band, row));
+  threads.check_stop();
+  return weighted_sum(white, eigenvectors(threads, gram_of(seen), coils, 1)[0]);
 }
 
 std::vector<double> weighted_sum(const Columns& columns, const std::vector<double>& weights) {

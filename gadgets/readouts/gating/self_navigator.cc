@@ -132,6 +132,7 @@ SelfNavigator::Verdict SelfNavigator::find_signal(Bins::const_iterator from, Bin
   Columns all, band, rest;
   double energy = 0;
   for (std::size_t c = 0; c < coils; ++c) {
+    threads_.check_stop();
     all.push_back(column(from, to, c));
     energy += energy_of(all[c]);
     detrend(all[c]);
