@@ -5,15 +5,18 @@ at expiration. Beats are those of a measured ECG (Vol1 of mrirecon/SSA-FARY, whe
 """
 
 import re
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-import python_client  # noqa: F401  (makes the package importable)
+import python_client
 import reference
 import scans
 from echotrain.physiology import convert
-from programs import measured, run_client, variant
+from programs import BIN, SOURCE, measured, run_client, variant
 
 PHASES = 25  # so many that a phase is short beside what differs
 MATRIX = 32
@@ -140,3 +143,23 @@ def test_stamps_that_cannot_be_are_refused_with_what_to_do(server, tmp_path):
         result = server.send(scan, config_of(tmp_path / "bad.yaml", **parameters), tmp_path / "images.h5")
         assert result.returncode != 0 and said in result.stdout + result.stderr, result.stdout + result.stderr
     assert server.send(scan, config_of(tmp_path / "good.yaml"), tmp_path / "images.h5").returncode == 0
+
+
+def test_every_command_of_the_document_runs(tmp_path):
+    """In order; with fewer sweeps, and with stamps made up in place of the measured ones."""
+    text = (SOURCE / "docs" / "cine.md").read_text()
+    (pipeline,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "breath.yaml").write_text(pipeline)
+    waves, times = 200 + 950 * np.arange(60), np.arange(0, 50000, READOUT_MS)
+    before = np.searchsorted(waves, times, side="right") - 1
+    stamps = np.where(before < 0, 1000, np.floor((times - waves[before]) / 2.5))
+    np.save(tmp_path / "Vol1_ticks.npy", stamps)
+    commands = re.findall(r"^(?:echotrain|python) .*", text, re.MULTILINE)
+    assert len(commands) == 4
+    for line in commands:
+        name, *arguments = shlex.split(line.replace("--sweeps 220", "--sweeps 80"))
+        command = [BIN / name if name == "echotrain" else sys.executable, *arguments]
+        done = subprocess.run([str(part) for part in command], cwd=tmp_path, env=python_client.environment(),
+                              capture_output=True, text=True, timeout=200)  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    assert len(read_beats(tmp_path / "beats.txt")) == 53

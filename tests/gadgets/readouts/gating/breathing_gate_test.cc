@@ -1,6 +1,7 @@
 // Readouts gated by breathing in a chain: which are kept, from lines and from spokes, and what is refused.
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <set>
 
 #include "tests/gadgets/scan.h"
@@ -51,8 +52,9 @@ struct Gated {
   std::vector<std::pair<protocol::Level, std::string>> texts;
 };
 
+/// `ecg`: comes after the readouts.
 Gated gate(const std::string& text, const protocol::Header& measurement, std::vector<Acquisition> readouts,
-           const RunOptions& options, std::size_t batch = 100) {
+           const RunOptions& options, std::size_t batch = 100, std::optional<protocol::Waveform> ecg = {}) {
   Gated out;
   numerics::Context compute(options.backend, test_resources());
   Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
@@ -68,6 +70,7 @@ Gated gate(const std::string& text, const protocol::Header& measurement, std::ve
     const auto last = readouts.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch, readouts.size()));
     pipeline.push(std::vector<Acquisition>(first, last));
   }
+  if (ecg) pipeline.push(std::move(*ecg));
   pipeline.finish(End::complete);
   pipeline.wait();
   return out;
@@ -120,6 +123,41 @@ TEST_P(BreathingGateTest, SpokesPassTheCentreWhereTheirTrajectoryDoes) {
       measurement, readouts, here());
   EXPECT_LT(mean_depth(gated.kept_ms), 0.08);
   EXPECT_NEAR(static_cast<double>(gated.kept_ms.size()) / 1500, 0.5, 0.08);
+}
+
+TEST_P(BreathingGateTest, AnEcgThatComesLastFindsTheBreathsStillKnown) {
+  constexpr std::uint32_t kSampleMs = 10;
+  const auto readouts = breathing_lines(4, 100000);  // 20 stretches
+  protocol::Waveform ecg;
+  ecg.head.version = 1;
+  ecg.head.channels = 1;
+  ecg.head.number_of_samples = 10100;
+  ecg.head.sample_time_us = 1000 * kSampleMs;
+  std::vector<std::uint32_t> marks(10100);
+  for (std::size_t at = 40; at < marks.size(); at += 80) marks[at] = 1;
+  ecg.data = protocol::Payload::take(std::move(marks));
+  const std::string text =
+      yaml("  - cardiac_binning: {phases: 1, fill: none, trigger_channel: 0, respiratory: navigator}\n" + kLines,
+           "frame: {until: last_in_repetition}\n");
+  const Gated gated = gate(text, breathing_header(4), readouts, here(), 100, ecg);
+  EXPECT_NEAR(static_cast<double>(gated.kept_ms.size()) / static_cast<double>(readouts.size()), 0.5, 0.06);
+  EXPECT_LT(mean_depth(gated.kept_ms), 0.08);
+}
+
+TEST_P(BreathingGateTest, EachSliceTellsItsOwnBreath) {
+  auto readouts = breathing_lines(4, 40000);
+  for (std::size_t i = 0; i < readouts.size(); ++i) {
+    if (i / 4 % 2 == 0) continue;
+    // The other slice is far brighter, and darkens where the first one brightens.
+    const double ms = readouts[i].head.acquisition_time_stamp * 2.5;
+    readouts[i].head.idx.slice = 1;
+    readouts[i].data = protocol::Payload::take(std::vector<cfloat>(16, static_cast<float>(90 - depth_at(ms))));
+  }
+  const auto measurement =
+      header({.encoded = {8, 4, 1}, .limits = step_limit(4) + limit("phase", 0, 0, 0) + limit("slice", 0, 1, 0)});
+  const Gated gated = gate(gating("", kLines), measurement, readouts, here());
+  EXPECT_NEAR(static_cast<double>(gated.kept_ms.size()) / static_cast<double>(readouts.size()), 0.5, 0.06);
+  EXPECT_LT(mean_depth(gated.kept_ms), 0.08);
 }
 
 TEST_P(BreathingGateTest, WhatCannotBeGatedIsRefused) {
