@@ -55,33 +55,70 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
       .choice("systole", &Options::systole, {"linear", "weissler"},
               "how phases follow an interval's length: linear stretches all of it; weissler stretches systole, whose "
               "length follows the heart rate, and diastole each by itself")
-      .integer("respiratory_stamp", &Options::respiratory_stamp, -1, 2,
-               "which of the three physiology_time_stamps counts from the last breath; -1: breathing is not looked at")
+      .choice("respiratory", &Options::respiratory, {"none", "stamp", "navigator"},
+              "what tells of breathing: none (it is not looked at), stamp (a physiology_time_stamp), or navigator, the "
+              "centre of k-space")
+      .integer("respiratory_stamp", &Options::respiratory_stamp, 0, 2,
+               "respiratory: stamp: which of the three physiology_time_stamps counts from the last breath's trigger")
       .number("respiratory_from_ms", &Options::respiratory_from_ms, 0, 1e6,
-              "readouts closer to the last breath's trigger are left out")
+              "respiratory: stamp: readouts closer to the last breath's trigger are left out")
       .unit("ms")
       .number("respiratory_to_ms", &Options::respiratory_to_ms, 0, 1e6,
-              "readouts as far from the last breath's trigger, or farther, are left out")
-      .unit("ms");
+              "respiratory: stamp: readouts as far from the last breath's trigger, or farther, are left out")
+      .unit("ms")
+      .number("navigator_from", &Options::navigator_from, 0, 1,
+              "respiratory: navigator: readouts nearer to expiration than this share of all moments are left out")
+      .number("navigator_to", &Options::navigator_to, 0, 1,
+              "respiratory: navigator: readouts nearer to inspiration than this share of all moments are left out; 0.5 "
+              "keeps the half nearest to expiration, 1 keeps inspiration too")
+      .number("navigator_low_hz", &Options::navigator_low_hz, 0.02, 10,
+              "respiratory: navigator: frequency of the slowest breathing; a mouse: 0.5")
+      .unit("Hz")
+      .number("navigator_high_hz", &Options::navigator_high_hz, 0.02, 10,
+              "respiratory: navigator: frequency of the fastest breathing, below the heart's; a mouse: 4")
+      .unit("Hz");
+}
+
+void CardiacBinning::check_options() const {
+  const Options& o = options_;
+  if (o.respiratory == "stamp" && o.beats == "stamps" && o.respiratory_stamp == o.stamp)
+    throw ClientError(
+        fmt::format("cardiac_binning: stamp and respiratory_stamp are both {}; heart and breath need a "
+                    "physiology_time_stamp each",
+                    o.stamp));
+  if (!(o.respiratory_from_ms < o.respiratory_to_ms))
+    throw ClientError(
+        fmt::format("cardiac_binning: no breath lies between respiratory_from_ms {} and respiratory_to_ms {}",
+                    o.respiratory_from_ms, o.respiratory_to_ms));
+  if (!(o.navigator_from < o.navigator_to))
+    throw ClientError(fmt::format("cardiac_binning: no breath lies between navigator_from {} and navigator_to {}",
+                                  o.navigator_from, o.navigator_to));
+  constexpr double kWidest = 20;
+  if (!(o.navigator_low_hz < o.navigator_high_hz && o.navigator_high_hz <= kWidest * o.navigator_low_hz))
+    throw ClientError(fmt::format(
+        "cardiac_binning: navigator_low_hz {} has to lie below navigator_high_hz {}, and above a {}th of it",
+        o.navigator_low_hz, o.navigator_high_hz, kWidest));
 }
 
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  if (options_.respiratory_stamp >= 0 && options_.beats == "stamps" && options_.respiratory_stamp == options_.stamp)
-    throw ClientError(
-        fmt::format("cardiac_binning: stamp and respiratory_stamp are both {}; heart and breath need a "
-                    "physiology_time_stamp each",
-                    options_.stamp));
-  if (!(options_.respiratory_from_ms < options_.respiratory_to_ms))
-    throw ClientError(
-        fmt::format("cardiac_binning: no breath lies between respiratory_from_ms {} and respiratory_to_ms {}",
-                    options_.respiratory_from_ms, options_.respiratory_to_ms));
+  check_options();
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
   beats_.emplace(Heartbeats::Options{.trigger_channel = channel,
                                      .lead = static_cast<int>(options_.lead),
                                      .min_interval_ms = options_.min_interval_ms,
                                      .tick_ms = options_.tick_ms});
+  if (options_.beats == "stamps")
+    stamps_.emplace(StampCheck::Options{
+        .stamp = options_.stamp, .tick_ms = options_.tick_ms, .stamp_tick_ms = options_.stamp_tick_ms});
+  if (options_.respiratory == "navigator")
+    breathing_.emplace(BreathingGate::Options{.from = options_.navigator_from,
+                                              .to = options_.navigator_to,
+                                              .low_hz = options_.navigator_low_hz,
+                                              .high_hz = options_.navigator_high_hz,
+                                              .tick_ms = options_.tick_ms},
+                       header, scan);
   for (const auto& encoding : header.encodings)
     one_phase_.push_back(encoding.phase && encoding.phase->minimum == encoding.phase->maximum);
 }
@@ -105,6 +142,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   for (const auto& [name, text] : readouts.frame->notes) group.notes.insert_or_assign(name, text);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
+  const bool news = breathing_ && breathing_->add(readouts);  // of what waits
   bool new_beats = false;
   // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
@@ -121,7 +159,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     readout.trajectory = readouts.trajectory;
     readout.row = i;
     readout.time_ms = readout.head().acquisition_time_stamp * options_.tick_ms;
-    if (options_.beats == "stamps") new_beats = add_stamp(readout) || new_beats;
+    if (stamps_) new_beats = add_stamp(readout) || new_beats;
     if (!takes_breath(readout.head())) {
       ++group.left_out;
       ++group.breathing;
@@ -135,32 +173,23 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     open_.erase(key);
   }
   if (new_beats) find_intervals();
-  settle(new_beats ? 0 : before, false, emit);
+  settle(new_beats || news ? 0 : before, false, emit);
 }
 
 bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) const {
-  if (options_.respiratory_stamp < 0) return true;
+  if (options_.respiratory != "stamp") return true;
   const double since_ms =
       head.physiology_time_stamp[static_cast<std::size_t>(options_.respiratory_stamp)] * options_.stamp_tick_ms;
   return since_ms >= options_.respiratory_from_ms && since_ms < options_.respiratory_to_ms;
 }
 
-/// Returns whether the readout's stamp tells of a new beat. ClientError where beats pass but the readouts' time does
-/// not.
+/// Returns whether the readout's stamp tells of a new beat. ClientError where stamps cannot be right.
 bool CardiacBinning::add_stamp(const Readout& readout) {
-  constexpr std::int64_t kMostAtOnce = 2;
-  const double since_ms =
-      readout.head().physiology_time_stamp[static_cast<std::size_t>(options_.stamp)] * options_.stamp_tick_ms;
-  if (since_ms < std::exchange(last_since_ms_, since_ms)) {
-    beats_at_once_ = readout.time_ms == std::exchange(last_beat_ms_, readout.time_ms) ? beats_at_once_ + 1 : 0;
-    if (beats_at_once_ >= kMostAtOnce)
-      throw ClientError(
-          fmt::format("cardiac_binning: physiology_time_stamp[{}] tells of several heartbeats while "
-                      "acquisition_time_stamp stays {}; "
-                      "readouts need both, or `beats: ecg`",
-                      options_.stamp, +readout.head().acquisition_time_stamp));
-  }
-  return beats_->add_stamp(readout.time_ms, since_ms);
+  const std::string wrong = stamps_->add(readout.head());
+  if (!wrong.empty()) throw ClientError("cardiac_binning: " + wrong);
+  return beats_->add_stamp(
+      readout.time_ms,
+      readout.head().physiology_time_stamp[static_cast<std::size_t>(options_.stamp)] * options_.stamp_tick_ms);
 }
 
 /// Ends the repetitions before the one that begins.
@@ -191,17 +220,14 @@ void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
   }
   if (beats_->finish()) find_intervals();
   if (!groups_.empty() && regular_count_ == 0) refuse_without_beats();
+  if (breathing_) breathing_->finish();
   for (auto& [number, group] : groups_) group.whole = true;
   settle(0, true, emit);
+  if (const std::string wrong = breathing_ ? breathing_->nothing_told() : ""; !wrong.empty()) throw ClientError(wrong);
 }
 
 void CardiacBinning::refuse_without_beats() const {
-  if (options_.beats == "stamps")
-    throw ClientError(
-        fmt::format("cardiac_binning found {} heartbeats in physiology_time_stamp[{}] of the readouts, which make no "
-                    "interval; see its "
-                    "parameters stamp and min_interval_ms, or take `beats: ecg`",
-                    beats_->triggers().size(), options_.stamp));
+  if (stamps_) throw ClientError("cardiac_binning: " + stamps_->no_interval(beats_->triggers().size()));
   throw ClientError(
       beats_->samples() == 0
           ? std::string(
@@ -247,6 +273,7 @@ double CardiacBinning::median_interval() const {
 
 /// `usual_ms`: once the scan has ended, the length of the interval that the last beat begins.
 CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, double usual_ms) const {
+  if (const Place breath = place_in_breath(readout, scan_ended); breath != Place::known) return breath;
   const auto& times = beats_->triggers();
   const auto after = std::upper_bound(times.begin(), times.end(), readout.time_ms);
   if (after == times.begin()) return times.empty() && !scan_ended ? Place::unknown : Place::nowhere;
@@ -258,6 +285,21 @@ CardiacBinning::Place CardiacBinning::place(Readout& readout, bool scan_ended, d
   }
   if (!regular_[static_cast<std::size_t>(std::prev(after) - times.begin())]) return Place::nowhere;
   readout.phase = phase_of(readout.time_ms - begin, *after - begin);
+  return Place::known;
+}
+
+/// `known`: the readout was acquired in a wanted state of breathing, as far as that is looked at by a navigator.
+CardiacBinning::Place CardiacBinning::place_in_breath(Readout& readout, bool scan_ended) const {
+  if (!breathing_ || readout.breath_known) return Place::known;
+  switch (breathing_->answer(groups_.at(readout.group).key, readout.time_ms)) {
+    case BreathingGate::Answer::wanted:
+      break;
+    case BreathingGate::Answer::unwanted:
+      return Place::other_breath;
+    case BreathingGate::Answer::unknown:
+      return scan_ended ? Place::other_breath : Place::unknown;
+  }
+  readout.breath_known = true;
   return Place::known;
 }
 
@@ -288,10 +330,11 @@ void CardiacBinning::settle(std::size_t from, bool scan_ended, const Emit<Readou
     }
     Group& group = groups_.at(readout.group);
     --group.pending;
-    if (where == Place::nowhere)
-      ++group.left_out;
-    else
+    if (where == Place::other_breath) ++group.breathing;
+    if (where == Place::known)
       add(std::move(readout));
+    else
+      ++group.left_out;
   }
   unplaced_.resize(still);
   for (auto& [number, group] : groups_) flush(group, emit);
@@ -355,7 +398,7 @@ void CardiacBinning::close_whole(const Emit<Readouts>& emit) {
       notes["mean_rr_ms"] =
           fmt::format("{:.3f}", sum_ms_ / static_cast<double>(std::max<std::int64_t>(regular_count_, 1)));
       notes["ungated_readouts"] = std::to_string(group.left_out);
-      if (options_.respiratory_stamp >= 0) notes["breathing_readouts"] = std::to_string(group.breathing);
+      if (options_.respiratory != "none") notes["breathing_readouts"] = std::to_string(group.breathing);
       notes["borrowed_lines"] = std::to_string(phase.borrowed);
       hand_on(phase, true, emit);
     }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/readouts/gating/breathing_gate.h"
+#include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
 
 namespace echotrain {
@@ -40,13 +42,17 @@ namespace echotrain {
 /// interval), and parts are equal as those of the scan's first regular interval: in others, systole and diastole are
 /// stretched each by itself.
 ///
-/// `respiratory_stamp`: only readouts whose physiology_time_stamp of this number, the time since the last breath's
-/// trigger, lies in [respiratory_from_ms, respiratory_to_ms) are used.
+/// `respiratory: stamp`: only readouts whose physiology_time_stamp[respiratory_stamp], the time since the last breath's
+/// trigger, lies in [respiratory_from_ms, respiratory_to_ms) are used. `respiratory: navigator`: only those whose
+/// breathing position, which the centre of k-space tells (gadgets/readouts/gating/breathing_gate.h), lies in
+/// [navigator_from, navigator_to); a readout then waits until 1 / navigator_low_hz after it (and up to half as long
+/// again) are in.
 ///
 /// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
 /// that there is one idx.phase, else with the next repetition or at the end of the scan.
 ///
-/// ClientError at the end of a scan in which no interval was found.
+/// ClientError at the end of a scan in which no interval was found, or breathing nowhere told; before that where stamps
+/// cannot count from an R wave (gadgets/readouts/gating/stamp_check.h).
 class CardiacBinning final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -61,9 +67,14 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::int64_t stamp = 0;
     double stamp_tick_ms = 2.5;
     std::string systole = "linear";
-    std::int64_t respiratory_stamp = -1;
+    std::string respiratory = "none";
+    std::int64_t respiratory_stamp = 1;
     double respiratory_from_ms = 0;
     double respiratory_to_ms = 1e6;
+    double navigator_from = 0;
+    double navigator_to = 0.5;
+    double navigator_low_hz = 0.1;
+    double navigator_high_hz = 0.5;
   };
   static constexpr std::string_view kName = "cardiac_binning";
   static constexpr std::string_view kSummary =
@@ -88,7 +99,8 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::int64_t row = 0;
     const protocol::AcquisitionHeader& head() const { return heads.data()[row]; }
     double time_ms = 0;
-    double phase = 0;  // 0 .. 1, once known
+    bool breath_known = false;  // a wanted one
+    double phase = 0;           // 0 .. 1, once known
   };
   struct Phase {
     std::shared_ptr<Frame> frame;
@@ -107,14 +119,16 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     std::int64_t breathing = 0;  // of those left out, by breathing
     bool whole = false;          // all its frames are whole
   };
-  enum class Place { known, unknown, nowhere };
+  enum class Place { known, unknown, nowhere, other_breath };
 
+  void check_options() const;
   bool takes_breath(const protocol::AcquisitionHeader& head) const;
   bool add_stamp(const Readout& readout);
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
   void find_intervals();
   Place place(Readout& readout, bool scan_ended, double usual_ms) const;
+  Place place_in_breath(Readout& readout, bool scan_ended) const;
   void add(Readout&& readout);
   void settle(std::size_t from, bool scan_ended, const Emit<Readouts>& emit);
   void end_earlier(const FrameKey& key);
@@ -128,12 +142,12 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::optional<Heartbeats> beats_;
-  std::vector<bool> regular_;  // of each interval between triggers
-  double sum_ms_ = 0;          // of the regular ones
+  std::optional<StampCheck> stamps_;        // with `beats: stamps`
+  std::optional<BreathingGate> breathing_;  // with `respiratory: navigator`
+  std::vector<bool> regular_;               // of each interval between triggers
+  double sum_ms_ = 0;                       // of the regular ones
   std::int64_t regular_count_ = 0;
-  double first_regular_ms_ = 0;     // length of the first regular interval
-  std::int64_t beats_at_once_ = 0;  // that the stamps tell of while the readouts' time stands still
-  double last_beat_ms_ = -1, last_since_ms_ = 0;
+  double first_regular_ms_ = 0;             // length of the first regular interval
   std::map<FrameKey, std::uint64_t> open_;  // groups that more frames may belong to, by key without phase
   std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
   std::vector<Readout> unplaced_;           // in order of arrival

@@ -4,41 +4,74 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
 
 namespace echotrain::client {
 
+namespace {
+
+Systole systole_of(const SimulateOptions& options) {
+  return options.systole == "weissler" ? Systole::weissler : Systole::linear;
+}
+
+}  // namespace
+
 CineScanner::CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils,
-                         protocol::DatasetWriter& file)
+                         protocol::DatasetWriter& file, const std::optional<Physiology>& physiology)
     : options_(options),
       scan_(scan),
       coils_(coils),
       file_(file),
       writer_(options, scan, file),
-      heart_(options.heart_rate, options.jitter, options.seed) {}
+      known_until_ms_(physiology ? physiology->beats_ms.back() : std::numeric_limits<double>::infinity()),
+      heart_(physiology ? Heart(physiology->beats_ms, options.seed, systole_of(options))
+                        : Heart(options.heart_rate, options.jitter, options.seed, systole_of(options))) {
+  if (options.breathing_mm == 0) return;
+  if (physiology && !physiology->breathing.empty())
+    breathing_.emplace(physiology->breathing);
+  else
+    breathing_.emplace(options.breathing_rate, options.jitter, options.seed);
+}
 
 double CineScanner::shown_phase(const SimulateOptions& options, int phase) {
-  if (options.gating == "retrospective") return (phase + 0.5) / options.phases;
+  if (options.gating != "prospective") return (phase + 0.5) / options.phases;
   return (phase + 0.5) * repetition_time_ms(options) * options.heart_rate / 60000;
 }
 
 void CineScanner::scan() {
   if (options_.noise_scan) writer_.noise_readouts();
-  const std::vector<Shot> shots = options_.gating == "retrospective" ? retrospective() : prospective();
+  const std::vector<Shot> shots = options_.gating == "retrospective" ? retrospective()
+                                  : options_.gating == "free"        ? free_running()
+                                                                     : prospective();
+  check_physiology(shots.back().milliseconds);
+  std::vector<float> displacements_mm;  // of each readout
   constexpr std::size_t kAtOnce = 256;  // readouts measured together and then written
   for (std::size_t begin = 0; begin < shots.size(); begin += kAtOnce) {
     const std::size_t count = std::min(kAtOnce, shots.size() - begin);
-    std::vector<double> heart_phases;
-    for (std::size_t i = 0; i < count; ++i) heart_phases.push_back(heart_.phase(shots[begin + i].milliseconds));
+    std::vector<Body> bodies;
+    for (std::size_t i = 0; i < count; ++i) {
+      bodies.push_back(body(shots[begin + i].milliseconds));
+      displacements_mm.push_back(static_cast<float>(bodies.back().shift_mm));
+    }
     std::vector<ReadoutWriter::Samples> data(count);
-    parallel_for(count, [&](std::size_t i) { data[i] = measure(shots[begin + i], heart_phases[i]); });
+    parallel_for(count, [&](std::size_t i) { data[i] = measure(shots[begin + i], bodies[i]); });
     for (std::size_t i = 0; i < count; ++i) write(shots[begin + i], std::move(data[i]));
   }
   // Includes all of the beat that ends the last interval.
   for (const auto& waveform : heart_.ecg(shots.back().milliseconds + 1.5 * heart_.mean_interval_ms()))
     file_.append(waveform);
+  if (breathing_) file_.array("displacement_mm", {displacements_mm.size()}, displacements_mm.data());
+}
+
+void CineScanner::check_physiology(double last_ms) const {
+  if (last_ms <= known_until_ms_) return;
+  throw UsageError(
+      fmt::format("--physiology {}: its last R wave is at {:.1f} s, but the scan lasts {:.1f} s: give fewer --frames, "
+                  "--slices, --sweeps or lines, a smaller --tr-ms, or a longer file",
+                  options_.physiology.string(), known_until_ms_ / 1000, last_ms / 1000));
 }
 
 std::vector<CineScanner::Shot> CineScanner::prospective() {
@@ -72,8 +105,30 @@ std::vector<CineScanner::Shot> CineScanner::retrospective() {
   }
 }
 
-ReadoutWriter::Samples CineScanner::measure(const Shot& shot, double heart_phase) const {
-  const Phantom phantom = Phantom::beating(scan_.matrix(), heart_phase);
+std::vector<CineScanner::Shot> CineScanner::free_running() {
+  std::vector<int> sweep;
+  for (int line = 0; line < scan_.shots(); ++line) {
+    if (options_.centre_every > 0 && line % options_.centre_every == 0) sweep.push_back(scan_.shots() / 2);
+    sweep.push_back(line);
+  }
+  std::vector<Shot> shots;
+  const double tr = repetition_time_ms(options_);
+  for (int repetition = 0; repetition < options_.frames; ++repetition)
+    for (int slice = 0; slice < options_.slices; ++slice)
+      for (int n = 0; n < options_.sweeps; ++n)
+        for (std::size_t i = 0; i < sweep.size(); ++i)
+          shots.push_back({repetition, slice, sweep[i], 0, (static_cast<double>(shots.size()) + 0.5) * tr,
+                           n + 1 == options_.sweeps && i + 1 == sweep.size()});
+  return shots;
+}
+
+CineScanner::Body CineScanner::body(double ms) {
+  return {heart_.phase(ms), heart_.strength(ms), breathing_ ? options_.breathing_mm * breathing_->depth(ms) : 0};
+}
+
+ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) const {
+  const double shift = body.shift_mm * scan_.matrix() / options_.fov_mm;
+  const Phantom phantom = Phantom::beating(scan_.matrix(), body.phase, shift, body.strength);
   const ReadoutPath path = scan_.readout(shot.line, 0);
   const std::size_t samples = path.positions.size();
   ReadoutWriter::Samples data(samples * options_.coils);
@@ -96,7 +151,10 @@ void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
   if (begun > 0)  // time since the trigger, as scanners say it
     head.physiology_time_stamp[0] =
         static_cast<std::uint32_t>(std::floor((shot.milliseconds - heart_.beat_ms(begun - 1)) / kTickMs));
-  const bool last_phase = options_.gating == "retrospective" || shot.phase + 1 == options_.phases;
+  if (breathing_)
+    head.physiology_time_stamp[1] =
+        static_cast<std::uint32_t>(std::floor(std::max(0.0, breathing_->since_ms(shot.milliseconds)) / kTickMs));
+  const bool last_phase = options_.gating != "prospective" || shot.phase + 1 == options_.phases;
   const bool last_in_repetition = shot.last_in_slice && last_phase && shot.slice + 1 == options_.slices;
   raise_flag(head, shot.line == 0 && options_.gating == "prospective", ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
   raise_flag(head, shot.last_in_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);

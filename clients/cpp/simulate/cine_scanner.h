@@ -1,9 +1,11 @@
 // A scan of a beating heart: `echotrain simulate --motion cardiac`.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "clients/cpp/simulate/heart.h"
+#include "clients/cpp/simulate/physiology.h"
 #include "clients/cpp/simulate/readout_writer.h"
 
 namespace echotrain::client {
@@ -16,16 +18,22 @@ namespace echotrain::client {
 /// section 48.5.2: 192 cycles of 13 raster lines of different frames.
 /// retrospective: readouts run on every TR from before the first beat, idx.phase is 0, and each trigger moves on to the
 /// next line.
+/// free: readouts run on every TR without regard to the heart, all lines in turn, `sweeps` times over; before each
+/// `centre_every` lines the central one is acquired once more. idx.phase is 0.
+///
+/// physiology_time_stamp[0] counts from the last R wave, and where the chest breathes [1] from the last breath's
+/// beginning; before the first, they are 0. The array `displacement_mm` then says, of each imaging readout, how far
+/// heart and lungs were from where they are at expiration, which is where `truth` has them.
 class CineScanner {
  public:
-  CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils,
-              protocol::DatasetWriter& file);
+  CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils, protocol::DatasetWriter& file,
+              const std::optional<Physiology>& physiology);
 
   void scan();
   std::uint32_t written() const { return writer_.written(); }
 
   /// The phase of the beat, 0 .. 1, that image `phase` shows: the time (phase + 1/2) TR in a beat of mean length, or,
-  /// for retrospective scans, (phase + 1/2) / phases.
+  /// for retrospective and free scans, (phase + 1/2) / phases.
   static double shown_phase(const SimulateOptions& options, int phase);
 
  private:
@@ -36,7 +44,15 @@ class CineScanner {
   };
   std::vector<Shot> prospective();
   std::vector<Shot> retrospective();
-  ReadoutWriter::Samples measure(const Shot& shot, double heart_phase) const;
+  std::vector<Shot> free_running();
+  void check_physiology(double last_ms) const;
+  /// What the body is like at a moment.
+  struct Body {
+    double phase, strength;  // of the heart
+    double shift_mm;         // by the breath
+  };
+  Body body(double ms);
+  ReadoutWriter::Samples measure(const Shot& shot, const Body& body) const;
   void write(const Shot& shot, ReadoutWriter::Samples data);
 
   const SimulateOptions& options_;
@@ -44,7 +60,9 @@ class CineScanner {
   const CoilSet& coils_;
   protocol::DatasetWriter& file_;
   ReadoutWriter writer_;
+  const double known_until_ms_;  // the last R wave of a file; infinite without one
   Heart heart_;
+  std::optional<Breathing> breathing_;
 };
 
 }  // namespace echotrain::client

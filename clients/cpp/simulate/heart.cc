@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "clients/cpp/simulate/coils.h"
 
@@ -19,11 +20,25 @@ struct Wave {
 constexpr Wave kWaves[] = {
     {100, -0.16, 0.025}, {-80, -0.03, 0.008}, {1000, 0, 0.011}, {-150, 0.03, 0.008}, {250, 0.3, 0.04}};
 
+double systole_ms(double interval_ms) {
+  const double beats_a_minute = 60000 / interval_ms;
+  return std::clamp(546 - 2.1 * beats_a_minute, 0.2 * interval_ms, 0.8 * interval_ms);
+}
+
 }  // namespace
 
-Heart::Heart(double rate, double jitter, std::uint64_t seed) : rate_(rate), jitter_(jitter), seed_(seed) {
+Heart::Heart(double rate, double jitter, std::uint64_t seed, Systole systole)
+    : rate_(rate), jitter_(jitter), seed_(seed), systole_(systole) {
   beats_.push_back(0.4 * mean_interval_ms());
 }
+
+Heart::Heart(std::vector<double> beats_ms, std::uint64_t seed, Systole systole)
+    : rate_(60000 * static_cast<double>(beats_ms.size() - 1) / (beats_ms.back() - beats_ms.front())),
+      jitter_(0),
+      seed_(seed),
+      systole_(systole),
+      told_(true),
+      beats_(std::move(beats_ms)) {}
 
 double Heart::beat_ms(std::size_t i) {
   while (beats_.size() <= i) {
@@ -43,8 +58,18 @@ std::size_t Heart::beats_until(double ms) {
 double Heart::phase(double ms) {
   const std::size_t begun = beats_until(ms);
   if (begun == 0) return 1 - (beat_ms(0) - ms) / mean_interval_ms();
-  const double begin = beat_ms(begun - 1);
-  return (ms - begin) / (beat_ms(begun) - begin);
+  const double begin = beat_ms(begun - 1), interval = beat_ms(begun) - begin;
+  if (systole_ == Systole::linear) return (ms - begin) / interval;
+  const double first = beat_ms(1) - beat_ms(0), share = systole_ms(first) / first, systole = systole_ms(interval);
+  return ms - begin < systole ? share * (ms - begin) / systole
+                              : share + (1 - share) * (ms - begin - systole) / (interval - systole);
+}
+
+double Heart::strength(double ms) {
+  constexpr double kFilled = 0.8;
+  const std::size_t begun = beats_until(ms);
+  if (!told_ || begun < 2) return 1;
+  return std::min(1.0, (beat_ms(begun - 1) - beat_ms(begun - 2)) / (kFilled * mean_interval_ms()));
 }
 
 std::vector<protocol::Waveform> Heart::ecg(double until_ms) {

@@ -116,14 +116,14 @@ double Phantom::contraction(double phase) {
   return phase < kRest ? 0.5 * (1 + std::cos(std::numbers::pi * (phase - kSystole) / (kRest - kSystole))) : 0;
 }
 
-Phantom Phantom::beating(double matrix, double phase) {
+Phantom Phantom::beating(double matrix, double phase, double shift, double strength) {
   Phantom phantom(2);
   const auto add = [&](double amplitude, const Vec3& center, const Vec3& half_axes, double degrees) {
     phantom.add_ellipsoid(amplitude, center, half_axes, degrees, {matrix / 2, matrix / 2, 1});
   };
-  const double inner = 0.2 * (1 - 0.45 * contraction(phase));  // of the left chamber
+  const double inner = 0.2 * (1 - 0.45 * strength * contraction(phase));  // of the left chamber
   const double outer = std::sqrt(0.3 * 0.3 - 0.2 * 0.2 + inner * inner);
-  const double right = 0.15 * (1 - 0.3 * contraction(phase));
+  const double right = 0.15 * (1 - 0.3 * strength * contraction(phase));
   add(0.5, {0, 0, 0}, {0.88, 0.7, 0}, 0);          // chest
   add(-0.4, {-0.58, 0.05, 0}, {0.2, 0.42, 0}, 8);  // lungs
   add(-0.4, {0.64, 0.05, 0}, {0.17, 0.38, 0}, -8);
@@ -131,6 +131,7 @@ Phantom Phantom::beating(double matrix, double phase) {
   add(0.1, {0.1, 0, 0}, {1.1 * outer, outer, 0}, 30);
   add(0.4, {0.1, 0, 0}, {1.1 * inner, inner, 0}, 30);
   add(0.4, {-0.15, 0.22, 0}, {right, 0.5 * right, 0}, 30);
+  for (const std::size_t moved : {1, 2, 4, 5, 6}) phantom.parts_[moved].center[1] += shift;
   return phantom;
 }
 

@@ -29,7 +29,9 @@ class Phantom {
   /// A chest with a beating heart, 2D, at `phase` of the beat (0 .. 1, the trigger at 0): contraction to 0.35,
   /// relaxation to 0.8, then rest. The chambers are brighter than the muscle around them. The left chamber shrinks to
   /// 0.55 of its radius while the muscle's area stays the same, so the outer wall moves too.
-  static Phantom beating(double matrix, double phase);
+  /// Heart and lungs, but neither chest nor spine, are moved by `shift` pixels along y, as a breath moves them. A weak
+  /// beat contracts by `strength` of that.
+  static Phantom beating(double matrix, double phase, double shift = 0, double strength = 1);
   /// How far the heart is contracted at `phase`: 0 at rest, 1 at the end of systole; smooth.
   static double contraction(double phase);
   /// A Gaussian of amplitude 1 at the origin; `sigma` in pixels.

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <ostream>
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
 #include "clients/cpp/simulate/cine_scanner.h"
 #include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/heart.h"
 #include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/physiology.h"
 #include "clients/cpp/simulate/readout_writer.h"
 #include "clients/cpp/simulate/truth.h"
 #include "clients/cpp/simulate/ultrasound.h"
@@ -51,8 +54,12 @@ void check_cardiac(const SimulateOptions& o) {
     throw UsageError(
         "--motion cardiac is for full scans of slices: leave out --depth, --acceleration, --partial-fourier, "
         "--partial-echo, --sampling and --noise-only");
-  if (o.gating != "prospective" && o.gating != "retrospective")
-    throw UsageError("unknown --gating '" + o.gating + "'; use prospective or retrospective");
+  if (o.gating != "prospective" && o.gating != "retrospective" && o.gating != "free")
+    throw UsageError("unknown --gating '" + o.gating + "'; use prospective, retrospective or free");
+  if (o.gating != "free" && (o.sweeps != 1 || o.centre_every != 0))
+    throw UsageError("--sweeps and --centre-every are for --gating free");
+  if (o.systole != "linear" && o.systole != "weissler")
+    throw UsageError("unknown --systole '" + o.systole + "'; use linear or weissler");
   const double acquired = o.phases * repetition_time_ms(o), beat = 60000 / o.heart_rate;
   if (o.gating == "prospective" && acquired > beat)
     throw UsageError(
@@ -68,6 +75,9 @@ void check(const SimulateOptions& o) {
   if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
   if (o.motion != "none" && o.motion != "cardiac") throw UsageError("unknown --motion '" + o.motion + "'; use cardiac");
   if (cardiac(o)) check_cardiac(o);
+  if (!cardiac(o) &&
+      (!o.physiology.empty() || o.breathing_mm != 0 || o.sweeps != 1 || o.centre_every != 0 || o.systole != "linear"))
+    throw UsageError("--physiology, --breathing-mm, --sweeps, --centre-every and --systole are for --motion cardiac");
   if ((o.noise_scan || o.noise_only) && o.noise <= 0)
     throw UsageError("--noise-scan and --noise-only need noise to measure: give --noise SIGMA above 0");
   if (o.undersampling.partial_echo < 1 && (o.trajectory != "cartesian" || o.samples != 0))
@@ -346,9 +356,15 @@ double repetition_time_ms(const SimulateOptions& o) {
   return cardiac(o) ? 0.9 * 60000 / o.heart_rate / o.phases : 5;
 }
 
-void simulate(const SimulateOptions& o, std::ostream& out) {
+void simulate(const SimulateOptions& given, std::ostream& out) {
+  SimulateOptions o = given;
   if (o.modality == "ultrasound") return simulate_ultrasound(o, out);
   if (o.modality != "mri") throw UsageError("unknown --modality '" + o.modality + "'; use mri or ultrasound");
+  std::optional<Physiology> physiology;
+  if (!o.physiology.empty()) {
+    physiology = read_physiology(o.physiology);
+    o.heart_rate = 60000 / Heart(physiology->beats_ms, o.seed, Systole::linear).mean_interval_ms();
+  }
   check(o);
   ScanShape shape = shape_of(o);
   const ScanPath whole(parse_trajectory(o.trajectory), shape);  // with whole echoes
@@ -365,7 +381,7 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
   file.header_xml(header_text(o, scan, lines));
   std::uint32_t written = 0;
   if (cardiac(o)) {
-    CineScanner scanner(o, scan, coils, file);
+    CineScanner scanner(o, scan, coils, file, physiology);
     scanner.scan();
     written = scanner.written();
   } else {
@@ -379,7 +395,7 @@ void simulate(const SimulateOptions& o, std::ostream& out) {
   file.flush();
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
   if (cardiac(o))
-    parts = fmt::format(", {} cardiac phases, {} gating, {:g} beats per minute", o.phases, o.gating, o.heart_rate);
+    parts = fmt::format(", {} cardiac phases, {} gating, {:.4g} beats per minute", o.phases, o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
                      o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
                      o.frames, lines.frame(0).size() * o.slices, scan.samples(), parts, written);

@@ -97,8 +97,21 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .default_in_help()
       .text("motion", &O::motion, "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
       .text("gating", &O::gating,
-            "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase) or "
-            "retrospective (readouts run on)")
+            "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase), "
+            "retrospective (readouts run on, each beat moves on to the next line) or free (lines run on, too)")
+      .integer("sweeps", &O::sweeps, 1, kMost, "of --gating free: how often each line is acquired")
+      .integer("centre_every", &O::centre_every, 0, 4096,
+               "of --gating free: the central line is acquired before each so many lines, for navigators; 0: never")
+      .path("physiology", &O::physiology, "FILE",
+            "of a heart: text with its R waves (`r MS`) and breathing (`b MS DEPTH`), in place of --heart-rate")
+      .text(
+          "systole", &O::systole,
+          "of a heart: linear (beats of other lengths are stretched as a whole) or weissler (systole and diastole each "
+          "by itself)")
+      .number("breathing_mm", &O::breathing_mm, 0, 1000, "of a heart: how far breathing moves heart and lungs along y")
+      .unit("mm")
+      .number("breathing_rate", &O::breathing_rate, 1, 600, "with --jitter, as that of the heart; of a mouse: 80")
+      .unit("breaths per minute")
       .integer("phases", &O::phases, 1, 1000, "of a heart: images per beat")
       .number("heart_rate", &O::heart_rate, 1, 2000, "of a mouse: 500")
       .unit("beats per minute")
@@ -118,6 +131,8 @@ SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& give
   bool phantom = false;
   for (const config::OptionInfo& option : given.options()) {
     phantom = phantom || option.name == "phantom";
+    if (option.name == "heart_rate" && !o.physiology.empty())
+      throw UsageError("--heart-rate and --physiology: the file says when the heart beats; leave one out");
     if (!of_both.contains(option.name) && ultrasound != (of_ultrasound.find(option.name) != nullptr))
       throw UsageError(fmt::format("{} means nothing for --modality {}", option.flag(), o.modality));
   }

@@ -1,4 +1,4 @@
-"""python -m echotrain: recon, view and info."""
+"""python -m echotrain: recon, view, info and physiology."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .errors import EchotrainError, ServerWarning
 from .hdf5 import Hdf5Scan
 from .header import Header
 from .output import Output
+from .physiology import convert
 from .scan import make_scan
 from .view import Viewer, can_show, require_matplotlib
 
@@ -27,6 +28,7 @@ _EXAMPLES = """examples:
   python -m echotrain view scan.h5 -p radial_realtime --rate 200
   python -m echotrain info scan.h5
   python -m echotrain info --host recon.example
+  python -m echotrain physiology ticks.npy --readout-ms 3.8 -o beats.txt
 """
 
 
@@ -102,6 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("file", nargs="?", help="a file; without one, the server is asked")
     info.add_argument("-g", "--group", default="dataset", help="group of an ISMRMRD file (default: %(default)s)")
     _add_server(info, None)
+
+    physiology = commands.add_parser(
+        "physiology", help="write the R waves that stamps of readouts tell of, for `echotrain simulate --physiology`"
+    )
+    physiology.add_argument(
+        "stamps", help=".npy of ticks since the R wave, [readout] or [frame, partition, spoke] of a stack of stars"
+    )
+    physiology.add_argument("-o", "--output", required=True, metavar="FILE", help="text to write")
+    physiology.add_argument("--readout-ms", type=float, required=True, help="time from one readout to the next")
+    physiology.add_argument("--tick-ms", type=float, default=2.5, help="unit of the stamps (default: %(default)s)")
     return parser
 
 
@@ -221,13 +233,20 @@ def _info(given: argparse.Namespace) -> int:
     return 0
 
 
+def _physiology(given: argparse.Namespace) -> int:
+    count = convert(given.stamps, given.output, given.readout_ms, given.tick_ms)
+    print(f"{given.output}: {count} R waves")
+    return 0
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ServerWarning)
             warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-            return {"recon": _recon, "view": _view, "info": _info}[str(given.command)](given)
+            commands = {"recon": _recon, "view": _view, "info": _info, "physiology": _physiology}
+            return commands[str(given.command)](given)
     except (EchotrainError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

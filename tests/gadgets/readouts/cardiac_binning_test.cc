@@ -414,7 +414,7 @@ TEST_P(CardiacBinningTest, OtherStatesOfBreathingAreLeftOut) {
   const auto readouts =
       messages({stamped(110, 10, 0, 1, 500), stamped(120, 20, 1, 2, 997.5), stamped(130, 30, 0, 3, 1000),
                 stamped(140, 40, 1, 4, 2997.5), stamped(150, 50, 0, 5, 3000), stamped(305, 5, 0, 6, 1500)});
-  const auto binned = run_binning(binning("phases: 1, fill: none, beats: stamps, respiratory_stamp: 1, "
+  const auto binned = run_binning(binning("phases: 1, fill: none, beats: stamps, respiratory: stamp, "
                                           "respiratory_from_ms: 1000, respiratory_to_ms: 3000"),
                                   lines_header(2), readouts, here());
   EXPECT_EQ(binned.lines.at({0, 0}), (Lines{{0, 3}, {1, 4}, {0, 6}}));
@@ -430,12 +430,12 @@ TEST_P(CardiacBinningTest, StampsThatCannotBeAreRefused) {
     });
   };
   EXPECT_NE(
-      error("fill: none", {line(100, 0, 1), line(900, 0, 1)}).find("found 0 heartbeats in physiology_time_stamp[0]"),
+      error("fill: none", {line(100, 0, 1), line(900, 0, 1)}).find("physiology_time_stamp[0] is 0 in all 2 readouts"),
       std::string::npos);
   EXPECT_NE(error("fill: none", {stamped(0, 10, 0, 1), stamped(0, 5, 0, 1), stamped(0, 2.5, 0, 1), stamped(0, 0, 0, 1)})
                 .find("acquisition_time_stamp stays 0"),
             std::string::npos);
-  EXPECT_NE(error("stamp: 1, respiratory_stamp: 1", {}).find("are both 1"), std::string::npos);
+  EXPECT_NE(error("stamp: 1, respiratory: stamp", {}).find("are both 1"), std::string::npos);
   EXPECT_NE(error("respiratory_from_ms: 5, respiratory_to_ms: 5", {}).find("no breath lies between"),
             std::string::npos);
 }

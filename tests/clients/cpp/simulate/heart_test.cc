@@ -47,6 +47,29 @@ TEST(Heart, APhaseIsTheShareOfItsInterval) {
   }
 }
 
+TEST(Heart, BeatsOfAFileAreThoseAndEarlyOnesAreWeak) {
+  Heart heart({100, 1100, 2100, 2600, 4100, 5100}, 1, Systole::linear);
+  EXPECT_EQ(heart.mean_interval_ms(), 1000);
+  EXPECT_EQ(heart.beat_ms(3), 2600);
+  EXPECT_EQ(heart.beat_ms(7), 7100);  // then regularly
+  EXPECT_EQ(heart.phase(2850), 250 / 1500.0);
+  EXPECT_EQ(heart.strength(50), 1);
+  EXPECT_EQ(heart.strength(2599), 1);
+  EXPECT_EQ(heart.strength(2600), 500 / 800.0);  // 500 ms after the one before
+  EXPECT_EQ(heart.strength(4100), 1);
+  EXPECT_EQ(Heart(60, 0.3, 1).strength(50000), 1);
+}
+
+TEST(Heart, SystoleFollowsTheRateByWeissler) {
+  // 1000 ms: 60 a minute, 420 ms, 0.42 of the first interval. 600 ms: 100 a minute, 336 ms.
+  Heart heart({0, 1000, 1600, 2600}, 1, Systole::weissler);
+  EXPECT_NEAR(heart.phase(420), 0.42, 1e-12);
+  EXPECT_NEAR(heart.phase(250), 0.25, 1e-12);
+  EXPECT_NEAR(heart.phase(1000 + 336), 0.42, 1e-12);
+  EXPECT_NEAR(heart.phase(1000 + 168), 0.21, 1e-12);
+  EXPECT_NEAR(heart.phase(1000 + 336 + 132), 0.71, 1e-12);
+}
+
 TEST(Heart, TheEcgMarksEveryBeatOnceAndPeaksThere) {
   Heart heart(500, 0.03, 1);
   double time = 0;
@@ -134,6 +157,8 @@ TEST(CineScan, OptionsThatDoNotGoTogether) {
   EXPECT_NE(refused({"--trajectory", "radial"}).find("cartesian"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--gating", "none"}).find("retrospective"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--tr-ms", "100"}).find("do not fit into a beat"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "cartesian", "--sweeps", "2"}).find("--gating free"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "cartesian", "--systole", "short"}).find("weissler"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--contrasts", "2"}).find("--contrasts"), std::string::npos);
 }
 
