@@ -190,12 +190,35 @@ std::vector<GadgetSpec> read_chain(const Node& root, const std::string& name) {
   return chain;
 }
 
+/// Finds what the entries of `expose` set, and writes their defaults there.
+void read_exposed_into(PipelineSpec& spec, const Node& node) {
+  spec.exposed = read_exposed(node);
+  for (const ExposedSpec& each : spec.exposed) {
+    const std::vector<Node> given = parameters_of(spec, each.gadget, each.parameter);
+    if (given.empty()) {
+      std::vector<std::string> names;
+      for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+        for (const GadgetSpec& gadget : *chain) names.push_back(gadget.name);
+      const std::string near = nearest(each.gadget, names);
+      throw ConfigError(each.sets_mark, fmt::format("the pipeline has no gadget {}{}", in_quotes(each.gadget),
+                                                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    }
+    if (!is_given(each.fallback)) continue;
+    for (const Node& value : given)
+      if (is_given(value))
+        throw ConfigError(each.fallback.mark(), fmt::format("{}.{} has a value already ({}); write the default in one "
+                                                            "place only",
+                                                            each.gadget, each.parameter, value.mark().text()));
+    set_parameter(spec, each.gadget, each.parameter, each.fallback);
+  }
+}
+
 PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
   root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
-                                     "trajectory_unit", "dicom", "pipeline", "accelerated"});
+                                     "trajectory_unit", "dicom", "expose", "pipeline", "accelerated"});
   for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
     if (entry_of(root, required) == nullptr) {
       throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
@@ -240,6 +263,7 @@ PipelineSpec read_spec(const Node& root) {
   }
   spec.gadgets = read_chain(root, "pipeline");
   if (is_given(root.get("accelerated"))) spec.accelerated = read_chain(root, "accelerated");
+  read_exposed_into(spec, root.get("expose"));
   return spec;
 }
 
@@ -252,6 +276,26 @@ std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); 
 std::vector<std::string> until_flags() {
   return {"last_in_encode_step1", "last_in_encode_step2", "last_in_average", "last_in_slice",   "last_in_contrast",
           "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
+}
+
+std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter) {
+  std::vector<Node> values;
+  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (const GadgetSpec& each : *chain)
+      if (each.name == gadget) values.push_back(each.parameters.get(parameter));
+  return values;
+}
+
+void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value) {
+  for (auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (GadgetSpec& each : *chain) {
+      if (each.name != gadget) continue;
+      std::vector<Node::Entry> entries;
+      if (each.parameters.kind() == Node::Kind::map) entries = each.parameters.as_map();
+      std::erase_if(entries, [&](const Node::Entry& entry) { return entry.key == parameter; });
+      entries.push_back({parameter, value.mark(), value});
+      each.parameters = Node::map(each.mark, std::move(entries));
+    }
 }
 
 PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
