@@ -4,11 +4,11 @@
     docker/openrecon/package.py [PIPELINE...] [--image echotrain:cpu] [--engine docker] [-o FOLDER]
     docker/openrecon/package.py images_denoise --context FOLDER      without an engine: what the image is built from
 
-The first pipeline is the one that runs unless another one is chosen at the scanner. The label that OpenRecon reads is what
-`echotrain-server --openrecon-label PIPELINE...` prints, with the parameters that the pipelines expose and their ranges, and with
-the entries of label.json in place of its own: put your manufacturer there. The image gets the label, the pipelines that
-are not shipped, and one called `openrecon`, the name that the scanner asks for. The files are called
-OpenRecon_VENDOR_NAME_VVERSION, as in the label. Needs Python 3.8 and docker, podman or buildah.
+The first pipeline is the one that runs unless another one is chosen at the scanner. The label that OpenRecon reads is
+what `echotrain-server --openrecon-label PIPELINE...` prints, with the parameters that the pipelines expose and their
+ranges, and with the entries of label.json in place of its own: put your manufacturer there. The image gets the label,
+the pipelines that are not shipped, and one called `openrecon`, the name that the scanner asks for. The files are called
+OpenRecon_VENDOR_NAME_VVERSION, as in the label. Needs Python 3.8 and docker, podman or buildah. docs/openrecon.md
 """
 
 import argparse

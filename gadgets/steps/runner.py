@@ -40,8 +40,8 @@ def end_with(parent):
 
 
 def watch(lifeline):
-    """Starts a process that ends all of this one's group, with what a module has started, when the pipe ends: the program
-    that has started this one is gone, however that ended."""
+    """Starts a process that ends all of this one's group, with what a module has started, when the pipe ends: the
+    program that has started this one is gone, however that ended."""
     group = os.getpgrp()
     if group != os.getpid():  # run by hand
         return

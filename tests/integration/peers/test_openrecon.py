@@ -86,7 +86,8 @@ def test_values_come_with_another_pipeline_or_in_the_configuration_too(server):
 )
 def test_a_value_beyond_its_range_is_refused(server, value, why):
     note = host(maximum=value)
-    for reply in (inverted(server, note), inverted(server, config=wire.config_text(host(config="images_invert", maximum=value)))):
+    whole = wire.config_text(host(config="images_invert", maximum=value))
+    for reply in (inverted(server, note), inverted(server, config=whole)):
         (error,) = reply.errors()
         assert not reply.images and error.startswith("ERROR    bad-config: "), reply
         assert re.search(r"parameter 'maximum' \(Maximum, sets invert_contrast.maximum\): " + why, error), error
@@ -125,9 +126,11 @@ def test_a_server_with_a_pipeline_that_exposes_wrongly_does_not_start(tmp_path):
     command = [BIN / "echotrain-server", "--check", tmp_path / "wrong.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "'0' is out of range; allowed is 5 to 9" in done.stderr
-    done = subprocess.run([*command[:1], "--port", "0", "--pipelines", tmp_path], capture_output=True, text=True, timeout=60)
+    command = [*command[:1], "--port", "0", "--pipelines", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "wrong.yaml" in done.stderr
-    good = subprocess.run([*command[:2], SHIPPED / "images_invert.yaml"], capture_output=True, text=True, timeout=60)
+    command = [*command[:1], "--check", SHIPPED / "images_invert.yaml"]
+    good = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "exposes maximum (invert_contrast.maximum): 0 to 65535, default 0" in good.stdout
 
 
@@ -162,8 +165,8 @@ def check_parameter(each):
     check_english(each["label"])
     check_english(each["information"])
     numbers = {"minimum", "maximum", "default"}
-    more = {"boolean": {"default"}, "string": {"default"}, "choice": {"default", "values"}, "int": numbers, "double": numbers}
-    assert set(each) - {"unit"} == {"id", "label", "information", "type"} | more[each["type"]]
+    own = {"choice": {"default", "values"}, "int": numbers, "double": numbers}.get(each["type"], {"default"})
+    assert set(each) - {"unit"} == {"id", "label", "information", "type"} | own
     if "unit" in each:
         check_english(each["unit"], longest=3)
     kind = {"boolean": bool, "string": str, "choice": str, "int": int, "double": (int, float)}[each["type"]]
@@ -189,15 +192,17 @@ def check_label(label):
     check_text(general["vendor"])
     check_text(general["version"], pattern=r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)([-+].*)?")
     assert set(general["regulatory_information"]) == {
-        "device_trade_name", "production_identifier", "manufacturer_address", "made_in", "manufacture_date", "material_number",
-        "gtin", "udi", "safety_advices", "special_operating_instructions", "additional_relevant_information"}  # fmt: skip
+        "device_trade_name", "production_identifier", "manufacturer_address", "made_in", "manufacture_date",
+        "material_number", "gtin", "udi", "safety_advices", "special_operating_instructions",
+        "additional_relevant_information"}  # fmt: skip
     assert all(isinstance(value, str) for value in general["regulatory_information"].values())
     assert recon["transfer_protocol"] == {"protocol": "ISMRMRD", "version": "1.4.1"} and recon["port"] == 9002
     assert recon["emitter"] in ("raw", "image") and recon["injector"] in ("image", "compleximage")
     assert recon["content_qualification_type"] == "RESEARCH"
     for name in ("can_process_adjustment_data", "can_use_gpu"):
         assert isinstance(recon[name], bool)
-    for name in ("min_count_required_gpus", "min_required_gpu_memory", "min_required_memory", "min_count_required_cpu_cores"):
+    for name in ("min_count_required_gpus", "min_required_gpu_memory", "min_required_memory",
+                 "min_count_required_cpu_cores"):  # fmt: skip
         assert isinstance(recon[name], int)
     assert len(recon) == 11
     ids = [each["id"] for each in label["parameters"]]
@@ -242,9 +247,10 @@ def test_a_package_is_written_without_an_engine(tmp_path, server):
     (own / "mine.yaml").write_text(text.replace("[0, 65535]", "[0, 500]"))
     changes = tmp_path / "changes.json"
     changes.write_text('{"general": {"vendor": "clinic", "regulatory_information": {"made_in": "here"}}}')
-    done = pack("mine", "images_invert", "--pipelines", own, "--context", context, "--version", "1.2.3", "--label", changes)
+    options = ["--pipelines", own, "--context", context, "--version", "1.2.3", "--label", changes]
+    done = pack("mine", "images_invert", *options)
     assert done.returncode != 0 and "'maximum' is another parameter" in done.stderr
-    done = pack("mine", "--pipelines", own, "--context", context, "--version", "1.2.3", "--label", changes, "--gpu")
+    done = pack("mine", *options, "--gpu")
     assert done.returncode == 0, done.stderr
     label = json.loads((context / "label.json").read_text())
     check_label(label)

@@ -251,7 +251,7 @@ BROKEN_STEPS = {
 
 
 def test_sessions_with_steps_that_go_wrong(witness, server):
-    """Several at once, again and again: each ends by itself, good scans beside them keep their bits, and nothing stays."""
+    """Several at once, again and again: each ends by itself, good scans keep their bits, and nothing stays."""
     lines = steps.readouts(steps.random_kspace(n=64))
 
     def broken(how, faults):
