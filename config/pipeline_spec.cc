@@ -182,12 +182,35 @@ void refuse_xml(std::string_view text, const std::string& name) {
                                       what));
 }
 
+/// Finds what the entries of `expose` set, and writes their defaults there.
+void read_exposed_into(PipelineSpec& spec, const Node& node) {
+  spec.exposed = read_exposed(node);
+  for (const ExposedSpec& each : spec.exposed) {
+    const std::vector<Node> given = parameters_of(spec, each.gadget, each.parameter);
+    if (given.empty()) {
+      std::vector<std::string> names;
+      for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+        for (const GadgetSpec& gadget : gadgets_in(*chain)) names.push_back(gadget.name);
+      const std::string near = nearest(each.gadget, names);
+      throw ConfigError(each.sets_mark, fmt::format("the pipeline has no gadget {}{}", in_quotes(each.gadget),
+                                                    near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+    }
+    if (!is_given(each.fallback)) continue;
+    for (const Node& value : given)
+      if (is_given(value))
+        throw ConfigError(each.fallback.mark(), fmt::format("{}.{} has a value already ({}); write the default in one "
+                                                            "place only",
+                                                            each.gadget, each.parameter, value.mark().text()));
+    set_parameter(spec, each.gadget, each.parameter, each.fallback);
+  }
+}
+
 PipelineSpec read_spec(const Node& root) {
   if (root.kind() != Node::Kind::map) {
     throw ConfigError(root.mark(), "a pipeline file is expected: a map that begins with 'echotrain: 1'");
   }
   root.only(std::vector<std::string>{"echotrain", "name", "description", "aliases", "backend", "input", "frame",
-                                     "trajectory_unit", "dicom", "pipeline", "accelerated"});
+                                     "trajectory_unit", "dicom", "expose", "pipeline", "accelerated"});
   for (const char* required : {"echotrain", "name", "description", "pipeline"}) {
     if (entry_of(root, required) == nullptr) {
       throw ConfigError(root.mark(), fmt::format("the key '{}' is missing; a pipeline file has echotrain, name, "
@@ -234,6 +257,7 @@ PipelineSpec read_spec(const Node& root) {
   spec.gadgets = read_chain(root.get("pipeline"), "pipeline", size);
   const Node accelerated = root.get("accelerated");
   if (is_given(accelerated)) spec.accelerated = read_chain(accelerated, "accelerated", size);
+  read_exposed_into(spec, root.get("expose"));
   return spec;
 }
 
@@ -259,6 +283,43 @@ std::string_view to_string(TrajectoryUnit unit) { return name_in(kUnits, unit); 
 std::vector<std::string> until_flags() {
   return {"last_in_encode_step1", "last_in_encode_step2", "last_in_average", "last_in_slice",   "last_in_contrast",
           "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
+}
+
+std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter) {
+  std::vector<Node> values;
+  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (const GadgetSpec& each : gadgets_in(*chain))
+      if (each.name == gadget) values.push_back(each.parameters.get(parameter));
+  return values;
+}
+
+namespace {
+void set_entry(GadgetSpec& gadget, const std::string& key, const Node& value) {
+  std::vector<Node::Entry> entries;
+  if (gadget.parameters.kind() == Node::Kind::map) entries = gadget.parameters.as_map();
+  std::erase_if(entries, [&](const Node::Entry& entry) { return entry.key == key; });
+  entries.push_back({key, value.mark(), value});
+  gadget.parameters = Node::map(gadget.mark, std::move(entries));
+}
+
+/// Of `each`, or of what is in it, if it is a branch.
+void set_within(GadgetSpec& each, std::string_view gadget, const std::string& parameter, const Node& value) {
+  if (each.name == gadget) set_entry(each, parameter, value);
+  if (each.name != kBranch) return;
+  const Node chain = each.parameters.get("pipeline");
+  std::vector<Node> items;
+  for (const Node& item : chain.as_sequence()) {
+    GadgetSpec inner = read_gadget(item);
+    set_within(inner, gadget, parameter, value);
+    items.push_back(Node::map(item.mark(), {{inner.name, inner.mark, inner.parameters}}));
+  }
+  set_entry(each, "pipeline", Node::sequence(chain.mark(), std::move(items)));
+}
+}  // namespace
+
+void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value) {
+  for (auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (GadgetSpec& each : *chain) set_within(each, gadget, parameter, value);
 }
 
 PipelineSpec read_pipeline(std::string_view text, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/exposed.h"
 #include "config/yaml_reader.h"
 
 namespace echotrain::config {
@@ -66,9 +67,16 @@ struct PipelineSpec {
   std::vector<GadgetSpec> accelerated;   ///< the chain of scans whose header announces R > 1; empty: `gadgets`
   std::vector<std::string> dicom_peers;  ///< key `dicom: {send_to: NAME}`: peers of the server that get the images
   Mark dicom_mark;
+  std::vector<ExposedSpec> exposed;  ///< key `expose`: parameters that a host may set; their defaults are in the chains
   Mark mark;
   std::string text;  ///< as it was read, for other ranks and to tell pipelines apart
 };
+
+/// What each gadget called `gadget`, of all chains and their branches, has for its parameter in the file; null where
+/// the file leaves it to the gadget.
+std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter);
+/// Gives them all this value.
+void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value);
 
 /// Reads a pipeline from YAML text. `name` stands for the file in messages. ConfigError with file:line:column.
 /// For XML (a Gadgetron configuration), the error says that it is XML and what to send instead.

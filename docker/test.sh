@@ -164,9 +164,12 @@ if [ "$target" = cuda ]; then
 fi
 say "the package for OpenRecon"
 engine="buildah --storage-driver vfs --root $build/images --runroot $work/run"
-docker/openrecon/package.py --image "$image" --engine "$engine" -o "$work/openrecon" >"$build/openrecon.log" 2>&1 ||
+plain=$(b from --pull=never "$image")
+docker/openrecon/package.py --image "$image" --engine "$engine" --server "chroot $(b mount "$plain") /usr/bin/echotrain-server" \
+  -o "$work/openrecon" >"$build/openrecon.log" 2>&1 ||
   { tail -n 20 "$build/openrecon.log" >&2; die "docker/openrecon/package.py failed"; }
 tail -n 1 "$build/openrecon.log"
+b rm "$plain" >/dev/null
 python3 - "$work/openrecon" "$version" <<'END'
 import base64, io, json, pathlib, sys, tarfile, zipfile
 (package,), version = pathlib.Path(sys.argv[1]).iterdir(), sys.argv[2]
@@ -179,7 +182,7 @@ with zipfile.ZipFile(package) as archive:
         manifest, = json.load(image.extractfile("manifest.json"))
         config = json.load(image.extractfile(manifest["Config"]))["config"]
 label = json.loads(base64.b64decode(config["Labels"]["com.siemens-healthineers.magneticresonance.openrecon.metadata:1.1.0"]))
-assert label["general"]["version"] == version and "0.0.0" not in json.dumps(label)
+assert label["general"]["version"] == version and label["parameters"][0]["default"] == "cartesian_display", label
 assert label["reconstruction"]["port"] == 9002 and config["User"] == "10001:10001"
 assert manifest["RepoTags"][0].endswith(f"openrecon_echotrain_echotrain:v{version}"), manifest
 END

@@ -24,6 +24,8 @@
 #include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
+#include "server/scan/exposed.h"
+#include "server/scan/openrecon_label.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
 #include "server/server.h"
@@ -53,8 +55,9 @@ constexpr const char* kExamples = R"(Examples:
 /// What to do besides serving.
 struct Request {
   std::string options_file, check_file;
-  std::optional<std::string> explain;  // a gadget; empty: everything
-  std::vector<std::string> plugins;    // what was loaded
+  std::optional<std::string> explain;        // a gadget; empty: everything
+  std::vector<std::string> plugins;          // what was loaded
+  std::vector<std::string> openrecon_label;  // pipelines
   bool list = false, list_pipelines = false, list_gadgets = false, markdown = false, print_options = false,
        stdio = false;
 };
@@ -84,7 +87,24 @@ int print(const std::string& text) {
 int check(const std::string& file, const Registry& registry) {
   const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
   fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
+  for (const server::Exposed& each : server::exposed_of(plan->spec(), registry))
+    fmt::print("exposes {} ({}): {}, default {}\n", each.spec.id, each.info.name, each.info.allowed(),
+               each.info.fallback.empty() ? "none" : each.info.fallback);
   return EXIT_SUCCESS;
+}
+
+int print_openrecon_label(const std::vector<std::string>& names, const config::PipelineLibrary& library,
+                          const Registry& registry) {
+  std::vector<const config::PipelineSpec*> pipelines;
+  for (const std::string& name : names) {
+    pipelines.push_back(library.find(name));
+    if (pipelines.back() == nullptr) {
+      fmt::print(stderr, "no pipeline is called '{}'; --list-pipelines shows all\n", name);
+      return kFailed;
+    }
+    PipelinePlan::check(*pipelines.back(), registry);
+  }
+  return print(server::openrecon_label(pipelines, registry));
 }
 
 int explain(const std::string& name, const Registry& registry) {
@@ -167,6 +187,9 @@ config::OptionTable<Request> request_table() {
       .flag("list", &R::list, "print the pipelines and the gadgets, a line for each, and exit")
       .flag("list_pipelines", &R::list_pipelines, "print the pipelines and exit")
       .flag("list_gadgets", &R::list_gadgets, "print the gadgets and exit")
+      .list(
+          "openrecon_label", &R::openrecon_label, "PIPELINE",
+          "print the label of an OpenRecon container that runs this pipeline, and exit; again for more to choose from")
       .flag("print_options", &R::print_options, "print an options file with every option explained and exit");
 }
 
@@ -184,6 +207,8 @@ int answer(Request request, const config::ServerOptions& options) {
   request.plugins = server::load_plugins(options.plugins, registry);
   if (!request.check_file.empty()) return check(request.check_file, registry);
   if (request.list_gadgets) return print(list_gadgets(registry));
+  if (!request.openrecon_label.empty())
+    return print_openrecon_label(request.openrecon_label, load_library(options), registry);
   if (request.print_options) return print(config::server_options_template());
   if (request.markdown) return print(gadgets_markdown(registry));
   if (request.explain && !request.explain->empty()) return explain(*request.explain, registry);

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Packs an image of Echotrain for a Siemens scanner's OpenRecon: a zip with the saved image and a PDF.
 
-    docker/openrecon/package.py [--image echotrain:cpu] [--engine docker] [-o FOLDER]
+    docker/openrecon/package.py [PIPELINE...] [--image echotrain:cpu] [--engine docker] [-o FOLDER]
+    docker/openrecon/package.py images_denoise --context FOLDER      without an engine: what the image is built from
 
-The image gets the label that OpenRecon reads (base64 of label.json) and a pipeline called `openrecon`, the name that the
-scanner asks for; which one it really is can be chosen at the scanner (parameter `config`) and else is the label's default.
-The files are called OpenRecon_VENDOR_NAME_VVERSION, as in the label. Needs Python 3.8 and docker, podman or buildah.
+The first pipeline is the one that runs unless another one is chosen at the scanner. The label that OpenRecon reads is
+what `echotrain-server --openrecon-label PIPELINE...` prints, with the parameters that the pipelines expose and their
+ranges, and with the entries of label.json in place of its own: put your manufacturer there. The image gets the label,
+the pipelines that are not shipped, and one called `openrecon`, the name that the scanner asks for. The files are called
+OpenRecon_VENDOR_NAME_VVERSION, as in the label. Needs Python 3.8 and docker, podman or buildah. docs/openrecon.md
 """
 
 import argparse
@@ -19,27 +22,73 @@ import tempfile
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-PIPELINES = HERE.parents[1] / "config" / "pipelines"
+ROOT = HERE.parents[1]
+SHIPPED = ROOT / "config" / "pipelines"
 LABEL = "com.siemens-healthineers.magneticresonance.openrecon.metadata:1.1.0"
+RAW = ("cartesian_display", "cartesian_2d", "cartesian_3d", "cartesian_sense", "cg_sense_2d", "radial_2d", "spiral_2d")
 
 
-def versioned(value, version):
-    """The label with the version wherever it says 0.0.0."""
+def merged(into, changes):
+    """`into` with the values of `changes`, map by map (RFC 7386 without removals)."""
+    if not isinstance(into, dict) or not isinstance(changes, dict):
+        return changes
+    return {**into, **{key: merged(into.get(key), value) for key, value in changes.items()}}
+
+
+def versioned(value, old, new):
+    """The label's general part with the package's version wherever it has the program's."""
     if isinstance(value, dict):
-        return {key: versioned(each, version) for key, each in value.items()}
-    return value.replace("0.0.0", version) if isinstance(value, str) else value
+        return {key: versioned(each, old, new) for key, each in value.items()}
+    return re.sub(rf"(^|_){re.escape(old)}$", rf"\g<1>{new}", value) if isinstance(value, str) else value
 
 
-def make_label(version, gpu):
-    label = json.loads((HERE / "label.json").read_text())
-    label["general"] = versioned(label["general"], version)
-    for value in label["parameters"][0]["values"]:
-        if not (PIPELINES / f"{value['id']}.yaml").exists():
-            raise SystemExit(f"label.json offers the pipeline {value['id']}, which is not in {PIPELINES}")
+def make_label(server, pipelines, folders, changes, version=None, gpu=False):
+    """`server`: the program's command; `folders`: of pipelines that are not shipped."""
+    command = [*server, *(f"--pipelines={folder}" for folder in folders)]
+    command += [f"--openrecon-label={pipeline}" for pipeline in pipelines]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"no label: {done.stderr.strip()}")
+    label = json.loads(done.stdout)
+    if version:
+        label["general"] = versioned(label["general"], label["general"]["version"], version)
+    label = merged(label, changes)
     if gpu:
         # One is taken where there is one.
         label["reconstruction"].update(can_use_gpu=True, min_required_gpu_memory=4096)
     return label
+
+
+def package_name(label):
+    general = label["general"]
+    return f"OpenRecon_{general['vendor']}_{general['name']['en']}_V{general['version']}"
+
+
+def find_pipeline(name, folders):
+    for folder in [*reversed(folders), SHIPPED]:
+        if (folder / f"{name}.yaml").exists():
+            return folder / f"{name}.yaml"
+    raise SystemExit(f"there is no {name}.yaml in {', '.join(str(each) for each in [*folders, SHIPPED])}")
+
+
+def write_context(folder, image, label, pipelines, folders):
+    """What the image is built from: Dockerfile, label.json, pipelines/, and the PDF."""
+    own = folder / "pipelines"
+    own.mkdir(parents=True, exist_ok=True)
+    for name in pipelines:
+        file = find_pipeline(name, folders)
+        if file.parent != SHIPPED:
+            (own / file.name).write_text(file.read_text())
+    first = re.sub(r"(?m)^aliases:.*\n", "", find_pipeline(pipelines[0], folders).read_text())
+    (own / "openrecon.yaml").write_text(re.sub(r"(?m)^name:.*$", "name: openrecon", first))
+    text = json.dumps(label, indent=2)
+    (folder / "label.json").write_text(text + "\n")
+    (folder / "Dockerfile").write_text(
+        f"FROM {image}\n"
+        "COPY pipelines /usr/share/echotrain/openrecon\n"
+        f'LABEL "{LABEL}"="{base64.b64encode(text.encode()).decode()}"\n'
+        'CMD ["--options", "/etc/echotrain/echotrain.yaml", "--pipelines", "/usr/share/echotrain/openrecon"]\n')
+    (folder / f"{package_name(label)}.pdf").write_bytes(make_pdf(documentation(label)))
 
 
 def make_pdf(lines):
@@ -62,61 +111,88 @@ def make_pdf(lines):
         len(objects) + 1, table, len(objects) + 1, len(pdf))  # fmt: skip
 
 
+def allowed(parameter):
+    if parameter["type"] == "choice":
+        return ", ".join(value["id"] for value in parameter["values"])
+    if parameter["type"] in ("int", "double"):
+        unit = f" {parameter['unit']['en']}" if "unit" in parameter else ""
+        return f"{parameter['minimum']} to {parameter['maximum']}{unit}"
+    return "true or false" if parameter["type"] == "boolean" else "text"
+
+
 def documentation(label):
-    general, choice = label["general"], label["parameters"][0]
-    return [
+    general = label["general"]
+    choice, *others = label["parameters"]
+    what = "Images" if label["reconstruction"]["emitter"] == "image" else "Raw data"
+    lines = [
         f"{general['name']['en']} {general['version']}",
         "",
         general["information"]["en"],
         general["regulatory_information"]["safety_advices"],
         "",
         f"{choice['label']['en']}: {choice['information']['en']}.",
-        *(f"    {value['name']['en']}: {value['id']}" for value in choice["values"]),
+        *(f"    {value['id']}: {value['name']['en']}" for value in choice["values"]),
+    ]
+    for each in others:
+        lines += ["", f"{each['label']['en']} ({each['id']}): {allowed(each)}; {each['default']} unless changed.",
+                  f"    {each['information']['en']}"]  # fmt: skip
+    return [
+        *lines,
         "",
-        "Raw data go to the container as ISMRMRD over TCP port 9002; images come back the same way.",
+        f"{what} go to the container as ISMRMRD over TCP port 9002; images come back the same way.",
         "The container's log, and the messages that it sends, say what was refused and why.",
     ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pipelines", nargs="*", default=RAW, metavar="PIPELINE", help="default: " + ", ".join(RAW))
+    parser.add_argument("--pipelines", dest="folders", action="append", default=[], type=pathlib.Path, metavar="FOLDER",
+                        help="of pipelines that are not shipped")  # fmt: skip
+    parser.add_argument("--label", default=HERE / "label.json", type=pathlib.Path, help="changes to the label")
     parser.add_argument("--image", default="echotrain:cpu", help="made by docker/Dockerfile")
     parser.add_argument("--engine", default="docker", help="docker, podman or buildah, with options")
+    parser.add_argument("--server", help="command that runs echotrain-server (default: the image's, by docker or podman; "
+                                         "else build/bin/echotrain-server)")  # fmt: skip
     parser.add_argument("--version", help="of the package, as 1.2.3 (default: the image's)")
     parser.add_argument("--gpu", action="store_true", help="the image is of the target cuda")
+    parser.add_argument("--context", type=pathlib.Path, help="write only what the image is built from, into this folder")
     parser.add_argument("-o", "--output", type=pathlib.Path, default=pathlib.Path("."), help="folder for the zip")
     arguments = parser.parse_args()
     engine = shlex.split(arguments.engine)
     buildah = "buildah" in engine[0]
+    folders = [folder.resolve() for folder in arguments.folders]
 
+    if arguments.server:
+        server = shlex.split(arguments.server)
+    elif buildah or arguments.context:
+        server = [str(ROOT / "build" / "bin" / "echotrain-server")]
+    else:
+        mounts = [f"--volume={folder}:{folder}:ro" for folder in folders]
+        server = [*engine, "run", "--rm", *mounts, "--entrypoint", "/usr/bin/echotrain-server", arguments.image]
     version = arguments.version
-    if not version:
+    if not version and not arguments.context:
         asked = ["inspect", "--type", "image", arguments.image] if buildah else ["image", "inspect", arguments.image]
         about = json.loads(subprocess.run([*engine, *asked], check=True, capture_output=True, text=True).stdout)
         config = about["Docker"]["config"] if buildah else about[0]["Config"]
         version = config["Labels"]["org.opencontainers.image.version"]
-    label = make_label(version, arguments.gpu)
-    general, default = label["general"], label["parameters"][0]["default"]
-    name = f"OpenRecon_{general['vendor']}_{general['name']['en']}_V{general['version']}"
-    tag = f"OpenRecon_{general['vendor']}_{general['name']['en']}:V{general['version']}".lower()
+    changes = json.loads(arguments.label.read_text())
+    label = make_label(server, arguments.pipelines, folders, changes, version, arguments.gpu)
+    if arguments.context:
+        write_context(arguments.context, arguments.image, label, arguments.pipelines, folders)
+        print(f"{arguments.context}: {package_name(label)}")
+        return
 
+    name = package_name(label)
+    tag = re.sub(r"_v([^_]*)$", r":v\1", name.lower())
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        pipeline = (PIPELINES / f"{default}.yaml").read_text()
-        pipeline = re.sub(r"(?m)^aliases:.*\n", "", pipeline)
-        (folder / "openrecon.yaml").write_text(re.sub(r"(?m)^name:.*$", "name: openrecon", pipeline))
-        encoded = base64.b64encode(json.dumps(label, indent=2).encode()).decode()
-        (folder / "Dockerfile").write_text(
-            f"FROM {arguments.image}\n"
-            "COPY openrecon.yaml /usr/share/echotrain/openrecon/openrecon.yaml\n"
-            f'LABEL "{LABEL}"="{encoded}"\n'
-            'CMD ["--options", "/etc/echotrain/echotrain.yaml", "--pipelines", "/usr/share/echotrain/openrecon"]\n')
+        write_context(folder, arguments.image, label, arguments.pipelines, folders)
         build = ["build", "--isolation", "chroot", "--format", "docker", "--pull=never"] if buildah else ["build"]
         subprocess.run([*engine, *build, "-t", tag, "-f", str(folder / "Dockerfile"), str(folder)], check=True)
         saved = folder / f"{name}.tar"
         save = ["push", tag, f"docker-archive:{saved}:{tag}"] if buildah else ["save", "-o", str(saved), tag]
         subprocess.run([*engine, *save], check=True)
-        (folder / f"{name}.pdf").write_bytes(make_pdf(documentation(label)))
         arguments.output.mkdir(parents=True, exist_ok=True)
         package = arguments.output / f"{name}.zip"
         with zipfile.ZipFile(package, "w", zipfile.ZIP_DEFLATED) as archive:

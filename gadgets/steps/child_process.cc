@@ -37,10 +37,27 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-void limit(pid_t process, __rlimit_resource what, std::uint64_t most, std::uint64_t beyond = 0) {
+void limit(pid_t process, __rlimit_resource what, const char* name, std::uint64_t most, std::uint64_t beyond = 0) {
   const rlimit bound{most, most + beyond};
   if (::prlimit(process, what, &bound, nullptr) != 0 && errno != ESRCH)
-    throw ResourceError(fmt::format("a step's process cannot be given its limits: {}", std::strerror(errno)));
+    throw ResourceError(
+        fmt::format("a step's process cannot be given the limit {} of {}: {}", most, name, std::strerror(errno)));
+}
+
+/// The most that a process which this one starts may have.
+std::uint64_t hard_limit(__rlimit_resource what) {
+  rlimit bound{};
+  return ::getrlimit(what, &bound) == 0 ? bound.rlim_max : RLIM_INFINITY;
+}
+
+/// Who starts a program with SIGCHLD ignored lets the kernel forget how that program's children end.
+void hear_of_children() {
+  struct sigaction action {};
+  if (::sigaction(SIGCHLD, nullptr, &action) != 0) return;
+  if (action.sa_handler != SIG_IGN && (action.sa_flags & SA_NOCLDWAIT) == 0) return;
+  action = {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &action, nullptr);
 }
 
 /// What posix_spawn is to do; freed in the end.
@@ -61,9 +78,30 @@ struct SpawnPlan {
 
 }  // namespace
 
+std::vector<std::string> fit(ChildLimits& limits) {
+  std::vector<std::string> lowered;
+  if (const std::uint64_t most = hard_limit(RLIMIT_DATA); most < limits.memory_bytes) {
+    lowered.push_back(fmt::format("this machine allows {} MiB of memory (RLIMIT_DATA), not the {} of python_memory_mib",
+                                  most >> 20, limits.memory_bytes >> 20));
+    limits.memory_bytes = most;
+  }
+  if (const std::uint64_t most = hard_limit(RLIMIT_NOFILE); most < static_cast<std::uint64_t>(limits.files)) {
+    lowered.push_back(fmt::format("this machine allows {} open files (RLIMIT_NOFILE), not the {} of python_files", most,
+                                  limits.files));
+    limits.files = static_cast<std::int64_t>(most);
+  }
+  if (const std::uint64_t most = hard_limit(RLIMIT_CPU); most < static_cast<std::uint64_t>(limits.cpu_s)) {
+    lowered.push_back(fmt::format("this machine allows {} s of CPU time (RLIMIT_CPU), not the {} of python_cpu_s", most,
+                                  limits.cpu_s));
+    limits.cpu_s = static_cast<std::int64_t>(most);
+  }
+  return lowered;
+}
+
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
                            int output, const std::vector<int>& descriptors, const ChildLimits& limits)
     : limits_(limits) {
+  hear_of_children();
   SpawnPlan plan;
   // Numbers above those that the child gets, so that no dup2() overwrites what a later one needs.
   std::vector<OwnDescriptor> copies;
@@ -94,10 +132,14 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
                                    pointers(arguments).data(), pointers(environment).data());
   if (error != 0) throw ResourceError(fmt::format("'{}' cannot be started: {}", arguments[0], std::strerror(error)));
   try {
-    limit(process_, RLIMIT_DATA, limits.memory_bytes);
-    limit(process_, RLIMIT_NOFILE, static_cast<std::uint64_t>(limits.files));
-    limit(process_, RLIMIT_CPU, static_cast<std::uint64_t>(limits.cpu_s), 1);  // SIGXCPU first, which tells why
-    limit(process_, RLIMIT_CORE, 0);
+    const auto cpu_s = static_cast<std::uint64_t>(limits.cpu_s);
+    limit(process_, RLIMIT_DATA, "memory", limits.memory_bytes);
+    limit(process_, RLIMIT_NOFILE, "open files", static_cast<std::uint64_t>(limits.files));
+    // SIGXCPU comes a second before the end, and tells why.
+    const bool at_most = hard_limit(RLIMIT_CPU) <= cpu_s && cpu_s > 1;
+    limit(process_, RLIMIT_CPU, "CPU time", at_most ? cpu_s - 1 : cpu_s,
+          hard_limit(RLIMIT_CPU) > cpu_s || at_most ? 1 : 0);
+    limit(process_, RLIMIT_CORE, "core files", 0);
   } catch (...) {
     kill();
     reap(true);
@@ -125,8 +167,10 @@ bool ChildProcess::reap(bool wait) {
   while (result != 0 && errno == EINTR);
   if (result == 0 && info.si_pid == 0) return false;
   ::kill(-process_, SIGKILL);
-  while (::waitpid(process_, &status_, 0) < 0 && errno == EINTR) {
-  }
+  pid_t found = -1;
+  do found = ::waitpid(process_, &status_, 0);
+  while (found < 0 && errno == EINTR);
+  unknown_ = found != process_;
   return reaped_ = true;
 }
 
@@ -136,6 +180,7 @@ std::optional<std::string> ChildProcess::ended(std::chrono::milliseconds longest
     if (std::chrono::steady_clock::now() >= until) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  if (unknown_) return "has ended, and how is not known: something else in this program has waited for it";
   if (WIFEXITED(status_)) return fmt::format("has ended with exit code {}", WEXITSTATUS(status_));
   if (WTERMSIG(status_) == SIGXCPU) return fmt::format("has used more than its {} s of CPU time", limits_.cpu_s);
   return fmt::format("was ended by signal {} ({})", WTERMSIG(status_), ::strsignal(WTERMSIG(status_)));

@@ -20,12 +20,17 @@ struct ChildLimits {
   std::int64_t cpu_s = 0;
 };
 
+/// Lowers what this process may not give, because its own hard limits are lower. Says what has been lowered, a line for
+/// each: "this machine allows 200 open files, not the 256 of python_files".
+std::vector<std::string> fit(ChildLimits& limits);
+
 /// Leads a process group of its own, which ends with it. It sees nothing of this process but what is given here: other
 /// descriptors are closed, and of the environment only the search paths, the locale and the like stay.
 class ChildProcess {
  public:
   /// Starts `arguments[0]`, looked up in PATH, with stdin empty, stdout and stderr as `output`, and `descriptors` as
-  /// its descriptors 3, 4, ... `variables`: "NAME=value". ResourceError when it cannot be started.
+  /// its descriptors 3, 4, ... `variables`: "NAME=value". ResourceError when it cannot be started. Where this program
+  /// was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended.
   ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables, int output,
                const std::vector<int>& descriptors, const ChildLimits& limits);
   /// Gives it kToEnd to end by itself where it `may_end()`, then kills its group and reaps it.
@@ -46,7 +51,7 @@ class ChildProcess {
 
   const ChildLimits limits_;
   pid_t process_ = -1;
-  bool may_end_ = false, reaped_ = false;
+  bool may_end_ = false, reaped_ = false, unknown_ = false;  // unknown: how it ended
   int status_ = 0;
 };
 

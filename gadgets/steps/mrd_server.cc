@@ -35,7 +35,7 @@ void MrdServer::check(const Options& options) {
 
 std::string MrdServer::who(const Options& options) { return fmt::format("MRD server {}", options.address); }
 
-std::unique_ptr<Peer> MrdServer::open(const Options& options, Scan& scan, const PeerSource::Wake& wake) {
+std::unique_ptr<Peer> MrdServer::open(const Options& options, Scan& scan, const PeerScan& peer) {
   numerics::Resources& resources = scan.compute.resources();
   const auto& servers = resources.get<StepSettings>().servers;
   if (std::find(servers.begin(), servers.end(), options.address) == servers.end())
@@ -44,7 +44,7 @@ std::unique_ptr<Peer> MrdServer::open(const Options& options, Scan& scan, const 
                     "mrd_servers: {})",
                     options.address, servers.empty() ? "none" : fmt::format("{}", fmt::join(servers, ", "))));
   const auto timeout = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * options.connect_timeout_s));
-  return resources.get<PeerSource>().server(options.address, timeout, scan.compute.stop_token(), wake);
+  return resources.get<PeerSource>().server(options.address, timeout, scan.compute.stop_token(), peer);
 }
 
 StepBytes MrdServer::greeting(const Options& options, const protocol::Header& header) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/shared/step_settings.h"
 #include "protocol/data/messages.h"
 #include "protocol/wire/codec.h"
@@ -49,6 +50,15 @@ class Peer {
   virtual void wait(std::chrono::milliseconds longest, const std::stop_token& stop) = 0;
 };
 
+/// What a peer has of its scan.
+struct PeerScan {
+  /// Called on any thread when receive() or end() may have news; may be empty.
+  std::function<void()> wake;
+  /// Pays for what the peer holds beyond kQueueBytes in each direction: a long message, and the memory in which it
+  /// comes. A message for which that has no room is an end(). Null: nobody counts.
+  std::shared_ptr<numerics::MemoryAccount> account;
+};
+
 /// What a `python` step runs. Its names are checked.
 struct PythonStart {
   std::string module, function, config;
@@ -56,13 +66,12 @@ struct PythonStart {
 };
 
 /// What makes peers: processes and connections, or what a test puts in their place. One of a program's Resources.
-/// `wake` is called on any thread when receive() or end() may have news. ClientError: what is asked for is not here.
+/// ClientError: what is asked for is not here.
 struct PeerSource {
-  using Wake = std::function<void()>;
-  std::function<std::unique_ptr<Peer>(const StepSettings&, const PythonStart&, const Wake&)> python;
+  std::function<std::unique_ptr<Peer>(const StepSettings&, const PythonStart&, const PeerScan&)> python;
   /// Connects within `timeout`; numerics::Stopped when `stop` is set meanwhile.
   std::function<std::unique_ptr<Peer>(const std::string& address, std::chrono::milliseconds timeout,
-                                      const std::stop_token& stop, const Wake&)>
+                                      const std::stop_token& stop, const PeerScan&)>
       server;
   PeerSource();  ///< processes and connections
 };

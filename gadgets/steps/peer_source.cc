@@ -5,8 +5,8 @@
 namespace echotrain {
 
 PeerSource::PeerSource()
-    : python([](const StepSettings& settings, const PythonStart& start, const Wake& wake) -> std::unique_ptr<Peer> {
-        return std::make_unique<PythonPeer>(settings, start, wake);
+    : python([](const StepSettings& settings, const PythonStart& start, const PeerScan& scan) -> std::unique_ptr<Peer> {
+        return std::make_unique<PythonPeer>(settings, start, scan);
       }),
       server(connect_to_server) {}
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/steps/child_process.h"
 
 namespace echotrain {
 namespace {
@@ -48,10 +49,16 @@ std::string Python::who(const Options& options) { return fmt::format("python mod
 
 std::uint64_t Python::memory(Scan& scan) { return scan.compute.resources().get<StepSettings>().memory_bytes; }
 
-std::unique_ptr<Peer> Python::open(const Options& options, Scan& scan, const PeerSource::Wake& wake) {
+std::unique_ptr<Peer> Python::open(const Options& options, Scan& scan, const PeerScan& peer) {
   numerics::Resources& resources = scan.compute.resources();
-  return resources.get<PeerSource>().python(resources.get<StepSettings>(),
-                                            {options.module, options.function, options.config, options.threads}, wake);
+  StepSettings settings = resources.get<StepSettings>();
+  ChildLimits limits{settings.memory_bytes, settings.files, settings.cpu_s};
+  for (const std::string& lowered : fit(limits)) scan.warn(fmt::format("python: {}", lowered));
+  settings.memory_bytes = limits.memory_bytes;
+  settings.files = limits.files;
+  settings.cpu_s = limits.cpu_s;
+  return resources.get<PeerSource>().python(settings,
+                                            {options.module, options.function, options.config, options.threads}, peer);
 }
 
 StepBytes Python::greeting(const Options& /*options*/, const protocol::Header& header) {

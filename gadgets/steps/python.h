@@ -28,7 +28,7 @@ struct Python {
   static void check(const Options& options);
   static std::string who(const Options& options);
   static std::uint64_t memory(Scan& scan);  ///< of the process [bytes]
-  static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerSource::Wake& wake);
+  static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
   static StepBytes greeting(const Options& options, const protocol::Header& header);
 };
 

@@ -85,13 +85,16 @@ std::filesystem::path find_module(const std::filesystem::path& folder, const std
                                 names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
 }
 
-PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerSource::Wake& wake) {
+PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerScan& scan) {
   const std::filesystem::path file = find_module(settings.modules, start.module);
-  std::array<int, 2> pair{}, pipe{};
+  std::array<int, 2> pair{}, pipe{}, lifeline{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) no_process("socketpair");
   OwnDescriptor ours(pair[0]), theirs(pair[1]);
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) no_process("pipe2");
   OwnDescriptor lines(pipe[0]), output(pipe[1]);
+  if (::pipe2(lifeline.data(), O_CLOEXEC) != 0) no_process("pipe2");
+  const OwnDescriptor watched(lifeline[0]);
+  lifeline_ = OwnDescriptor(lifeline[1]);
   const OwnDescriptor runner = runner_file();
   // A large buffer spares the two processes many changes of context.
   const int bytes = 1 << 20;
@@ -114,10 +117,10 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
                                            start.module,
                                            file.string(),
                                            start.function};
-  auto child =
-      std::make_unique<ChildProcess>(arguments, variables, output.get(), std::vector<int>{theirs.get(), runner.get()},
-                                     ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s});
-  stream_ = std::make_unique<StreamPeer>(std::move(ours), std::move(lines), wake);
+  auto child = std::make_unique<ChildProcess>(arguments, variables, output.get(),
+                                              std::vector<int>{theirs.get(), runner.get(), watched.get()},
+                                              ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s});
+  stream_ = std::make_unique<StreamPeer>(std::move(ours), std::move(lines), scan);
   child_ = std::move(child);
 }
 

@@ -10,12 +10,13 @@
 namespace echotrain {
 
 /// The process runs gadgets/steps/runner.py, which calls the module's function and speaks with this side over a pair of
-/// Unix sockets. It is killed when this is destroyed or when the thread that made this ends, however it ends.
+/// Unix sockets. It is killed, with its process group, when this is destroyed or when this program is gone, however
+/// that ends.
 class PythonPeer final : public Peer {
  public:
   /// ClientError when the module or the function cannot be run here; the text says what there is. ResourceError when no
   /// process can be started.
-  PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerSource::Wake& wake);
+  PythonPeer(const StepSettings& settings, const PythonStart& start, const PeerScan& scan);
 
   bool has_room() const override { return stream_->has_room(); }
   void send(StepBytes&& bytes) override { stream_->send(std::move(bytes)); }
@@ -26,6 +27,7 @@ class PythonPeer final : public Peer {
   void wait(std::chrono::milliseconds longest, const std::stop_token& stop) override { stream_->wait(longest, stop); }
 
  private:
+  OwnDescriptor lifeline_;              // a pipe whose end tells that this program is gone
   std::unique_ptr<StreamPeer> stream_;  // closed after the process has ended
   std::unique_ptr<ChildProcess> child_;
   std::optional<std::string> how_;

@@ -2,7 +2,9 @@
 
 The server starts this in a process of its own, with MRD messages in both directions on descriptor 3:
 
-    python runner.py PARENT FOLDER MODULE FUNCTION CONFIG
+    python runner.py PARENT FOLDER MODULE FUNCTION
+
+with the config in a variable, itself as descriptor 4, and as descriptor 5 a pipe that ends when the server is gone.
 """
 
 import ctypes
@@ -24,6 +26,7 @@ CONFIG_FILE, CONFIG_TEXT, HEADER, CLOSE, TEXT, ACQUISITION, IMAGE, WAVEFORM = 1,
 ACQUISITION_HEAD, IMAGE_HEAD, WAVEFORM_HEAD = 340, 198, 40
 INT32 = 4  # the only pixel type whose numpy type ismrmrd has wrong: 'int' has 8 bytes
 PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", INT32: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 8: "<c16"}
+LIFELINE = 5  # descriptor
 FLUSH_BYTES = 1 << 16
 FLUSH_S = 0.005  # results wait no longer for others, when more is sent
 
@@ -34,6 +37,27 @@ def end_with(parent):
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL))
     if os.getppid() != parent:  # it ended before it could be asked for
         os._exit(1)
+
+
+def watch(lifeline):
+    """Starts a process that ends all of this one's group, with what a module has started, when the pipe ends: the
+    program that has started this one is gone, however that ended."""
+    group = os.getpgrp()
+    if group != os.getpid():  # run by hand
+        return
+    try:
+        process = os.fork()
+    except OSError as error:
+        print(f"no process can watch over what the module starts: {error}", file=sys.stderr)
+        process = -1
+    if process != 0:
+        os.close(lifeline)
+        return
+    try:
+        os.closerange(0, lifeline)
+        os.read(lifeline, 1)
+    finally:
+        os.killpg(group, signal.SIGKILL)
 
 
 def make_constants():
@@ -315,6 +339,7 @@ def main():
     parent, folder, module, file, function = sys.argv[1:]
     config = os.environ.pop("ECHOTRAIN_STEP_CONFIG")
     end_with(int(parent))
+    watch(LIFELINE)
     code = 1
     stream = socket.socket(fileno=3)
     try:

@@ -119,7 +119,7 @@ std::optional<OwnDescriptor> connect_to_one(const addrinfo& to, Time until, cons
 bool is_server_address(const std::string& address) { return split_address(address).has_value(); }
 
 std::unique_ptr<Peer> connect_to_server(const std::string& address, std::chrono::milliseconds timeout,
-                                        const std::stop_token& stop, const PeerSource::Wake& wake) {
+                                        const std::stop_token& stop, const PeerScan& scan) {
   const auto fail = [&](const std::string& why) -> ResourceError {
     return ResourceError(fmt::format("mrd_server: {} cannot be reached within {} s: {}", address,
                                      static_cast<double>(timeout.count()) / 1000, why));
@@ -134,7 +134,7 @@ std::unique_ptr<Peer> connect_to_server(const std::string& address, std::chrono:
   std::string why = "it has no address";
   for (const addrinfo* each = lookup->found; each != nullptr; each = each->ai_next) {
     if (auto socket = connect_to_one(*each, until, stop))
-      return std::make_unique<StreamPeer>(std::move(*socket), OwnDescriptor(), wake);
+      return std::make_unique<StreamPeer>(std::move(*socket), OwnDescriptor(), scan);
     why = std::strerror(errno);
   }
   throw fail(why);

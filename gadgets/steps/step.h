@@ -36,19 +36,25 @@ class Step final : public Gadget<In, Out> {
   void start(const protocol::Header& header, Scan& scan) override {
     compute_ = &scan.compute;
     memory_.emplace(scan.compute.account());
-    memory_->grow_to(Kind::memory(scan) + 2 * Peer::kQueueBytes);
+    lasting_ = Kind::memory(scan) + 2 * Peer::kQueueBytes;
+    memory_->grow_to(lasting_);
     results_.start(header, scan);
     exchange_.start(scan, Kind::who(options_), options_.timeout_s,
-                    Kind::open(options_, scan, scan.compute.template cache<ScanPort>().wake));
+                    Kind::open(options_, scan, {scan.compute.template cache<ScanPort>().wake, scan.compute.account()}));
     exchange_.give(Kind::greeting(options_, header), nullptr);
   }
 
   void process(In&& item, const Emit<Out>& emit) override {
     const auto on_result = to(emit);
-    to_bytes(*compute_, item, [&](StepBytes&& bytes) { pieces_.push_back(std::move(bytes)); });
+    std::uint64_t waiting = lasting_;
+    to_bytes(*compute_, item, [&](StepBytes&& bytes) {
+      memory_->grow_to(waiting += bytes.head.size());
+      pieces_.push_back(std::move(bytes));
+    });
     results_.expect(std::move(item), emit);
     for (StepBytes& bytes : pieces_) exchange_.give(std::move(bytes), on_result);
     pieces_.clear();
+    memory_->set(lasting_);
   }
 
   bool take_aside(Item& item, const Emit<Out>& emit) override {
@@ -82,6 +88,7 @@ class Step final : public Gadget<In, Out> {
   const Options options_;
   numerics::Context* compute_ = nullptr;
   std::optional<numerics::MemoryShare> memory_;  // outlives what it pays for
+  std::uint64_t lasting_ = 0;                    // of it, for the whole scan [bytes]
   typename ResultsOf<Out>::Type results_;
   std::vector<StepBytes> pieces_;
   Exchange exchange_;

@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <condition_variable>
 #include <deque>
@@ -83,7 +84,7 @@ constexpr std::chrono::milliseconds kForLines{300};  // how long lines may take 
 
 // Members that both threads use are guarded by `mutex`; those of asio and `messages` belong to its thread.
 struct StreamPeer::Impl {
-  explicit Impl(PeerSource::Wake on_news) : wake(std::move(on_news)) {}
+  explicit Impl(PeerScan its_scan) : scan(std::move(its_scan)), memory(scan.account) {}
 
   void write() {
     {
@@ -113,10 +114,12 @@ struct StreamPeer::Impl {
       {
         const std::scoped_lock lock(mutex);
         outgoing_bytes -= bytes;
+        count();
         if (error) {  // nobody reads; what there is to say about it comes by reading
           deaf = true;
           outgoing.clear();
           outgoing_bytes = 0;
+          count();
           writing = false;
         }
         ++news;
@@ -127,14 +130,57 @@ struct StreamPeer::Impl {
   }
 
   void read() {
+    // A full slab goes into one of up to twice its message's bytes, and both are there for a moment.
+    if (!look(full ? 2 * messages.pending_bytes() : 0)) return;
     const auto room = messages.prepare();
+    if (!look(0)) return;
     socket.async_read_some(asio::buffer(room.data(), room.size()),
-                           [this](const boost::system::error_code& error, std::size_t n) {
+                           [this, size = room.size()](const boost::system::error_code& error, std::size_t n) {
                              if (error) return finish(end_of_bytes(error));
                              messages.commit(n);
+                             full = n == size;
                              note_moved(n);
                              if (decode()) read();
                            });
+  }
+
+  /// Counts the memory of what comes, and looks again while it is more than usual: nobody tells when messages let go of
+  /// it. Whether there is room to go on, with so many bytes more.
+  bool look(std::size_t more) {
+    const std::size_t slabs = messages.held_bytes(), pending = messages.pending_bytes();
+    bool beyond = false;
+    {
+      const std::scoped_lock lock(mutex);
+      inbound = std::max(slabs, pending + incoming_bytes) + more;
+      count();
+      beyond = memory.bytes() > 0;
+    }
+    if (!beyond || !scan.account) return true;
+    if (!std::exchange(looks, true)) {
+      later.expires_after(kLook);
+      later.async_wait([this](const boost::system::error_code& error) {
+        looks = false;
+        if (!error && !finished()) look(0);
+      });
+    }
+    try {
+      scan.account->check();
+      return true;
+    } catch (const numerics::OverBudget& error) {
+      finish(fmt::format("has sent or been sent more than there is memory for: {}", error.what()));
+      return false;
+    }
+  }
+
+  /// With the lock held. The two queues are the step's own.
+  void count() {
+    const std::size_t held = inbound + outgoing_bytes;
+    memory.set(held - std::min(held, 2 * kQueueBytes));
+  }
+
+  bool finished() const {
+    const std::scoped_lock lock(mutex);
+    return ended.has_value();
   }
 
   std::string end_of_bytes(const boost::system::error_code& error) const {
@@ -213,13 +259,15 @@ struct StreamPeer::Impl {
 
   void tell(bool of_something_new) {
     changed.notify_all();
-    if (of_something_new && wake) wake();
+    if (of_something_new && scan.wake) scan.wake();
   }
 
   static constexpr std::size_t kMostAtOnce = 32;  // messages in one write
   static constexpr std::size_t kWriteBytes = std::size_t{4} << 20;
 
-  const PeerSource::Wake wake;
+  static constexpr std::chrono::milliseconds kLook{50};  // between two looks at memory
+
+  const PeerScan scan;
   mutable std::mutex mutex;
   std::condition_variable_any changed;
   std::deque<StepBytes> outgoing;
@@ -227,6 +275,8 @@ struct StreamPeer::Impl {
   bool writing = false, deaf = false;
   std::deque<protocol::Message> incoming;
   std::size_t incoming_bytes = 0;
+  std::size_t inbound = 0;       // memory of what comes, with what other parts of the scan still hold of it
+  numerics::MemoryShare memory;  // what is held beyond both queues
   bool waits_for_room = false;
   std::optional<std::string> ended;
   LastLines lines;
@@ -237,15 +287,18 @@ struct StreamPeer::Impl {
   std::size_t noted = 0;  // bytes of this write that `moved` has
   protocol::MessageBuffer messages{protocol::Limits{}};
   std::array<char, 4096> piece{};
+  bool full = false;   // the slab that is read into
+  bool looks = false;  // later
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
   asio::generic::stream_protocol::socket socket{io};
   std::optional<asio::posix::stream_descriptor> output;
+  asio::steady_timer later{io};
   std::thread thread;
 };
 
-StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerSource::Wake wake)
-    : impl_(std::make_unique<Impl>(std::move(wake))) {
+StreamPeer::StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan)
+    : impl_(std::make_unique<Impl>(std::move(scan))) {
   // Asio asks for the family only to make sockets, and this one is made.
   impl_->socket.assign(asio::generic::stream_protocol(AF_UNIX, 0), socket.get());
   socket.release();
@@ -285,6 +338,7 @@ void StreamPeer::send(StepBytes&& bytes) {
     const std::scoped_lock lock(impl_->mutex);
     if (impl_->deaf) return;
     impl_->outgoing_bytes += bytes.size();
+    impl_->count();
     impl_->outgoing.push_back(std::move(bytes));
     begin = !std::exchange(impl_->writing, true);
   }

@@ -29,7 +29,7 @@ class StreamPeer final : public Peer {
  public:
   /// `socket`: a connected stream socket. `output`: a pipe with lines for people, or none. ResourceError when there is
   /// no thread to be had.
-  StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerSource::Wake wake);
+  StreamPeer(OwnDescriptor socket, OwnDescriptor output, PeerScan scan);
   ~StreamPeer() override;
   StreamPeer(const StreamPeer&) = delete;
   StreamPeer& operator=(const StreamPeer&) = delete;

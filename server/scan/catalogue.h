@@ -10,6 +10,7 @@
 #include "config/pipeline_spec.h"
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/result.h"
+#include "server/scan/exposed.h"
 
 namespace echotrain::server {
 
@@ -25,6 +26,13 @@ class Catalogue {
   explicit Catalogue(config::PipelineLibrary library, std::string default_pipeline = "",
                      const Registry& registry = Registry::builtin(), std::vector<std::string> dicom_peers = {});
 
+  /// A pipeline as it is to run.
+  struct Choice {
+    Plan plan;
+    std::string set_by_host;  ///< "strength=2, search=3"; empty: nothing
+    std::string warning;      ///< for the client: what of the host's parameters is not known here; may be empty
+  };
+
   bool has_default() const { return !default_.empty(); }
   /// A pipeline by name or alias; the empty name is the default pipeline. Error "unknown-config" lists the known names
   /// and suggests the nearest.
@@ -32,13 +40,19 @@ class Catalogue {
   /// The pipeline that a client sent, or named in its text. Error "bad-config" says file:line:column. `token`, when
   /// given, receives the token in the text.
   protocol::Result<Plan> from_text(std::string_view text, std::string* token = nullptr) const;
-  /// Whether this is a pipeline of the server's own, not one that a client sent.
+  /// The same, for a text that may also be a host's JSON (HostParameters).
+  protocol::Result<Choice> choose(std::string_view text, std::string* token = nullptr) const;
+  /// The pipeline with these values in place of its own. Error "bad-config" says which value is not allowed, and what
+  /// is; parameters that the pipeline does not expose change nothing.
+  protocol::Result<Choice> with_values(const Plan& plan, const std::vector<HostValue>& values) const;
+  /// Whether this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
   bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.
   std::string describe() const;
 
  private:
-  /// Throws config::ConfigError where the pipeline names a peer that the server does not have.
+  /// Throws config::ConfigError where the pipeline names a peer that the server does not have, or exposes a parameter
+  /// in a way that its gadget does not allow.
   Plan check(const config::PipelineSpec& spec) const;
 
   const Registry& registry_;

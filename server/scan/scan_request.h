@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/header.h"
@@ -12,6 +13,7 @@ namespace echotrain::server {
 struct ScanRequest {
   std::shared_ptr<const PipelinePlan> plan;
   protocol::Header header;
+  std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
 };
 
 }  // namespace echotrain::server

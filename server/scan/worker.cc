@@ -11,6 +11,7 @@
 
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
+#include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
@@ -27,6 +28,15 @@ int yields(std::int64_t beside, int cores) {
   const double share = static_cast<double>(beside + 1) / std::max(1, cores);
   return std::min(kMost, static_cast<int>(std::lround(std::log(share) / std::log(kStep))));
 }
+
+namespace {
+/// The text with '?' for the characters that XML reserves.
+std::string without_markup(std::string text) {
+  for (char& c : text)
+    if (c == '<' || c == '>' || c == '&' || c == '"') c = '?';
+  return text;
+}
+}  // namespace
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
@@ -243,6 +253,8 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
   warn_when_late(times);
   try {
+    if (!request_.set_by_host.empty())
+      protocol::add_meta(image.attributes, "echotrain_parameters", without_markup(request_.set_by_host));
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
       say(Level::warning,
           "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");

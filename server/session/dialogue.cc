@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
@@ -43,12 +42,8 @@ MessageId id_of(const protocol::Message& message) {
   return MessageId::waveform;
 }
 
-/// The text at parameters.`key`, or nothing.
-std::string parameter(const nlohmann::json& json, const char* key) {
-  const auto parameters = json.find("parameters");
-  if (parameters == json.end() || !parameters->is_object()) return "";
-  const auto value = parameters->find(key);
-  return value != parameters->end() && value->is_string() ? value->get<std::string>() : "";
+std::string joined(const std::string& one, const char* between, const std::string& other) {
+  return one + (one.empty() || other.empty() ? "" : between) + other;
 }
 
 }  // namespace
@@ -105,8 +100,9 @@ std::optional<Error> Dialogue::config_error() const {
 
 Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_view text) {
   std::string token;
-  Result<Catalogue::Plan> plan = catalogue.from_text(text, &token);
-  return {std::move(plan), std::move(token)};
+  Result<Catalogue::Choice> choice = catalogue.choose(text, &token);
+  if (!choice) return {choice.error(), std::move(token)};
+  return {choice->plan, std::move(token), choice->set_by_host, choice->warning};
 }
 
 Error Dialogue::too_early(MessageId id) const {
@@ -137,9 +133,13 @@ Step Dialogue::take(const Config& config) {
   }
   config_came_ = true;
   plan_ = tokens_ == nullptr || tokens_->contain(config.token) ? config.plan : unauthorized();
+  if (*plan_) {
+    set_by_host_ = config.set_by_host;
+    warning_ = config.warning;
+  }
   state_ = State::header;
   Step step;
-  step.remark = *plan_ ? fmt::format("config: pipeline '{}'", (**plan_)->spec().name)
+  step.remark = *plan_ ? joined(fmt::format("config: pipeline '{}'", (**plan_)->spec().name), " with ", set_by_host_)
                        : fmt::format("config: {}: {}", plan_->error().code, plan_->error().message);
   return step;
 }
@@ -167,18 +167,21 @@ Step Dialogue::take(Result<protocol::Header> header) {
   if (!header) return fatal(header.error().code, header.error().message);
   header_ = *std::move(header);
   state_ = State::data;
-  return start(*plan());
+  Step step = start(*plan(), set_by_host_);
+  step.warning = joined(std::exchange(warning_, ""), "; ", step.warning);
+  return step;
 }
 
-Step Dialogue::start(Catalogue::Plan plan) {
+Step Dialogue::start(Catalogue::Plan plan, const std::string& set_by_host) {
   if (header_->images_only && !plan->takes_images())
     return fatal("bad-header",
                  fmt::format("the header describes no measurement ('Dummy XML header'), but pipeline '{}' "
                              "reconstructs readouts; such a header suits only pipelines from image to image",
                              plan->spec().name));
   plan_ = plan;
+  set_by_host_ = set_by_host;
   Step step;
-  step.start = ScanRequest{std::move(plan), *header_};
+  step.start = ScanRequest{std::move(plan), *header_, set_by_host};
   return step;
 }
 
@@ -188,30 +191,47 @@ Step Dialogue::on_text(const std::string& text) {
   return step;
 }
 
-// A FIRE client may send one JSON text after the header, whose parameters replace the config name.
+// A FIRE client may send one JSON text after the header: a config name in place of its first one, and values for
+// parameters that the pipeline exposes.
 void Dialogue::read_additional_config(const std::string& text, Step& step) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return;
-  std::string name = parameter(json, "customconfig");
-  if (name.empty()) name = parameter(json, "config");
-  if (name.empty()) return;
-  const Result<Catalogue::Plan> plan = catalogue_.by_name(name);
-  const std::string& current = (**plan_)->spec().name;
-  if (!plan) {
-    step.warning = fmt::format("additional config: {}; staying with '{}'", plan.error().message, current);
-  } else if ((*plan)->spec().name == current) {
-    return;
-  } else if (data_came_) {
-    step.warning = fmt::format("additional config: '{}' came after data; staying with '{}'", name, current);
-  } else {
-    step = start(*plan);
-    if (step.fatal) {
-      step.warning = fmt::format("additional config: {}; staying with '{}'", step.fatal->message, current);
-      step.fatal.reset();
-    } else {
-      step.remark = fmt::format("additional config: pipeline '{}' instead of '{}'", name, current);
-    }
+  const HostParameters host = read_host_parameters(text);
+  if (!host.given) return;
+  Catalogue::Plan wanted = **plan_;
+  const std::string current = wanted->spec().name;
+  std::string warning;
+  if (!host.pipeline.empty()) {
+    const Result<Catalogue::Plan> named = catalogue_.by_name(host.pipeline);
+    if (!named)
+      warning = fmt::format("additional config: {}; staying with '{}'", named.error().message, current);
+    else if ((*named)->spec().name != current)
+      wanted = *named;
   }
+  const bool other = wanted->spec().name != current;
+  if (data_came_) {
+    if (other)
+      warning = fmt::format("additional config: '{}' came after data; staying with '{}'", host.pipeline, current);
+    if (!host.values.empty())
+      warning = joined(warning, "; ", "additional config: parameters came after data, and change nothing");
+    step.warning = warning;
+    return;
+  }
+  const Result<Catalogue::Choice> choice = catalogue_.with_values(wanted, host.values);
+  if (!choice) {
+    step.fatal = Error{choice.error().code, "additional config: " + choice.error().message};
+    return;
+  }
+  const std::string set = choice->set_by_host;
+  if (other || !set.empty()) {
+    step = start(choice->plan, other ? set : joined(set_by_host_, ", ", set));
+    if (step.fatal)
+      warning =
+          fmt::format("additional config: {}; staying with '{}'", std::exchange(step.fatal, {})->message, current);
+    else
+      step.remark =
+          fmt::format("additional config: {}{}",
+                      other ? fmt::format("pipeline '{}' instead of '{}' ", wanted->spec().name, current) : "", set);
+  }
+  step.warning = joined(warning, "; ", choice->warning.empty() ? "" : "additional config: " + choice->warning);
 }
 
 }  // namespace echotrain::server

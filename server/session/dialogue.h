@@ -40,6 +40,7 @@ class Dialogue {
   struct Config {
     protocol::Result<Catalogue::Plan> plan;
     std::string token;
+    std::string set_by_host{}, warning{};  ///< of Catalogue::Choice
   };
   static Config read_config(const Catalogue& catalogue, std::string_view text);
   /// Whether a config may come now.
@@ -70,7 +71,7 @@ class Dialogue {
   protocol::Result<Catalogue::Plan> plan() const;
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
-  Step start(Catalogue::Plan plan);
+  Step start(Catalogue::Plan plan, const std::string& set_by_host);
   void read_additional_config(const std::string& text, Step& step);
 
   const Catalogue& catalogue_;
@@ -79,6 +80,8 @@ class Dialogue {
   const Tokens* tokens_ = nullptr;
   State state_ = State::config;
   std::optional<protocol::Result<Catalogue::Plan>> plan_;
+  std::string set_by_host_;  // in plan_
+  std::string warning_;      // about the config; for the client, once its header has come
   std::optional<protocol::Header> header_;
   bool config_came_ = false;
   bool text_came_ = false;  // after the header

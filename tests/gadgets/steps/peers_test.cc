@@ -2,10 +2,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -93,6 +97,59 @@ TEST(ChildProcessTest, EndsWithWhatItHasStarted) {
   EXPECT_EQ(leader.text(), "");
 }
 
+TEST(ChildProcessTest, IsHeardOfWhereSigchldWasIgnored) {
+  const auto before = ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(Shell("exit 41").process->ended(kLong), "has ended with exit code 41");
+  ::signal(SIGCHLD, before);
+}
+
+TEST(ChildProcessTest, WhoseEndSomebodyElseHasHeardIsOver) {
+  Shell shell("exit 3");
+  // As a program's own loop over all its children would.
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
+  EXPECT_THAT(*shell.process->ended(kLong), HasSubstr("how is not known"));
+}
+
+/// Lowers a hard limit, in a process of its own: root alone could raise it again.
+template <class Then>
+int with_hard_limit(__rlimit_resource what, rlim_t most, const Then& then) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    const rlimit bound{most, most};
+    ::_exit(::setrlimit(what, &bound) == 0 && then() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return status;
+}
+
+TEST(ChildLimitsTest, AreLoweredToWhatTheMachineAllows) {
+  ChildLimits usual{1 << 20, 10, 100};
+  EXPECT_THAT(fit(usual), ::testing::IsEmpty());
+  EXPECT_EQ(usual.files, 10);
+  EXPECT_EQ(with_hard_limit(RLIMIT_NOFILE, 64,
+                            [] {
+                              ChildLimits limits{1 << 20, 65, 100};
+                              const auto lines = fit(limits);
+                              return lines.size() == 1 && limits.files == 64 &&
+                                     lines[0].find("64 open files") != std::string::npos;
+                            }),
+            0);
+  EXPECT_EQ(with_hard_limit(RLIMIT_CPU, 50,
+                            [] {
+                              ChildLimits limits{1 << 20, 10, 51}, same{1 << 20, 10, 50};
+                              return fit(limits).size() == 1 && limits.cpu_s == 50 && fit(same).empty();
+                            }),
+            0);
+  EXPECT_EQ(with_hard_limit(RLIMIT_DATA, rlim_t{1} << 46,
+                            [] {
+                              ChildLimits limits{std::uint64_t{1} << 47, 10, 50};
+                              return fit(limits).size() == 1 && limits.memory_bytes == std::uint64_t{1} << 46;
+                            }),
+            0);
+}
+
 TEST(ChildProcessTest, SaysThatThereIsNoSuchProgram) {
   const BothEnds output = pipe_pair();
   EXPECT_THROW(ChildProcess({"/nowhere/python"}, {}, output.other.get(), {}, {1 << 20, 10, 10}), ResourceError);
@@ -126,8 +183,8 @@ std::optional<Message> next_of(Peer& peer) {
 TEST(StreamPeerTest, SendsAndReceivesAtOnce) {
   BothEnds ends = socket_pair();
   std::atomic<int> woken = 0;
-  StreamPeer one(std::move(ends.one), OwnDescriptor(), [&] { ++woken; });
-  StreamPeer other(std::move(ends.other), OwnDescriptor(), nullptr);
+  StreamPeer one(std::move(ends.one), OwnDescriptor(), {[&] { ++woken; }, nullptr});
+  StreamPeer other(std::move(ends.other), OwnDescriptor(), {});
   constexpr int kCount = 200;
   for (int i = 0; i < kCount; ++i) {
     one.send(text_bytes(10000));
@@ -146,7 +203,7 @@ TEST(StreamPeerTest, SendsAndReceivesAtOnce) {
 TEST(StreamPeerTest, BothDirectionsAreBounded) {
   BothEnds ends = socket_pair();
   const int other = ends.other.get();
-  StreamPeer peer(std::move(ends.one), OwnDescriptor(), nullptr);
+  StreamPeer peer(std::move(ends.one), OwnDescriptor(), {});
   std::size_t given = 0;
   for (; peer.has_room() && given < 1000; ++given) peer.send(text_bytes(1 << 18));
   EXPECT_GE(given * (1 << 18), Peer::kQueueBytes);
@@ -170,10 +227,105 @@ TEST(StreamPeerTest, BothDirectionsAreBounded) {
   writer.join();
 }
 
+/// The first bytes of an image of `mib` MiB: the message's id, its head, no attributes, and `sent_mib` MiB of pixels.
+protocol::Buffer begun_image(std::size_t mib, std::size_t sent_mib) {
+  protocol::ImageHeader head{};
+  head.version = 1;
+  head.data_type = ISMRMRD::ISMRMRD_FLOAT;
+  head.channels = 1;
+  head.matrix_size[0] = head.matrix_size[1] = 512;
+  head.matrix_size[2] = static_cast<std::uint16_t>(mib);
+  constexpr std::uint16_t kImage = 1022;
+  protocol::Buffer bytes(sizeof kImage + sizeof head + sizeof(std::uint64_t) + (sent_mib << 20));
+  std::memcpy(bytes.data(), &kImage, sizeof kImage);
+  std::memcpy(bytes.data() + sizeof kImage, &head, sizeof head);
+  return bytes;
+}
+
+template <class Reached>
+bool comes_true(const Reached& reached) {
+  for (const auto until = std::chrono::steady_clock::now() + kLong; std::chrono::steady_clock::now() < until;) {
+    if (reached()) return true;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return false;
+}
+
+TEST(StreamPeerTest, CountsWhatIsBeyondItsQueues) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto budget = std::make_shared<numerics::MemoryBudget>(1000 * kMiB);
+  const auto account = std::make_shared<numerics::MemoryAccount>(budget);
+  BothEnds ends = socket_pair();
+  const int other = ends.other.get();
+  std::optional<StreamPeer> peer(std::in_place, std::move(ends.one), OwnDescriptor(), PeerScan{nullptr, account});
+  peer->send(text_bytes(1000));
+  EXPECT_EQ(budget->used(), 0u);  // the queues are the step's
+  // A message that comes: as much as has come, and at most twice that.
+  write_all(other, begun_image(100, 60));
+  EXPECT_TRUE(comes_true([&] { return budget->used() >= 28 * kMiB; })) << budget->used();
+  EXPECT_LE(budget->used(), 120 * kMiB);
+  write_all(other, protocol::Buffer(40 * kMiB));
+  const auto image = next_of(*peer);
+  ASSERT_TRUE(image);
+  EXPECT_GE(budget->used(), 68 * kMiB);  // it is still held
+  // One that goes, and that nobody takes.
+  peer->send(text_bytes(50 * kMiB));
+  EXPECT_GE(budget->used(), 18 * kMiB);
+  peer.reset();
+  EXPECT_EQ(budget->used(), 0u);
+}
+
+TEST(StreamPeerTest, LetsGoOfWhatItNoLongerHolds) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto budget = std::make_shared<numerics::MemoryBudget>(1000 * kMiB);
+  BothEnds ends = socket_pair();
+  const int other = ends.other.get();
+  StreamPeer peer(std::move(ends.one), OwnDescriptor(),
+                  PeerScan{nullptr, std::make_shared<numerics::MemoryAccount>(budget)});
+  write_all(other, begun_image(60, 60));
+  std::optional<Message> image = next_of(peer);
+  ASSERT_TRUE(image);
+  EXPECT_GE(budget->used(), 28 * kMiB);
+  image.reset();
+  write_all(other, text_bytes(10).head);  // takes the slab's place
+  EXPECT_TRUE(next_of(peer));
+  EXPECT_TRUE(comes_true([&] { return budget->used() == 0; })) << budget->used();
+}
+
+TEST(StreamPeerTest, EndsWhereThereIsNoMemoryForAMessage) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto budget = std::make_shared<numerics::MemoryBudget>(100 * kMiB);
+  BothEnds ends = socket_pair();
+  const int other = ends.other.get();
+  StreamPeer peer(std::move(ends.one), OwnDescriptor(),
+                  PeerScan{nullptr, std::make_shared<numerics::MemoryAccount>(budget)});
+  std::thread writer([&] {
+    write_all(other, begun_image(500, 0));
+    for (int i = 0; i < 500; ++i) {
+      const std::vector<std::byte> piece(kMiB);
+      std::size_t at = 0;
+      while (at < piece.size()) {
+        const ssize_t n = ::send(other, piece.data() + at, piece.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+          at += static_cast<std::size_t>(n);
+        } else if (peer.end()) {
+          return;
+        } else {
+          std::this_thread::sleep_for(milliseconds(1));
+        }
+      }
+    }
+  });
+  EXPECT_FALSE(next_of(peer));
+  writer.join();
+  EXPECT_THAT(peer.end().value_or(""), HasSubstr("more than there is memory for"));
+  EXPECT_LT(peer.moved(), 200 * kMiB);
+}
+
 TEST(StreamPeerTest, SaysHowTheOtherSideEnded) {
   const auto end_after = [](const std::string& bytes) {
     BothEnds ends = socket_pair();
-    StreamPeer peer(std::move(ends.one), OwnDescriptor(), nullptr);
+    StreamPeer peer(std::move(ends.one), OwnDescriptor(), {});
     EXPECT_EQ(::send(ends.other.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     ends.other = OwnDescriptor();
     const auto message = next_of(peer);
@@ -184,7 +336,7 @@ TEST(StreamPeerTest, SaysHowTheOtherSideEnded) {
   EXPECT_EQ(end_after(std::string("\xfe", 1)), "has ended inside a message");
   EXPECT_THAT(end_after("GET / HTTP/1.1\r\n"), HasSubstr("bytes that are no MRD message"));
   BothEnds ends = socket_pair();
-  StreamPeer peer(std::move(ends.one), OwnDescriptor(), nullptr);
+  StreamPeer peer(std::move(ends.one), OwnDescriptor(), {});
   EXPECT_EQ(::send(ends.other.get(), "\4\0", 2, 0), 2);
   const auto close = next_of(peer);
   ASSERT_TRUE(close);
@@ -193,7 +345,7 @@ TEST(StreamPeerTest, SaysHowTheOtherSideEnded) {
 
 TEST(StreamPeerTest, KeepsTheLastLines) {
   BothEnds ends = socket_pair(), lines = pipe_pair();
-  StreamPeer peer(std::move(ends.one), std::move(lines.one), nullptr);
+  StreamPeer peer(std::move(ends.one), std::move(lines.one), {});
   std::string text;
   for (int i = 0; i < 50; ++i) text += "line " + std::to_string(i) + "\n";
   text += "\n" + std::string(2000, 'y');
@@ -210,7 +362,7 @@ TEST(ServerPeerTest, StopsWaitingWhenTheScanDoes) {
   std::stop_source stop;
   auto waiting = std::async(std::launch::async, [&] {
     // 192.0.2.0/24 is for documents (RFC 5737): where nothing refuses it, it is never answered.
-    return connect_to_server("192.0.2.1:9", milliseconds(60000), stop.get_token(), nullptr) != nullptr;
+    return connect_to_server("192.0.2.1:9", milliseconds(60000), stop.get_token(), {}) != nullptr;
   });
   stop.request_stop();
   try {

@@ -27,12 +27,13 @@ struct StepRun {
     options.memory_budget = memory;
     resources = std::make_shared<numerics::Resources>(options);
     auto& source = resources->get<PeerSource>();
-    source.python = [this](const StepSettings&, const PythonStart& start, const PeerSource::Wake&) {
+    source.python = [this](const StepSettings&, const PythonStart& start, const PeerScan&) {
       python = start;
       return std::make_unique<FakePeer>(world);
     };
-    source.server = [this](const std::string&, std::chrono::milliseconds, const std::stop_token&,
-                           const PeerSource::Wake&) { return std::make_unique<FakePeer>(world); };
+    source.server = [this](const std::string&, std::chrono::milliseconds, const std::stop_token&, const PeerScan&) {
+      return std::make_unique<FakePeer>(world);
+    };
     numerics::ContextOptions context;
     context.stop_token = stop.get_token();
     compute.emplace(Backend::cpu, resources, context);

@@ -5,6 +5,7 @@ import random
 import resource
 import socket
 import struct
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import scans
+import steps
 import wire
 from chaos import Fault, Proxy, linger_zero
 from faulty_clients import MATRIX, REPETITIONS, Witness, bits, echo_scan, talk
@@ -28,6 +30,7 @@ def server(tmp_path_factory):
     limits = {"connect": 2, "message": MESSAGE_TIMEOUT_S, "send": SEND_TIMEOUT_S, "drain": 2, "idle": 60}
     options = [*itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))]
     options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
+    options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256]
     server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *options)
     yield server
     assert server.stop() == 0, server.text()
@@ -231,6 +234,46 @@ def test_vanishing_after_close(witness, server, echo, how):
         client.close()
         witness.scan_is_good()
     witness.at_rest()
+
+
+# What a module does, what the client is told, and what happens to the client's connection meanwhile.
+BROKEN_STEPS = {
+    "crash": ("crash", "was ended by signal 11", {}),
+    "raises_in_fragments": ("raise", "ValueError: the phantom has no head", {"up": Fault(fragment=7)}),
+    "garbage": ("garbage", "bytes that are no MRD message", {}),
+    "hang": ("hang", "has neither taken nor given anything for 1 s", {}),
+    "hang_of_a_client_that_is_gone": ("hang", None, {"up": Fault(reset_at=4000)}),
+    "spin_of_a_client_that_stalls": ("spin", "timeout", {"up": Fault(stall_at=4000)}),
+    "flood_of_texts": ("text_flood", "text 10", {}),
+    "flood_to_a_client_that_is_gone": ("flood", None, {"down": Fault(reset_at=200000)}),
+    "flood_to_a_client_that_never_reads": ("flood", None, None),
+}
+
+
+def test_sessions_with_steps_that_go_wrong(witness, server):
+    """Several at once, again and again: each ends by itself, good scans keep their bits, and nothing stays."""
+    lines = steps.readouts(steps.random_kspace(n=64))
+
+    def broken(how, faults):
+        config = steps.pipeline(steps.python("misbehave", config=how, timeout_s=1 if how == "hang" else 60))
+        data = b"".join([config, steps.header(64), *lines, wire.close()])
+        if faults is None:
+            return silent_reader(server.address, data)
+        with Proxy(server.address, **faults) as proxy:
+            return talk(proxy.address, data)
+
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(2):
+            replies = {name: pool.submit(broken, how, faults) for name, (how, _, faults) in BROKEN_STEPS.items()}
+            while not all(reply.done() for reply in replies.values()):
+                witness.scan_is_good()
+            for name, (_, told, _) in BROKEN_STEPS.items():
+                reply = replies[name].result()
+                if told is not None:
+                    texts = wire.parse(reply).texts
+                    assert any(told in text for text in texts), (name, texts)
+    steps.wait_until(lambda: not steps.children(server.process.pid), "the steps' processes are gone", 60)
+    witness.at_rest(60)
 
 
 def test_a_thousand_silent_connections(tmp_path, witness):

@@ -1,6 +1,8 @@
 """Python modules as steps of a pipeline."""
 
 import re
+import resource
+import signal
 import socket
 import struct
 import sys
@@ -223,9 +225,13 @@ def spent(process):
     return int(fields[11]) + int(fields[12])
 
 
-def resident(process):
+def resident(process, name="VmRSS"):
     with open(f"/proc/{process}/status") as file:
-        return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) << 10
+        return int(re.search(rf"{name}:\s+(\d+)", file.read())[1]) << 10
+
+
+def peak(process):
+    return resident(process, "VmHWM")
 
 
 # --- nothing is left --------------------------------------------------------------------------------------------------
@@ -271,6 +277,75 @@ def test_no_module_outlives_a_killed_server(tmp_path):
             steps.kill(process)
     connection.close()
     server.log.close()
+
+
+def begin_family(server, folder):
+    """A scan whose module has started a process of its own; both processes."""
+    file = folder / "family"
+    connection, process = begin_scan(server, "family", f"'{{\"how\": \"family\", \"file\": \"{file}\"}}'")
+    steps.wait_until(file.exists, "the module has a child")
+    return connection, [process, int(file.read_text())]
+
+
+def all_end(processes):
+    try:
+        steps.wait_until(lambda: not any(steps.lives(each) for each in processes), "all have ended")
+    finally:
+        for each in processes:
+            if steps.lives(each):
+                steps.kill(each)
+
+
+def test_what_a_module_has_started_ends_with_the_scan(server, tmp_path):
+    connection, family = begin_family(server, tmp_path)
+    assert all(steps.lives(each) for each in family)
+    steps.reset(connection)
+    all_end(family)
+
+
+def test_what_a_module_has_started_ends_with_a_killed_server(tmp_path):
+    server = steps.start_server(tmp_path)
+    connection, family = begin_family(server, tmp_path)
+    steps.kill(server.process.pid)
+    server.process.wait()
+    all_end(family)
+    connection.close()
+    server.log.close()
+
+
+def test_a_server_that_was_started_with_sigchld_ignored_hears_how_modules_end(tmp_path):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        server = steps.start_server(tmp_path)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    step = steps.python("misbehave", config="exit")
+    reply = scan(server, steps.pipeline(step), steps.readouts(steps.random_kspace()))
+    assert "has ended with exit code 7" in reply.errors()[0], reply
+    good(scan(server, steps.pipeline(steps.python("pass_on")), [steps.image(np.ones((1, 1, 2, 2)))]), 1)
+    assert server.stop() == 0
+
+
+def test_limits_above_the_machines_are_lowered_with_a_warning(tmp_path):
+    server = steps.start_server(tmp_path, "--python-files", 300)
+    resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (200, 200))
+    reply = scan(server, steps.pipeline(steps.python("pass_on")), [steps.image(np.ones((1, 1, 2, 2)))])
+    good(reply, 1)
+    (warning,) = reply.said("WARNING")
+    assert "this machine allows 200 open files (RLIMIT_NOFILE), not the 300 of python_files" in warning
+    assert server.stop() == 0
+
+
+def test_a_message_without_an_end_is_bounded_by_the_budget(tmp_path):
+    server = steps.start_server(tmp_path, "--memory-mib", 800, "--python-memory-mib", 256)
+    before = resident(server.process.pid)
+    step = steps.python("misbehave", config="endless")
+    reply = scan(server, steps.pipeline(step), steps.readouts(steps.random_kspace()))
+    (error,) = reply.errors()
+    assert "python module 'misbehave' has sent or been sent more than there is memory for" in error, reply
+    assert peak(server.process.pid) - before < 800 << 20
+    good(scan(server, steps.pipeline(steps.python("pass_on")), [steps.image(np.ones((1, 1, 2, 2)))]), 1)
+    assert server.stop() == 0
 
 
 def test_no_process_stays_after_good_scans(server):

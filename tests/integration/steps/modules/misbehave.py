@@ -2,6 +2,8 @@
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +18,13 @@ def process(connection, config, header):
         open(config["begun"], "w").close()
     if how == "hang":
         time.sleep(3600)
+    if how == "family":  # with a process that would outlive it, and everybody
+        started = subprocess.Popen(["sleep", "3600"])
+        with open(config["file"] + ".part", "w") as file:
+            file.write(str(started.pid))
+        os.rename(config["file"] + ".part", config["file"])
+        while True:
+            pass
     if how == "spin":
         while True:
             pass
@@ -44,6 +53,15 @@ def process(connection, config, header):
         print(f"child {started.pid}", flush=True)
         connection.send_text(f"INFO     child {started.pid}")
         os._exit(5)
+    if how == "endless":  # one image without an end
+        head = bytearray(198)
+        struct.pack_into("<HH", head, 0, 1, 5)
+        struct.pack_into("<3H", head, 16, 512, 512, 1024)
+        struct.pack_into("<H", head, 34, 1)
+        stream = socket.socket(fileno=3)
+        stream.sendall(struct.pack("<H", 1022) + bytes(head) + bytes(8))
+        while True:
+            stream.sendall(bytes(1 << 20))
     if how == "flood":
         image = ismrmrd.Image.from_array(first.data[:1].real.copy(), acquisition=first, transpose=False)
         while True:

@@ -1,0 +1,164 @@
+#include "server/scan/exposed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace echotrain::server {
+
+using config::ConfigError;
+using config::Node;
+using config::OptionInfo;
+using Kind = config::OptionInfo::Kind;
+
+namespace {
+
+constexpr std::size_t kLongestText = 1024;
+
+Node scalar(const std::string& text) { return Node::scalar({}, text, false); }
+
+/// Checks a value against what `info` allows; the error has the value's place.
+void check_value(const OptionInfo& info, const Node& value) {
+  switch (info.kind) {
+    case Kind::integer:
+      value.as_int(scalar(info.low).as_int(), scalar(info.high).as_int());
+      break;
+    case Kind::number:
+      value.as_double(scalar(info.low).as_double(), scalar(info.high).as_double());
+      break;
+    case Kind::yes_or_no:
+      value.as_bool();
+      break;
+    case Kind::choice:
+      value.as_choice(info.choices);
+      break;
+    default:
+      if (value.as_string().size() > kLongestText)
+        throw ConfigError(value.mark(), fmt::format("the text is longer than {} bytes", kLongestText));
+  }
+}
+
+const OptionInfo& declared(const config::ExposedSpec& spec, const Registry& registry) {
+  const GadgetEntry* gadget = registry.find(spec.gadget);
+  if (gadget == nullptr) throw ConfigError(spec.sets_mark, fmt::format("no gadget is called '{}'", spec.gadget));
+  std::vector<std::string> names;
+  for (const OptionInfo& each : gadget->parameters) {
+    if (each.name == spec.parameter) return each;
+    names.push_back(each.name);
+  }
+  const std::string near = config::nearest(spec.parameter, names);
+  throw ConfigError(spec.sets_mark,
+                    fmt::format("gadget '{}' has no parameter {}{}", spec.gadget, config::in_quotes(spec.parameter),
+                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+}
+
+void narrow_to_range(OptionInfo& info, const Node& range) {
+  if (info.kind != Kind::integer && info.kind != Kind::number)
+    throw ConfigError(range.mark(), fmt::format("{} is no number, and has no range", info.name));
+  const Node &low = range.as_sequence()[0], &high = range.as_sequence()[1];
+  check_value(info, low);
+  check_value(info, high);
+  if (low.as_double() > high.as_double()) throw ConfigError(range.mark(), "the range's first number is the larger one");
+  info.low = low.as_string();
+  info.high = high.as_string();
+}
+
+void narrow_to_values(OptionInfo& info, const std::vector<config::ExposedValue>& values) {
+  if (info.kind == Kind::yes_or_no)
+    throw ConfigError(values.front().mark, fmt::format("{} is true or false, and has no other values", info.name));
+  std::vector<std::string> choices;
+  for (const config::ExposedValue& value : values) {
+    check_value(info, Node::scalar(value.mark, value.text, false));
+    choices.push_back(value.text);
+  }
+  info.kind = Kind::choice;
+  info.choices = std::move(choices);
+}
+
+/// Takes the default from the chains, where they have one.
+void find_fallback(OptionInfo& info, const config::PipelineSpec& pipeline, const config::ExposedSpec& spec) {
+  const std::string of_gadget = info.fallback;
+  bool first = true;
+  for (const Node& value : config::parameters_of(pipeline, spec.gadget, spec.parameter)) {
+    const std::string text = value.kind() == Node::Kind::null ? of_gadget : value.as_string();
+    if (!std::exchange(first, false) && text != info.fallback)
+      throw ConfigError(spec.sets_mark,
+                        fmt::format("{} is {} in one place of the pipeline and {} in another; give all "
+                                    "the same value, or write 'default:' here only",
+                                    info.name, config::in_quotes(info.fallback), config::in_quotes(text)));
+    info.fallback = text;
+    if (text.empty() && info.kind != Kind::text)
+      throw ConfigError(spec.mark, fmt::format("{} has no default; write one: 'default: ...'", info.name));
+    check_value(info, Node::scalar(value.kind() == Node::Kind::null ? spec.mark : value.mark(), text, false));
+  }
+}
+
+Exposed resolve(const config::PipelineSpec& pipeline, const config::ExposedSpec& spec, const Registry& registry) {
+  Exposed out{spec, declared(spec, registry)};
+  OptionInfo& info = out.info;
+  info.name = spec.gadget + "." + spec.parameter;
+  if (info.kind == Kind::path || info.kind == Kind::list || info.kind == Kind::pair)
+    throw ConfigError(spec.sets_mark, fmt::format("{} is no text, number, choice, or true or false, and cannot be "
+                                                  "exposed",
+                                                  info.name));
+  if (spec.range.mark().line > 0) narrow_to_range(info, spec.range);
+  if (!spec.values.empty()) narrow_to_values(info, spec.values);
+  find_fallback(info, pipeline, spec);
+  return out;
+}
+
+/// A number as JSON has it, without the fraction that some hosts write after whole numbers.
+std::string number_text(const nlohmann::json& value) {
+  std::string text = value.dump();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+HostValue host_value(const std::string& id, const nlohmann::json& value) {
+  if (value.is_string()) return {id, value.get<std::string>()};
+  if (value.is_boolean()) return {id, value.get<bool>() ? "true" : "false"};
+  if (value.is_number()) return {id, number_text(value)};
+  return {id, value.is_null() ? "null" : value.is_array() ? "a list" : "a map", false};
+}
+
+std::string text_of(const nlohmann::json& object, const char* key) {
+  const auto value = object.find(key);
+  return value != object.end() && value->is_string() ? value->get<std::string>() : "";
+}
+
+}  // namespace
+
+config::Node Exposed::read(const std::string& text) const {
+  std::string given = text;
+  if (info.kind == Kind::yes_or_no)  // Python's hosts send True and False
+    std::transform(given.begin(), given.end(), given.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  Node node = scalar(given);
+  check_value(info, node);
+  return node;
+}
+
+std::vector<Exposed> exposed_of(const config::PipelineSpec& spec, const Registry& registry) {
+  std::vector<Exposed> all;
+  for (const config::ExposedSpec& each : spec.exposed) all.push_back(resolve(spec, each, registry));
+  return all;
+}
+
+HostParameters read_host_parameters(std::string_view text) {
+  HostParameters out;
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return out;
+  const auto parameters = json.find("parameters");
+  if (parameters == json.end() || !parameters->is_object()) return out;
+  out.given = true;
+  out.token = text_of(json, "token");
+  out.pipeline = text_of(*parameters, "customconfig");
+  if (out.pipeline.empty()) out.pipeline = text_of(*parameters, "config");
+  for (const auto& [id, value] : parameters->items())
+    if (id != "config" && id != "customconfig") out.values.push_back(host_value(id, value));
+  return out;
+}
+
+}  // namespace echotrain::server
