@@ -166,7 +166,8 @@ void add_export(config::Command& program, Streams streams) {
       "  echotrain export images.h5 --png pictures\n"
       "  echotrain export cine.h5 --gif pictures --fps 15 --window 0 1.2\n"
       "  echotrain export volumes.h5 --nifti volumes\n"
-      "  echotrain export images.h5 --dicom dicom");
+      "  echotrain export images.h5 --dicom dicom\n"
+      "  echotrain export images.h5 --dicom dicom --dicom-enhanced");
   command.act([streams, given = command.add(export_options())] {
     export_images(given.read(), streams.out);
     return 0;
