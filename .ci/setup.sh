@@ -15,7 +15,7 @@ fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
-python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom mrd-python)
 optional_python_packages=(onnx onnxruntime)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 

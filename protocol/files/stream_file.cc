@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -26,7 +27,16 @@ void FileCloser::operator()(std::FILE* file) const {
 StreamReader::StreamReader(const std::filesystem::path& file, const Limits& limits)
     : file_(open_file(file, "rb")), buffer_(limits) {}
 
-StreamReader::StreamReader(std::FILE* file, const Limits& limits) : file_(file, FileCloser{false}), buffer_(limits) {}
+StreamReader::StreamReader(std::FILE* file, const Limits& limits, std::span<const std::byte> begun)
+    : file_(file, FileCloser{false}), buffer_(limits) {
+  while (!begun.empty()) {
+    const auto room = buffer_.prepare();
+    const std::size_t n = std::min(room.size(), begun.size());
+    std::copy_n(begun.begin(), n, room.begin());
+    buffer_.commit(n);
+    begun = begun.subspan(n);
+  }
+}
 
 Result<std::optional<Message>> StreamReader::next() {
   while (true) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "protocol/wire/codec.h"
 #include "protocol/wire/message_buffer.h"
@@ -23,8 +24,8 @@ class StreamReader {
  public:
   /// std::system_error when the file cannot be opened.
   explicit StreamReader(const std::filesystem::path& file, const Limits& limits = {});
-  explicit StreamReader(std::FILE* file,
-                        const Limits& limits = {});  ///< not closed; must not have been read from before
+  /// A file that is not closed, and the bytes that were read from it before, if any.
+  explicit StreamReader(std::FILE* file, const Limits& limits = {}, std::span<const std::byte> begun = {});
   /// The next message; nothing at the end of the file. An end inside a message is an error ("truncated"), and so is a
   /// read that fails ("io").
   Result<std::optional<Message>> next();

@@ -57,10 +57,11 @@ constexpr std::array<NamedId, 26> kRefused = {{{1018, "DICOM_WITHNAME"},
                                                {0, "never sent"}}};
 
 // What the first two bytes are when the peer speaks something else.
-constexpr std::array<NamedId, 4> kForeign = {{{24953, "an MRD v2 (yardl) stream; send ISMRMRD 1.x messages instead"},
-                                              {17735, "an HTTP request; this port takes ISMRMRD streams only"},
-                                              {20304, "an HTTP request; this port takes ISMRMRD streams only"},
-                                              {790, "a TLS handshake; this port takes unencrypted streams"}}};
+constexpr std::array<NamedId, 4> kForeign = {
+    {{24953, "an MRD v2 (yardl) stream; `echotrain send` and `echotrain convert` read one"},
+     {17735, "an HTTP request; this port takes ISMRMRD streams only"},
+     {20304, "an HTTP request; this port takes ISMRMRD streams only"},
+     {790, "a TLS handshake; this port takes unencrypted streams"}}};
 
 template <std::size_t N>
 std::string_view find_name(const std::array<NamedId, N>& names, std::uint16_t id) {

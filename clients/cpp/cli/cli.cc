@@ -69,12 +69,14 @@ void add_replay(config::Command& program, Streams streams) {
 }
 
 void add_convert(config::Command& program, Streams streams) {
-  config::Command& command =
-      program.add_command("convert", "make an ISMRMRD HDF5 file of a stream, or a stream of such a file");
+  config::Command& command = program.add_command(
+      "convert", "make an ISMRMRD HDF5 file, a stream of messages or an MRD 2 stream of another of these");
   command.examples(
       "Examples:\n"
       "  echotrain convert 20260131T120000Z-s17-8c1f03d2.mrd scan.h5\n"
       "  echotrain convert scan.h5 scan.mrd -c radial_2d\n"
+      "  echotrain convert scan.mrd2 scan.h5\n"
+      "  echotrain convert images.h5 images.mrd2 --to mrd2\n"
       "  echotrain convert scan.h5 - | echotrain recon - -c radial_2d | echotrain convert - images.h5");
   command.act([streams, given = command.add(convert_options())] {
     const auto o = given.read();
@@ -164,7 +166,8 @@ void add_export(config::Command& program, Streams streams) {
       "  echotrain export images.h5 --png pictures\n"
       "  echotrain export cine.h5 --gif pictures --fps 15 --window 0 1.2\n"
       "  echotrain export volumes.h5 --nifti volumes\n"
-      "  echotrain export images.h5 --dicom dicom");
+      "  echotrain export images.h5 --dicom dicom\n"
+      "  echotrain export images.h5 --dicom dicom --dicom-enhanced");
   command.act([streams, given = command.add(export_options())] {
     export_images(given.read(), streams.out);
     return 0;

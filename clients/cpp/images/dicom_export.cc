@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "protocol/dicom/dicom_file.h"
+#include "protocol/dicom/enhanced_file.h"
 #include "protocol/dicom/plane_geometry.h"
 
 namespace echotrain::client {
@@ -47,20 +48,25 @@ void write_file(const std::filesystem::path& file, const std::string& bytes) {
   if (!out) throw std::runtime_error("cannot write " + file.string());
 }
 
+/// A digest of the digest before and an image's pixels.
+std::string digest_with(const std::string& before, const protocol::Image& image) {
+  return protocol::dicom::uid_of(
+      before + std::string(reinterpret_cast<const char*>(image.pixels.bytes.data()), image.pixels.bytes.size()));
+}
+
 }  // namespace
 
 std::size_t export_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
                          const std::filesystem::path& folder) {
   std::vector<Place> places;
-  std::string content;  // a digest of the digest before and the next image's pixels
+  std::string content;
   std::size_t number = 0;
   std::size_t written = 0;
   try {
     for (; number < reader.images(series); ++number) {
       const protocol::Image image = reader.image(series, number);
       places.push_back(place_of(image.head, number));
-      content += std::string(reinterpret_cast<const char*>(image.pixels.bytes.data()), image.pixels.bytes.size());
-      content = protocol::dicom::uid_of(content);
+      content = digest_with(content, image);
     }
     std::sort(places.begin(), places.end());
     const auto study = protocol::dicom::read_study(reader.header_xml(), patient, content);
@@ -74,6 +80,26 @@ std::size_t export_dicom(const protocol::DatasetReader& reader, const std::strin
       protocol::dicom::to_dicom(reader.image(series, number), {study, content}, instance, write);
       instance += place.planes;
     }
+  } catch (const DicomError& error) {
+    throw std::runtime_error(fmt::format("series '{}', image {}: {}", series, number, error.what()));
+  }
+  return written;
+}
+
+std::size_t export_enhanced_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
+                                  const std::filesystem::path& folder) {
+  std::string content;
+  std::size_t number = 0;
+  std::size_t written = 0;
+  try {
+    for (std::size_t i = 0; i < reader.images(series); ++i) content = digest_with(content, reader.image(series, i));
+    const auto study = protocol::dicom::read_study(reader.header_xml(), patient, content);
+    protocol::dicom::EnhancedImages images({study, content});
+    for (; number < reader.images(series); ++number) images.add(reader.image(series, number));
+    images.finish([&](protocol::dicom::Instance&& one) {
+      write_file(folder / fmt::format("{}{}.dcm", series, one.name), one.bytes);
+      ++written;
+    });
   } catch (const DicomError& error) {
     throw std::runtime_error(fmt::format("series '{}', image {}: {}", series, number, error.what()));
   }

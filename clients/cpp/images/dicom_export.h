@@ -19,4 +19,9 @@ namespace echotrain::client {
 std::size_t export_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
                          const std::filesystem::path& folder);
 
+/// The same as Enhanced MR Image Storage: a file SERIES[_cCC][_PART].dcm for the series (and each channel, and part of
+/// complex images), whose frames are in the order of protocol/dicom/enhanced_file.h.
+std::size_t export_enhanced_dicom(const protocol::DatasetReader& reader, const std::string& series, bool patient,
+                                  const std::filesystem::path& folder);
+
 }  // namespace echotrain::client

@@ -190,6 +190,8 @@ config::OptionTable<ExportOptions> export_options() {
       .path("gif", &O::gif, "DIR", "folder for animations, one per series")
       .path("nifti", &O::nifti, "DIR", "folder for NIfTI-1 volumes, one per series")
       .path("dicom", &O::dicom, "DIR", "folder for DICOM files (MR Image Storage), one per plane")
+      .flag("dicom_enhanced", &O::dicom_enhanced,
+            "with --dicom: one multi-frame file per series (Enhanced MR Image Storage)")
       .flag("patient", &O::patient,
             "with --dicom: keep the patient's name, number and the like where the file's header has them")
       .number("fps", &O::fps, 0.1, 100, "pictures per second of animations; a GIF counts hundredths of a second")
@@ -204,6 +206,7 @@ void export_images(const ExportOptions& o, std::ostream& out) {
     throw UsageError("--window takes two values, the lower one first");
   if (o.png.empty() && o.gif.empty() && o.nifti.empty() && o.dicom.empty())
     throw UsageError("say what to write: --png DIR, --gif DIR, --nifti DIR or --dicom DIR");
+  if (o.dicom_enhanced && o.dicom.empty()) throw UsageError("--dicom-enhanced is for --dicom DIR");
   if (o.patient && o.dicom.empty()) throw UsageError("--patient is for --dicom DIR");
   if (!o.dicom.empty() && !protocol::dicom::available())
     throw std::runtime_error(
@@ -232,7 +235,9 @@ void export_images(const ExportOptions& o, std::ostream& out) {
       out << fmt::format("{}: {} images, window {:g} .. {:g}\n", name, series.heads().size(), window.low, window.high);
     }
     if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
-    if (!o.dicom.empty()) instances += export_dicom(reader, name, o.patient, o.dicom);
+    if (!o.dicom.empty())
+      instances += o.dicom_enhanced ? export_enhanced_dicom(reader, name, o.patient, o.dicom)
+                                    : export_dicom(reader, name, o.patient, o.dicom);
   }
   if (!o.png.empty()) out << fmt::format("{} pictures written to {}\n", pictures, o.png.string());
   if (!o.gif.empty()) out << fmt::format("{} animations written to {}\n", animations, o.gif.string());

@@ -14,6 +14,7 @@ namespace echotrain::client {
 struct ExportOptions {
   std::filesystem::path input;
   std::filesystem::path png, gif, nifti, dicom;  ///< folders to write to, made when missing; at least one
+  bool dicom_enhanced = false;                   ///< one multi-frame DICOM file per series
   bool patient = false;                          ///< DICOM files keep the header's patient fields
   std::string group = "dataset";
   std::string series;                               ///< empty: all
@@ -30,8 +31,9 @@ config::OptionTable<ExportOptions> export_options();
 /// images are shown as magnitudes, real and imaginary ones symmetric about 0.
 /// nifti: one file per series and channel: SERIES[_cCC].nii, with values unchanged. Slices form a volume by their
 /// positions; images that differ in another counter form the fourth axis.
-/// dicom: one file per plane (dicom_export.h); std::runtime_error where this program was built without DCMTK.
-/// UsageError without any folder; std::runtime_error when the images of a series do not fit together.
+/// dicom: one file per plane, or per series with dicom_enhanced (dicom_export.h); std::runtime_error where this program
+/// was built without DCMTK. UsageError without any folder; std::runtime_error when the images of a series do not fit
+/// together.
 void export_images(const ExportOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client

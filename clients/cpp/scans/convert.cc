@@ -2,23 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <ostream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/scan_source.h"
+#include "clients/cpp/scans/message_input.h"
+#include "clients/cpp/scans/message_output.h"
 #include "clients/cpp/scans/verify.h"
 #include "protocol/files/dataset.h"
-#include "protocol/files/stream_file.h"
 
 namespace echotrain::client {
 namespace {
@@ -27,139 +24,63 @@ using namespace protocol;
 
 bool is_pipe(const std::filesystem::path& path) { return path == "-"; }
 
-bool is_hdf5(const std::filesystem::path& path) {
-  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  std::array<char, kSignature.size()> begin{};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::system_error(errno, std::generic_category(), "cannot open " + path.string());
-  file.read(begin.data(), begin.size());
-  return file && std::string_view(begin.data(), begin.size()) == kSignature;
+std::ostream& report_of(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
+  return is_pipe(o.output) ? err : out;
 }
 
-struct Counts {
-  std::size_t readouts = 0, waveforms = 0, images = 0, configurations = 0, texts = 0, queries = 0;
+void summarise(const ConvertOptions& o, MessageOutput& output, std::ostream& report) {
+  report << fmt::format("{}: {}\n", is_pipe(o.output) ? "stdout" : o.output.string(), output.counts().text());
+  if (const std::string left_out = output.left_out(); !left_out.empty())
+    report << fmt::format("left out, as {} has no place for it: {}\n", output.format(), left_out);
+}
 
-  std::string text() const { return fmt::format("{} readouts, {} waveforms, {} images", readouts, waveforms, images); }
-  /// What is left out, as an HDF5 file has no place for it.
-  std::string left_out() const {
-    std::string all;
-    const auto add = [&](std::size_t n, const char* what) {
-      if (n > 0) all += fmt::format("{}{} {}{}", all.empty() ? "" : ", ", n, what, n == 1 ? "" : "s");
-    };
-    add(configurations, "configuration");
-    add(texts, "text");
-    add(queries, "query or response message");
-    return all;
-  }
-};
+std::unique_ptr<MessageOutput> open_output(const ConvertOptions& o, Format format) {
+  if (format == Format::hdf5) return dataset_output(o.output, o.group);
+  if (format == Format::mrd2) return is_pipe(o.output) ? mrd2_output(stdout) : mrd2_output(o.output);
+  auto output = is_pipe(o.output) ? stream_output(stdout) : stream_output(o.output);
+  if (!o.config.empty()) output->bytes(config_message(o.config, /*text_wanted=*/false, /*token=*/""));
+  return output;
+}
 
-// --- stream to HDF5
-// ----------------------------------------------------------------------------------------------------
-
-class ToDataset {
- public:
-  explicit ToDataset(const ConvertOptions& o) : file_(o.output, o.group) {}
-
-  void take(const Message& message) {
-    std::visit([this](const auto& content) { take(content); }, message);
-  }
-  void finish() { file_.flush(); }
-  const Counts& counts() const { return counts_; }
-
- private:
-  void take(const HeaderText& header) {
-    if (header.xml != kNoHeader) file_.header_xml(header.xml);
-  }
-  void take(const Acquisition& readout) {
-    file_.append(readout);
-    ++counts_.readouts;
-  }
-  void take(const Waveform& waveform) {
-    file_.append(waveform);
-    ++counts_.waveforms;
-  }
-  void take(const Image& image) {
-    file_.append(image);
-    ++counts_.images;
-  }
-  void take(const ConfigFile& /*config*/) { ++counts_.configurations; }
-  void take(const ConfigText& /*config*/) { ++counts_.configurations; }
-  void take(const Text& /*text*/) { ++counts_.texts; }
-  void take(const Query& /*query*/) { ++counts_.queries; }
-  void take(const Response& /*response*/) { ++counts_.queries; }
-  void take(const Close& /*close*/) {}
-
-  DatasetWriter file_;
-  Counts counts_;
-};
-
-int to_dataset(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
-  Limits limits;
-  limits.response_bytes = limits.text_bytes;  // the stream may be a server's
-  StreamReader stream = is_pipe(o.input) ? StreamReader(stdin, limits) : StreamReader(o.input, limits);
+int from_stream(const ConvertOptions& o, Format to, MessageInput& input, std::ostream& out, std::ostream& err) {
   const std::string name = is_pipe(o.input) ? "stdin" : o.input.string();
-  auto message = stream.next();
-  if (!message && message.error().code != "truncated")  // before the output is touched
+  auto message = input.next();
+  if (!message && message.error().code != "truncated") {  // before the output is touched
+    if (input.format() == Format::mrd2)
+      throw std::runtime_error(fmt::format("{}: cannot be read as MRD 2: {}", name, message.error().message));
     throw UsageError(fmt::format("{}: is neither an HDF5 file nor a stream: {}", name, message.error().message));
+  }
   if (!is_pipe(o.input)) warn_of_damage(o.input, err);
-  ToDataset dataset(o);
+  const auto output = open_output(o, to);
   bool closed = false;
   while (message && *message && !closed) {
-    dataset.take(**message);
+    output->take(**message);
     closed = std::holds_alternative<Close>(**message);
-    if (!closed) message = stream.next();
+    if (!closed) message = input.next();
   }
-  dataset.finish();
-  out << fmt::format("{}: {}\n", o.output.string(), dataset.counts().text());
-  if (const std::string left_out = dataset.counts().left_out(); !left_out.empty())
-    out << fmt::format("left out, as ISMRMRD HDF5 has no place for it: {}\n", left_out);
+  output->finish();
+  std::ostream& report = report_of(o, out, err);
+  summarise(o, *output, report);
+  if (const std::string left_out = input.left_out(); !left_out.empty())
+    report << fmt::format("left out, as ISMRMRD has no place for it: {}\n", left_out);
   if (!message)
     err << fmt::format("warning: {}: {}; everything before is in {}\n", name, message.error().message,
-                       o.output.string());
+                       is_pipe(o.output) ? "the output" : o.output.string());
   else if (!closed)
     err << fmt::format("warning: {}: ends without CLOSE, so the scan was not over\n", name);
   return message || message.error().code == "truncated" ? 0 : 1;
 }
 
-// --- HDF5 to stream
-// ----------------------------------------------------------------------------------------------------
-
-/// Bytes to a file or to stdout.
-class Output {
- public:
-  explicit Output(const std::filesystem::path& path)
-      : file_(is_pipe(path) ? stdout : std::fopen(path.c_str(), "wb"), FileCloser{!is_pipe(path)}) {
-    if (!file_) throw std::system_error(errno, std::generic_category(), "cannot make " + path.string());
-  }
-  void write(const Buffer& bytes) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) fail();
-  }
-  void finish() {
-    if (std::fflush(file_.get()) != 0) fail();
-  }
-
- private:
-  [[noreturn]] static void fail() {
-    throw std::system_error(errno, std::generic_category(), "cannot write the stream");
-  }
-  FileHandle file_;
-};
-
-int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
+/// An HDF5 file's messages as they go to a server, then its images, if they were not the scan, and CLOSE.
+int from_dataset(const ConvertOptions& o, Format to, std::ostream& out, std::ostream& err) {
   DatasetSource scan(o.input, o.group);
-  Buffer bytes;
-  if (!o.config.empty()) bytes = config_message(o.config, /*text_wanted=*/false, /*token=*/"");
-  if (!scan.header_xml().empty()) encode(HeaderText{scan.header_xml()}, bytes);
-  Output stream(o.output);
-  stream.write(bytes);
-  Counts counts;
-  while (const auto chunk = scan.next()) stream.write(chunk->bytes);
+  const auto output = open_output(o, to);
+  if (!scan.header_xml().empty()) output->take(HeaderText{scan.header_xml()});
+  while (auto chunk = scan.next()) output->take(*std::move(chunk));
 
   // The source has been read to its end, so nobody else uses the HDF5 library.
   const DatasetReader reader(o.input, o.group);
-  counts.readouts = reader.acquisitions();
-  counts.waveforms = reader.waveforms();
-  std::ostream& report = is_pipe(o.output) ? err : out;
+  std::ostream& report = report_of(o, out, err);
   for (const std::string& series : reader.image_series()) {
     for (std::size_t i = 0; i < reader.images(series); ++i) {
       const Image image = reader.image(series, i);
@@ -167,18 +88,12 @@ int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
       if (i == 0 && series != comes_back_as)
         report << fmt::format("the stream cannot hold the name of series '{}'; it comes back as '{}'\n", series,
                               comes_back_as);
-      ++counts.images;
-      if (counts.readouts == 0) continue;  // the images were the scan, and are sent already
-      bytes.clear();
-      encode(image, bytes);
-      stream.write(bytes);
+      if (reader.acquisitions() > 0) output->take(image);  // otherwise images were the scan, and are written already
     }
   }
-  bytes.clear();
-  encode(Close{}, bytes);
-  stream.write(bytes);
-  stream.finish();
-  report << fmt::format("{}: {}\n", is_pipe(o.output) ? "stdout" : o.output.string(), counts.text());
+  output->take(Close{});
+  output->finish();
+  summarise(o, *output, report);
   return 0;
 }
 
@@ -187,12 +102,14 @@ int to_stream(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
 config::OptionTable<ConvertOptions> convert_options() {
   using O = ConvertOptions;
   return config::OptionTable<O>()
-      .path("input", &O::input, "IN", "HDF5 file, or stream file (a raw capture), or - for a stream on stdin")
+      .path("input", &O::input, "IN", "HDF5 file, stream file (a raw capture) or MRD 2 stream, or - for one on stdin")
       .positional()
       .required()
-      .path("output", &O::output, "OUT", "the other of the two; a stream may go to - (stdout)")
+      .path("output", &O::output, "OUT", "file to write; a stream may go to - (stdout)")
       .positional()
       .required()
+      .choice("to", &O::to, {"auto", "hdf5", "stream", "mrd2"},
+              "what to write; auto: a stream of an HDF5 file or to stdout, and an HDF5 file of a stream")
       .path("config", &O::config, "NAME|FILE.yaml", "begin the stream with a pipeline: a name, or a .yaml file")
       .letter('c')
       .text("group", &O::group, "group of the HDF5 file")
@@ -200,10 +117,20 @@ config::OptionTable<ConvertOptions> convert_options() {
 }
 
 int convert(const ConvertOptions& o, std::ostream& out, std::ostream& err) {
-  if (!is_pipe(o.input) && is_hdf5(o.input)) return to_stream(o, out, err);
-  if (is_pipe(o.output)) throw UsageError("only a stream can go to stdout: name an HDF5 file to write");
-  if (!o.config.empty()) throw UsageError("-c is for the beginning of a stream, and an HDF5 file has no place for it");
-  return to_dataset(o, out, err);
+  MessageInput input(o.input);
+  const bool to_stream = input.format() == Format::hdf5 || (input.format() == Format::mrd2 && is_pipe(o.output));
+  const Format to = o.to == "hdf5"     ? Format::hdf5
+                    : o.to == "mrd2"   ? Format::mrd2
+                    : o.to == "stream" ? Format::stream
+                    : to_stream        ? Format::stream
+                                       : Format::hdf5;
+  if (is_pipe(o.output) && to == Format::hdf5)
+    throw UsageError("only a stream can go to stdout: name an HDF5 file to write, or say --to stream or --to mrd2");
+  if (!o.config.empty() && to != Format::stream)
+    throw UsageError("-c is for the beginning of a stream; HDF5 files and MRD 2 have no place for it");
+  if (to == input.format())
+    throw UsageError(fmt::format("{} is what the input is already: say --to with another format", format_name(to)));
+  return input.format() == Format::hdf5 ? from_dataset(o, to, out, err) : from_stream(o, to, input, out, err);
 }
 
 }  // namespace echotrain::client

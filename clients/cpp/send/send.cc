@@ -15,6 +15,7 @@
 #include "clients/cpp/base/pipeline_files.h"
 #include "clients/cpp/connection/config_message.h"
 #include "clients/cpp/connection/exchange.h"
+#include "clients/cpp/connection/mrd2_source.h"
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/send/latency_report.h"
 #include "protocol/files/dataset.h"
@@ -148,11 +149,11 @@ std::string summary(const Collector& got, const Exchange& exchange) {
 }  // namespace
 
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
-  DatasetSource source(o.input, o.group);
-  if (source.header_xml().empty() && source.readouts() > 0) {
+  const auto source = open_scan(o.input, o.group, err);
+  if (source->header_xml().empty() && source->readouts() > 0) {
     throw std::runtime_error(o.input.string() + ": has readouts but no header (xml); a server cannot use them");
   }
-  return send_scan(o, preamble(o, source.header_xml()), source, out, err);
+  return send_scan(o, preamble(o, source->header_xml()), *source, out, err);
 }
 
 int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source, std::ostream& out,

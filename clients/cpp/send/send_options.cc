@@ -28,7 +28,7 @@ config::OptionTable<O> with_exchange(config::OptionTable<O> table, const std::st
 config::OptionTable<O> send_options() {
   auto table =
       config::OptionTable<O>()
-          .path("input", &O::input, "IN.h5", "ISMRMRD file to send")
+          .path("input", &O::input, "IN.h5", "ISMRMRD file to send, or an MRD 2 stream")
           .positional()
           .required()
           .path("config", &O::config, "NAME|FILE.yaml", "pipeline: a name known to the server, or a .yaml file here")

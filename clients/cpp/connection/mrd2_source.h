@@ -1,0 +1,39 @@
+// An MRD 2 stream file as a scan to send.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "clients/cpp/connection/scan_source.h"
+#include "protocol/mrd2/mrd2_stream.h"
+
+namespace echotrain::client {
+
+/// Acquisitions and waveforms in the order of the file; its images only where it has no acquisitions. The file is read
+/// through once before anything is sent: std::runtime_error where it is malformed or ends too early, so that nothing of
+/// it reaches a server.
+class Mrd2Source final : public ScanSource {
+ public:
+  explicit Mrd2Source(const std::filesystem::path& file);
+
+  const std::string& header_xml() const override { return header_xml_; }
+  std::size_t readouts() const override { return readouts_; }
+  std::optional<ScanChunk> next() override;
+  /// What ISMRMRD has no place for.
+  const protocol::mrd2::LeftOut& left_out() const { return left_out_; }
+
+ private:
+  std::string header_xml_;
+  std::size_t readouts_ = 0;
+  protocol::mrd2::LeftOut left_out_;
+  protocol::mrd2::Mrd2Reader reader_;
+};
+
+/// The scan of a file that is an MRD 2 stream or an ISMRMRD HDF5 file, whose group is `group`. What MRD 2 holds beyond
+/// ISMRMRD is told to `err`.
+std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group, std::ostream& err);
+
+}  // namespace echotrain::client

@@ -1,0 +1,161 @@
+#if ECHOTRAIN_HAS_DCMTK
+
+#include "protocol/dicom/image_part.h"
+
+#include <fmt/ranges.h>
+
+namespace echotrain::protocol::dicom {
+namespace {
+
+struct PartName {
+  const char* letter;     // of ImageType, as scanners write it
+  const char* component;  // Complex Image Component
+  const char* word;
+};
+
+PartName name_of(Part part) {
+  switch (part) {
+    case Part::phase:
+      return {"P", "PHASE", "phase"};
+    case Part::real:
+      return {"R", "REAL", "real"};
+    case Part::imaginary:
+      return {"I", "IMAGINARY", "imaginary"};
+    case Part::magnitude:
+      break;
+  }
+  return {"M", "MAGNITUDE", "magnitude"};
+}
+
+/// A code string (CS): capitals, digits, blanks and underscores, at most 16.
+std::string code(std::string_view text) {
+  std::string out;
+  for (const char c : plain_text(text, 16)) {
+    const char upper = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    const bool fits = (upper >= 'A' && upper <= 'Z') || (upper >= '0' && upper <= '9') || upper == ' ';
+    out += fits ? upper : '_';
+  }
+  return out;
+}
+
+}  // namespace
+
+ImagePart::ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
+                     std::string_view kind)
+    : head_(image.head),
+      study_(of.study),
+      meta_(image.attributes),
+      channel_(channel),
+      part_(part),
+      pixels_(stored_pixels(image, channel, part, meta_.number("RescaleSlope").value_or(1),
+                            meta_.number("RescaleIntercept").value_or(0))) {
+  if (head_.channels > 1) name_ += fmt::format("_c{:02}", channel);
+  if (!only_part) name_ += fmt::format("_{}", name_of(part).word);
+  series_uid_ = uid_of(fmt::format("{}\n{}\n{}\n{} {} {}", kind, of.key, +head_.image_series_index, channel,
+                                   name_of(part).letter, study_.key));
+}
+
+const char* ImagePart::component() const { return name_of(part_).component; }
+
+std::span<const std::uint16_t> ImagePart::plane(std::size_t z) const {
+  const std::size_t size = std::size_t{head_.matrix_size[0]} * head_.matrix_size[1];
+  return std::span(pixels_.stored).subspan(z * size, size);
+}
+
+std::string ImagePart::identity(std::size_t z, std::int64_t number, const PlaneGeometry& place) const {
+  return fmt::format("instance\n{}\n{} {} {} {} {} {} {} {} {}\n{} {} {} {}\n{} {} {}\n", series_uid_,
+                     +head_.image_index, +head_.average, +head_.slice, +head_.contrast, +head_.phase, +head_.repetition,
+                     +head_.set, z, number, fmt::join(place.position, " "), fmt::join(place.row, " "),
+                     fmt::join(place.column, " "), fmt::join(place.spacing, " "), pixels_.slope, pixels_.intercept,
+                     pixels_.is_signed);
+}
+
+void ImagePart::add_patient(Elements& e) const {
+  e.text(DCM_PatientName, EVR_PN, study_.patient_name);
+  e.text(DCM_PatientID, EVR_LO, study_.patient_id);
+  e.text(DCM_PatientBirthDate, EVR_DA, study_.birth_date);
+  e.text(DCM_PatientSex, EVR_CS, study_.sex);
+  e.known(DCM_PatientWeight, EVR_DS, study_.weight_kg);
+  e.known(DCM_PatientSize, EVR_DS, study_.height_m);
+  e.text(DCM_StudyInstanceUID, EVR_UI, study_.study_uid);
+  e.text(DCM_StudyDate, EVR_DA, study_.date);
+  e.text(DCM_StudyTime, EVR_TM, study_.time);
+  e.text(DCM_StudyID, EVR_SH, study_.id);
+  e.text(DCM_AccessionNumber, EVR_SH, study_.accession_number);
+  e.text(DCM_ReferringPhysicianName, EVR_PN, study_.referring_physician);
+  e.known(DCM_StudyDescription, EVR_LO, study_.description);
+}
+
+std::string ImagePart::series_description() const {
+  std::string text = meta_.text("SeriesDescription");
+  if (text.empty()) text = study_.series_description.empty() ? study_.protocol_name : study_.series_description;
+  for (const char* more : {"SeriesDescriptionAdditional", "SequenceDescriptionAdditional"})
+    if (const std::string added = meta_.text(more); !added.empty()) text += (text.empty() ? "" : "_") + added;
+  if (!name_.empty()) text += fmt::format("{}{}", text.empty() ? "" : " ", name_.substr(1));
+  return plain_text(text);
+}
+
+void ImagePart::add_series(Elements& e) const {
+  e.text(DCM_Modality, EVR_CS, "MR");
+  e.text(DCM_SeriesInstanceUID, EVR_UI, series_uid_);
+  // Channels and parts follow the image's own series by hundreds.
+  const std::int64_t behind = 2 * static_cast<std::int64_t>(channel_) + (part_ == Part::phase && !name_.empty());
+  e.integer(DCM_SeriesNumber, 1000 * study_.series_number + 100 * behind + head_.image_series_index);
+  e.known(DCM_SeriesDescription, EVR_LO, series_description());
+  e.known(DCM_SeriesDate, EVR_DA, study_.series_date);
+  e.known(DCM_SeriesTime, EVR_TM, study_.series_time);
+  e.known(DCM_ProtocolName, EVR_LO, study_.protocol_name);
+  e.text(DCM_PatientPosition, EVR_CS, study_.patient_position);
+  e.text(DCM_FrameOfReferenceUID, EVR_UI, study_.frame_uid);
+  e.text(DCM_PositionReferenceIndicator, EVR_LO, "");
+  e.text(DCM_Manufacturer, EVR_LO, study_.manufacturer);
+  e.known(DCM_ManufacturerModelName, EVR_LO, study_.model);
+  e.known(DCM_InstitutionName, EVR_LO, study_.institution);
+  e.known(DCM_StationName, EVR_SH, study_.station);
+  e.known(DCM_DeviceSerialNumber, EVR_LO, study_.device_serial_number);
+  e.text(DCM_SoftwareVersions, EVR_LO, "Echotrain");
+}
+
+std::optional<double> ImagePart::of_contrast(const char* attribute, const std::vector<double>& from) const {
+  if (const auto own = meta_.number(attribute)) return own;
+  if (from.empty()) return std::nullopt;
+  return from.size() == 1               ? from[0]
+         : head_.contrast < from.size() ? std::optional<double>(from[head_.contrast])
+                                        : std::nullopt;
+}
+
+std::vector<std::string> ImagePart::image_type(const char* first) const {
+  std::vector<std::string> values;
+  for (const std::string& each : meta_.all("ImageType")) {
+    std::size_t begin = 0;
+    for (std::size_t end = 0; end != std::string::npos; begin = end + 1) {
+      end = each.find('\\', begin);
+      std::string value = code(each.substr(begin, end == std::string::npos ? end : end - begin));
+      if (!value.empty()) values.push_back(std::move(value));
+    }
+  }
+  if (values.size() < 2 || (values[0] != "ORIGINAL" && values[0] != "DERIVED"))
+    values.insert(values.begin(), {first, "PRIMARY", name_of(part_).letter, "ND"});
+  return values;
+}
+
+void ImagePart::add_pixel_module(Elements& e, bool is_signed) const {
+  e.unsigned_short(DCM_SamplesPerPixel, 1);
+  e.text(DCM_PhotometricInterpretation, EVR_CS, "MONOCHROME2");
+  e.unsigned_short(DCM_Rows, head_.matrix_size[1]);
+  e.unsigned_short(DCM_Columns, head_.matrix_size[0]);
+  e.unsigned_short(DCM_BitsAllocated, 16);
+  e.unsigned_short(DCM_BitsStored, 16);
+  e.unsigned_short(DCM_HighBit, 15);
+  e.unsigned_short(DCM_PixelRepresentation, is_signed ? 1 : 0);
+}
+
+std::pair<double, double> ImagePart::window() const {
+  const auto centre = meta_.number("WindowCenter"), width = meta_.number("WindowWidth");
+  if (centre && width && *width > 0) return {*centre, *width};
+  return {pixels_.centre, pixels_.width};
+}
+
+}  // namespace echotrain::protocol::dicom
+
+#endif

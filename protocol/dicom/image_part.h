@@ -1,0 +1,100 @@
+// A channel and a part of an image, and what its instances share. Included only where there is DCMTK.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "protocol/data/meta.h"
+#include "protocol/dicom/dicom_file.h"
+#include "protocol/dicom/elements.h"
+#include "protocol/dicom/plane_geometry.h"
+#include "protocol/dicom/stored_pixels.h"
+
+namespace echotrain::protocol::dicom {
+
+/// The meta attributes of one image.
+class Meta {
+ public:
+  explicit Meta(const std::string& attributes) : values_(meta_values(attributes)) {}
+
+  std::string text(std::string_view name) const {
+    for (const auto& [key, value] : values_)
+      if (key == name) return value;
+    return "";
+  }
+  std::optional<double> number(std::string_view name) const {
+    const std::string text = this->text(name);
+    double out = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(out)) return std::nullopt;
+    return out;
+  }
+  std::vector<std::string> all(std::string_view name) const {
+    std::vector<std::string> found;
+    for (const auto& [key, value] : values_)
+      if (key == name) found.push_back(value);
+    return found;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+/// A channel and a part (magnitude, phase, ...) of an image as a series has it. The study must outlive it.
+class ImagePart {
+ public:
+  /// `only_part`: the image has no other parts. `kind` tells series of other classes apart. DicomError as
+  /// stored_pixels().
+  ImagePart(const Image& image, const Reconstruction& of, std::size_t channel, Part part, bool only_part,
+            std::string_view kind = "series");
+
+  const ImageHeader& head() const { return head_; }
+  const Study& study() const { return study_; }
+  const StoredPixels& pixels() const { return pixels_; }
+  const std::string& name() const { return name_; }  ///< "_c01_phase"; empty for an image's only one
+  const std::string& series_uid() const { return series_uid_; }
+  const char* component() const;  ///< Complex Image Component
+  /// Stored pixels of a plane.
+  std::span<const std::uint16_t> plane(std::size_t z) const;
+  /// Tells a plane from all others, but for its pixels.
+  std::string identity(std::size_t z, std::int64_t number, const PlaneGeometry& place) const;
+
+  void add_patient(Elements& e) const;
+  void add_series(Elements& e) const;
+  /// Size and kind of the pixels, but not the pixels.
+  void add_pixel_module(Elements& e, bool is_signed) const;
+
+  // The sequence's number for this contrast, as the image or the header says; nothing where neither does [ms, degrees].
+  std::optional<double> repetition_time() const { return of_contrast("RepetitionTime", study_.tr_ms); }
+  std::optional<double> echo_time() const { return of_contrast("EchoTime", study_.te_ms); }
+  std::optional<double> inversion_time() const { return of_contrast("InversionTime", study_.ti_ms); }
+  std::optional<double> flip_angle() const { return of_contrast("FlipAngle", study_.flip_deg); }
+
+  /// What the image says, where it says all of it (ORIGINAL or DERIVED first); otherwise that with `first`, PRIMARY,
+  /// the part and ND before it.
+  std::vector<std::string> image_type(const char* first = "ORIGINAL") const;
+  std::string comments() const { return plain_text(meta_.text("ImageComments"), 10240); }
+  std::pair<double, double> window() const;  ///< centre and width, in values
+
+ private:
+  std::string series_description() const;
+  std::optional<double> of_contrast(const char* attribute, const std::vector<double>& from) const;
+
+  const ImageHeader head_;
+  const Study& study_;
+  const Meta meta_;
+  const std::size_t channel_;
+  const Part part_;
+  const StoredPixels pixels_;
+  std::string name_, series_uid_;
+};
+
+}  // namespace echotrain::protocol::dicom
