@@ -10,7 +10,7 @@
 namespace echotrain::numerics {
 
 /// h(G x) of a series x [frame, z, y, x] of one shape, h convex with h(s c) = |s| h(c), G linear. Where is_direct(), G
-/// is 1 and c = G x has the series' shape, else [part, frame, z, y, x]. Not thread-safe: random shifts have a state.
+/// is 1 and c = G x has the series' shape, else another one. Not thread-safe: random shifts have a state.
 class ConvexPrior {
  public:
   virtual ~ConvexPrior() = default;

@@ -31,7 +31,7 @@ void check_problem(const ProximalProblem& problem, const Shape& x, const Proxima
     require_for_proximal(each.weight >= 0 && std::isfinite(each.weight),
                          fmt::format("a prior's weight cannot be {}", each.weight));
     const Shape c = each.prior->coefficients();
-    require_for_proximal(c.rank() >= 4 && c.size() % shape.size() == 0,
+    require_for_proximal(!each.prior->is_direct() || c == shape,
                          fmt::format("a prior of {} is not for {}", c.text(), shape.text()));
   }
   require_for_proximal(options.iterations >= 0 && options.inner >= 1, "iterations are 0 or more, inner ones 1 or more");
@@ -79,8 +79,8 @@ ProximalResult solve_proximal(Context& context, const ProximalProblem& problem, 
   }
   apply_matrices(context, problem, x, work.view());
   const DeviceView<const cfloat> found(x);
-  result.residual =
-      std::max(0.0, dot(context, found, work.cview()) - 2 * dot(context, found, problem.b) + problem.power);
+  const double residual = dot(context, found, work.cview()) - 2 * dot(context, found, problem.b) + problem.power;
+  result.residual = residual < 0 ? 0 : residual;  // rounding; what is not a number stays that
   result.objective = result.residual / 2;
   for (const WeighedPrior& each : problem.priors) {
     Array<cfloat> c = context.allocate<cfloat>(each.prior->coefficients());
