@@ -34,6 +34,7 @@
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
+#include "gadgets/least_squares/regularised.h"
 #include "gadgets/readouts/cardiac_binning.h"
 #include "gadgets/readouts/channels.h"
 #include "gadgets/readouts/coil_compression.h"
@@ -127,6 +128,7 @@ const Registry& Registry::builtin() {
     r.add<Fhd>();
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
+    r.add<Regularised>();
     r.add<EchoTraces>();
     r.add<EchoSpectrum>();
     r.add<StoltMigration>();

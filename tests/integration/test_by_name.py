@@ -36,6 +36,8 @@ CASES = {
                              0.03, 2),  # fmt: skip
     "cartesian_3d": Case("--trajectory cartesian --matrix 40 --coils 2 --slices 16", 1e-5),
     "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.08),
+    "cartesian_compressed_sensing": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --sampling poisson "
+                                         "--calibration 24", 0.1),  # fmt: skip
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
@@ -44,6 +46,7 @@ CASES = {
     "stack_of_stars": Case("--trajectory stack_of_stars --matrix 32 --coils 3 --readouts 89", 0.04),
     "kooshball_3d": Case(f"{BALL} --coils 2", 0.02),
     "cg_sense_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.08),
+    "grasp_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144 --frames 2", 0.1, 2),
     "fhd_pcg_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.07),
     "fhd_pcg_3d": Case(f"{BALL} --coils 2", 0.05),
     "anatomical_multi_echo": Case(f"{BALL} --coils 1 --contrasts 2", 0.12, 2),

@@ -1,0 +1,23 @@
+// What both proximal methods are made of.
+#pragma once
+
+#include "gadgets/numerics/proximal/proximal_solver.h"
+
+namespace echotrain::numerics {
+
+/// y = A x of all frames.
+void apply_matrices(Context& context, const ProximalProblem& problem, DeviceView<const cfloat> x, DeviceView<cfloat> y);
+
+/// An iteration with what it remembers. step() replaces x.
+class ProximalIteration {
+ public:
+  virtual ~ProximalIteration() = default;
+  virtual void step(DeviceView<cfloat> x) = 0;
+};
+
+std::unique_ptr<ProximalIteration> make_fista(Context& context, const ProximalProblem& problem,
+                                              const ProximalOptions& options, DeviceView<const cfloat> start);
+std::unique_ptr<ProximalIteration> make_admm(Context& context, const ProximalProblem& problem,
+                                             const ProximalOptions& options, DeviceView<const cfloat> start);
+
+}  // namespace echotrain::numerics

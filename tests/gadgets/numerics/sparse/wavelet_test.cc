@@ -1,0 +1,141 @@
+// Wavelets against their definition in float64, written out with loops.
+#include "gadgets/numerics/sparse/wavelet.h"
+
+#include <cmath>
+
+#include "tests/support/backends.h"
+#include "tests/support/direct_sum.h"
+
+namespace echotrain::numerics {
+namespace {
+
+using testing::Backends;
+using testing::Random;
+using testing::relative_error;
+
+/// A few float operations per level and axis.
+constexpr double kWaveletError = 1e-6;
+
+/// Daubechies' filters of four taps and, of a line, low then high coefficients.
+std::vector<cdouble> one_level(const std::vector<cdouble>& line) {
+  const double s = std::sqrt(3.0), d = 4 * std::sqrt(2.0);
+  const double low[4] = {(1 + s) / d, (3 + s) / d, (3 - s) / d, (1 - s) / d};
+  const auto n = static_cast<std::int64_t>(line.size()), even = n - n % 2;
+  std::vector<cdouble> lows, highs;
+  for (std::int64_t j = 0; j < even / 2; ++j) {
+    cdouble a = 0, b = 0;
+    for (std::int64_t k = 0; k < 4; ++k) {
+      const cdouble x = line[static_cast<std::size_t>((2 * j - 2 + k + even) % even)];
+      a += low[k] * x;
+      b += (k % 2 == 0 ? 1.0 : -1.0) * low[3 - k] * x;  // the quadrature mirror filter
+    }
+    lows.push_back(a);
+    highs.push_back(b);
+  }
+  if (even < n) lows.push_back(line.back());
+  lows.insert(lows.end(), highs.begin(), highs.end());
+  return lows;
+}
+
+/// The coefficients of an image [z, y, x].
+std::vector<cdouble> truth_of(std::vector<cdouble> image, const std::array<std::int64_t, 3>& n, std::int64_t smallest) {
+  std::array<std::int64_t, 3> box = n, counted = n;
+  for (bool any = true; any;) {
+    any = false;
+    const auto before = box;
+    for (std::size_t a = 0; a < 3; ++a) {
+      if (box[a] < 2 || counted[a] < smallest) continue;
+      any = true;
+      const std::size_t b = (a + 1) % 3, c = (a + 2) % 3;
+      const auto place = [&](std::int64_t i, std::int64_t j, std::int64_t k) {
+        std::array<std::int64_t, 3> at{};
+        at[a] = i;
+        at[b] = j;
+        at[c] = k;
+        return static_cast<std::size_t>((at[0] * n[1] + at[1]) * n[2] + at[2]);
+      };
+      for (std::int64_t j = 0; j < before[b]; ++j)
+        for (std::int64_t k = 0; k < before[c]; ++k) {
+          std::vector<cdouble> line;
+          for (std::int64_t i = 0; i < before[a]; ++i) line.push_back(image[place(i, j, k)]);
+          line = one_level(line);
+          for (std::int64_t i = 0; i < before[a]; ++i) image[place(i, j, k)] = line[static_cast<std::size_t>(i)];
+        }
+      box[a] = (before[a] + 1) / 2;
+      counted[a] = (counted[a] + 3) / 2;
+    }
+  }
+  return image;
+}
+
+const std::vector<std::array<std::int64_t, 3>>& wavelet_extents() {
+  static const std::vector<std::array<std::int64_t, 3>> all{{1, 64, 64}, {1, 46, 36},  {23, 18, 1}, {9, 17, 16},
+                                                            {1, 1, 33},  {1, 230, 18}, {1, 3, 2},   {7, 1, 5}};
+  return all;
+}
+
+template <class B>
+class WaveletTest : public testing::OnBackend<B> {};
+TYPED_TEST_SUITE(WaveletTest, Backends, testing::BackendNames);
+
+TYPED_TEST(WaveletTest, IsItsDefinition) {
+  for (const auto& n : wavelet_extents())
+    for (const std::int64_t smallest : {4, 16}) {
+      const Shape shape{2, n[0], n[1], n[2]};
+      const auto x = Random(1).normals(shape.size());
+      auto there = this->upload(x, shape);
+      wavelet_analysis(this->context(), there.view(), {smallest, {}});
+      std::vector<cdouble> truth;
+      for (std::int64_t i = 0; i < 2; ++i) {
+        const auto begin = x.begin() + i * shape.size() / 2;
+        const auto one = truth_of({begin, begin + shape.size() / 2}, n, smallest);
+        truth.insert(truth.end(), one.begin(), one.end());
+      }
+      EXPECT_LT(relative_error(this->download(there), truth, truth.size()), kWaveletError) << shape.text() << smallest;
+    }
+}
+
+TYPED_TEST(WaveletTest, IsOrthogonal) {
+  for (const auto& n : wavelet_extents())
+    for (const bool shifted : {false, true}) {
+      const Shape shape{3, n[0], n[1], n[2]};
+      WaveletOptions options{4, {}};
+      for (std::size_t a = 0; a < 3 && shifted; ++a) options.shift[a] = (n[a] - 1) / 2;
+      const auto x = Random(2).normals(shape.size());
+      auto there = this->upload(x, shape);
+      wavelet_analysis(this->context(), there.view(), options);
+      double before = 0, after = 0;
+      for (const auto v : x) before += std::norm(cdouble(v));
+      for (const auto v : this->download(there)) after += std::norm(cdouble(v));
+      EXPECT_NEAR(after / before, 1, 2e-6) << shape.text();
+      wavelet_synthesis(this->context(), there.view(), options);
+      EXPECT_LT(relative_error(this->download(there), x, x.size()), kWaveletError) << shape.text();
+    }
+}
+
+TYPED_TEST(WaveletTest, AShiftTurnsTheImage) {
+  const Shape shape{1, 5, 23, 36};
+  const WaveletOptions options{4, {3, 22, 7}};
+  const auto x = Random(3).normals(shape.size());
+  std::vector<cfloat> turned;
+  for (std::int64_t z = 0; z < 5; ++z)
+    for (std::int64_t y = 0; y < 23; ++y)
+      for (std::int64_t r = 0; r < 36; ++r)
+        turned.push_back(x[static_cast<std::size_t>(((z + 3) % 5 * 23 + (y + 22) % 23) * 36 + (r + 7) % 36)]);
+  auto there = this->upload(x, shape), plain = this->upload(turned, shape);
+  wavelet_analysis(this->context(), there.view(), options);
+  wavelet_analysis(this->context(), plain.view(), {4, {}});
+  EXPECT_EQ(this->download(there), this->download(plain));
+}
+
+TYPED_TEST(WaveletTest, RefusesWhatDoesNotFit) {
+  auto there = this->context().template zeros<cfloat>({2, 8, 8});
+  EXPECT_THROW(wavelet_analysis(this->context(), there.view()), std::invalid_argument);
+  auto image = there.reshaped({1, 1, 16, 8});
+  EXPECT_THROW(wavelet_analysis(this->context(), image.view(), {3, {}}), std::invalid_argument);
+  EXPECT_THROW(wavelet_synthesis(this->context(), image.view(), {16, {0, 16, 0}}), std::invalid_argument);
+  EXPECT_THROW(wavelet_synthesis(this->context(), image.view(), {16, {0, 0, -1}}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace echotrain::numerics
