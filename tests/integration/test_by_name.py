@@ -50,6 +50,7 @@ CASES = {
 }
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
+             "epi_2d",  # tested in epi/test_measured_epi
              "images_denoise", "images_display", "images_invert"}  # the same; tested in images/test_images_in
 
 
