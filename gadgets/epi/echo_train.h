@@ -15,6 +15,7 @@ namespace echotrain {
 struct PhaseOptions {
   std::string method = "linear";
   std::string coils = "joint";
+  std::string refine = "none";
   bool b0_drift = true;
 };
 

@@ -24,6 +24,7 @@ METHODS = {
     "none": ("method: linear ", "method: none   "),
     "linear": ("method: linear ", "method: linear "),
     "pointwise": ("method: linear ", "method: pointwise"),
+    "linear, entropy": ("refine: none ", "refine: entropy "),
 }
 
 

@@ -130,15 +130,38 @@ TEST_P(EpiTest, NavigatorsOfAScanBefore) {
   EXPECT_EQ(out.warned(""), 0);
 }
 
+TEST_P(EpiTest, EntropyFindsWhatNavigatorsDoNotTell) {
+  // Navigators of another phase than the lines': three of one scan, lines of two frames of another.
+  const EpiScan told({.constant = {0.3}, .slope = {-0.07}}), scan({});
+  const EpiScan later({.navigators = 0, .repetition = 1});
+  auto readouts = scan.scan();
+  auto navigators = told.scan();
+  std::copy_n(navigators.begin(), 3, readouts.begin());
+  for (auto& each : later.scan()) readouts.push_back(std::move(each));
+  for (const std::size_t batch : {1, 1000}) {
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    const Outcome out = run(epi("refine: entropy"), scan.header(), readouts, options);
+    ASSERT_EQ(out.images.size(), 2u);
+    for (const auto& image : out.images) EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(0)), 0.01);
+    EXPECT_EQ(out.said(protocol::Level::info, "the image of slice 0 asks for"), 1);
+    EXPECT_EQ(out.warned(""), 0);
+  }
+  const Outcome plain = run(epi(), scan.header(), readouts, here());
+  EXPECT_GT(nrmse(pixels<cfloat>(plain.images.at(0)), scan.image(0)), 0.04);
+}
+
 ECHOTRAIN_ON_BACKENDS(EpiTest);
 
 TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   const EpiScan none({.navigators = 0}), one({.navigators = 1}), two({.navigators = 2});
   const Outcome without = run(epi(), none.header(), none.scan());
   EXPECT_EQ(without.warned("no phase-correction lines (flag 24) came before the lines of slice 0"), 1);
-  EXPECT_EQ(meta_of(without.images.at(0), "epi_correction"), "none");
+  EXPECT_EQ(meta_of(without.images.at(0), "epi_correction"), "entropy");
+  EXPECT_LT(nrmse(pixels<cfloat>(without.images.at(0)), none.image(0)), 0.01);
   const Outcome single = run(epi(), one.header(), one.scan());
   EXPECT_EQ(single.warned("the 1 phase-correction line(s) of slice 0 all run the same way"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(single.images.at(0)), one.image(0)), 0.01);
   const Outcome pair = run(epi(), two.header(), two.scan());
   EXPECT_EQ(pair.said(protocol::Level::info, "two phase-correction lines"), 1);
   EXPECT_LT(nrmse(pixels<cfloat>(pair.images.at(0)), two.image(0)), kGood);  // nothing precesses here

@@ -9,6 +9,10 @@ import scans
 from programs import measured, variant
 
 FOLDER = "epi_pulseq_pe_polarity"
+REFINED = {
+    "ro1200_forward": 0.031, "ro1200_reversed": 0.020, "ro240_forward": 0.024, "ro240_reversed": 0.027,
+    "ramp96_forward": 0.031, "ramp96_reversed": 0.033,
+}  # fmt: skip
 BOUNDS = {
     "ro1200_forward": 0.031, "ro1200_reversed": 0.020, "ro240_forward": 0.058, "ro240_reversed": 0.062,
     "ramp96_forward": 0.035, "ramp96_reversed": 0.039,
@@ -34,3 +38,11 @@ def test_three_navigator_lines_leave_little_ghost(server, backend, tmp_path, nam
     assert "warning" not in said.lower(), said
     turned, _ = magnitude(server, name, tmp_path, backend, ("method: linear ", "method: none   "))
     assert ghosts.ghost_level(turned, ghosts.object_mask(image)) > 5 * ghost
+
+
+@pytest.mark.parametrize("name", REFINED)
+def test_the_image_itself_tells_more(server, backend, tmp_path, name):
+    image, said = magnitude(server, name, tmp_path, backend, ("refine: none ", "refine: entropy "))
+    ghost = ghosts.ghost_level(image)
+    assert ghost <= REFINED[name], f"{name}: {ghost:.4f}"
+    assert "asks for" in said, said
