@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gadgets/epi/epi_readouts.h"
+#include "gadgets/epi/gradient_delay.h"
 #include "gadgets/numerics/epi/line_changes.h"
 #include "gadgets/shared/measurement.h"
 #include "protocol/data/epi_description.h"
@@ -22,8 +23,8 @@ using protocol::ReadoutKind;
 constexpr std::size_t kMostPaths = 64;
 constexpr double kSamePath = 0.002;  // steps
 
-std::optional<numerics::Trapezoid> trapezoid_of(const protocol::Header& header, std::size_t encoding,
-                                                std::string& without) {
+std::optional<numerics::Trapezoid> described_trapezoid(const protocol::Header& header, std::size_t encoding,
+                                                       std::string& without) {
   const auto description = protocol::trajectory_description(header.xml, encoding);
   if (!description) {
     without = "the header has no trajectoryDescription";
@@ -48,8 +49,11 @@ std::optional<numerics::Trapezoid> trapezoid_of(const protocol::Header& header, 
 
 Parameters<RampRegrid::Options> RampRegrid::parameters() {
   return Parameters<Options>()
-      .number("delay_us", &Options::delay_us, -100, 100,
-              "by how much the gradient comes later than the header's description says")
+      .choice("delay", &Options::delay, {"navigators", "given"},
+              "by how much the gradient comes later than the header's description says: as the first phase-correction "
+              "lines tell, or as delay_us says")
+      .number("delay_us", &Options::delay_us, -kMostDelay, kMostDelay,
+              "the delay, where it is given or nothing tells it")
       .unit("us");
 }
 
@@ -61,7 +65,7 @@ void RampRegrid::start(const protocol::Header& header, Scan& scan) {
     space.epi = encoding.trajectory == protocol::Trajectory::epi;
     space.points = encoding.encoded.matrix[0];
     space.to_steps = to_cycles_per_pixel(encoding, scan.trajectory_unit)[0] * static_cast<double>(space.points);
-    if (space.epi) space.trapezoid = trapezoid_of(header, e, space.without);
+    if (space.epi) space.trapezoid = described_trapezoid(header, e, space.without);
   }
 }
 
@@ -72,7 +76,57 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     emit(std::move(readouts));
     return;
   }
-  const Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  if (waits(readouts)) {
+    space.waiting.push_back(std::move(readouts));
+    return;
+  }
+  for (Readouts& each : std::exchange(space.waiting, {})) regrid(std::move(each), emit);
+  regrid(std::move(readouts), emit);
+}
+
+/// What waits has no lines that it could correct.
+void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+  for (Space& space : spaces_) space.waiting.clear();
+}
+
+/// Whether these readouts wait for others before the gradient's delay is known; finds it when they do not.
+bool RampRegrid::waits(const Readouts& readouts) {
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  if (space.delay_us || !space.trapezoid || readouts.trajectory) return false;
+  const bool alike =
+      space.waiting.empty() || (space.waiting.front().host_data.shape()[1] == readouts.host_data.shape()[1] &&
+                                space.waiting.front().host_data.shape()[2] == readouts.host_data.shape()[2]);
+  if (options_.delay == "navigators" && readouts.kind == ReadoutKind::phase_correction && alike) return true;
+  space.delay_us = options_.delay_us;
+  if (options_.delay == "navigators" && !space.waiting.empty()) find_delay(space);
+  return false;
+}
+
+void RampRegrid::find_delay(Space& space) {
+  const AcquisitionHeader& head = space.waiting.front().heads.front();
+  try {
+    const numerics::Trapezoid trapezoid = trapezoid_of(space, head);
+    if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points), space.points)) return;
+    const auto found = gradient_delay(space.waiting, space.points, [&](double late) {
+      scan_->compute.check_stop();
+      return weights_for(space, trapezoid, head, late);
+    });
+    if (!found) {
+      scan_->info(fmt::format("ramp_regrid: phase-correction lines do not tell the gradient's delay; {:g} us is taken",
+                              options_.delay_us));
+      return;
+    }
+    space.delay_us = *found;
+    scan_->info(
+        fmt::format("ramp_regrid: the readout gradient comes {:.2f} us late, by phase-correction lines", *found));
+  } catch (const std::invalid_argument&) {
+    // What is wrong with the description is told when it is used.
+  }
+}
+
+void RampRegrid::regrid(Readouts&& readouts, const Emit<Readouts>& emit) {
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   std::vector<std::int32_t> sets;
   if (readouts.trajectory) {
     const std::int64_t samples = readouts.trajectory.shape()[1], dims = readouts.trajectory.shape()[2];
@@ -121,24 +175,37 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   return weights_[key];
 }
 
-RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHeader& head) {
+/// The gradient with what the readouts say of their samples. std::invalid_argument when that is not what it says.
+numerics::Trapezoid RampRegrid::trapezoid_of(const Space& space, const AcquisitionHeader& head) const {
   numerics::Trapezoid trapezoid = *space.trapezoid;
   if (trapezoid.samples != 0 && trapezoid.samples != head.number_of_samples)
     throw std::invalid_argument(
         fmt::format("numSamples is {}, but readouts have {}", trapezoid.samples, +head.number_of_samples));
   trapezoid.samples = head.number_of_samples;
   if (trapezoid.dwell <= 0) trapezoid.dwell = head.sample_time_us;
-  std::vector<double> positions = numerics::trapezoid_positions(trapezoid, space.points, options_.delay_us);
-  Weights out;
-  if (numerics::is_regular(positions, space.points)) return out;
+  return trapezoid;
+}
+
+/// [2, sample, x]: of lines that run forward, and of reversed ones.
+std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezoid trapezoid,
+                                           const AcquisitionHeader& head, double late) const {
+  std::vector<double> positions = numerics::trapezoid_positions(trapezoid, space.points, late);
   for (std::size_t s = 0; s < positions.size(); ++s)
     if (s < head.discard_pre || s + head.discard_post >= positions.size())
       positions[s] = std::numeric_limits<double>::quiet_NaN();
-  std::vector<double> backwards;
-  std::transform(positions.begin(), positions.end(), std::back_inserter(backwards), [](double k) { return -k; });
-  out.host = numerics::regular_line_weights(positions, space.points, false);
-  const std::vector<float> reversed = numerics::regular_line_weights(backwards, space.points, true);
-  out.host.insert(out.host.end(), reversed.begin(), reversed.end());
+  std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
+  std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
+  const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true);
+  out.insert(out.end(), reversed.begin(), reversed.end());
+  return out;
+}
+
+RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHeader& head) {
+  const numerics::Trapezoid trapezoid = trapezoid_of(space, head);
+  Weights out;
+  const double late = space.delay_us.value_or(options_.delay_us);
+  if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points, late), space.points)) return out;
+  out.host = weights_for(space, trapezoid, head, late);
   out.sets = 2;
   upload(out, trapezoid.samples, space.points);
   return out;
@@ -197,18 +264,9 @@ void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::
   const std::int64_t coils = shape[1], samples = shape[2];
   if (on_host) {
     HostArray<cfloat> to = scan_->compute.allocate_host<cfloat>({count, coils, points});
-    std::vector<numerics::cdouble> sums(static_cast<std::size_t>(points));
-    for (std::int64_t row = 0; row < count * coils; ++row) {
-      const float* matrix = weights.host.data() + sets[static_cast<std::size_t>(row / coils)] * samples * points;
-      std::fill(sums.begin(), sums.end(), 0);
-      for (std::int64_t s = 0; s < samples; ++s) {
-        const numerics::cdouble value(readouts.host_data.data()[row * samples + s]);
-        for (std::int64_t x = 0; x < points; ++x)
-          sums[static_cast<std::size_t>(x)] += static_cast<double>(matrix[s * points + x]) * value;
-      }
-      std::transform(sums.begin(), sums.end(), to.data() + row * points,
-                     [](numerics::cdouble sum) { return cfloat(sum); });
-    }
+    for (std::int64_t i = 0; i < count; ++i)
+      regular_line(weights.host.data() + sets[static_cast<std::size_t>(i)] * samples * points,
+                   readouts.host_data.view().slice(i), to.view().slice(i));
     readouts.host_data = std::move(to);
   } else {
     Array<cfloat> to = scan_->compute.allocate<cfloat>({count, coils, points});

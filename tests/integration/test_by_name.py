@@ -38,6 +38,8 @@ CASES = {
     "cartesian_sense": Case("--trajectory cartesian --matrix 64 --coils 8 --acceleration 2 --calibration 24", 0.08),
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
+    "epi_2d": Case("--trajectory epi --matrix 48 --coils 4 --frames 2 --ramp-us 120 --flat-us 80 --gradient-delay-us 3 "
+                   "--ghost 0.2", 1e-3, 2),  # fmt: skip
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
     "radial_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 75", 0.06, 5),
     "spiral_2d": Case("--trajectory spiral --matrix 48 --coils 4 --samples 400", 0.04),
@@ -50,7 +52,6 @@ CASES = {
 }
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
-             "epi_2d",  # tested in epi/test_measured_epi
              "images_denoise", "images_display", "images_invert"}  # the same; tested in images/test_images_in
 
 

@@ -2,8 +2,8 @@
 
     ECHOTRAIN_BIN_DIR=build/bin python3 tests/bench/epi/measured_ghosts.py [--backend cpu] [--picture docs/epi.png]
 
-Columns: without correction (lines are only turned; the mask is that of the corrected image), and the methods of
-epi_phase_correction. The picture shows ramp96_forward before and after, the second row six times as bright; it needs scipy.
+Columns: lines only turned (the mask is that of the corrected image), a straight line without looking for the gradient's
+delay, and the methods of epi_phase_correction with it. The picture shows ramp96_forward before and after, the second row six times as bright; it needs scipy.
 """
 
 import argparse
@@ -20,17 +20,19 @@ import scans  # noqa: E402
 from programs import DATA, Server, variant  # noqa: E402
 
 NAMES = [f"{scan}_{way}" for scan in ("ro1200", "ro240", "ramp96") for way in ("forward", "reversed")]
+GIVEN = ("delay: navigators", "delay: given")
 METHODS = {
-    "none": ("method: linear ", "method: none   "),
-    "linear": ("method: linear ", "method: linear "),
-    "pointwise": ("method: linear ", "method: pointwise"),
-    "linear, entropy": ("refine: none ", "refine: entropy "),
+    "none, given": (GIVEN, ("method: linear ", "method: none ")),
+    "linear, given": (GIVEN,),
+    "linear": (),
+    "pointwise": (("method: linear ", "method: pointwise "),),
+    "linear, entropy": (("refine: none ", "refine: entropy "),),
 }
 
 
-def reconstruct(server, folder, name, backend, change):
+def reconstruct(server, folder, name, backend, changes):
     config = folder / "epi.yaml"
-    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"), change))
+    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"), *changes))
     result = server.send(DATA / f"epi_pulseq_pe_polarity/{name}.h5", config, folder / "images.h5")
     if result.returncode != 0:
         sys.exit(result.stderr)
@@ -59,11 +61,11 @@ def main():
                 images = {m: reconstruct(server, folder, scan, arguments.backend, c) for m, c in METHODS.items()}
                 mask = ghosts.object_mask(images["linear"])
                 levels = [
-                    ghosts.ghost_level(image, mask if method == "none" else None) for method, image in images.items()
+                    ghosts.ghost_level(image, mask if method == "none, given" else None) for method, image in images.items()
                 ]
                 print(f"| {scan} | {' | '.join(f'{level:.4f}' for level in levels)} |", flush=True)
                 if arguments.picture and scan == "ramp96_forward":
-                    picture(arguments.picture, images["none"], images["linear"])
+                    picture(arguments.picture, images["none, given"], images["linear, entropy"])
         finally:
             server.stop()
 

@@ -19,6 +19,7 @@ struct EpiSpec {
   int navigators = 3;                                     ///< lines before the image's
   bool regular = false;                                   ///< n samples, a step apart
   int repetition = 0;
+  double late = 0;  ///< of the gradient [us]; the header does not know
 };
 
 class EpiScan {
@@ -141,7 +142,7 @@ class EpiScan {
     const double whole = area(2 * spec_.ramp + spec_.flat);
     const double covered = area(spec_.delay + spec_.samples * spec_.dwell) - area(spec_.delay);
     for (int s = 0; s < spec_.samples; ++s) {
-      const double k = (area(spec_.delay + (s + 0.5) * spec_.dwell) - whole / 2) / covered;
+      const double k = (area(spec_.delay + (s + 0.5) * spec_.dwell - spec_.late) - whole / 2) / covered;
       out.push_back(reversed ? -k : k);
     }
     return out;

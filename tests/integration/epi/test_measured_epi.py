@@ -36,7 +36,8 @@ def test_three_navigator_lines_leave_little_ghost(server, backend, tmp_path, nam
     ghost = ghosts.ghost_level(image)
     assert ghost <= BOUNDS[name], f"{name}: {ghost:.4f}"
     assert "warning" not in said.lower(), said
-    turned, _ = magnitude(server, name, tmp_path, backend, ("method: linear ", "method: none   "))
+    changes = ("method: linear ", "method: none   "), ("delay: navigators", "delay: given")
+    turned, _ = magnitude(server, name, tmp_path, backend, *changes)
     assert ghosts.ghost_level(turned, ghosts.object_mask(image)) > 5 * ghost
 
 
