@@ -62,6 +62,11 @@ void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble
   used_ = false;
 }
 
+std::uint64_t EchoTrain::bytes() const {
+  return static_cast<std::uint64_t>(set_.coils * set_.n) * set_.profiles.size() * sizeof(cdouble) +
+         static_cast<std::uint64_t>(first_.coils * first_.n) * first_.profiles.size() * sizeof(cdouble);
+}
+
 std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options) {
   changed_ = false;
   used_ = true;

@@ -35,6 +35,7 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
+  std::uint64_t bytes() const;  ///< of the lines that are kept
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
   /// Whether navigators came since the last call of odd_even().

@@ -15,7 +15,8 @@ namespace {
 
 using protocol::ReadoutKind;
 
-constexpr std::int64_t kMostCoils = 4;  // that the search looks at
+constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search looks at
+constexpr std::int64_t kMostPoints = 1024;                   // of a navigator: its transform costs their square
 
 /// Factors [2, coil or 1, x] of profiles: lines that run forward stay; of a line that was stored the other way round
 /// the mirrored profile has k = 0 one sample off where `points` is even.
@@ -58,6 +59,7 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
 
 void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) {
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
@@ -104,11 +106,25 @@ void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { h
 void EpiPhaseCorrection::learn(const Readouts& navigators) {
   if (options_.method == "none") return;
   const std::int64_t coils = navigators.host_data.shape()[1], points = navigators.host_data.shape()[2];
+  if (points > kMostPoints)
+    throw ClientError(fmt::format("epi_phase_correction: phase-correction lines have {} samples; at most {} are taken",
+                                  points, kMostPoints));
   const auto& transform = transforms_.try_emplace(points, points).first->second;
   for (std::size_t i = 0; i < navigators.heads.size(); ++i) {
     const auto& head = navigators.heads[i];
     const auto line = navigators.host_data.view().part(static_cast<std::int64_t>(i) * coils * points, {coils, points});
-    states_[{head.encoding_space_ref, head.idx.slice}].train.add(head, transform(line, is_reversed(head)), points);
+    std::vector<numerics::cdouble> profile;
+    for (std::int64_t c = 0; c < coils; ++c) {
+      scan_->compute.check_stop();
+      const auto of_coil = transform(line.part(c * points, {1, points}), is_reversed(head));
+      profile.insert(profile.end(), of_coil.begin(), of_coil.end());
+    }
+    EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
+    // The first set stays, too.
+    const std::uint64_t kept = train.bytes(), more = profile.size() * sizeof(numerics::cdouble);
+    paid_->grow_to(paid_->bytes() + 2 * more);
+    train.add(head, std::move(profile), points);
+    if (train.bytes() <= kept) paid_->set(paid_->bytes() - 2 * more);
   }
 }
 
@@ -261,6 +277,13 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
       power[static_cast<std::size_t>(i / shape[2] % shape[1])].first -= std::norm(lines.back().data()[i]);
   }
   if (power.empty()) return;
+  if (rows_[slice.first] > kMostSearched || state.factors.shape()[2] > kMostSearched) {
+    state.found = numerics::LinearPhase{};
+    scan_->warn(
+        fmt::format("epi_phase_correction: the phase is searched for in images of at most {0} x {0}; ghosts remain",
+                    kMostSearched));
+    return;
+  }
   std::sort(power.begin(), power.end());
   const auto coils = std::min<std::int64_t>(kMostCoils, static_cast<std::int64_t>(power.size()));
   const std::int64_t points = state.factors.shape()[2];

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/epi/echo_train.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/epi/line_changes.h"
 
 namespace echotrain {
@@ -88,6 +90,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;
+  std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
 };
 

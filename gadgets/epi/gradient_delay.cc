@@ -16,6 +16,7 @@ using numerics::cdouble;
 std::optional<double> slope_with(const std::vector<Readouts>& navigators, std::int64_t points,
                                  const numerics::ProfileTransform& transform, const std::vector<float>& weights) {
   const protocol::AcquisitionHeader& first = navigators.front().heads.front();
+  constexpr std::size_t kMostLines = 16;
   numerics::Navigators lines;
   lines.n = points;
   for (const Readouts& each : navigators) {
@@ -23,7 +24,7 @@ std::optional<double> slope_with(const std::vector<Readouts>& navigators, std::i
     lines.coils = shape[1];
     std::vector<cfloat> line(static_cast<std::size_t>(shape[1] * points));
     for (std::size_t i = 0; i < each.heads.size(); ++i) {
-      if (each.heads[i].idx.slice != first.idx.slice) continue;
+      if (each.heads[i].idx.slice != first.idx.slice || lines.profiles.size() == kMostLines) continue;
       const bool reversed = is_reversed(each.heads[i]);
       regular_line(weights.data() + (reversed ? shape[2] * points : 0),
                    each.host_data.view().slice(static_cast<std::int64_t>(i)), {line.data(), {shape[1], points}});

@@ -20,8 +20,9 @@ namespace {
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-constexpr std::size_t kMostPaths = 64;
-constexpr double kSamePath = 0.002;  // steps
+constexpr std::size_t kMostPaths = 8, kMostKinds = 64;               // of an encoding; of readouts
+constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
+constexpr double kSamePath = 0.002;                                  // steps
 
 std::optional<numerics::Trapezoid> described_trapezoid(const protocol::Header& header, std::size_t encoding,
                                                        std::string& without) {
@@ -150,6 +151,9 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const auto found = weights_.find(key);
   if (found != weights_.end()) return found->second;
   const Space& space = spaces_[head.encoding_space_ref];
+  if (weights_.size() == kMostKinds)
+    throw ClientError(fmt::format(
+        "ramp_regrid: readouts differ in samples, discarded samples or dwell time in more than {} ways", kMostKinds));
   const bool could_be_regular = head.number_of_samples == space.points;
   std::string why = space.without;
   if (space.trapezoid) {
@@ -181,6 +185,9 @@ numerics::Trapezoid RampRegrid::trapezoid_of(const Space& space, const Acquisiti
   if (trapezoid.samples != 0 && trapezoid.samples != head.number_of_samples)
     throw std::invalid_argument(
         fmt::format("numSamples is {}, but readouts have {}", trapezoid.samples, +head.number_of_samples));
+  if (space.points > kMostLinePoints || head.number_of_samples > kMostSamples)
+    throw std::invalid_argument(fmt::format("{} samples for {} points are too many; at most {} for {}",
+                                            +head.number_of_samples, space.points, kMostSamples, kMostLinePoints));
   trapezoid.samples = head.number_of_samples;
   if (trapezoid.dwell <= 0) trapezoid.dwell = head.sample_time_us;
   return trapezoid;
@@ -218,6 +225,9 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   std::vector<double> positions;
   for (std::int64_t s = 0; s < head.number_of_samples; ++s) positions.push_back(path[s * dims] * space.to_steps);
   const bool reversed = is_reversed(head);
+  if (space.points > kMostLinePoints || static_cast<std::int64_t>(positions.size()) > kMostSamples)
+    throw ClientError(fmt::format("ramp_regrid: {} samples for {} points are too many; at most {} for {}",
+                                  positions.size(), space.points, kMostSamples, kMostLinePoints));
   for (std::size_t p = 0; p < paths.size(); ++p) {
     const Path& known = paths[p];
     if (known.reversed == reversed &&
@@ -264,9 +274,11 @@ void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::
   const std::int64_t coils = shape[1], samples = shape[2];
   if (on_host) {
     HostArray<cfloat> to = scan_->compute.allocate_host<cfloat>({count, coils, points});
-    for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t i = 0; i < count; ++i) {
+      scan_->compute.check_stop();
       regular_line(weights.host.data() + sets[static_cast<std::size_t>(i)] * samples * points,
                    readouts.host_data.view().slice(i), to.view().slice(i));
+    }
     readouts.host_data = std::move(to);
   } else {
     Array<cfloat> to = scan_->compute.allocate<cfloat>({count, coils, points});

@@ -10,6 +10,7 @@ namespace {
 constexpr LinearPhase kFirst{0.08, 0.008}, kWide{0.2, 0.02};
 constexpr double kFinest = 1.0 / 32;  // of the first steps
 constexpr double kMostSlope = 0.4;
+constexpr int kMostSteps = 500;
 
 }  // namespace
 
@@ -28,7 +29,7 @@ void GhostSearch::add(std::int64_t row, bool reversed, const std::vector<cdouble
 }
 
 /// Along the rows. Where k = 0 lies does not matter to magnitudes.
-void GhostSearch::transform() {
+void GhostSearch::transform(const ThreadPool& threads) {
   std::vector<cdouble> roots;
   for (std::int64_t m = 0; m < rows_; ++m)
     roots.push_back(std::polar(1.0, 2 * std::numbers::pi * static_cast<double>(m) / static_cast<double>(rows_)));
@@ -36,6 +37,7 @@ void GhostSearch::transform() {
     images_[way].assign(lines_[way].size(), 0);
     for (std::int64_t c = 0; c < coils_; ++c)
       for (std::int64_t row = 0; row < rows_; ++row) {
+        threads.check_stop();
         const cdouble* line = lines_[way].data() + (c * rows_ + row) * points_;
         bool empty = true;
         for (std::int64_t x = 0; x < points_ && empty; ++x) empty = line[x] == cdouble(0);
@@ -81,7 +83,7 @@ double GhostSearch::entropy(const LinearPhase& phase) const {
 LinearPhase GhostSearch::find(const ThreadPool& threads, bool widely) {
   LinearPhase best;
   if (!came_[0] || !came_[1]) return best;
-  transform();
+  transform(threads);
   double least = entropy(best);
   const auto attempt = [&](const LinearPhase& phase) {
     threads.check_stop();
@@ -94,7 +96,8 @@ LinearPhase GhostSearch::find(const ThreadPool& threads, bool widely) {
   const double quarter = std::numbers::pi / 2;
   for (double slope = -kMostSlope; widely && slope <= kMostSlope; slope += kWide.slope)
     for (double constant = -quarter; constant < quarter; constant += kWide.constant) attempt({constant, slope});
-  for (double step = 1; step >= kFinest;) {
+  int tried = 0;
+  for (double step = 1; step >= kFinest && ++tried <= kMostSteps;) {
     const LinearPhase at = best;
     bool better = false;
     for (const int c : {-1, 0, 1})

@@ -26,7 +26,7 @@ class GhostSearch {
   double entropy(const LinearPhase& phase) const;
 
  private:
-  void transform();
+  void transform(const ThreadPool& threads);
 
   std::int64_t coils_, rows_, points_;
   std::vector<cdouble> lines_[2], images_[2];  // [coil, row, x], [coil, y, x]: forward, reversed
