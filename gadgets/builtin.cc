@@ -12,6 +12,8 @@
 #include "gadgets/encoding/encoding.h"
 #include "gadgets/encoding/grappa.h"
 #include "gadgets/encoding/sense.h"
+#include "gadgets/epi/epi_phase_correction.h"
+#include "gadgets/epi/ramp_regrid.h"
 #include "gadgets/gridding/deapodization.h"
 #include "gadgets/gridding/density_compensation.h"
 #include "gadgets/gridding/gridded_fft.h"
@@ -106,6 +108,8 @@ const Registry& Registry::builtin() {
     r.add<NoiseAdjust>();
     r.add<Channels>();
     r.add<CoilCompression>();
+    r.add<RampRegrid>();
+    r.add<EpiPhaseCorrection>();
     r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<RadialTrajectoryOfPlanes>();

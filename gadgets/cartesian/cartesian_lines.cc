@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "gadgets/shared/lines/epi_lines.h"
 #include "gadgets/shared/sampled_lines.h"
 
 namespace echotrain {
@@ -15,7 +16,7 @@ void refuse_reversed(const Readouts& readouts) {
     if ((head.flags & kIsReverse) != 0 && readouts.kind != protocol::ReadoutKind::noise)
       throw ClientError(
           "the scan has reversed readouts (EPI), which need phase correction; this pipeline takes plain Cartesian "
-          "lines only");
+          "lines only. Use epi_2d, with 'epi' as the header's trajectory");
 }
 
 void warn_of_aliasing(const protocol::Header& header, Scan& scan) {
@@ -29,7 +30,11 @@ void warn_of_aliasing(const protocol::Header& header, Scan& scan) {
 std::vector<CartesianSpace> cartesian_spaces(const protocol::Header& header, Scan& scan) {
   std::vector<CartesianSpace> spaces;
   for (const auto& encoding : header.encodings) {
-    if (encoding.trajectory != protocol::Trajectory::cartesian)
+    if (encoding.trajectory == protocol::Trajectory::epi && !EpiLines::promised(scan))
+      throw ClientError(
+          "this pipeline reconstructs plain Cartesian lines, but the header's trajectory is 'epi'; use epi_2d, or put "
+          "ramp_regrid and epi_phase_correction first");
+    if (encoding.trajectory != protocol::Trajectory::cartesian && encoding.trajectory != protocol::Trajectory::epi)
       throw ClientError(
           fmt::format("this pipeline reconstructs Cartesian data, but the header's trajectory is '{}'; use a gridding "
                       "pipeline (radial_2d, spiral_2d, kooshball_3d)",

@@ -26,7 +26,8 @@ bool later_repetition(std::uint16_t a, std::uint16_t b) { return static_cast<std
 AutomaticFrames::Expected AutomaticFrames::expected_of(const protocol::Encoding& encoding) {
   const auto& limit1 = encoding.kspace_encoding_step_1;
   const auto& limit2 = encoding.kspace_encoding_step_2;
-  const bool cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
+  const bool cartesian =
+      encoding.trajectory == protocol::Trajectory::cartesian || encoding.trajectory == protocol::Trajectory::epi;
   const std::size_t step1 = extent(limit1, cartesian ? encoding.encoded.matrix[1] : 0);
   const std::size_t step2 = extent(limit2, cartesian ? encoding.encoded.matrix[2] : 1);
   const std::size_t averages = extent(encoding.average, 1);

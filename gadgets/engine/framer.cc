@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gadgets/engine/readout_batch.h"
+#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 namespace {
@@ -37,6 +38,7 @@ Framer::Rule Framer::rule_of(const config::FrameRule& rule) {
 void Framer::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   open_.start(scan);
+  for (const auto& encoding : header.encodings) trajectories_.push_back(encoding.trajectory);
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_)) automatic->start(header, scan);
 }
 
@@ -45,7 +47,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
   open_.batch_begins(taken_);
   for (std::size_t i = 0; i < acquisitions.size();) {
     scan_->compute.check_stop();  // a batch may hold ten thousand readouts
-    const ReadoutKind kind = protocol::readout_kind(acquisitions[i].head);
+    const ReadoutKind kind = kind_of(acquisitions[i].head);
     if (kind == ReadoutKind::imaging) {
       const std::int64_t behind = drops_ ? static_cast<std::int64_t>(acquisitions.size() - i - 1) + waiting : 0;
       add(std::move(acquisitions[i++]), behind, emit);
@@ -54,7 +56,7 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
     std::vector<Acquisition> run;
     const auto same = [&](const Acquisition& a) {
       const AcquisitionHeader& first = run.front().head;
-      return protocol::readout_kind(a.head) == kind && a.head.number_of_samples == first.number_of_samples &&
+      return kind_of(a.head) == kind && a.head.number_of_samples == first.number_of_samples &&
              a.head.active_channels == first.active_channels &&
              a.head.trajectory_dimensions == first.trajectory_dimensions &&
              a.head.encoding_space_ref == first.encoding_space_ref;
@@ -65,6 +67,12 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
     other_kind(kind, std::move(run), emit);
   }
   open_.flush_all(emit);
+}
+
+ReadoutKind Framer::kind_of(const AcquisitionHeader& head) const {
+  const std::size_t encoding = head.encoding_space_ref;
+  return protocol::readout_kind(
+      head, encoding < trajectories_.size() ? trajectories_[encoding] : protocol::Trajectory::other);
 }
 
 /// `behind`: readouts that have come after this one, where frames may be left out; else 0.
@@ -83,7 +91,10 @@ void Framer::other_kind(ReadoutKind kind, std::vector<Acquisition>&& run, const 
   const bool calibration = kind == ReadoutKind::calibration;
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_); calibration && automatic != nullptr)
     for (const Acquisition& acquisition : run) automatic->calibration_came(acquisition.head);
-  if (kind != ReadoutKind::noise && !calibration)
+  const std::size_t encoding = run.front().head.encoding_space_ref;
+  const bool corrects = kind == ReadoutKind::phase_correction && encoding < trajectories_.size() &&
+                        trajectories_[encoding] == protocol::Trajectory::epi;
+  if (kind != ReadoutKind::noise && !calibration && !corrects)
     scan_->info(std::string("the scan holds ") + kind_name(kind) + " readouts; they are not used for images");
   // Noise stays on the host, where its statistics are summed in float64. Whoever drops calibration says so.
   Readouts readouts = make_batch(scan_->compute, run, calibration);

@@ -46,12 +46,14 @@ class Framer {
 
   Rule rule_of(const config::FrameRule& rule);
   void add(protocol::Acquisition&& acquisition, std::int64_t behind, const EmitReadouts& emit);
+  protocol::ReadoutKind kind_of(const protocol::AcquisitionHeader& head) const;
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
 
   Scan* scan_ = nullptr;
   bool drops_ = false;
   Instant taken_{};  // when the batch being pushed was taken
   OpenFrames open_;
+  std::vector<protocol::Trajectory> trajectories_;  // by encoding
   Rule frames_;
 };
 

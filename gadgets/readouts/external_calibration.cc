@@ -58,7 +58,8 @@ void ExternalCalibration::start(const protocol::Header& header, Scan& scan) {
   dependencies_ = calibration_dependencies(header);
   for (const auto& encoding : header.encodings) {
     Space& space = spaces_.emplace_back();
-    space.cartesian = encoding.trajectory == protocol::Trajectory::cartesian;
+    space.cartesian =
+        encoding.trajectory == protocol::Trajectory::cartesian || encoding.trajectory == protocol::Trajectory::epi;
     if (!space.cartesian) continue;
     for (std::size_t a = 0; a < 3; ++a) space.matrix[a] = encoding.encoded.matrix[a];
     space.fov_mm = encoding.encoded.fov_mm;

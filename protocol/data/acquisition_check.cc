@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <pugixml.hpp>
 
+#include "protocol/data/epi_description.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/xml_scan.h"
 
@@ -96,7 +97,6 @@ ReadoutKind readout_kind(const AcquisitionHeader& head) {
 
 std::optional<SkipReason> AcquisitionCheck::check(const Acquisition& acquisition) {
   const AcquisitionHeader& head = acquisition.head;
-  const ReadoutKind kind = readout_kind(head);
   const Shape shape{head.active_channels, head.number_of_samples, head.trajectory_dimensions};
   const std::uint16_t space = head.encoding_space_ref;
   if (shape.samples == 0 || shape.channels == 0) {
@@ -108,6 +108,7 @@ std::optional<SkipReason> AcquisitionCheck::check(const Acquisition& acquisition
         "encoding space not in the header",
         fmt::format("encoding_space_ref is {}; the header has {} encodings", space, header_.encodings.size())};
   }
+  const ReadoutKind kind = readout_kind(head, header_.encodings[space].trajectory);
   if (head.discard_pre + head.discard_post > shape.samples) {
     return SkipReason{"more samples to discard than there are",
                       fmt::format("discard_pre {} + discard_post {} exceed {} samples", +head.discard_pre,

@@ -40,6 +40,8 @@ CASES = {
                                          "--calibration 24", 0.1),  # fmt: skip
     "cartesian_cine": Case(f"{HEART} --matrix 64 --readouts 48 --heart-rate 500 --tr-ms 7.9", 0.05, 13),
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
+    "epi_2d": Case("--trajectory epi --matrix 48 --coils 4 --frames 2 --ramp-us 120 --flat-us 80 --gradient-delay-us 3 "
+                   "--ghost 0.2", 1e-3, 2),  # fmt: skip
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
     "radial_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 75", 0.06, 5),
     "spiral_2d": Case("--trajectory spiral --matrix 48 --coils 4 --samples 400", 0.04),

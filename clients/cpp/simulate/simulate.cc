@@ -11,6 +11,7 @@
 #include "clients/cpp/base/parallel.h"
 #include "clients/cpp/simulate/cine_scanner.h"
 #include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/epi/epi_scanner.h"
 #include "clients/cpp/simulate/heart.h"
 #include "clients/cpp/simulate/phantom.h"
 #include "clients/cpp/simulate/physiology.h"
@@ -40,6 +41,13 @@ std::string_view trajectory_text(TrajectoryKind kind) {
       return "radial";
   }
   return "other";
+}
+
+bool epi(const SimulateOptions& o) { return o.trajectory == "epi"; }
+
+/// EPI has the lines of a Cartesian scan.
+TrajectoryKind kind_of(const SimulateOptions& o) {
+  return epi(o) ? TrajectoryKind::cartesian : parse_trajectory(o.trajectory);
 }
 
 bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
@@ -339,7 +347,8 @@ std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Un
              "  <sequenceParameters><TR>{}</TR></sequenceParameters>\n"
              "{}"
              "</ismrmrdHeader>\n",
-             trajectory_text(scan.kind()), lines.header(), repetition_time_ms(o),
+             epi(o) ? "epi" : trajectory_text(scan.kind()),
+             (epi(o) ? EpiReadout(o.epi, o.matrix).header(o) : "") + lines.header(), repetition_time_ms(o),
              cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
                           "</waveformInformation>\n"
                         : "");
@@ -367,7 +376,7 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   }
   check(o);
   ScanShape shape = shape_of(o);
-  const ScanPath whole(parse_trajectory(o.trajectory), shape);  // with whole echoes
+  const ScanPath whole(kind_of(o), shape);  // with whole echoes
   shape.samples = samples_of(o);
   const ScanPath scan(whole.kind(), shape);
   const Undersampling lines(o.undersampling, scan, o.seed);
@@ -380,10 +389,18 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   protocol::DatasetWriter file(o.output, o.group);
   file.header_xml(header_text(o, scan, lines));
   std::uint32_t written = 0;
+  std::size_t readouts = lines.frame(0).size() * static_cast<std::size_t>(o.slices);
+  int samples = scan.samples();
   if (cardiac(o)) {
     CineScanner scanner(o, scan, coils, file, physiology);
     scanner.scan();
     written = scanner.written();
+  } else if (epi(o)) {
+    EpiScanner scanner(o, scan, lines, objects, coils, file);
+    scanner.scan();
+    written = scanner.written();
+    readouts = scanner.readouts() * static_cast<std::size_t>(o.slices);
+    samples = scanner.samples();
   } else {
     Scanner scanner(o, scan, lines, objects, coils, file);
     if (o.noise_scan || o.noise_only) scanner.noise_readouts();
@@ -398,7 +415,7 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
     parts = fmt::format(", {} cardiac phases, {} gating, {:.4g} beats per minute", o.phases, o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
                      o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
-                     o.frames, lines.frame(0).size() * o.slices, scan.samples(), parts, written);
+                     o.frames, readouts, samples, parts, written);
 }
 
 }  // namespace echotrain::client

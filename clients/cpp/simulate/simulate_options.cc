@@ -43,6 +43,26 @@ config::OptionTable<UndersamplingOptions> undersampling_options() {
       .heading("Undersampling of Cartesian scans, whose 'truth' is the image without it");
 }
 
+config::OptionTable<EpiOptions> epi_options() {
+  using O = EpiOptions;
+  return config::OptionTable<O>()
+      .number("ramp_us", &O::ramp_us, 0, 10000, "of the readout gradient; 0: lines are regular")
+      .unit("us")
+      .number("flat_us", &O::flat_us, 1, 100000, "of the readout gradient (default: 5 for each point)")
+      .unit("us")
+      .default_in_help()
+      .number("gradient_delay_us", &O::gradient_delay_us, -100, 100, "by how much the gradient comes late")
+      .unit("us")
+      .number("ghost", &O::ghost, 0, 10, "of a phase between odd and even lines, relative to the object")
+      .number("b0_hz", &O::b0_hz, -1e5, 1e5, "by how much the object is off resonance")
+      .unit("Hz")
+      .number("b0_drift_hz", &O::b0_drift_hz, -1e5, 1e5, "what is added to that from frame to frame")
+      .unit("Hz")
+      .integer("navigators", &O::navigators, 0, 64, "lines without phase encoding before each shot")
+      .integer("shots", &O::shots, 1, 4096, "of a slice's frame")
+      .heading("Echo-planar imaging (--trajectory epi)");
+}
+
 }  // namespace
 
 config::OptionTable<SimulateOptions> simulate_options() {
@@ -57,7 +77,7 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .text("modality", &O::modality, "mri or ultrasound (plane waves)")
       .group("", &O::ultrasound, ultrasound_options())
       .text("trajectory", &O::trajectory,
-            "cartesian, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
+            "cartesian, epi, radial, golden_radial, spiral, kooshball (3D), stack_of_stars or stack_of_spirals (3D)")
       .text(
           "phantom", &O::phantom,
           "shepp_logan (in 3D: ellipsoids_3d), ellipsoids_3d (Koay's 3D head; in 2D its slices, which differ) or blob "
@@ -81,6 +101,7 @@ config::OptionTable<SimulateOptions> simulate_options() {
             "of a stack: all spokes of a partition, then the next (default: all partitions of a spoke)")
       .integer("depth", &O::depth, 1, 4096, "of a Cartesian volume: planes, fov / depth thick")
       .group("", &O::undersampling, undersampling_options())
+      .group("", &O::epi, epi_options())
       .number("noise", &O::noise, 0, 1e12,
               "standard deviation of the real and imaginary part of a sample; a Cartesian image gets 1/matrix of it")
       .flag("noise_scan", &O::noise_scan, "noise readouts first; the coils' noise is correlated")
@@ -126,6 +147,7 @@ SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& give
   SimulateOptions o = given.read();
   const bool ultrasound = o.modality == "ultrasound";
   const auto of_ultrasound = ultrasound_options();
+  const auto of_epi = epi_options();
   const std::set<std::string> of_both = {"output", "group", "modality", "phantom", "matrix",
                                          "frames", "noise", "seed",     "no_truth"};
   bool phantom = false;
@@ -136,6 +158,10 @@ SimulateOptions read_simulate_options(const config::Given<SimulateOptions>& give
     if (!of_both.contains(option.name) && ultrasound != (of_ultrasound.find(option.name) != nullptr))
       throw UsageError(fmt::format("{} means nothing for --modality {}", option.flag(), o.modality));
   }
+  if (o.trajectory != "epi")
+    for (const config::OptionInfo& option : given.options())
+      if (of_epi.find(option.name) != nullptr)
+        throw UsageError(fmt::format("{} is for --trajectory epi", option.flag()));
   if (ultrasound && !phantom) o.phantom = "points";
   return o;
 }

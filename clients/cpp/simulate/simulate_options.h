@@ -30,6 +30,16 @@ struct UndersamplingOptions {
   std::string sampling = "regular";           ///< regular, elliptical or poisson
 };
 
+/// Echo-planar imaging (clients/cpp/simulate/epi/epi_scanner.h).
+struct EpiOptions {
+  double ramp_us = 0, flat_us = 0;    ///< of the readout gradient; a flat part of 0: 5 us for each point
+  double gradient_delay_us = 0;       ///< by how much the gradient comes late
+  double ghost = 0;                   ///< relative to the object
+  double b0_hz = 0, b0_drift_hz = 0;  ///< of the first frame, and more from frame to frame
+  int navigators = 3;                 ///< lines without phase encoding before each shot
+  int shots = 1;                      ///< of a slice's frame
+};
+
 struct SimulateOptions {
   std::string modality = "mri";  ///< mri or ultrasound, which uses output, group, phantom, matrix, frames, noise, seed,
                                  ///< truth and `ultrasound` only
@@ -50,6 +60,7 @@ struct SimulateOptions {
   bool partitions_outermost = false;  ///< of a stack or a volume: all readouts of a partition before the next
   int depth = 1;                      ///< Cartesian only: planes of a volume, over a field of view of fov_mm; 1: 2D
   UndersamplingOptions undersampling;
+  EpiOptions epi;
   double noise = 0;            ///< standard deviation of the real and the imaginary part of a sample, in k-space units
   bool noise_scan = false;     ///< noise readouts first; coils are then correlated
   bool noise_only = false;     ///< noise readouts and nothing else

@@ -1,0 +1,115 @@
+#include "gadgets/epi/echo_train.h"
+
+#include <cmath>
+#include <utility>
+
+#include "gadgets/epi/epi_readouts.h"
+
+namespace echotrain {
+namespace {
+
+using numerics::cdouble;
+
+constexpr std::size_t kMostOfShot = 4;  // more lines are a scan of its own, whose time is not that of the images
+
+std::vector<cdouble> sum_over_coils(const std::vector<cdouble>& products, std::int64_t coils) {
+  const std::size_t n = products.size() / static_cast<std::size_t>(coils);
+  std::vector<cdouble> out(n);
+  for (std::size_t i = 0; i < products.size(); ++i) out[i % n] += products[i];
+  return out;
+}
+
+/// Where a coil sees little, the phase is that of all coils.
+std::vector<cdouble> with_others(const std::vector<cdouble>& products, std::int64_t coil,
+                                 const std::vector<cdouble>& all) {
+  constexpr double kShare = 0.02;
+  const std::size_t n = all.size();
+  const auto first = products.begin() + coil * static_cast<std::ptrdiff_t>(n);
+  double own = 0, total = 0;
+  for (std::size_t x = 0; x < n; ++x) {
+    own += std::abs(first[static_cast<std::ptrdiff_t>(x)]);
+    total += std::abs(all[x]);
+  }
+  std::vector<cdouble> out(first, first + static_cast<std::ptrdiff_t>(n));
+  for (std::size_t x = 0; x < n && total > 0; ++x) out[x] += kShare * own / total * all[x];
+  return out;
+}
+
+std::vector<double> phases_of(const std::vector<cdouble>& products, const numerics::LinearPhase& line, bool pointwise) {
+  if (pointwise) return numerics::pointwise_phase(products, line);
+  std::vector<double> out;
+  for (std::size_t x = 0; x < products.size(); ++x)
+    out.push_back(line.constant + line.slope * (static_cast<double>(x) - static_cast<double>(products.size() / 2)));
+  return out;
+}
+
+}  // namespace
+
+void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble> profile, std::int64_t points) {
+  const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
+  // Not the segment and the average: Siemens counts directions and the third line with them.
+  std::vector<std::uint16_t> counters = {idx.contrast, idx.phase, idx.repetition, idx.set};
+  const std::int64_t coils = static_cast<std::int64_t>(profile.size()) / points;
+  if (used_ || coils != set_.coils || points != set_.n || (lines() > 0 && counters != counters_)) {
+    set_ = {};
+    set_.coils = coils;
+    set_.n = points;
+    counters_ = std::move(counters);
+  }
+  set_.profiles.push_back(std::move(profile));
+  set_.reversed.push_back(is_reversed(head));
+  changed_ = true;
+  used_ = false;
+}
+
+std::uint64_t EchoTrain::bytes() const {
+  return static_cast<std::uint64_t>(set_.coils * set_.n) * set_.profiles.size() * sizeof(cdouble) +
+         static_cast<std::uint64_t>(first_.coils * first_.n) * first_.profiles.size() * sizeof(cdouble);
+}
+
+std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options) {
+  changed_ = false;
+  used_ = true;
+  next_line_ = 0;
+  compare_with_first();
+  const std::vector<cdouble> products = numerics::odd_even_products(set_);
+  if (products.empty()) return std::nullopt;
+  const std::vector<cdouble> all = sum_over_coils(products, set_.coils);
+  const bool pointwise = options.method == "pointwise";
+  OddEvenPhase out;
+  out.linear = numerics::linear_phase(all);
+  out.phases = phases_of(all, out.linear, pointwise);
+  out.ghost_before = numerics::ghost_level(all, std::vector<double>(all.size()));
+  out.ghost_after = numerics::ghost_level(all, out.phases);
+  if (options.coils != "each" || set_.coils == 1) return out;
+  out.phases.clear();
+  for (std::int64_t c = 0; c < set_.coils; ++c) {
+    const std::vector<cdouble> own = with_others(products, c, all);
+    const std::vector<double> phases = phases_of(own, numerics::linear_phase(own), pointwise);
+    out.phases.insert(out.phases.end(), phases.begin(), phases.end());
+  }
+  return out;
+}
+
+/// The first set of as many lines stays what later ones are compared with.
+void EchoTrain::compare_with_first() {
+  offset_ = drift_ = 0;
+  if (lines() > kMostOfShot) return;
+  if (first_.coils != set_.coils || first_.n != set_.n || first_.reversed != set_.reversed) {
+    first_ = set_;
+    return;
+  }
+  cdouble sum = 0;
+  for (std::size_t l = 0; l < lines(); ++l)
+    for (std::size_t i = 0; i < set_.profiles[l].size(); ++i)
+      sum += std::conj(first_.profiles[l][i]) * set_.profiles[l][i];
+  offset_ = std::arg(sum);
+  drift_ = std::remainder(numerics::precession(set_) - numerics::precession(first_), std::acos(-1.0));
+}
+
+double EchoTrain::drift_at_next_line() {
+  const double echoes = static_cast<double>(next_line_++) + (static_cast<double>(lines()) + 1) / 2;
+  return offset_ + drift_ * echoes;
+}
+
+}  // namespace echotrain

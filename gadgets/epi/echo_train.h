@@ -1,0 +1,60 @@
+// What is known of the echo trains of one slice: their navigators, and how lines are corrected by them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "gadgets/numerics/epi/navigator.h"
+
+namespace echotrain {
+
+/// How lines are corrected.
+struct PhaseOptions {
+  std::string method = "linear";
+  std::string coils = "joint";
+  std::string refine = "none";
+  bool b0_drift = true;
+};
+
+/// The odd/even phase that a set of navigators gives.
+struct OddEvenPhase {
+  std::vector<double> phases;  ///< [coil, x], or [1, x] for all coils: what reversed lines have more than others [rad]
+  numerics::LinearPhase linear;
+  double ghost_before = 0, ghost_after = 0;  ///< relative to the object, of the navigators
+};
+
+/// The navigators of a slice, shot by shot. Lines are profiles along x.
+class EchoTrain {
+ public:
+  /// Adds a navigator line. One that follows lines of an image, or whose counters differ, begins a new set.
+  void add(const protocol::AcquisitionHeader& head, std::vector<numerics::cdouble> profile, std::int64_t points);
+  bool has_navigators() const { return !set_.profiles.empty(); }
+  std::int64_t coils() const { return set_.coils; }
+  std::int64_t points() const { return set_.n; }
+  std::size_t lines() const { return set_.profiles.size(); }
+  std::uint64_t bytes() const;  ///< of the lines that are kept
+  bool mirrored() const { return numerics::looks_mirrored(set_); }
+
+  /// Whether navigators came since the last call of odd_even().
+  bool changed() const { return changed_; }
+  /// The phase by the latest set; nothing when its lines all run the same way.
+  std::optional<OddEvenPhase> odd_even(const PhaseOptions& options);
+
+  /// Spins' phase beyond that of the first shot's navigators [rad], at the next line of this shot, which is counted.
+  double drift_at_next_line();
+  double drift_per_echo() const { return drift_; }
+
+ private:
+  void compare_with_first();
+
+  numerics::Navigators set_, first_;
+  std::vector<std::uint16_t> counters_;  // of the set
+  bool changed_ = false, used_ = false;
+  double offset_ = 0, drift_ = 0;  // at the middle of the set, and per echo
+  std::int64_t next_line_ = 0;
+};
+
+}  // namespace echotrain

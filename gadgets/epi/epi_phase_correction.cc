@@ -1,0 +1,346 @@
+#include "gadgets/epi/epi_phase_correction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numbers>
+
+#include "gadgets/epi/epi_readouts.h"
+#include "gadgets/numerics/epi/ghost_search.h"
+#include "gadgets/numerics/fft/fft.h"
+#include "gadgets/shared/lines/epi_lines.h"
+
+namespace echotrain {
+namespace {
+
+using protocol::ReadoutKind;
+
+constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search looks at
+constexpr std::int64_t kMostPoints = 1024;                   // of a navigator: its transform costs their square
+
+/// Factors [2, coil or 1, x] of profiles: lines that run forward stay; of a line that was stored the other way round
+/// the mirrored profile has k = 0 one sample off where `points` is even.
+std::vector<cfloat> factors_of(const std::vector<double>& phases, std::int64_t points) {
+  std::vector<cfloat> out(phases.size(), cfloat{1});
+  const std::int64_t middle = points / 2, shift = points - 1 - 2 * middle;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const std::int64_t x = static_cast<std::int64_t>(i) % points - middle;
+    const double turn = 2 * std::numbers::pi * static_cast<double>(shift * x) / static_cast<double>(points);
+    out.push_back(cfloat(std::polar(1.0, turn - phases[i])));
+  }
+  return out;
+}
+
+/// The header of a line that is turned.
+void turn(protocol::AcquisitionHeader& head) {
+  head.flags = head.flags & ~kReversedFlag;
+  const int samples = head.number_of_samples, centre = head.center_sample;
+  // Senders give reversed lines the centre of the others.
+  if (centre != samples / 2) head.center_sample = static_cast<std::uint16_t>(samples - 1 - centre);
+  const std::uint16_t pre = head.discard_pre;
+  head.discard_pre = head.discard_post;
+  head.discard_post = pre;
+}
+
+}  // namespace
+
+Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
+  return Parameters<Options>()
+      .choice(
+          "method", &Options::method, {"linear", "pointwise", "none"},
+          "the phase along the readout: a straight line, or what navigators show at each point; none: lines are only "
+          "turned")
+      .choice("coils", &Options::coils, {"joint", "each"}, "one phase for all coils, or one for each")
+      .choice("refine", &Options::refine, {"none", "entropy"},
+              "whether the first frame of each slice is held, and the phase improved until its image has least entropy")
+      .flag("b0_drift", &Options::b0_drift,
+            "take out what each shot's navigators precess more than those of the slice's first shot");
+}
+
+void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  for (const auto& encoding : header.encodings) {
+    epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
+    rows_.push_back(encoding.encoded.matrix[1]);
+  }
+  if (std::find(epi_.begin(), epi_.end(), true) == epi_.end())
+    throw ClientError(fmt::format(
+        "epi_phase_correction takes EPI, but the header's trajectory is '{}'; set it to 'epi', or use another "
+        "pipeline: cartesian_2d takes 'cartesian'",
+        protocol::to_string(header.encodings.front().trajectory)));
+  EpiLines::promise(scan);
+}
+
+void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit) {
+  const bool epi = readouts.frame ? epi_.at(readouts.frame->key.encoding)
+                                  : !readouts.heads.empty() && epi_.at(readouts.heads.front().encoding_space_ref);
+  if (epi && readouts.kind == ReadoutKind::phase_correction) return learn(readouts);
+  if (!epi || (readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
+    return emit(std::move(readouts));
+  std::vector<bool> reversed;
+  if (!readouts.heads.empty()) reversed = correct(readouts);
+  if (!readouts.frame) return emit(std::move(readouts));
+  const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
+  State& state = states_[slice];
+  const std::uint64_t frame = readouts.frame->id;
+  const bool last = readouts.last;
+  if (searches(state, source_of(slice)) || held_.contains(frame)) {
+    std::vector<Held>& held = held_[frame];
+    held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
+    if (!last) return;
+    if (!state.found) search(state, slice, held);
+    if (state.found) complete(state, held);
+    note(held.back().readouts);
+    for (Held& each : held) emit(std::move(each.readouts));
+    held_.erase(frame);
+    return;
+  }
+  if (last) note(readouts);
+  emit(std::move(readouts));
+}
+
+/// What is held belongs to frames that never became whole.
+void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { held_.clear(); }
+
+void EpiPhaseCorrection::learn(const Readouts& navigators) {
+  if (options_.method == "none") return;
+  const std::int64_t coils = navigators.host_data.shape()[1], points = navigators.host_data.shape()[2];
+  if (points > kMostPoints)
+    throw ClientError(fmt::format("epi_phase_correction: phase-correction lines have {} samples; at most {} are taken",
+                                  points, kMostPoints));
+  const auto& transform = transforms_.try_emplace(points, points).first->second;
+  for (std::size_t i = 0; i < navigators.heads.size(); ++i) {
+    const auto& head = navigators.heads[i];
+    const auto line = navigators.host_data.view().part(static_cast<std::int64_t>(i) * coils * points, {coils, points});
+    std::vector<numerics::cdouble> profile;
+    for (std::int64_t c = 0; c < coils; ++c) {
+      scan_->compute.check_stop();
+      const auto of_coil = transform(line.part(c * points, {1, points}), is_reversed(head));
+      profile.insert(profile.end(), of_coil.begin(), of_coil.end());
+    }
+    EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
+    // The first set stays, too.
+    const std::uint64_t kept = train.bytes(), more = profile.size() * sizeof(numerics::cdouble);
+    paid_->grow_to(paid_->bytes() + 2 * more);
+    train.add(head, std::move(profile), points);
+    if (train.bytes() <= kept) paid_->set(paid_->bytes() - 2 * more);
+  }
+}
+
+/// The slice itself, or the nearest one that has navigators if it has none.
+EpiPhaseCorrection::State& EpiPhaseCorrection::source_of(const Slice& slice) {
+  State& own = states_[slice];
+  if (own.train.has_navigators()) return own;
+  State* nearest = nullptr;
+  int distance = 0;
+  for (auto& [other, state] : states_) {
+    const int away = std::abs(int{other.second} - int{slice.second});
+    if (other.first != slice.first || !state.train.has_navigators() || (nearest != nullptr && away >= distance))
+      continue;
+    nearest = &state;
+    distance = away;
+  }
+  return nearest == nullptr ? own : *nearest;
+}
+
+/// The phase of a slice whose navigators have changed.
+void EpiPhaseCorrection::find_phase(State& source, const Slice& slice) {
+  EchoTrain& train = source.train;
+  source.phase = train.odd_even(options_);
+  ++source.phases;
+  if (!source.phase)
+    scan_->warn(
+        fmt::format("epi_phase_correction: the {} phase-correction line(s) of slice {} all run the same way; flag "
+                    "every second one as "
+                    "reversed (flag 22), or send two or more; the phase is searched for in the image",
+                    train.lines(), slice.second));
+  if (source.phase && train.mirrored())
+    scan_->warn(
+        fmt::format("epi_phase_correction: reversed phase-correction lines of slice {} look like mirrored ones; is "
+                    "flag 22 set on the "
+                    "lines that run backwards?",
+                    slice.second));
+  if (train.lines() == 2)
+    scan_->info(
+        "epi_phase_correction: two phase-correction lines do not tell odd/even errors from what spins precess between "
+        "them; three do");
+}
+
+void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t coils, std::int64_t points) {
+  const EchoTrain& train = source.train;
+  if (train.has_navigators() && (train.points() != points || train.coils() != coils))
+    throw ClientError(
+        fmt::format("epi_phase_correction: phase-correction lines have {} coils and {} samples, but lines of the image "
+                    "have {} and {}; "
+                    "send them alike{}",
+                    train.coils(), train.points(), coils, points,
+                    train.points() != points ? ", and put ramp_regrid before this gadget" : ""));
+  std::vector<double> phases =
+      source.phase ? source.phase->phases : std::vector<double>(static_cast<std::size_t>(points));
+  if (source.phase && state.without) state.found.reset();  // it was for lines without navigators
+  const numerics::LinearPhase more = state.found.value_or(numerics::LinearPhase{});
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const std::int64_t x = static_cast<std::int64_t>(i) % points - points / 2;
+    phases[i] += more.constant + more.slope * static_cast<double>(x);
+  }
+  const std::vector<cfloat> factors = factors_of(phases, points);
+  state.factors =
+      scan_->compute.upload<cfloat>({factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
+  state.made_of = {&source, source.phases};
+}
+
+/// Whether the slice's phase is still to be found in its first frame.
+bool EpiPhaseCorrection::searches(const State& state, const State& source) const {
+  return options_.method != "none" && !state.found && (options_.refine == "entropy" || !source.phase);
+}
+
+/// Which lines were reversed.
+std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
+  const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
+  const auto& first = readouts.heads.front();
+  const Slice slice{first.encoding_space_ref, first.idx.slice};
+  State &state = states_[slice], &source = source_of(slice);
+  if (options_.method != "none" && !source.train.has_navigators())
+    scan_->warn(fmt::format(
+        "epi_phase_correction: no phase-correction lines (flag 24) came before the lines of slice {}; the phase is "
+        "searched for in the image, which may be off by half a field of view",
+        slice.second));
+  if (&source != &state)
+    scan_->warn(
+        fmt::format("epi_phase_correction: slice {} has no phase-correction lines before its lines; it is corrected by "
+                    "those of another "
+                    "slice",
+                    slice.second));
+  if (source.train.changed()) find_phase(source, slice);
+  const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
+  if (!state.factors || state.factors.shape()[2] != points || state.made_of != made_of)
+    make_factors(state, source, coils, points);
+  const bool drifts = options_.b0_drift && state.train.has_navigators();
+  std::vector<numerics::LineChange> changes;  // of the lines that do change; others keep their bits
+  std::vector<std::int64_t> which;
+  std::vector<bool> were_reversed;
+  for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
+    auto& head = readouts.heads[i];
+    const bool reversed = is_reversed(head);
+    were_reversed.push_back(reversed);
+    numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
+    if (drifts) {
+      const double phase = state.train.drift_at_next_line();
+      if (phase != 0) change.factor = cfloat(std::polar(1.0, -phase));
+    }
+    if (!reversed && change.factor == cfloat{1, 0}) continue;
+    changes.push_back(change);
+    which.push_back(static_cast<std::int64_t>(i));
+    if (reversed) turn(head);
+  }
+  change(readouts, which, changes, state.factors.cview());
+  return were_reversed;
+}
+
+/// Changes the profiles of these readouts.
+void EpiPhaseCorrection::change(Readouts& readouts, const std::vector<std::int64_t>& which,
+                                const std::vector<numerics::LineChange>& changes,
+                                numerics::DeviceView<const cfloat> factors) {
+  if (which.empty()) return;
+  numerics::Context& compute = scan_->compute;
+  const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
+  const auto count = static_cast<std::int64_t>(which.size());
+  Array<cfloat> profiles = compute.allocate<cfloat>({count, coils, points});
+  Array<cfloat> changed = compute.allocate<cfloat>({count, coils, points});
+  const float scale = 1.0f / static_cast<float>(points);
+  for (std::int64_t i = 0; i < count; ++i)
+    numerics::centered_fft(compute, readouts.data.cview().slice(which[static_cast<std::size_t>(i)]),
+                           profiles.view().slice(i), {points}, 1, numerics::Direction::inverse, scale);
+  numerics::change_lines(compute, {changes.data(), {count}}, factors, profiles.cview(), changed.view());
+  for (std::int64_t i = 0; i < count; ++i)
+    numerics::centered_fft(compute, changed.cview().slice(i),
+                           readouts.data.view().slice(which[static_cast<std::size_t>(i)]), {points}, 1,
+                           numerics::Direction::forward, 1.0f);
+}
+
+/// Finds the phase that the navigators leave in a frame.
+void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vector<Held>& held) {
+  numerics::Context& compute = scan_->compute;
+  const State& source = source_of(slice);
+  std::vector<HostArray<cfloat>> lines;
+  std::vector<std::pair<double, std::int64_t>> power;  // of coils
+  for (const Held& each : held) {
+    if (each.readouts.heads.empty()) {
+      lines.emplace_back();
+      continue;
+    }
+    lines.push_back(compute.download<cfloat>(each.readouts.data.cview()));
+    const numerics::Shape& shape = lines.back().shape();
+    for (std::int64_t c = static_cast<std::int64_t>(power.size()); c < shape[1]; ++c) power.emplace_back(0, c);
+    for (std::int64_t i = 0; i < lines.back().size(); ++i)
+      power[static_cast<std::size_t>(i / shape[2] % shape[1])].first -= std::norm(lines.back().data()[i]);
+  }
+  if (power.empty()) return;
+  if (rows_[slice.first] > kMostSearched || state.factors.shape()[2] > kMostSearched) {
+    state.found = numerics::LinearPhase{};
+    scan_->warn(
+        fmt::format("epi_phase_correction: the phase is searched for in images of at most {0} x {0}; ghosts remain",
+                    kMostSearched));
+    return;
+  }
+  std::sort(power.begin(), power.end());
+  const auto coils = std::min<std::int64_t>(kMostCoils, static_cast<std::int64_t>(power.size()));
+  const std::int64_t points = state.factors.shape()[2];
+  const auto& transform = transforms_.try_emplace(points, points).first->second;
+  numerics::GhostSearch search(coils, rows_[slice.first], points);
+  std::vector<cfloat> line(static_cast<std::size_t>(coils * points));
+  for (std::size_t h = 0; h < held.size(); ++h)
+    for (std::size_t i = 0; i < held[h].readouts.heads.size(); ++i) {
+      compute.check_stop();
+      const std::int64_t row = held[h].readouts.heads[i].idx.kspace_encode_step_1;
+      if (row >= rows_[slice.first]) continue;
+      for (std::int64_t c = 0; c < coils; ++c)
+        std::copy_n(
+            lines[h].view().slice(static_cast<std::int64_t>(i)).slice(power[static_cast<std::size_t>(c)].second).data(),
+            points, line.data() + c * points);
+      search.add(row, held[h].reversed[i], transform({line.data(), {coils, points}}, false));
+    }
+  state.found = search.find(compute.threads(), !source.phase);
+  state.without = !source.phase;
+  state.factors = {};
+  scan_->info(fmt::format("epi_phase_correction: the image of slice {} asks for {:.4f} rad and {:.5f} rad/pixel {}",
+                          slice.second, state.found->constant, state.found->slope,
+                          source.phase ? "more than its navigators tell" : "between odd and even lines"));
+}
+
+/// Takes what was found from those lines that came before.
+void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
+  for (Held& each : held) {
+    if (each.corrected || each.readouts.heads.empty()) continue;
+    const std::int64_t points = each.readouts.data.shape()[2];
+    std::vector<cfloat> factors;
+    for (std::int64_t x = 0; x < points; ++x)
+      factors.push_back(
+          cfloat(std::polar(1.0, -state.found->constant - state.found->slope * static_cast<double>(x - points / 2))));
+    std::vector<std::int64_t> which;
+    for (std::size_t i = 0; i < each.reversed.size(); ++i)
+      if (each.reversed[i]) which.push_back(static_cast<std::int64_t>(i));
+    change(each.readouts, which, std::vector<numerics::LineChange>(which.size()),
+           scan_->compute.upload<cfloat>({factors.data(), {1, 1, points}}).cview());
+  }
+}
+
+void EpiPhaseCorrection::note(Readouts& readouts) {
+  const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
+  const State &state = states_[slice], &source = source_of(slice);
+  std::map<std::string, std::string> notes{{"epi_correction", source.phase  ? options_.method
+                                                              : state.found ? "entropy"
+                                                                            : "none"}};
+  if (state.found) notes["epi_refined"] = fmt::format("{:.5f} {:.6f}", state.found->constant, state.found->slope);
+  if (source.phase) {
+    notes["epi_slope"] = fmt::format("{:.5f}", source.phase->linear.slope);
+    notes["epi_constant"] = fmt::format("{:.5f}", source.phase->linear.constant);
+    notes["ghost_level"] = fmt::format("{:.5f}", source.phase->ghost_after);
+    notes["ghost_level_uncorrected"] = fmt::format("{:.5f}", source.phase->ghost_before);
+    if (options_.b0_drift) notes["epi_drift"] = fmt::format("{:.6f}", state.train.drift_per_echo());
+  }
+  readouts.frame = with_notes(*readouts.frame, notes);
+}
+
+}  // namespace echotrain

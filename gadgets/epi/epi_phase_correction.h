@@ -1,0 +1,97 @@
+// Lines of EPI become lines of an ordinary Cartesian scan.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/epi/echo_train.h"
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/epi/line_changes.h"
+
+namespace echotrain {
+
+/// Turns readouts that are flagged as reversed (flag 22), and takes from them the phase that they have more than the
+/// others: constant and linear along the readout, or at each point of it; from phase-correction lines (flag 24) of the
+/// same slice, of the same shot or of a scan before it. Three lines of alternating direction, or more, tell that phase
+/// from what spins precess between echoes; two do not. Source: Bruder et al., MRM 23, 1992; Heid, ISMRM 2000, 2014.
+///
+/// `refine: entropy`: the first frame of each slice is held until it is whole; what constant and slope more leave its
+/// image with least entropy (gadgets/numerics/epi/ghost_search.h) is taken from this frame's lines and from all later
+/// ones of the slice. Of many coils, the strongest four are looked at.
+///
+/// `b0_drift`: lines also lose the phase by which their shot's navigators precess more than those of the slice's first
+/// shot, so that a drift of the field moves no image, and shots fit together. A scan of navigators of its own (more
+/// than 4 lines) tells no drift.
+///
+/// In:  Readouts [readout, coil, sample] of EPI, regular lines in the order of time (ramp_regrid gives such); phase
+///      correction on the host.
+/// Out: Readouts of images and of calibration that all run forward, without the flag. Phase correction ends here. Other
+///      kinds and encodings pass.
+/// Meta attributes: epi_correction (linear, pointwise, entropy or none), epi_slope [rad/pixel] and epi_constant [rad]
+/// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement), ghost_level and
+/// ghost_level_uncorrected: ghost over object, as the navigators tell.
+///
+/// Lines of a slice without navigators are corrected by those of another slice, with a warning; without any, or when
+/// navigators all run the same way, lines are only turned, with a warning. ClientError for a header without EPI, and
+/// for navigators whose size is not the lines'.
+class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
+ public:
+  using Options = PhaseOptions;
+  static constexpr std::string_view kName = "epi_phase_correction";
+  static constexpr std::string_view kSummary =
+      "Turns reversed readouts of EPI and takes out the phase between odd and even lines by navigators.";
+  static Parameters<Options> parameters();
+
+  explicit EpiPhaseCorrection(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
+  void finish(End how, const Emit<Readouts>& emit) override;
+
+ private:
+  using Slice = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
+  /// What is known of a slice.
+  struct State {
+    EchoTrain train;
+    std::optional<OddEvenPhase> phase;           // by the train
+    std::uint64_t phases = 0;                    // how many there have been
+    std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, beyond the phase
+    bool without = false;                        // there was no phase then
+    Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
+    std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
+  };
+  /// Readouts of a frame that waits for what is found, and which of their lines were reversed.
+  struct Held {
+    Readouts readouts;
+    std::vector<bool> reversed;
+    bool corrected = false;  // by what was found, too
+  };
+
+  void learn(const Readouts& navigators);
+  State& source_of(const Slice& slice);
+  void find_phase(State& source, const Slice& slice);
+  void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
+  bool searches(const State& state, const State& source) const;
+  std::vector<bool> correct(Readouts& readouts);
+  void change(Readouts& readouts, const std::vector<std::int64_t>& which,
+              const std::vector<numerics::LineChange>& changes, numerics::DeviceView<const cfloat> factors);
+  void search(State& state, const Slice& slice, const std::vector<Held>& held);
+  void complete(const State& state, std::vector<Held>& held);
+  void note(Readouts& readouts);
+
+  Options options_;
+  Scan* scan_ = nullptr;
+  std::vector<bool> epi_;           // by encoding
+  std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
+  std::map<std::int64_t, numerics::ProfileTransform> transforms_;
+  std::map<Slice, State> states_;
+  std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
+  std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
+};
+
+}  // namespace echotrain

@@ -1,0 +1,297 @@
+#include "gadgets/epi/ramp_regrid.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "gadgets/epi/epi_readouts.h"
+#include "gadgets/epi/gradient_delay.h"
+#include "gadgets/numerics/epi/line_changes.h"
+#include "gadgets/shared/measurement.h"
+#include "protocol/data/epi_description.h"
+
+namespace echotrain {
+namespace {
+
+using protocol::AcquisitionHeader;
+using protocol::ReadoutKind;
+
+constexpr std::size_t kMostPaths = 8, kMostKinds = 64;               // of an encoding; of readouts
+constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
+constexpr double kSamePath = 0.002;                                  // steps
+
+std::optional<numerics::Trapezoid> described_trapezoid(const protocol::Header& header, std::size_t encoding,
+                                                       std::string& without) {
+  const auto description = protocol::trajectory_description(header.xml, encoding);
+  if (!description) {
+    without = "the header has no trajectoryDescription";
+    return std::nullopt;
+  }
+  numerics::Trapezoid out;
+  for (const auto& [name, to] : {std::pair{"rampUpTime", &out.ramp_up}, std::pair{"flatTopTime", &out.flat},
+                                 std::pair{"rampDownTime", &out.ramp_down}, std::pair{"acqDelayTime", &out.delay}}) {
+    const auto value = description->value(name);
+    if (!value) {
+      without = fmt::format("the header's trajectoryDescription '{}' has no {}", description->identifier, name);
+      return std::nullopt;
+    }
+    *to = *value;
+  }
+  out.samples = std::llround(std::clamp(description->value("numSamples").value_or(0), 0.0, 65535.0));
+  out.dwell = description->value("dwellTime").value_or(0);
+  return out;
+}
+
+}  // namespace
+
+Parameters<RampRegrid::Options> RampRegrid::parameters() {
+  return Parameters<Options>()
+      .choice("delay", &Options::delay, {"navigators", "given"},
+              "by how much the gradient comes later than the header's description says: as the first phase-correction "
+              "lines tell, or as delay_us says")
+      .number("delay_us", &Options::delay_us, -kMostDelay, kMostDelay,
+              "the delay, where it is given or nothing tells it")
+      .unit("us");
+}
+
+void RampRegrid::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  for (std::size_t e = 0; e < header.encodings.size(); ++e) {
+    const auto& encoding = header.encodings[e];
+    Space& space = spaces_.emplace_back();
+    space.epi = encoding.trajectory == protocol::Trajectory::epi;
+    space.points = encoding.encoded.matrix[0];
+    space.to_steps = to_cycles_per_pixel(encoding, scan.trajectory_unit)[0] * static_cast<double>(space.points);
+    if (space.epi) space.trapezoid = described_trapezoid(header, e, space.without);
+  }
+}
+
+void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
+  const bool lines = readouts.kind == ReadoutKind::imaging || readouts.kind == ReadoutKind::calibration ||
+                     readouts.kind == ReadoutKind::phase_correction;
+  if (!lines || readouts.heads.empty() || !spaces_.at(readouts.heads.front().encoding_space_ref).epi) {
+    emit(std::move(readouts));
+    return;
+  }
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  if (waits(readouts)) {
+    space.waiting.push_back(std::move(readouts));
+    return;
+  }
+  for (Readouts& each : std::exchange(space.waiting, {})) regrid(std::move(each), emit);
+  regrid(std::move(readouts), emit);
+}
+
+/// What waits has no lines that it could correct.
+void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+  for (Space& space : spaces_) space.waiting.clear();
+}
+
+/// Whether these readouts wait for others before the gradient's delay is known; finds it when they do not.
+bool RampRegrid::waits(const Readouts& readouts) {
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  if (space.delay_us || !space.trapezoid || readouts.trajectory) return false;
+  const bool alike =
+      space.waiting.empty() || (space.waiting.front().host_data.shape()[1] == readouts.host_data.shape()[1] &&
+                                space.waiting.front().host_data.shape()[2] == readouts.host_data.shape()[2]);
+  if (options_.delay == "navigators" && readouts.kind == ReadoutKind::phase_correction && alike) return true;
+  space.delay_us = options_.delay_us;
+  if (options_.delay == "navigators" && !space.waiting.empty()) find_delay(space);
+  return false;
+}
+
+void RampRegrid::find_delay(Space& space) {
+  const AcquisitionHeader& head = space.waiting.front().heads.front();
+  try {
+    const numerics::Trapezoid trapezoid = trapezoid_of(space, head);
+    if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points), space.points)) return;
+    const auto found = gradient_delay(space.waiting, space.points, [&](double late) {
+      scan_->compute.check_stop();
+      return weights_for(space, trapezoid, head, late);
+    });
+    if (!found) {
+      scan_->info(fmt::format("ramp_regrid: phase-correction lines do not tell the gradient's delay; {:g} us is taken",
+                              options_.delay_us));
+      return;
+    }
+    space.delay_us = *found;
+    scan_->info(
+        fmt::format("ramp_regrid: the readout gradient comes {:.2f} us late, by phase-correction lines", *found));
+  } catch (const std::invalid_argument&) {
+    // What is wrong with the description is told when it is used.
+  }
+}
+
+void RampRegrid::regrid(Readouts&& readouts, const Emit<Readouts>& emit) {
+  Space& space = spaces_[readouts.heads.front().encoding_space_ref];
+  std::vector<std::int32_t> sets;
+  if (readouts.trajectory) {
+    const std::int64_t samples = readouts.trajectory.shape()[1], dims = readouts.trajectory.shape()[2];
+    for (std::size_t i = 0; i < readouts.heads.size(); ++i)
+      sets.push_back(
+          path_of(readouts.heads[i], readouts.trajectory.data() + static_cast<std::int64_t>(i) * samples * dims, dims));
+    combine(readouts, space.along_paths, sets, space.points);
+    readouts.trajectory = {};
+  } else if (const Weights& weights = described(readouts); weights.sets > 0) {
+    for (const auto& head : readouts.heads) sets.push_back(is_reversed(head) ? 1 : 0);
+    combine(readouts, weights, sets, space.points);
+  }
+  emit(std::move(readouts));
+}
+
+/// Weights of readouts like this one; without sets where they are regular.
+const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
+  const AcquisitionHeader& head = readouts.heads.front();
+  const Key key = {head.encoding_space_ref, head.number_of_samples, head.discard_pre, head.discard_post,
+                   std::llround(1000.0 * head.sample_time_us)};
+  const auto found = weights_.find(key);
+  if (found != weights_.end()) return found->second;
+  const Space& space = spaces_[head.encoding_space_ref];
+  if (weights_.size() == kMostKinds)
+    throw ClientError(fmt::format(
+        "ramp_regrid: readouts differ in samples, discarded samples or dwell time in more than {} ways", kMostKinds));
+  const bool could_be_regular = head.number_of_samples == space.points;
+  std::string why = space.without;
+  if (space.trapezoid) {
+    try {
+      return weights_[key] = made_for(space, head);
+    } catch (const std::invalid_argument& error) {
+      why = fmt::format("the header's trajectoryDescription does not fit the readouts: {}", error.what());
+    }
+  }
+  if (!could_be_regular)
+    throw ClientError(
+        fmt::format("ramp_regrid: {}, and readouts have {} samples where the encoded matrix has {} points; send a "
+                    "trajectoryDescription that fits (rampUpTime, flatTopTime, rampDownTime, acqDelayTime, numSamples, "
+                    "dwellTime), a trajectory with the readouts, or regular lines",
+                    why, +head.number_of_samples, space.points));
+  if (readouts.kind == ReadoutKind::calibration)
+    scan_->info("ramp_regrid: reference lines are not described by the header and are taken for regular lines");
+  else
+    scan_->warn(
+        fmt::format("ramp_regrid: {}; readouts are taken for regular lines, which blurs what was sampled "
+                    "on a ramp",
+                    why));
+  return weights_[key];
+}
+
+/// The gradient with what the readouts say of their samples. std::invalid_argument when that is not what it says.
+numerics::Trapezoid RampRegrid::trapezoid_of(const Space& space, const AcquisitionHeader& head) const {
+  numerics::Trapezoid trapezoid = *space.trapezoid;
+  if (trapezoid.samples != 0 && trapezoid.samples != head.number_of_samples)
+    throw std::invalid_argument(
+        fmt::format("numSamples is {}, but readouts have {}", trapezoid.samples, +head.number_of_samples));
+  if (space.points > kMostLinePoints || head.number_of_samples > kMostSamples)
+    throw std::invalid_argument(fmt::format("{} samples for {} points are too many; at most {} for {}",
+                                            +head.number_of_samples, space.points, kMostSamples, kMostLinePoints));
+  trapezoid.samples = head.number_of_samples;
+  if (trapezoid.dwell <= 0) trapezoid.dwell = head.sample_time_us;
+  return trapezoid;
+}
+
+/// [2, sample, x]: of lines that run forward, and of reversed ones.
+std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezoid trapezoid,
+                                           const AcquisitionHeader& head, double late) const {
+  std::vector<double> positions = numerics::trapezoid_positions(trapezoid, space.points, late);
+  for (std::size_t s = 0; s < positions.size(); ++s)
+    if (s < head.discard_pre || s + head.discard_post >= positions.size())
+      positions[s] = std::numeric_limits<double>::quiet_NaN();
+  std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
+  std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
+  const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true);
+  out.insert(out.end(), reversed.begin(), reversed.end());
+  return out;
+}
+
+RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHeader& head) {
+  const numerics::Trapezoid trapezoid = trapezoid_of(space, head);
+  Weights out;
+  const double late = space.delay_us.value_or(options_.delay_us);
+  if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points, late), space.points)) return out;
+  out.host = weights_for(space, trapezoid, head, late);
+  out.sets = 2;
+  upload(out, trapezoid.samples, space.points);
+  return out;
+}
+
+/// The number of a readout's trajectory among those whose weights are known.
+std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* path, std::int64_t dims) {
+  Space& space = spaces_[head.encoding_space_ref];
+  std::vector<Path>& paths = space.paths;
+  std::vector<double> positions;
+  for (std::int64_t s = 0; s < head.number_of_samples; ++s) positions.push_back(path[s * dims] * space.to_steps);
+  const bool reversed = is_reversed(head);
+  if (space.points > kMostLinePoints || static_cast<std::int64_t>(positions.size()) > kMostSamples)
+    throw ClientError(fmt::format("ramp_regrid: {} samples for {} points are too many; at most {} for {}",
+                                  positions.size(), space.points, kMostSamples, kMostLinePoints));
+  for (std::size_t p = 0; p < paths.size(); ++p) {
+    const Path& known = paths[p];
+    if (known.reversed == reversed &&
+        std::equal(positions.begin(), positions.end(), known.positions.begin(), known.positions.end(),
+                   [](double a, double b) { return std::abs(a - b) <= kSamePath; }))
+      return static_cast<std::int32_t>(p);
+  }
+  if (paths.size() == kMostPaths)
+    throw ClientError(fmt::format(
+        "ramp_regrid: readouts come with more than {} different trajectories along x; EPI repeats a few", kMostPaths));
+  if (!paths.empty() && paths.front().positions.size() != positions.size())
+    throw ClientError(fmt::format("ramp_regrid: readouts with a trajectory have {} samples, but those before had {}",
+                                  positions.size(), paths.front().positions.size()));
+  if (positions.size() > 1 && (positions.front() > positions.back()) != reversed)
+    throw ClientError(
+        fmt::format("ramp_regrid: readout {} is{} flagged as reversed, but its trajectory runs from {:.1f} to {:.1f} "
+                    "steps; correct "
+                    "the flag or the sign of the trajectory",
+                    +head.scan_counter, reversed ? "" : " not", positions.front(), positions.back()));
+  try {
+    const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
+    space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());
+  } catch (const std::invalid_argument& error) {
+    throw ClientError(fmt::format(
+        "ramp_regrid: the trajectory of readout {} makes no line of {} points: {}; is trajectory_unit right?",
+        +head.scan_counter, space.points, error.what()));
+  }
+  ++space.along_paths.sets;
+  upload(space.along_paths, head.number_of_samples, space.points);
+  paths.push_back({reversed, std::move(positions)});
+  return static_cast<std::int32_t>(paths.size()) - 1;
+}
+
+void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t points) {
+  weights.device = scan_->compute.upload<float>({weights.host.data(), {weights.sets, samples, points}});
+}
+
+/// Phase-correction lines lie on the host, where they are summed in float64.
+void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::vector<std::int32_t>& sets,
+                         std::int64_t points) {
+  const auto count = static_cast<std::int64_t>(readouts.heads.size());
+  const bool on_host = !readouts.data;
+  const numerics::Shape shape = on_host ? readouts.host_data.shape() : readouts.data.shape();
+  const std::int64_t coils = shape[1], samples = shape[2];
+  if (on_host) {
+    HostArray<cfloat> to = scan_->compute.allocate_host<cfloat>({count, coils, points});
+    for (std::int64_t i = 0; i < count; ++i) {
+      scan_->compute.check_stop();
+      regular_line(weights.host.data() + sets[static_cast<std::size_t>(i)] * samples * points,
+                   readouts.host_data.view().slice(i), to.view().slice(i));
+    }
+    readouts.host_data = std::move(to);
+  } else {
+    Array<cfloat> to = scan_->compute.allocate<cfloat>({count, coils, points});
+    numerics::combine_samples(scan_->compute, {sets.data(), {count}}, weights.device.cview(), readouts.data.cview(),
+                              to.view());
+    readouts.data = std::move(to);
+  }
+  for (auto& head : readouts.heads) {
+    head.number_of_samples = static_cast<std::uint16_t>(points);
+    head.center_sample = static_cast<std::uint16_t>(points / 2);
+    head.discard_pre = head.discard_post = 0;
+    head.trajectory_dimensions = 0;
+  }
+}
+
+}  // namespace echotrain

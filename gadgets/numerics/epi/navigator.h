@@ -1,0 +1,63 @@
+// What lines without phase encoding tell of an echo train: how the phase of lines that are read backwards differs from
+// that of the others, and how fast spins precess.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <vector>
+
+#include "gadgets/numerics/core/array.h"
+
+namespace echotrain::numerics {
+
+/// Lines of one echo train, one echo apart, in the order of time; all run the same way (reversed ones were turned).
+struct Navigators {
+  std::int64_t coils = 0, n = 0;
+  std::vector<std::vector<cdouble>> profiles;  ///< [line], each [coil, x]
+  std::vector<bool> reversed;                  ///< [line]
+};
+
+/// Profiles [coil, x] of lines [coil, k]: sum_k line[k] exp(+2 pi i (k - floor(n/2)) (x - floor(n/2)) / n) / n, in
+/// float64.
+class ProfileTransform {
+ public:
+  explicit ProfileTransform(std::int64_t n);
+  std::int64_t points() const { return n_; }
+  /// `turned`: of the line that is stored the other way round.
+  std::vector<cdouble> operator()(HostView<const cfloat> line, bool turned) const;
+
+ private:
+  std::int64_t n_;
+  std::vector<cdouble> roots_;  // exp(2 pi i m / n)
+};
+
+/// The phase by which spins precess from echo to echo [rad], -pi/2 to pi/2, of lines of the same direction; 0 when
+/// there are no two.
+double precession(const Navigators& lines);
+
+/// [coil, x]: sum over reversed lines of what they would be without odd/even errors, conjugated, times themselves.
+/// Where both neighbours are there, the mean of these, precession taken out, is what a line would be; else one of them,
+/// with what spins precess in one echo. Empty when no line has a neighbour of the other direction.
+std::vector<cdouble> odd_even_products(const Navigators& lines);
+
+/// Whether reversed lines look like mirrored ones: the flags are the wrong way round, or not of these lines.
+bool looks_mirrored(const Navigators& lines);
+
+/// A phase of constant + slope * (x - floor(n/2)) [rad].
+struct LinearPhase {
+  double constant = 0, slope = 0;
+};
+
+/// The linear phase of `products` [x], weighted by their power: the slope by the products of neighbours, then two steps
+/// of weighted least squares for both. Source of the first step: Ahn & Cho, IEEE TMI 6, 1987.
+LinearPhase linear_phase(const std::vector<cdouble>& products);
+
+/// The phase of `products` [x] at each point: the linear one, and what is left of it, smoothed over 5 points, as far as
+/// the signal there is above `floor` times the largest.
+std::vector<double> pointwise_phase(const std::vector<cdouble>& products, const LinearPhase& line, double floor = 0.1);
+
+/// The ghost that is left, relative to the object: sum |products| |tan(r / 2)| / sum |products|, r what `products`
+/// differ from `phases` by.
+double ghost_level(const std::vector<cdouble>& products, const std::vector<double>& phases);
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,70 @@
+#include "protocol/data/epi_description.h"
+
+#include <charconv>
+#include <cmath>
+#include <pugixml.hpp>
+
+#include "protocol/data/layout.h"
+#include "protocol/data/text.h"
+
+namespace echotrain::protocol {
+namespace {
+
+constexpr std::uint64_t kReversed = acquisition_flag(22);
+constexpr std::size_t kLongestName = 64;
+
+/// An element's name without its prefix.
+std::string_view plain_name(const pugi::xml_node& node) {
+  const std::string_view full = node.name();
+  return full.substr(full.find(':') + 1);
+}
+
+pugi::xml_node child_named(const pugi::xml_node& parent, std::string_view name, std::size_t number = 0) {
+  for (const pugi::xml_node child : parent.children())
+    if (plain_name(child) == name && number-- == 0) return child;
+  return {};
+}
+
+std::string_view text_of(const pugi::xml_node& parent, std::string_view name) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::string_view text = child_named(parent, name).child_value();
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+}  // namespace
+
+ReadoutKind readout_kind(const AcquisitionHeader& head, Trajectory trajectory) {
+  const ReadoutKind kind = readout_kind(head);
+  if (kind != ReadoutKind::other || trajectory != Trajectory::epi || (head.flags & kReversed) == 0) return kind;
+  AcquisitionHeader forward = head;
+  forward.flags &= ~kReversed;
+  return readout_kind(forward);
+}
+
+std::optional<double> TrajectoryDescription::value(std::string_view name) const {
+  const auto found = values.find(std::string(name));
+  return found == values.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<TrajectoryDescription> trajectory_description(std::string_view xml, std::size_t encoding) {
+  pugi::xml_document document;
+  if (!document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8)) return std::nullopt;
+  const pugi::xml_node node =
+      child_named(child_named(child_named(document, "ismrmrdHeader"), "encoding", encoding), "trajectoryDescription");
+  if (!node) return std::nullopt;
+  TrajectoryDescription out;
+  out.identifier = printable(text_of(node, "identifier"), kLongestName);
+  for (const pugi::xml_node child : node.children()) {
+    if (plain_name(child) != "userParameterLong" && plain_name(child) != "userParameterDouble") continue;
+    const std::string_view text = text_of(child, "value");
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
+      out.values[printable(text_of(child, "name"), kLongestName)] = value;
+  }
+  return out;
+}
+
+}  // namespace echotrain::protocol

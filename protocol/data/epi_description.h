@@ -1,0 +1,30 @@
+// How the header of an EPI scan describes its readouts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocol/data/acquisition_check.h"
+
+namespace echotrain::protocol {
+
+/// readout_kind() where the scan's trajectory is known: readouts of EPI that are flagged as reversed are lines like the
+/// others.
+ReadoutKind readout_kind(const AcquisitionHeader& head, Trajectory trajectory);
+
+/// The element trajectoryDescription of an encoding: its identifier ("ConventionalEPI") and its numeric user parameters
+/// (userParameterLong and userParameterDouble) by name, as they are: senders name them rampUpTime, flatTopTime, ...
+struct TrajectoryDescription {
+  std::string identifier;
+  std::map<std::string, double> values;
+  std::optional<double> value(std::string_view name) const;
+};
+
+/// Nothing when encoding number `encoding` has no such element. What is no finite number is left out. `xml`: the text
+/// of a header that parse_header() has accepted.
+std::optional<TrajectoryDescription> trajectory_description(std::string_view xml, std::size_t encoding);
+
+}  // namespace echotrain::protocol

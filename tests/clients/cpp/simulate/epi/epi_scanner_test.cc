@@ -1,0 +1,124 @@
+// Simulated EPI as a server reads it.
+#include "clients/cpp/simulate/epi/epi_scanner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/simulate/simulate.h"
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/epi_description.h"
+#include "protocol/data/header.h"
+#include "tests/clients/cpp/support.h"
+
+namespace echotrain::client {
+namespace {
+
+constexpr std::uint64_t flag_mask(int flag) { return 1ull << (flag - 1); }
+
+SimulateOptions small_epi(const TemporaryFolder& folder) {
+  SimulateOptions o;
+  o.output = folder / "scan.h5";
+  o.trajectory = "epi";
+  o.matrix = 16;
+  o.coils = 1;
+  o.phantom = "blob";
+  o.epi.ramp_us = 60;
+  o.epi.flat_us = 40;
+  return o;
+}
+
+void simulate_epi(const SimulateOptions& options) {
+  std::ostringstream out;
+  simulate(options, out);
+}
+
+std::vector<std::complex<float>> samples_of(const protocol::Acquisition& readout) {
+  std::vector<std::complex<float>> values(readout.data.bytes.size() / sizeof(std::complex<float>));
+  readout.data.copy_to(values.data());
+  return values;
+}
+
+TEST(EpiScannerTest, TrainsAreNumberedAndFlagged) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small_epi(folder);
+  o.frames = o.slices = o.epi.shots = 2;
+  o.noise = 1;
+  o.noise_scan = true;
+  simulate_epi(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto header = protocol::parse_header(reader.header_xml(), {});
+  ASSERT_TRUE(header) << header.error().message;
+  EXPECT_EQ(header->encodings.at(0).trajectory, protocol::Trajectory::epi);
+  protocol::AcquisitionCheck check(*header);
+  int navigators = 0, lines = 0, reversed = 0, ends = 0;
+  std::uint32_t stamp = 0;
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    EXPECT_FALSE(check.check(readout));
+    const protocol::AcquisitionHeader head = readout.head;
+    EXPECT_GE(+head.acquisition_time_stamp, stamp);
+    stamp = head.acquisition_time_stamp;
+    const auto kind = protocol::readout_kind(head, protocol::Trajectory::epi);
+    navigators += kind == protocol::ReadoutKind::phase_correction ? 1 : 0;
+    lines += kind == protocol::ReadoutKind::imaging ? 1 : 0;
+    reversed += (head.flags & flag_mask(22)) != 0 ? 1 : 0;
+    ends += (head.flags & flag_mask(8)) != 0 ? 1 : 0;
+  }
+  EXPECT_EQ(navigators, 2 * 2 * 2 * 3);
+  EXPECT_EQ(lines, 2 * 2 * 16);
+  EXPECT_EQ(reversed, 2 * 2 * 2 * (1 + 4));
+  EXPECT_EQ(ends, 4);
+}
+
+TEST(EpiScannerTest, SamplesLieWhereALateGradientPutsThem) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small_epi(folder);
+  o.epi.gradient_delay_us = 2;
+  o.epi.ghost = 0.25;
+  simulate_epi(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto described = protocol::trajectory_description(reader.header_xml(), 0);
+  ASSERT_TRUE(described);
+  const double ramp = *described->value("rampUpTime"), flat = *described->value("flatTopTime");
+  const double delay = *described->value("acqDelayTime"), dwell = *described->value("dwellTime");
+  const auto area = [&](double time) {  // by small steps
+    double sum = 0;
+    for (int i = 0; i < 4000; ++i) {
+      const double t = time * (i + 0.5) / 4000, end = 2 * ramp + flat;
+      sum += std::max(0.0, std::min({t / ramp, (end - t) / ramp, 1.0})) * time / 4000;
+    }
+    return sum;
+  };
+  const double whole = area(2 * ramp + flat), covered = area(2 * ramp + flat - delay) - area(delay);
+  const Phantom blob = Phantom::blob(2, o.blob_sigma);
+  for (std::size_t i = 3; i < reader.acquisitions(); i += 5) {
+    const auto readout = reader.acquisition(i);
+    const auto data = samples_of(readout);
+    ASSERT_EQ(static_cast<double>(data.size()), *described->value("numSamples"));
+    const bool reversed = (readout.head.flags & flag_mask(22)) != 0;
+    const double ky = (readout.head.idx.kspace_encode_step_1 - 8) / 16.0;
+    for (std::size_t s = 0; s < data.size(); s += 3) {
+      const double time = delay + (static_cast<double>(s) + 0.5) * dwell - 2;
+      const double kx = (area(time) - whole / 2) / covered * (reversed ? -1 : 1);
+      const cdouble expected = blob.kspace({kx, ky, 0}) * std::polar(1.0, reversed ? 2 * std::atan(0.25) : 0.0);
+      EXPECT_LT(std::abs(cdouble(data[s]) - expected), 1e-3) << i << " " << s;
+    }
+  }
+}
+
+TEST(EpiScannerTest, OptionsThatMeanNothingAreRefused) {
+  const TemporaryFolder folder;
+  for (const auto& change : std::initializer_list<void (*)(SimulateOptions&)>{
+           [](SimulateOptions& o) { o.oversampling = 2; }, [](SimulateOptions& o) { o.contrasts = 2; },
+           [](SimulateOptions& o) { o.depth = 4; }, [](SimulateOptions& o) { o.epi.shots = 17; }}) {
+    SimulateOptions o = small_epi(folder);
+    change(o);
+    EXPECT_THROW(simulate_epi(o), UsageError);
+  }
+}
+
+}  // namespace
+}  // namespace echotrain::client

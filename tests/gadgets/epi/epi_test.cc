@@ -1,0 +1,247 @@
+// EPI from readouts to images, against images that are known in closed form.
+#include "tests/gadgets/epi/epi_scan.h"
+
+namespace echotrain::testing {
+namespace {
+
+/// Scans whose odd/even phase is linear, not a delay's, are regridded as the header says.
+std::string epi(const std::string& correction = "", const std::string& regrid = "delay: given") {
+  const auto options = [](const std::string& name, const std::string& text) {
+    return "  - " + name + (text.empty() ? "" : ": {" + text + "}") + "\n";
+  };
+  return yaml(options("ramp_regrid", regrid) + options("epi_phase_correction", correction) +
+              "  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n");
+}
+
+std::string meta_of(const protocol::Image& image, const std::string& name) {
+  const auto at = image.attributes.find("<name>" + name + "</name>");
+  if (at == std::string::npos) return "(none)";
+  const auto begin = image.attributes.find("<value>", at) + 7;
+  return image.attributes.substr(begin, image.attributes.find('<', begin) - begin);
+}
+
+std::vector<cdouble> all_coils(const EpiScan& scan) {
+  std::vector<cdouble> out;
+  for (int c = 0; c < scan.coils(); ++c) {
+    const auto image = scan.image(c);
+    out.insert(out.end(), image.begin(), image.end());
+  }
+  return out;
+}
+
+template <class T>
+std::vector<double> magnitudes(const std::vector<T>& values) {
+  std::vector<double> out;
+  for (const auto& v : values) out.push_back(std::abs(cdouble(v)));
+  return out;
+}
+
+// The Gaussians reach 1e-4 of their energy beyond the points that ramps leave; float32 is good to 1e-6.
+constexpr double kGood = 2e-3;
+
+using EpiTest = OnBackend;
+
+TEST_P(EpiTest, RampsAndTheOddEvenPhaseAreTakenOut) {
+  const EpiScan scan({.constant = {0.4, 0.4}, .slope = {-0.09, -0.09}});
+  const auto truth = all_coils(scan);
+  const Outcome out = run(epi(), scan.header(), scan.scan(), here());
+  ASSERT_EQ(out.images.size(), 1u);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), truth), kGood);
+  EXPECT_EQ(meta_of(out.images[0], "epi_correction"), "linear");
+  EXPECT_NEAR(std::stod(meta_of(out.images[0], "epi_slope")), -0.09, 1e-4);
+  EXPECT_NEAR(std::stod(meta_of(out.images[0], "epi_constant")), 0.4, 1e-3);
+  EXPECT_LT(std::stod(meta_of(out.images[0], "ghost_level")), 1e-3);
+  EXPECT_GT(std::stod(meta_of(out.images[0], "ghost_level_uncorrected")), 0.1);
+  EXPECT_EQ(out.warned(""), 0);
+  EXPECT_EQ(out.said(protocol::Level::info, "not used"), 0);
+
+  const Outcome off = run(epi("method: none"), scan.header(), scan.scan(), here());
+  EXPECT_GT(nrmse(pixels<cfloat>(off.images.at(0)), truth), 0.1);
+  RunOptions one = here();
+  one.split = [](std::size_t) { return 1; };
+  EXPECT_EQ(pixels<cfloat>(run(epi(), scan.header(), scan.scan(), one).images.at(0)), pixels<cfloat>(out.images[0]));
+}
+
+TEST_P(EpiTest, RegularLinesNeedNoDescription) {
+  for (const int n : {48, 47}) {
+    const EpiScan scan({.n = n, .regular = true});
+    const Outcome out = run(epi(), scan.with(""), scan.scan(), here());
+    EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood) << n;
+    EXPECT_EQ(out.warned("no trajectoryDescription; readouts are taken for regular lines"), 1);
+  }
+}
+
+TEST_P(EpiTest, AGivenTrajectoryIsFollowed) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (auto& each : readouts) {
+    std::vector<float> path;
+    for (const double k : scan.path((each.head.flags & 1ull << (kReverse - 1)) != 0)) {
+      path.push_back(static_cast<float>(k));
+      path.push_back(0);
+    }
+    each.trajectory = protocol::Payload::take(std::move(path));
+    each.head.trajectory_dimensions = 2;
+  }
+  const Outcome out = run(epi(), scan.with(""), readouts, here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+  EXPECT_EQ(out.warned(""), 0);
+}
+
+TEST_P(EpiTest, CoilsMayDiffer) {
+  const EpiScan scan({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}});
+  const auto truth = all_coils(scan);
+  const Outcome each = run(epi("coils: each"), scan.header(), scan.scan(), here());
+  EXPECT_LT(nrmse(pixels<cfloat>(each.images.at(0)), truth), 0.02);
+  const Outcome joint = run(epi(), scan.header(), scan.scan(), here());
+  EXPECT_GT(nrmse(pixels<cfloat>(joint.images.at(0)), truth), 0.2);
+  const EpiScan same({});
+  const Outcome pointwise = run(epi("method: pointwise"), same.header(), same.scan(), here());
+  EXPECT_LT(nrmse(pixels<cfloat>(pointwise.images.at(0)), same.image(0)), kGood);
+}
+
+TEST_P(EpiTest, PrecessionIsNotTakenForAnOddEvenPhase) {
+  const double pi = std::numbers::pi;
+  const EpiScan still({}), moving({.precession = 2 * pi * 3 / 48});  // three lines
+  auto truth = magnitudes(still.image(0));
+  std::rotate(truth.begin(), truth.begin() + 3 * 48, truth.end());
+  const Outcome out = run(epi(), moving.header(), moving.scan(), here());
+  EXPECT_LT(nrmse(magnitudes(pixels<cfloat>(out.images.at(0))), truth), kGood);
+}
+
+TEST_P(EpiTest, ADriftOfTheFieldMovesNoImage) {
+  const EpiScan first({}), later({.precession = 0.3, .offset = 1.1, .repetition = 1});
+  auto readouts = first.scan();
+  for (auto& each : later.scan()) readouts.push_back(std::move(each));
+  const Outcome out = run(epi(), first.header(), readouts, here());
+  ASSERT_EQ(out.images.size(), 2u);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), first.image(0)), kGood);
+  EXPECT_NEAR(std::stod(meta_of(out.images[1], "epi_drift")), 0.3, 1e-4);
+  const Outcome off = run(epi("b0_drift: false"), first.header(), readouts, here());
+  EXPECT_GT(nrmse(magnitudes(pixels<cfloat>(off.images.at(1))), magnitudes(first.image(0))), 0.1);
+}
+
+TEST_P(EpiTest, NavigatorsOfAScanBefore) {
+  const EpiScan scan({.navigators = 12});
+  auto readouts = scan.scan();
+  for (const auto& each : EpiScan({.navigators = 0, .repetition = 1}).scan()) readouts.push_back(each);
+  const Outcome out = run(epi(), scan.header(), readouts, here());
+  ASSERT_EQ(out.images.size(), 2u);
+  for (const auto& image : out.images) EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(0)), kGood);
+  EXPECT_EQ(out.warned(""), 0);
+}
+
+TEST_P(EpiTest, ALateGradientIsFoundAndFollowed) {
+  const EpiScan scan({.slope = {0}, .late = 3.4});
+  for (const std::size_t batch : {1, 1000}) {
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    const Outcome out = run(epi("", "delay: navigators"), scan.header(), scan.scan(), options);
+    EXPECT_EQ(out.said(protocol::Level::info, "the readout gradient comes 3.40 us late"), 1);
+    EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+  }
+  const Outcome given = run(epi("", "delay: given, delay_us: 3.4"), scan.header(), scan.scan(), here());
+  EXPECT_LT(nrmse(pixels<cfloat>(given.images.at(0)), scan.image(0)), kGood);
+  const Outcome off = run(epi("", "delay: given"), scan.header(), scan.scan(), here());
+  EXPECT_GT(nrmse(pixels<cfloat>(off.images.at(0)), scan.image(0)), 0.02);
+}
+
+TEST_P(EpiTest, EntropyFindsWhatNavigatorsDoNotTell) {
+  // Navigators of another phase than the lines': three of one scan, lines of two frames of another.
+  const EpiScan told({.constant = {0.3}, .slope = {-0.07}}), scan({});
+  const EpiScan later({.navigators = 0, .repetition = 1});
+  auto readouts = scan.scan();
+  auto navigators = told.scan();
+  std::copy_n(navigators.begin(), 3, readouts.begin());
+  for (auto& each : later.scan()) readouts.push_back(std::move(each));
+  for (const std::size_t batch : {1, 1000}) {
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    const Outcome out = run(epi("refine: entropy"), scan.header(), readouts, options);
+    ASSERT_EQ(out.images.size(), 2u);
+    for (const auto& image : out.images) EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(0)), 0.01);
+    EXPECT_EQ(out.said(protocol::Level::info, "the image of slice 0 asks for"), 1);
+    EXPECT_EQ(out.warned(""), 0);
+  }
+  const Outcome plain = run(epi(), scan.header(), readouts, here());
+  EXPECT_GT(nrmse(pixels<cfloat>(plain.images.at(0)), scan.image(0)), 0.04);
+}
+
+ECHOTRAIN_ON_BACKENDS(EpiTest);
+
+TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
+  const EpiScan none({.navigators = 0}), one({.navigators = 1}), two({.navigators = 2});
+  const Outcome without = run(epi(), none.header(), none.scan());
+  EXPECT_EQ(without.warned("no phase-correction lines (flag 24) came before the lines of slice 0"), 1);
+  EXPECT_EQ(meta_of(without.images.at(0), "epi_correction"), "entropy");
+  EXPECT_LT(nrmse(pixels<cfloat>(without.images.at(0)), none.image(0)), 0.01);
+  const Outcome single = run(epi(), one.header(), one.scan());
+  EXPECT_EQ(single.warned("the 1 phase-correction line(s) of slice 0 all run the same way"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(single.images.at(0)), one.image(0)), 0.01);
+  const Outcome pair = run(epi(), two.header(), two.scan());
+  EXPECT_EQ(pair.said(protocol::Level::info, "two phase-correction lines"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(pair.images.at(0)), two.image(0)), kGood);  // nothing precesses here
+
+  // Reversed lines that are not stored in the order of time, against their flag.
+  const EpiScan scan({});
+  auto wrong = scan.scan();
+  wrong[1] = scan.line(24, false, -2);
+  set_flag(wrong[1], kPhaseCorrection);
+  set_flag(wrong[1], kReverse);
+  EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
+}
+
+TEST(EpiInputTest, NavigatorsOfAnotherSliceServeWithAWarning) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  auto other = EpiScan({.navigators = 0}).scan();
+  for (auto& each : other) {
+    each.head.idx.slice = 1;
+    readouts.push_back(std::move(each));
+  }
+  const Outcome out = run(epi(), scan.header(), readouts);
+  ASSERT_EQ(out.images.size(), 2u);
+  EXPECT_EQ(out.warned("slice 1 has no phase-correction lines"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), scan.image(0)), kGood);
+}
+
+TEST(EpiInputTest, DescriptionsThatDoNotFitAreRefusedOrToldOf) {
+  const EpiScan scan({});
+  const auto refused = [&](const protocol::Header& header) {
+    return client_error([&] { run(epi(), header, scan.scan()); });
+  };
+  EXPECT_NE(refused(scan.with("")).find("the header has no trajectoryDescription, and readouts have 73 samples"),
+            std::string::npos);
+  EXPECT_NE(refused(scan.with(scan.description(60))).find("numSamples is 60, but readouts have 73"), std::string::npos);
+  EXPECT_NE(refused(scan.with("<trajectoryDescription><identifier>Own</identifier></trajectoryDescription>"))
+                .find("'Own' has no rampUpTime"),
+            std::string::npos);
+  const EpiScan late({.delay = 80});
+  EXPECT_NE(refused(late.header()).find("but the gradient ends at 260 us"), std::string::npos);
+
+  const EpiScan regular({.n = 47, .regular = true});
+  const Outcome out = run(epi(), regular.with(late.description()), regular.scan());
+  EXPECT_EQ(out.warned("trajectoryDescription does not fit the readouts"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), regular.image(0)), kGood);
+}
+
+TEST(EpiInputTest, OtherTrajectoriesAndPipelinesAreRefused) {
+  const EpiScan scan({});
+  EXPECT_NE(client_error([&] {
+              run(epi(), header({.encoded = {8, 8, 1}}), {});
+            }).find("header's trajectory is 'cart"),
+            std::string::npos);
+  const std::string plain = yaml("  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n");
+  EXPECT_NE(client_error([&] { run(plain, scan.header(), {}); }).find("use epi_2d"), std::string::npos);
+  const std::string unregridded =
+      yaml("  - epi_phase_correction\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n");
+  EXPECT_NE(client_error([&] { run(unregridded, scan.header(), scan.scan()); }).find("73 samples"), std::string::npos);
+  auto narrow = scan.scan();
+  for (int i = 0; i < 3; ++i) narrow[static_cast<std::size_t>(i)] = readout(1, std::vector<cfloat>(48, 1));
+  for (int i = 0; i < 3; ++i) set_flag(narrow[static_cast<std::size_t>(i)], kPhaseCorrection);
+  EXPECT_NE(client_error([&] { run(unregridded, scan.header(), narrow); }).find("put ramp_regrid before"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace echotrain::testing
