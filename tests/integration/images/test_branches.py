@@ -1,5 +1,5 @@
-"""Branches of pipelines, over the wire: two series of one reconstruction, items routed by what they are, and readouts and
-images in one connection. Truth is numpy in float64, or the pixels sent."""
+"""Branches of pipelines, over the wire: two series of one reconstruction, items routed by what they are, and readouts
+and images in one connection. Truth is numpy in float64, or the pixels sent."""
 
 import re
 import subprocess
@@ -182,28 +182,30 @@ def test_copies_count_in_the_sessions_memory(tmp_path):
     reply = wire.exchange(server.address, [config, wire.header("Dummy XML header"), large, wire.close()])
     assert any("resources" in t or "budget" in t for t in reply.errors()), reply.texts
     config = pipeline("branch: {pipeline: [image]}", "image", keys="input: images")
-    assert len(through(server, config, [steps.image(np.ones((1, 1, 8, 8)))], wire.header("Dummy XML header")).images) == 2
+    small = [steps.image(np.ones((1, 1, 8, 8)))]
+    assert len(through(server, config, small, wire.header("Dummy XML header")).images) == 2
     assert server.stop() == 0
 
 
 def test_wrong_branches_are_refused_where_they_are(served):
-    for config, words in (
-        (pipeline(*COILS, "branch: {when: {contrst: 1}, pipeline: [image]}", "image"), "9:21: unknown key 'contrst'; did you "
-         "mean 'contrast'?"),
-        (pipeline(*COILS, "branch: {pipeline: [fft, image]}", "image"), "9:25: 'fft' takes KSpace or Grid, but the branch"),
-        (pipeline(*COILS, "branch: {when: {item: images}, pipeline: [image]}", "branch: {when: {kind: noise}, pipeline: "
-                  "[image]}", "image"), "10:21: 'kind' tells readouts apart"),
-        (pipeline(*COILS, "branch: {when: {contrast: 0}}", "image"), "9:5: a branch needs gadgets of its own"),
-    ):  # fmt: skip
+    images, noise = (f"branch: {{when: {{{key}}}, pipeline: [image]}}" for key in ("item: images", "kind: noise"))
+    for branches, words in (
+        (["branch: {when: {contrst: 1}, pipeline: [image]}"], "9:21: unknown key 'contrst'; did you mean 'contrast'?"),
+        (["branch: {pipeline: [fft, image]}"], "9:25: 'fft' takes KSpace or Grid, but the branch gets CoilImages"),
+        ([images, noise], "10:21: 'kind' tells readouts apart"),
+        (["branch: {when: {contrast: 0}}"], "9:5: a branch needs gadgets of its own"),
+    ):
+        config = pipeline(*COILS, *branches, "image")
         reply = wire.exchange(served.address, [config, XML, wire.close()])
         assert any("bad-config" in t and words in t for t in reply.errors()), reply.texts
 
 
 def test_a_branch_is_explained_with_all_its_keys():
-    shown = subprocess.run([BIN / "echotrain-server", "--explain", "branch"], capture_output=True, text=True, timeout=60)
+    command = [BIN / "echotrain-server", "--explain", "branch"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
-    known = "when pass_on series_offset role pipeline item kind flag content image_type meta encoding slice contrast phase "
-    for key in (known + "repetition set series").split():
+    known = "when pass_on series_offset role pipeline item kind flag content image_type meta encoding slice contrast"
+    for key in f"{known} phase repetition set series".split():
         assert re.search(rf"\b{key}[:,]", shown.stdout), key
         assert f"`{key}`" in PAGE or f" {key}:" in PAGE or f"`{key}:" in PAGE, key
 
