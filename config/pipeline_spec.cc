@@ -278,26 +278,6 @@ std::vector<std::string> until_flags() {
           "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
 }
 
-std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter) {
-  std::vector<Node> values;
-  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
-    for (const GadgetSpec& each : *chain)
-      if (each.name == gadget) values.push_back(each.parameters.get(parameter));
-  return values;
-}
-
-void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value) {
-  for (auto* chain : {&spec.gadgets, &spec.accelerated})
-    for (GadgetSpec& each : *chain) {
-      if (each.name != gadget) continue;
-      std::vector<Node::Entry> entries;
-      if (each.parameters.kind() == Node::Kind::map) entries = each.parameters.as_map();
-      std::erase_if(entries, [&](const Node::Entry& entry) { return entry.key == parameter; });
-      entries.push_back({parameter, value.mark(), value});
-      each.parameters = Node::map(each.mark, std::move(entries));
-    }
-}
-
 PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
   refuse_xml(text, name);
   PipelineSpec spec = read_spec(read_yaml(text, name));
