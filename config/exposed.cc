@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
+#include <utility>
+
+#include "config/pipeline_spec.h"
 
 namespace echotrain::config {
 
@@ -81,7 +85,57 @@ ExposedSpec read_one(const Node::Entry& entry) {
   return one;
 }
 
+/// Gives the parameters that are to stand in place of these.
+using Change = std::function<Node(const Node&)>;
+
+/// The parameters of gadget `name` after `change`, where it is called `gadget`, and after the same with all gadgets of
+/// a chain `pipeline` among them: a branch has one.
+Node changed(const std::string& name, const Node& parameters, std::string_view gadget, const Change& change) {
+  const Node out = name == gadget ? change(parameters) : parameters;
+  const Node chain = out.kind() == Node::Kind::map ? out.get("pipeline") : Node();
+  if (chain.kind() != Node::Kind::sequence) return out;
+  std::vector<Node> items;
+  for (const Node& item : chain.as_sequence()) {
+    const bool is_map = item.kind() == Node::Kind::map && item.as_map().size() == 1;
+    if (!is_map && item.kind() != Node::Kind::scalar) {
+      items.push_back(item);  // refused when the chain is read
+      continue;
+    }
+    const std::string inner = is_map ? item.as_map()[0].key : item.as_string();
+    const Node after = changed(inner, is_map ? item.as_map()[0].value : Node(), gadget, change);
+    items.push_back(is_map || after.kind() == Node::Kind::map ? Node::map(item.mark(), {{inner, item.mark(), after}})
+                                                              : item);
+  }
+  std::vector<Node::Entry> entries = out.as_map();
+  for (Node::Entry& entry : entries)
+    if (entry.key == "pipeline") entry.value = Node::sequence(chain.mark(), std::move(items));
+  return Node::map(out.mark(), std::move(entries));
+}
+
 }  // namespace
+
+std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter) {
+  std::vector<Node> values;
+  const auto look = [&](const Node& parameters) {
+    values.push_back(parameters.get(parameter));
+    return parameters;
+  };
+  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (const GadgetSpec& each : *chain) changed(each.name, each.parameters, gadget, look);
+  return values;
+}
+
+void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value) {
+  const auto set = [&](const Node& before) {
+    std::vector<Node::Entry> entries;
+    if (before.kind() == Node::Kind::map) entries = before.as_map();
+    std::erase_if(entries, [&](const Node::Entry& entry) { return entry.key == parameter; });
+    entries.push_back({parameter, value.mark(), value});
+    return Node::map(value.mark(), std::move(entries));
+  };
+  for (auto* chain : {&spec.gadgets, &spec.accelerated})
+    for (GadgetSpec& each : *chain) each.parameters = changed(each.name, each.parameters, gadget, set);
+}
 
 std::vector<ExposedSpec> read_exposed(const Node& node) {
   std::vector<ExposedSpec> all;

@@ -285,43 +285,6 @@ std::vector<std::string> until_flags() {
           "last_in_phase",        "last_in_repetition",   "last_in_set",     "last_in_segment", "last_in_measurement"};
 }
 
-std::vector<Node> parameters_of(const PipelineSpec& spec, std::string_view gadget, std::string_view parameter) {
-  std::vector<Node> values;
-  for (const auto* chain : {&spec.gadgets, &spec.accelerated})
-    for (const GadgetSpec& each : gadgets_in(*chain))
-      if (each.name == gadget) values.push_back(each.parameters.get(parameter));
-  return values;
-}
-
-namespace {
-void set_entry(GadgetSpec& gadget, const std::string& key, const Node& value) {
-  std::vector<Node::Entry> entries;
-  if (gadget.parameters.kind() == Node::Kind::map) entries = gadget.parameters.as_map();
-  std::erase_if(entries, [&](const Node::Entry& entry) { return entry.key == key; });
-  entries.push_back({key, value.mark(), value});
-  gadget.parameters = Node::map(gadget.mark, std::move(entries));
-}
-
-/// Of `each`, or of what is in it, if it is a branch.
-void set_within(GadgetSpec& each, std::string_view gadget, const std::string& parameter, const Node& value) {
-  if (each.name == gadget) set_entry(each, parameter, value);
-  if (each.name != kBranch) return;
-  const Node chain = each.parameters.get("pipeline");
-  std::vector<Node> items;
-  for (const Node& item : chain.as_sequence()) {
-    GadgetSpec inner = read_gadget(item);
-    set_within(inner, gadget, parameter, value);
-    items.push_back(Node::map(item.mark(), {{inner.name, inner.mark, inner.parameters}}));
-  }
-  set_entry(each, "pipeline", Node::sequence(chain.mark(), std::move(items)));
-}
-}  // namespace
-
-void set_parameter(PipelineSpec& spec, std::string_view gadget, const std::string& parameter, const Node& value) {
-  for (auto* chain : {&spec.gadgets, &spec.accelerated})
-    for (GadgetSpec& each : *chain) set_within(each, gadget, parameter, value);
-}
-
 PipelineSpec read_pipeline(std::string_view text, const std::string& name) {
   refuse_xml(text, name);
   PipelineSpec spec = read_spec(read_yaml(text, name));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -133,10 +132,8 @@ Json parameters(const std::vector<const config::PipelineSpec*>& pipelines, const
   return all;
 }
 
-bool has_gadget(const config::PipelineSpec& pipeline, std::initializer_list<std::string_view> names) {
-  return std::any_of(pipeline.gadgets.begin(), pipeline.gadgets.end(), [&](const config::GadgetSpec& gadget) {
-    return std::find(names.begin(), names.end(), gadget.name) != names.end();
-  });
+bool has_gadget(const config::PipelineSpec& pipeline, std::string_view name) {
+  return !config::parameters_of(pipeline, name, "").empty();
 }
 
 bool gives_complex(const config::PipelineSpec& pipeline) {
@@ -159,7 +156,7 @@ Json reconstruction(const std::vector<const config::PipelineSpec*>& pipelines) {
   }
   // Adjustment scans bring noise and reference lines that later scans name.
   const bool adjusts = !images && std::any_of(pipelines.begin(), pipelines.end(), [](const auto* each) {
-    return has_gadget(*each, {"noise_adjust", "external_calibration"});
+    return has_gadget(*each, "noise_adjust") || has_gadget(*each, "external_calibration");
   });
   return {{"transfer_protocol", {{"protocol", "ISMRMRD"}, {"version", "1.4.1"}}},
           {"port", kPort},

@@ -60,6 +60,31 @@ TEST(ExposedSpecs, WriteTheirDefaultsIntoAllChains) {
   EXPECT_TRUE(parameters_of(spec, "noise_adjust", "patch").empty());
 }
 
+TEST(ExposedSpecs, ReachIntoBranches) {
+  const PipelineSpec spec = read_pipeline(kBegin + R"(expose:
+  strength: {sets: denoise.strength, default: 2}
+pipeline:
+  - branch:
+      when: {contrast: 1}
+      pipeline:
+        - denoise
+        - branch: {pipeline: [denoise: {patch: 3}, image]}
+        - image
+  - image
+)",
+                                          "p.yaml");
+  EXPECT_EQ(parameters_of(spec, "denoise", "strength").size(), 2U);
+  const Node branch = spec.gadgets[0].parameters;
+  EXPECT_EQ(branch.get("when").get("contrast").as_int(), 1);
+  const std::vector<Node>& chain = branch.get("pipeline").as_sequence();
+  ASSERT_EQ(chain.size(), 3U);
+  EXPECT_EQ(chain[0].get("denoise").get("strength").as_int(), 2);
+  EXPECT_EQ(chain[2].as_string(), "image");
+  const Node inner = chain[1].get("branch").get("pipeline").as_sequence()[0].get("denoise");
+  EXPECT_EQ(inner.get("strength").as_int(), 2);
+  EXPECT_EQ(inner.get("patch").as_int(), 3);
+}
+
 TEST(ExposedSpecs, SayWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal("  no_sign: {sets: denoise.strength}\n"),
               AllOf(StartsWith("p.yaml:5:3: "), HasSubstr("letters")));
