@@ -2,12 +2,13 @@
 
     ECHOTRAIN_DATA=../shared/data python3 tests/bench/regularised/poisson_brain.py build/bin/echotrain [PRIOR...]
 
-Both get y = k-space / 0.5541 (the scale that `bart pics -d4` says; BART then runs with -w 1), the maps of `bart ecalib -m1
--r20`, and lambda = 0.005 on both axes. J = 1/2 |M F S x - y|^2 + lambda |Psi x|_1 is evaluated in float64 for both, F
-unitary and Psi = `bart wavelet -D 6`, or the periodic isotropic total variation. Ours goes through the build's server over
-TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time is that of the whole connection,
-the median of several after the first, whose operator the server keeps. BART's is that of the process `bart pics`. Both on
-two threads, by turns; seconds of the processor are those of all threads, which count where other programs run. The exit status is 1 where a figure that was asked for is missed. `--backend cuda` is for a GPU.
+Both get y = k-space / 0.5541 (the scale that `bart pics -d4` says; BART then runs with -w 1), the maps of `bart ecalib
+-m1 -r20`, and lambda = 0.005 on both axes. J = 1/2 |M F S x - y|^2 + lambda |Psi x|_1 is evaluated in float64 for both,
+F unitary and Psi = `bart wavelet -D 6`, or the periodic isotropic total variation. Ours goes through the build's server
+over TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time is that of the whole
+connection, the median of several after the first, whose operator the server keeps. BART's is that of the process `bart
+pics`. Both on two threads, by turns; seconds of the processor are those of all threads, which count where other programs
+run. The exit status is 1 where a figure that was asked for is missed. `--backend cuda` is for a GPU.
 """
 
 import argparse
@@ -41,8 +42,8 @@ pipeline:
 """
 # Of each prior: what BART is told, the asked J, and ours.
 PRIORS = {
-    "wavelet": ("W", 31.02, "prior: wavelet, iterations: 20, tolerance: 0"),
-    "total_variation": ("T", 31.31, "prior: total_variation, iterations: 35, tolerance: 0, inner: 20"),
+    "wavelet": ("W", 31.02, "prior: wavelet, iterations: 18, tolerance: 0"),
+    "total_variation": ("T", 31.31, "prior: total_variation, iterations: 22, tolerance: 0, inner: 10"),
 }
 
 
@@ -99,7 +100,8 @@ class Problem:
         sent += np.ascontiguousarray(maps, "<c8").tobytes()
         points = np.argwhere(self.mask)
         readouts = [
-            wire.acquisition(self.y[:, z, y, None], None, wire.LAST_IN_SLICE * (i + 1 == len(points)), y, counter=i, step2=z)
+            wire.acquisition(self.y[:, z, y, None], None, wire.LAST_IN_SLICE * (i + 1 == len(points)), y, counter=i,
+                             step2=z)
             for i, (z, y) in enumerate(points)
         ]
         return scans.Scan(header(maps.shape[1:], (1, 1), "other"), [sent, b"".join(readouts)])
