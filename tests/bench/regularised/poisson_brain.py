@@ -7,8 +7,8 @@ Both get y = k-space / 0.5541 (the scale that `bart pics -d4` says; BART then ru
 F unitary and Psi = `bart wavelet -D 6`, or the periodic isotropic total variation. Ours goes through the build's server
 over TCP: a connection with the maps, 5130 readouts of one point each, and the image; the time is that of the whole
 connection, the median of several after the first, whose operator the server keeps. BART's is that of the process `bart
-pics`. Both on two threads, by turns; seconds of the processor are those of all threads, which count where other programs
-run. The exit status is 1 where a figure that was asked for is missed. `--backend cuda` is for a GPU.
+pics`. Both on two threads, by turns; seconds of the processor are those of all threads, which count where other
+programs run. The exit status is 1 where a figure that was asked for is missed. `--backend cuda` is for a GPU.
 """
 
 import argparse
