@@ -77,9 +77,9 @@ Parameters<Regularised::Options> Regularised::parameters() {
               "fista: proximal gradients with momentum. admm: alternating directions, with conjugate gradients inside")
       .integer("iterations", &Options::iterations, 1, 10000, "largest number of steps")
       .number("tolerance", &Options::tolerance, 0, 1, "relative change of the image at which to stop; 0: never")
-      .integer("inner", &Options::inner, 1, 1000,
-               "steps inside an iteration: admm, of conjugate gradients; fista, of the dual of total variation or of a "
-               "sum of priors")
+      .integer("inner", &Options::inner, 0, 1000,
+               "steps inside an iteration: fista, of the dual of total variation or of a sum of priors; admm, of "
+               "conjugate gradients. 0: 20 with fista, 5 with admm")
       .number("penalty", &Options::penalty, 1e-6, 1e6,
               "admm only; weight of what holds the image and its copies together, relative to the largest eigenvalue")
       .choice("series", &Options::series, {"none", "repetition", "phase", "contrast", "set"},
@@ -207,7 +207,7 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
   options.method = options_.method == "fista" ? numerics::ProximalMethod::fista : numerics::ProximalMethod::admm;
   options.iterations = static_cast<int>(options_.iterations);
   options.tolerance = options_.tolerance;
-  options.inner = static_cast<int>(options_.inner);
+  options.inner = options_.inner > 0 ? static_cast<int>(options_.inner) : options_.method == "fista" ? 20 : 5;
   options.penalty = options_.penalty;
   options.bound = bound;
   const double most = numerics::extremes(compute, problem.b).most;

@@ -29,7 +29,7 @@ struct RegularisedOptions {
   std::string method = "fista";
   std::int64_t iterations = 60;
   double tolerance = 1e-3;
-  std::int64_t inner = 8;
+  std::int64_t inner = 0;
   double penalty = 0.1;
   std::string series = "none";
   std::int64_t frames = 16;

@@ -28,26 +28,34 @@ class Shifts {
 class WaveletPrior final : public ConvexPrior {
  public:
   WaveletPrior(const Shape& series, std::int64_t smallest, bool random)
-      : series_(series), options_{smallest, {}}, random_(random) {}
+      : series_(series), whole_(wavelet_extents(series, smallest)), options_{smallest, {}}, random_(random) {}
   Shape coefficients() const override { return series_; }
   void shrink(Context& context, double threshold, DeviceView<cfloat> c) const override {
+    if (whole_ == series_) return shrink_whole(context, threshold, c);
+    Array<cfloat> whole = context.allocate<cfloat>(whole_);
+    copy_corner(context, c, whole.view());
+    shrink_whole(context, threshold, whole.view());
+    copy_corner(context, whole.cview(), c);
+  }
+  double value(Context& context, DeviceView<const cfloat> c) const override {
+    Array<cfloat> whole = context.allocate<cfloat>(whole_);
+    copy_corner(context, c, whole.view());
+    wavelet_analysis(context, whole.view(), {options_.smallest, {}});
+    return sum_of_magnitudes(context, whole.cview().reshaped({1, whole.size()}));
+  }
+  void shift_on() override {
+    constexpr std::int64_t kMostShift = 1 << 20;
+    if (random_) options_.shift = shifts_.next(whole_, kMostShift);
+  }
+
+ private:
+  void shrink_whole(Context& context, double threshold, DeviceView<cfloat> c) const {
     wavelet_analysis(context, c, options_);
     numerics::shrink(context, threshold, c.reshaped({1, c.size()}));
     wavelet_synthesis(context, c, options_);
   }
-  double value(Context& context, DeviceView<const cfloat> c) const override {
-    Array<cfloat> coefficients = context.allocate<cfloat>(series_);
-    context.copy<cfloat>(c, coefficients.view());
-    wavelet_analysis(context, coefficients.view(), {options_.smallest, {}});
-    return sum_of_magnitudes(context, coefficients.cview().reshaped({1, c.size()}));
-  }
-  void shift_on() override {
-    constexpr std::int64_t kMostShift = 1 << 20;
-    if (random_) options_.shift = shifts_.next(series_, kMostShift);
-  }
 
- private:
-  Shape series_;
+  Shape series_, whole_;
   WaveletOptions options_;
   bool random_;
   Shifts shifts_;

@@ -29,8 +29,11 @@ class ConvexPrior {
   virtual void shift_on() {}
 };
 
-/// The sum of the magnitudes of the wavelet coefficients of each frame (wavelet.h). shifts: shift_on() draws where they
-/// begin, as translation-invariant denoising does (Coifman and Donoho, 1995); value() is that without a shift.
+/// The sum of the magnitudes of the wavelet coefficients of each frame (wavelet.h). Where wavelet_extents() are larger
+/// than the frame, it is continued by zeros, P: shrink() is then P^H shrink P, the proximal map of a convex function a
+/// little below value() (Moreau 1965: P has the norm 1), so that wavelets are cut off at the ends and none goes on at
+/// the other end. shifts: shift_on() draws where wavelets begin, as translation-invariant denoising does (Coifman and
+/// Donoho, 1995); value() is that without a shift.
 std::unique_ptr<ConvexPrior> wavelet_prior(const Shape& series, std::int64_t smallest = 16, bool shifts = false);
 
 /// Total variation: the sum over voxels and frames of the root of the sum of squared differences (differences.h) along

@@ -33,7 +33,7 @@ struct ProximalOptions {
   double bound = 1;      ///< no eigenvalue of A is above it, or hardly: the step is 1 over it
   /// Steps of what each iteration solves by itself: fista, where a prior is not direct or there are several, of the
   /// dual problem of their proximal map; admm, of conjugate gradients.
-  int inner = 8;
+  int inner = 20;
   double penalty = 0.1;  ///< admm's weight of x and its copies being equal, relative to `bound`
 };
 

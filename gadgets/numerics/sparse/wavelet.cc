@@ -68,6 +68,26 @@ void transform(Context& context, DeviceView<cfloat> images, const WaveletOptions
 
 }  // namespace
 
+Shape wavelet_extents(const Shape& images, std::int64_t smallest) {
+  check(images, {smallest, {}});
+  const Extents n = last_axes(images, 3);
+  Extents multiple{1, 1, 1};
+  for (const Level& level : levels_of(n, smallest))
+    for (const int axis : level.axes) multiple[static_cast<std::size_t>(axis)] *= 2;
+  Shape extents{images[0]};
+  for (std::size_t a = 0; a < 3; ++a) extents.push_back((n[a] + multiple[a] - 1) / multiple[a] * multiple[a]);
+  return extents;
+}
+
+void copy_corner(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to) {
+  const Shape &f = from.shape(), &t = to.shape();
+  if (f.rank() != 4 || t.rank() != 4 || f[0] != t[0])
+    throw std::invalid_argument(
+        fmt::format("copy corner: expected [item, z, y, x], got {} and {}", f.text(), t.text()));
+  if (to.size() == 0) return;
+  ECHOTRAIN_DISPATCH(context, copy_corner(context, f[0], last_axes(f, 3), last_axes(t, 3), from.data(), to.data()));
+}
+
 void wavelet_analysis(Context& context, DeviceView<cfloat> images, const WaveletOptions& options) {
   transform(context, images, options, true);
 }

@@ -26,4 +26,12 @@ struct WaveletOptions {
 void wavelet_analysis(Context& context, DeviceView<cfloat> images, const WaveletOptions& options = {});
 void wavelet_synthesis(Context& context, DeviceView<cfloat> images, const WaveletOptions& options = {});
 
+/// The least shape, from `images` on, whose axes are even on each level that halves them.
+Shape wavelet_extents(const Shape& images, std::int64_t smallest);
+
+/// to = from where both have voxels, 0 elsewhere: what continues images by zeros at the ends of their axes, and what
+/// cuts that off again. from, to: [item, z, y, x]. Asynchronous on CUDA. std::invalid_argument on shapes that do not
+/// fit.
+void copy_corner(Context& context, DeviceView<const cfloat> from, DeviceView<cfloat> to);
+
 }  // namespace echotrain::numerics

@@ -68,4 +68,14 @@ void copy_box(Context& context, std::int64_t items, const Extents& n, const Exte
   });
 }
 
+void copy_corner(Context& context, std::int64_t items, const Extents& n, const Extents& m, const cfloat* from,
+                 cfloat* to) {
+  for_box_rows(context, items, m, m, [&](std::int64_t item, std::int64_t z, std::int64_t y) {
+    const std::int64_t count = z < n[0] && y < n[1] ? std::min(n[2], m[2]) : 0;
+    cfloat* row = to + item + (z * m[1] + y) * m[2];
+    if (count > 0) std::copy_n(from + item / volume(m) * volume(n) + (z * n[1] + y) * n[2], count, row);
+    std::fill(row + count, row + m[2], cfloat{});
+  });
+}
+
 }  // namespace echotrain::numerics::cpu

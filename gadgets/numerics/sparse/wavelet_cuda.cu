@@ -43,6 +43,15 @@ __global__ void copy_box_kernel(std::int64_t items, BoxExtents e, const float2* 
   }
 }
 
+__global__ void copy_corner_kernel(std::int64_t items, BoxExtents e, const float2* from, float2* to) {
+  const std::int64_t *n = e.n, *m = e.box;
+  ECHOTRAIN_GRID_STRIDE(i, items * m[0] * m[1] * m[2]) {
+    const std::int64_t x = i % m[2], y = i / m[2] % m[1], z = i / (m[1] * m[2]) % m[0];
+    const bool inside = x < n[2] && y < n[1] && z < n[0];
+    to[i] = inside ? from[((i / (m[0] * m[1] * m[2]) * n[0] + z) * n[1] + y) * n[2] + x] : make_float2(0.0f, 0.0f);
+  }
+}
+
 }  // namespace
 
 void wavelet_pass(Context& context, const WaveletPass& pass, const cfloat* from, cfloat* to) {
@@ -56,6 +65,13 @@ void copy_box(Context& context, std::int64_t items, const Extents& n, const Exte
   copy_box_kernel<<<blocks_for(items * volume(box)), kThreads, 0, stream_of(context)>>>(
       items, extents_of(n, box), device_view(from), device_view(to));
   check_launch("copy_box");
+}
+
+void copy_corner(Context& context, std::int64_t items, const Extents& n, const Extents& m, const cfloat* from,
+                 cfloat* to) {
+  copy_corner_kernel<<<blocks_for(items * volume(m)), kThreads, 0, stream_of(context)>>>(
+      items, extents_of(n, m), device_view(from), device_view(to));
+  check_launch("copy_corner");
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -57,6 +57,7 @@ ECHOTRAIN_BACKENDS(
 /// Of the box alone; `to` is other memory.
 void wavelet_pass(Context& context, const WaveletPass& pass, const cfloat* from, cfloat* to);
 void copy_box(Context& context, std::int64_t items, const Extents& n, const Extents& box, const cfloat* from, cfloat* to);
+void copy_corner(Context& context, std::int64_t items, const Extents& n, const Extents& m, const cfloat* from, cfloat* to);
 )
 // clang-format on
 

@@ -68,7 +68,7 @@ struct DenseProblem {
       bound += (prior.g.adjoint() * prior.g).norm();
     }
     const double sigma = 0.5, step = 1 / (a.norm() / 2 + sigma * bound);
-    for (int i = 0; i < 6000; ++i) {
+    for (int i = 0; i < 4000; ++i) {
       VectorXcd gradient = a * x - b;
       for (std::size_t k = 0; k < duals.size(); ++k) gradient += priors[k].g.adjoint() * duals[k];
       const VectorXcd next = x - step * gradient, ahead = 2 * next - x;
@@ -85,7 +85,7 @@ struct DenseProblem {
 template <class B>
 class ProximalSolverTest : public testing::OnBackend<B> {
  protected:
-  static constexpr std::int64_t kFrames = 2, kHeight = 6, kWidth = 7, kVoxels = kHeight * kWidth;
+  static constexpr std::int64_t kFrames = 2, kHeight = 8, kWidth = 4, kVoxels = kHeight * kWidth;
   const Shape series_{kFrames, 1, kHeight, kWidth};
 
   void SetUp() override {
@@ -187,6 +187,32 @@ TYPED_TEST_SUITE(ProximalSolverTest, Backends, testing::BackendNames);
 
 TYPED_TEST(ProximalSolverTest, Wavelets) { this->expect_least({{wavelet_prior(this->series_, 4)}}, true, 0.3); }
 
+// Continued by zeros, the proximal map is still one: it brings no two points further apart than they are, less what it
+// moves them by differently (firm nonexpansiveness, which proximal maps have).
+TYPED_TEST(ProximalSolverTest, WaveletsOfOddExtents) {
+  const Shape shape{1, 1, 13, 11};
+  const auto prior = wavelet_prior(shape, 4);
+  const auto a = Random(6).normals(shape.size()), b = Random(7).normals(shape.size());
+  auto x = this->upload(a, shape), y = this->upload(b, shape);
+  const double before = prior->value(this->context(), x.cview());
+  prior->shrink(this->context(), 0.5, x.view());
+  prior->shrink(this->context(), 0.5, y.view());
+  EXPECT_LT(prior->value(this->context(), x.cview()), 0.8 * before);
+  const auto p = this->download(x), q = this->download(y);
+  double inner = 0, size = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const cdouble moved = cdouble(p[i]) - cdouble(q[i]);
+    inner += (std::conj(moved) * (cdouble(a[i]) - cdouble(b[i]))).real();
+    size += std::norm(moved);
+  }
+  EXPECT_LE(size, inner * (1 + 1e-6));
+  EXPECT_GT(size, 0);
+  // Nothing is taken away without a threshold.
+  auto same = this->upload(a, shape);
+  prior->shrink(this->context(), 0, same.view());
+  EXPECT_LT(relative_error(this->download(same), a, a.size()), 1e-6);
+}
+
 TYPED_TEST(ProximalSolverTest, TotalVariation) {
   this->expect_least({{variation_prior(this->series_, DifferenceAxes::space())}}, false, 0.2);
 }
@@ -242,7 +268,7 @@ TYPED_TEST(ProximalSolverTest, StopsWhenTheScanDoes) {
 
 TYPED_TEST(ProximalSolverTest, RefusesWhatDoesNotFit) {
   Context& context = this->context();
-  auto x = context.template zeros<cfloat>(this->series_), flat = x.reshaped({2, 6, 7});
+  auto x = context.template zeros<cfloat>(this->series_), flat = x.reshaped({2, 8, 4});
   const auto prior = [&] { return std::vector<WeighedPrior>{{wavelet_prior(this->series_, 4)}}; };
   const auto solve = [&](const ProximalProblem& problem, const ProximalOptions& options) {
     solve_proximal(context, problem, x.view(), options);

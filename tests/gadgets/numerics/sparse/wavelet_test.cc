@@ -68,7 +68,7 @@ std::vector<cdouble> truth_of(std::vector<cdouble> image, const std::array<std::
   return image;
 }
 
-const std::vector<std::array<std::int64_t, 3>>& wavelet_extents() {
+const std::vector<std::array<std::int64_t, 3>>& odd_and_even_extents() {
   static const std::vector<std::array<std::int64_t, 3>> all{{1, 64, 64}, {1, 46, 36},  {23, 18, 1}, {9, 17, 16},
                                                             {1, 1, 33},  {1, 230, 18}, {1, 3, 2},   {7, 1, 5}};
   return all;
@@ -79,7 +79,7 @@ class WaveletTest : public testing::OnBackend<B> {};
 TYPED_TEST_SUITE(WaveletTest, Backends, testing::BackendNames);
 
 TYPED_TEST(WaveletTest, IsItsDefinition) {
-  for (const auto& n : wavelet_extents())
+  for (const auto& n : odd_and_even_extents())
     for (const std::int64_t smallest : {4, 16}) {
       const Shape shape{2, n[0], n[1], n[2]};
       const auto x = Random(1).normals(shape.size());
@@ -96,7 +96,7 @@ TYPED_TEST(WaveletTest, IsItsDefinition) {
 }
 
 TYPED_TEST(WaveletTest, IsOrthogonal) {
-  for (const auto& n : wavelet_extents())
+  for (const auto& n : odd_and_even_extents())
     for (const bool shifted : {false, true}) {
       const Shape shape{3, n[0], n[1], n[2]};
       WaveletOptions options{4, {}};
@@ -126,6 +126,25 @@ TYPED_TEST(WaveletTest, AShiftTurnsTheImage) {
   wavelet_analysis(this->context(), there.view(), options);
   wavelet_analysis(this->context(), plain.view(), {4, {}});
   EXPECT_EQ(this->download(there), this->download(plain));
+}
+
+TYPED_TEST(WaveletTest, ExtentsAreEvenOnEachLevel) {
+  EXPECT_EQ(wavelet_extents({3, 1, 230, 180}, 16), Shape({3, 1, 256, 192}));
+  EXPECT_EQ(wavelet_extents({1, 9, 16, 1}, 16), Shape({1, 9, 16, 1}));
+  const Shape small{2, 2, 2, 5}, large{2, 3, 3, 7};
+  const auto x = Random(5).normals(small.size());
+  auto from = this->upload(x, small), back = this->context().template zeros<cfloat>(small);
+  auto to = this->upload(Random(6).normals(large.size()), large);
+  copy_corner(this->context(), from.cview(), to.view());
+  const auto whole = this->download(to);
+  for (std::int64_t i = 0; i < large.size(); ++i) {
+    const std::int64_t column = i % 7, y = i / 7 % 3, z = i / 21 % 3, item = i / 63;
+    const bool inside = column < 5 && y < 2 && z < 2;
+    const cfloat expected = inside ? x[static_cast<std::size_t>(((item * 2 + z) * 2 + y) * 5 + column)] : cfloat{};
+    ASSERT_EQ(whole[static_cast<std::size_t>(i)], expected) << i;
+  }
+  copy_corner(this->context(), to.cview(), back.view());
+  EXPECT_EQ(this->download(back), x);
 }
 
 TYPED_TEST(WaveletTest, RefusesWhatDoesNotFit) {
