@@ -79,8 +79,8 @@ OptionTable<DicomOptions> dicom_options() {
   using O = DicomOptions;
   return OptionTable<O>()
       .list("peers", &O::peers, "peer",
-            "peer that images may be sent to by C-STORE, as pacs=ORTHANC@10.0.0.5:4242; /tls behind it for TLS; "
-            "pipelines name it: dicom: {send_to: pacs}")
+            "peer that images may be sent to by C-STORE, as pacs=ORTHANC@10.0.0.5:4242; behind it /tls for TLS, "
+            "/enhanced for one multi-frame object per series; pipelines name it: dicom: {send_to: pacs}")
       .list("send_to", &O::send_to, "name", "peer that gets the images of every scan, whatever the pipeline says")
       .text("ae_title", &O::ae_title, "AE title of this server")
       .not_empty()

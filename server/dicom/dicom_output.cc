@@ -106,19 +106,36 @@ std::shared_ptr<DicomScan> DicomOutput::scan(const SessionLog& log, const std::v
     if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
   if (all.empty()) return nullptr;
   std::shared_ptr<DicomScan> scan(new DicomScan(*this, log));
-  scan->peers_ = std::move(all);
+  for (std::string& peer : all) {
+    const bool enhanced = std::any_of(senders_.begin(), senders_.end(),
+                                      [&](const auto& sender) { return sender->name() == peer && sender->enhanced(); });
+    (enhanced ? scan->enhanced_peers_ : scan->peers_).push_back(std::move(peer));
+  }
   scan->study_ = protocol::dicom::read_study(header.xml, options_.patient, header.xml);
   scan->key_ = std::string(ECHOTRAIN_VERSION "\n") + pipeline_text;
   scan->encodings_ = header.encodings;
-  return scan;
+  // Whoever has it gives images; queue and converter have it by another owner, and so know when no more will come.
+  DicomScan* const bare = scan.get();
+  return {bare, [this, scan = std::move(scan)](DicomScan*) mutable { end(std::move(scan)); }};
+}
+
+void DicomOutput::end(std::shared_ptr<DicomScan> scan) {
+  if (scan->enhanced_peers_.empty()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (finished_) return;  // the converter gives what it has by itself
+    queue_.push_back({std::move(scan), std::nullopt});
+  }
+  work_.notify_one();
 }
 
 bool DicomOutput::add(std::shared_ptr<DicomScan> scan, const protocol::Image& image) {
   const std::size_t bytes = image.pixels.bytes.size() + image.attributes.size();
   {
     const std::scoped_lock lock(mutex_);
-    if (finishing_ || queued_bytes_ + bytes > static_cast<std::size_t>(options_.queue_mib) << 20) {
-      dropped_ += scan->peers_.size();
+    const bool alone = queued_bytes_ == kept_bytes_;
+    if (finishing_ || (!alone && queued_bytes_ + bytes > static_cast<std::size_t>(options_.queue_mib) << 20)) {
+      dropped_ += scan->peers_.size() + scan->enhanced_peers_.size();
       if (!std::exchange(scan->told_full_, true))
         scan->log_.error(
             "an image is not sent to DICOM peers: {} MiB of images wait to be written to the spool "
@@ -138,10 +155,10 @@ void DicomOutput::convert_all() {
   std::unique_lock lock(mutex_);
   for (;;) {
     work_.wait(lock, [this] { return finishing_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    if (queue_.empty()) break;
     Waiting waiting = std::move(queue_.front());
     queue_.pop_front();
-    const std::size_t bytes = waiting.image.pixels.bytes.size() + waiting.image.attributes.size();
+    const std::size_t bytes = waiting.bytes();
     lock.unlock();
     convert(waiting);
     waiting = {};  // lets the pixels go before they are counted as gone
@@ -149,27 +166,73 @@ void DicomOutput::convert_all() {
     queued_bytes_ -= bytes;
     share_.set(queued_bytes_);
   }
+  lock.unlock();
+  for (const auto& scan : std::exchange(keeping_, {})) give_enhanced(*scan);
 }
 
 void DicomOutput::convert(const Waiting& waiting) {
   DicomScan& scan = *waiting.scan;
+  if (!waiting.image) {
+    keeping_.erase(waiting.scan);
+    return give_enhanced(scan);
+  }
+  if (!scan.enhanced_peers_.empty()) convert_enhanced(waiting.scan, *waiting.image);
+  if (scan.peers_.empty()) return;
   try {
-    protocol::dicom::to_dicom(waiting.image, {scan.study_, scan.key_},
-                              instance_number(waiting.image.head, scan.encodings_),
-                              [&](protocol::dicom::Instance&& one) { spool(scan, one.bytes); });
+    protocol::dicom::to_dicom(*waiting.image, {scan.study_, scan.key_},
+                              instance_number(waiting.image->head, scan.encodings_),
+                              [&](protocol::dicom::Instance&& one) { spool(scan, scan.peers_, one.bytes); });
   } catch (const std::exception& error) {
-    {
-      const std::scoped_lock lock(mutex_);
-      dropped_ += scan.peers_.size();
-    }
-    if (!std::exchange(scan.told_bad_, true))
-      scan.log_.error("an image cannot be told in DICOM and is not sent: {}; further ones are only counted",
-                      protocol::printable(error.what()));
+    fail(scan, scan.peers_.size(), error);
   }
 }
 
-void DicomOutput::spool(DicomScan& scan, const std::string& bytes) {
-  for (const std::string& peer : scan.peers_) {
+void DicomOutput::convert_enhanced(const std::shared_ptr<DicomScan>& scan, const protocol::Image& image) {
+  using protocol::dicom::EnhancedImages;
+  using protocol::dicom::Reconstruction;
+  if (!scan->enhanced_) scan->enhanced_ = std::make_unique<EnhancedImages>(Reconstruction{scan->study_, scan->key_});
+  const std::size_t before = scan->enhanced_->bytes();
+  try {
+    scan->enhanced_->add(image);
+  } catch (const std::exception& error) {
+    return fail(*scan, scan->enhanced_peers_.size(), error);
+  }
+  keeping_.insert(scan);
+  keep(before, scan->enhanced_->bytes());
+  if (kept_bytes_ > (static_cast<std::size_t>(options_.queue_mib) << 20) / 2) give_enhanced(*scan);
+}
+
+void DicomOutput::give_enhanced(DicomScan& scan) {
+  if (!scan.enhanced_ || scan.enhanced_->empty()) return;
+  const std::size_t before = scan.enhanced_->bytes();
+  try {
+    scan.enhanced_->finish([&](protocol::dicom::Instance&& one) { spool(scan, scan.enhanced_peers_, one.bytes); });
+  } catch (const std::exception& error) {
+    fail(scan, scan.enhanced_peers_.size(), error);
+  }
+  keep(before, scan.enhanced_->bytes());
+}
+
+/// Counts what a scan keeps in memory.
+void DicomOutput::keep(std::size_t before, std::size_t after) {
+  const std::scoped_lock lock(mutex_);
+  kept_bytes_ = kept_bytes_ - before + after;
+  queued_bytes_ = queued_bytes_ - before + after;
+  share_.set(queued_bytes_);
+}
+
+void DicomOutput::fail(DicomScan& scan, std::size_t images, const std::exception& error) {
+  {
+    const std::scoped_lock lock(mutex_);
+    dropped_ += images;
+  }
+  if (!std::exchange(scan.told_bad_, true))
+    scan.log_.error("an image cannot be told in DICOM and is not sent: {}; further ones are only counted",
+                    protocol::printable(error.what()));
+}
+
+void DicomOutput::spool(DicomScan& scan, const std::vector<std::string>& peers, const std::string& bytes) {
+  for (const std::string& peer : peers) {
     const std::string failure = spool_->put(peer, bytes);
     if (!failure.empty()) {
       {

@@ -6,6 +6,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "config/server_options.h"
 #include "protocol/data/header.h"
 #include "protocol/data/messages.h"
+#include "protocol/dicom/enhanced_file.h"
 #include "protocol/dicom/study.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
@@ -24,11 +27,13 @@ namespace echotrain::server {
 
 class DicomOutput;
 
-/// One scan's way out. Thread-safe.
+/// One scan's way out. Thread-safe. Peers that take multi-frame objects get them when its last owner lets it go, or
+/// when its images fill half of the queue.
 class DicomScan : public std::enable_shared_from_this<DicomScan> {
  public:
   /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. False when
-  /// the queue is full: the image is not sent, which is logged and counted.
+  /// the queue is full: the image is not sent, which is logged and counted. One that is larger than the queue is taken
+  /// where nothing else waits.
   bool add(const protocol::Image& image);
 
  private:
@@ -37,10 +42,11 @@ class DicomScan : public std::enable_shared_from_this<DicomScan> {
 
   DicomOutput& output_;
   SessionLog log_;
-  std::vector<std::string> peers_;
+  std::vector<std::string> peers_, enhanced_peers_;
   protocol::dicom::Study study_;
   std::string key_;  // of the reconstruction
   std::vector<protocol::Encoding> encodings_;
+  std::unique_ptr<protocol::dicom::EnhancedImages> enhanced_;       // the converter's
   bool told_full_ = false, told_bad_ = false, told_spool_ = false;  // the converter's, but for the first
 };
 
@@ -76,12 +82,18 @@ class DicomOutput {
   friend class DicomScan;
   struct Waiting {
     std::shared_ptr<DicomScan> scan;
-    protocol::Image image;
+    std::optional<protocol::Image> image;  // nothing: the scan has ended
+    std::size_t bytes() const { return image ? image->pixels.bytes.size() + image->attributes.size() : 0; }
   };
   bool add(std::shared_ptr<DicomScan> scan, const protocol::Image& image);
   void convert_all();
+  void end(std::shared_ptr<DicomScan> scan);
   void convert(const Waiting& waiting);
-  void spool(DicomScan& scan, const std::string& bytes);
+  void convert_enhanced(const std::shared_ptr<DicomScan>& scan, const protocol::Image& image);
+  void give_enhanced(DicomScan& scan);
+  void fail(DicomScan& scan, std::size_t images, const std::exception& error);
+  void keep(std::size_t before, std::size_t after);
+  void spool(DicomScan& scan, const std::vector<std::string>& peers, const std::string& bytes);
 
   const config::DicomOptions options_;
   std::shared_ptr<Spool> spool_;
@@ -91,8 +103,9 @@ class DicomOutput {
   mutable std::mutex mutex_;
   std::condition_variable work_;
   std::deque<Waiting> queue_;
-  std::size_t queued_bytes_ = 0;
-  Memory::Share share_;  // of queued_bytes_
+  std::size_t queued_bytes_ = 0, kept_bytes_ = 0;  // kept for multi-frame objects; counted among those queued
+  std::set<std::shared_ptr<DicomScan>> keeping_;   // the converter's
+  Memory::Share share_;                            // of queued_bytes_
   std::uint64_t dropped_ = 0;
   bool finishing_ = false, finished_ = false, all_ended_ = true;
   std::thread converter_;

@@ -28,7 +28,7 @@
 namespace echotrain::server {
 namespace {
 
-constexpr T_ASC_PresentationContextID kEcho = 1, kImages = 3;
+constexpr T_ASC_PresentationContextID kEcho = 1, kImages = 3, kEnhanced = 5;
 // PS3.7 Annex C and PS3.4 B.2.3.
 constexpr std::uint16_t kSuccess = 0x0000, kDuplicate = 0x0111;
 constexpr std::uint16_t kWarnings = 0xb000, kNoRoom = 0xa700, kClass = 0xff00, kWarningClass = 0xf000;
@@ -192,6 +192,7 @@ class DcmtkLink : public DicomLink {
     const char* syntaxes[] = {UID_LittleEndianExplicitTransferSyntax, UID_LittleEndianImplicitTransferSyntax};
     ASC_addPresentationContext(parameters, kEcho, UID_VerificationSOPClass, syntaxes + 1, 1);
     ASC_addPresentationContext(parameters, kImages, UID_MRImageStorage, syntaxes, 2);
+    if (peer_.enhanced) ASC_addPresentationContext(parameters, kEnhanced, UID_EnhancedMRImageStorage, syntaxes, 2);
     const OFCondition done =
         ASC_requestAssociation(network_, parameters, &association_, nullptr, nullptr, DUL_NOBLOCK, timeout_s_);
     if (done.good()) return {};

@@ -30,15 +30,22 @@ bool is_name(std::string_view text) {
 DicomPeer read_peer(std::string_view text) {
   const auto refuse = [&](const std::string& why) {
     return std::invalid_argument(fmt::format(
-        "dicom.peers: '{}': {}; write NAME=AE_TITLE@HOST:PORT, as pacs=ORTHANC@10.0.0.5:4242, and /tls behind it for "
-        "TLS",
+        "dicom.peers: '{}': {}; write NAME=AE_TITLE@HOST:PORT, as pacs=ORTHANC@10.0.0.5:4242, and behind it /tls for "
+        "TLS, /enhanced for one multi-frame object per series",
         text, why));
   };
   DicomPeer peer;
   std::string_view rest = text;
-  if (rest.ends_with("/tls")) {
-    peer.tls = true;
-    rest.remove_suffix(4);
+  const auto takes = [&rest](std::string_view ending) {
+    const bool found = rest.ends_with(ending);
+    if (found) rest.remove_suffix(ending.size());
+    return found;
+  };
+  for (bool more = true; more;) {
+    const bool tls = takes("/tls"), enhanced = takes("/enhanced");
+    peer.tls = peer.tls || tls;
+    peer.enhanced = peer.enhanced || enhanced;
+    more = tls || enhanced;
   }
   const std::size_t equals = rest.find('='), at = rest.find('@'), colon = rest.rfind(':');
   if (equals == std::string_view::npos || at == std::string_view::npos || at < equals) throw refuse("has no AE title");

@@ -16,10 +16,11 @@ struct DicomPeer {
   std::string host;
   std::uint16_t port = 0;
   bool tls = false;
+  bool enhanced = false;  ///< takes Enhanced MR Image Storage in place of MR Image Storage
 };
 
-/// A peer written as "NAME=AE_TITLE@HOST:PORT", or with "/tls" behind it; an IPv6 address stands in brackets.
-/// std::invalid_argument, naming `dicom.peers`, for anything else.
+/// A peer written as "NAME=AE_TITLE@HOST:PORT", with "/tls" or "/enhanced" behind it, or both; an IPv6 address stands
+/// in brackets. std::invalid_argument, naming `dicom.peers`, for anything else.
 DicomPeer read_peer(std::string_view text);
 
 /// The peers of the options. std::invalid_argument where two have one name, where `dicom.send_to` names one that is not

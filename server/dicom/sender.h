@@ -37,6 +37,7 @@ class DicomSender {
               const config::DicomOptions& options);
 
   const std::string& name() const { return peer_.name; }
+  bool enhanced() const { return peer_.enhanced; }
   /// Works until stop(). For a thread of its own.
   void run();
   /// A file has been put into the spool.

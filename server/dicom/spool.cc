@@ -143,14 +143,29 @@ void Spool::recount_refused() {
   }
 }
 
+/// Why a file of this size has no place; nothing where it has.
+std::string Spool::refusal(const std::string& peer, std::uint64_t size) const {
+  if (bytes_ + size > bound_)
+    return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, bound_ >> 20);
+  const std::uint64_t share = bound_ / 2 / std::max<std::size_t>(1, queues_.size());
+  std::uint64_t beyond = 0, own = 0;  // beyond: of what is common
+  for (const auto& [name, queue] : queues_) {
+    const std::uint64_t held = queue.bytes + queue.refused_bytes + queue.writing + (name == peer ? size : 0);
+    if (name == peer) own = held;
+    beyond += held > share ? held - share : 0;
+  }
+  if (own <= share || beyond <= bound_ - share * queues_.size()) return "";
+  return fmt::format("{} MiB of the spool wait for it, and the rest is for other peers (dicom.spool_mib)", own >> 20);
+}
+
 std::string Spool::put(const std::string& peer, std::string_view bytes) {
   std::string name;
   {
     const std::scoped_lock lock(mutex_);
-    if (bytes_ + bytes.size() > bound_) recount_refused();
-    if (bytes_ + bytes.size() > bound_)
-      return fmt::format("the spool holds {} MiB of at most {} (dicom.spool_mib)", bytes_ >> 20, bound_ >> 20);
+    if (!refusal(peer, bytes.size()).empty()) recount_refused();
+    if (std::string why = refusal(peer, bytes.size()); !why.empty()) return why;
     bytes_ += bytes.size();
+    queues_[peer].writing += bytes.size();
     name = fmt::format("{:020}{}", next_++, kSuffix);
   }
   const fs::path file = folder_ / peer / name, part = folder_ / peer / (name + std::string(kPart));
@@ -158,6 +173,7 @@ std::string Spool::put(const std::string& peer, std::string_view bytes) {
   if (error == 0 && ::rename(part.c_str(), file.c_str()) != 0) error = errno;
   if (error == 0) sync_names(folder_ / peer);
   const std::scoped_lock lock(mutex_);
+  queues_[peer].writing -= bytes.size();
   if (error != 0) {
     ::unlink(part.c_str());
     bytes_ -= bytes.size();

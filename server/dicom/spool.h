@@ -18,7 +18,9 @@ namespace echotrain::server {
 class Spool {
  public:
   /// Makes the folders, for their owner only (0700). std::runtime_error, saying what to do, when that is not possible
-  /// or another process uses the folder. All files together, also refused ones, take at most `bound` bytes.
+  /// or another process uses the folder. All files together, also refused ones, take at most `bound` bytes. Half of
+  /// them is divided among the peers, the other half is for whoever needs it first, so that a peer that is down leaves
+  /// the others their share.
   Spool(std::filesystem::path folder, std::uint64_t bound, const std::vector<std::string>& peers);
   ~Spool();
   Spool(const Spool&) = delete;
@@ -46,7 +48,9 @@ class Spool {
   struct Queue {
     std::map<std::string, std::uint64_t> files;  // name, bytes; in the order of their numbers
     std::uint64_t bytes = 0, refused = 0, refused_bytes = 0;
+    std::uint64_t writing = 0;  ///< bytes of files that are being written
   };
+  std::string refusal(const std::string& peer, std::uint64_t size) const;
   void take_stock(const std::filesystem::path& folder, Queue& queue);
   void count_refused(const std::filesystem::path& folder, Queue& queue);
   void recount_refused();

@@ -126,6 +126,24 @@ def test_images_of_a_scan_arrive_in_orthanc_with_their_pixels_and_places(tmp_pat
     assert server.stop() == 0
 
 
+def test_a_peer_that_takes_multi_frame_objects_gets_one_per_scan(tmp_path, scan, pacs):
+    pydicom = pytest.importorskip("pydicom", reason="pydicom is not installed (./run setup test)")
+    before = set(pacs.instances())
+    server = with_peers(tmp_path, [pacs.peer() + "/enhanced"])
+    _, pixels = send(server, scan, tmp_path)
+    (new,) = set(pacs.wait_for(len(before) + 1)) - before
+    one = pydicom.dcmread(io.BytesIO(pacs.file(new)))
+    assert one.SOPClassUID == "1.2.840.10008.5.1.4.1.1.4.1" and one.NumberOfFrames == FRAMES
+    values = one.pixel_array.astype(float)
+    for frame, own, image in zip(values, one.PerFrameFunctionalGroupsSequence, pixels, strict=True):
+        groups = own if "PixelValueTransformationSequence" in own else one.SharedFunctionalGroupsSequence[0]
+        slope = float(groups.PixelValueTransformationSequence[0].RescaleSlope)
+        assert np.abs(frame * slope - image[0, 0]).max() <= np.abs(image).max() / 32767
+    wait_until(lambda: peer_of(server)["sent"] == 1, "the object's acknowledgement")
+    assert server.stop() == 0
+    assert len(pacs.instances()) == len(before) + 1
+
+
 def test_send_to_gives_every_scan_to_a_peer_and_patient_fields_are_an_option(tmp_path, scan, pacs):
     server = with_peers(tmp_path, [pacs.peer()], "--dicom-send-to", "pacs", "--dicom-patient")
     before = set(pacs.instances())

@@ -93,8 +93,66 @@ TEST(DicomOutput, TakesNoMoreThanItsQueueHoldsAndNeverWaits) {
   options.queue_mib = 1;
   DicomOutput output(options, nullptr, peers.links());
   const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
-  EXPECT_FALSE(scan->add(an_image(1024))) << "2 MiB";
+  const protocol::Image large = an_image(512);  // half of the queue; nothing is copied when it is added
+  constexpr int kMany = 100000;
+  int taken = 0;
+  while (taken < kMany && scan->add(large)) ++taken;
+  EXPECT_LT(taken, kMany);
   EXPECT_EQ(output.dropped(), 1U);
+}
+
+TEST(DicomOutput, SendsAnImageThatIsLargerThanItsQueueAlone) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.queue_mib = 1;
+  DicomOutput output(options, nullptr, peers.links());
+  const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+  EXPECT_TRUE(scan->add(an_image(1024))) << "2 MiB";
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
+}
+
+bool is_enhanced(const std::string& file) { return file.find("1.2.840.10008.5.1.4.1.1.4.1") != std::string::npos; }
+
+TEST(DicomOutput, GivesOneObjectAtTheEndOfAScanToPeersThatTakeIt) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104/enhanced", "b=B@host:104"};
+  DicomOutput output(options, nullptr, peers.links());
+  auto scan = output.scan(SessionLog(1), {"a", "b"}, {}, "pipeline");
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(scan->add(an_image()));
+  EXPECT_TRUE(comes_true([&] { return peers.b->stored().size() == 3; }));
+  EXPECT_EQ(peers.a->stored().size(), 0U) << "the scan goes on";
+  EXPECT_GT(output.queued_bytes(), 0U);
+  scan.reset();
+  EXPECT_TRUE(comes_true([&] { return peers.a->stored().size() == 1; }));
+  EXPECT_TRUE(is_enhanced(peers.a->stored()[0]));
+  EXPECT_FALSE(is_enhanced(peers.b->stored()[0]));
+  EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
+  EXPECT_EQ(output.dropped(), 0U);
+}
+
+TEST(DicomOutput, WritesWhatItKeepsWhenItEndsAndWhenItIsMuch) {
+  if (!protocol::dicom::available()) GTEST_SKIP() << "built without DCMTK";
+  const SpoolFolder folder;
+  const Peers peers;
+  peers.a->hang();
+  config::DicomOptions options = options_of(folder);
+  options.peers = {"a=A@host:104/enhanced"};
+  options.queue_mib = 1;
+  {
+    DicomOutput output(options, nullptr, peers.links());
+    const auto scan = output.scan(SessionLog(1), {"a"}, {}, "pipeline");
+    EXPECT_TRUE(scan->add(an_image(600))) << "more than half of the queue";
+    EXPECT_TRUE(comes_true([&] { return output.status()[0].waiting.files == 1; }));
+    EXPECT_TRUE(comes_true([&] { return output.queued_bytes() == 0; }));
+    EXPECT_TRUE(scan->add(an_image()));
+    EXPECT_TRUE(output.finish());
+    EXPECT_EQ(output.status()[0].waiting.files, 2U);
+  }
 }
 
 TEST(DicomOutput, DropsWhatCannotBeToldInDicomAndGoesOn) {

@@ -18,6 +18,12 @@ TEST(DicomPeers, AreReadFromOneText) {
   EXPECT_EQ(other.host, "fd00::1");
   EXPECT_EQ(other.port, 2762);
   EXPECT_TRUE(other.tls);
+  EXPECT_FALSE(other.enhanced);
+  for (const char* text : {"c=C@h:1/tls/enhanced", "c=C@h:1/enhanced/tls"}) {
+    const DicomPeer both = read_peer(text);
+    EXPECT_TRUE(both.tls && both.enhanced && both.port == 1) << text;
+  }
+  EXPECT_FALSE(read_peer("c=C@h:1/enhanced").tls);
 }
 
 TEST(DicomPeers, AreRefusedWithWhatIsWrong) {

@@ -58,6 +58,18 @@ TEST(DicomSpool, IsBoundedInBytesWithWhatWasPutAside) {
   EXPECT_EQ(same->waiting("a").refused, 0U);
 }
 
+TEST(DicomSpool, LeavesOtherPeersTheirShare) {
+  const SpoolFolder folder;
+  Spool spool(folder.path(), kBound, {"a", "b"});
+  EXPECT_EQ(spool.put("a", std::string(700, 'x')), "") << "its share of 250 and the common 500";
+  EXPECT_NE(spool.put("a", std::string(100, 'x')).find("for other peers (dicom.spool_mib)"), std::string::npos);
+  EXPECT_EQ(spool.put("a", std::string(50, 'x')), "");
+  EXPECT_EQ(spool.put("b", std::string(250, 'y')), "");
+  EXPECT_NE(spool.put("b", "y").find("of at most"), std::string::npos);
+  spool.remove("a", *spool.oldest("a"));
+  EXPECT_EQ(spool.put("b", std::string(500, 'y')), "") << "the common part is for whoever needs it";
+}
+
 TEST(DicomSpool, BelongsToOneProcessAtATime) {
   const SpoolFolder folder;
   const Spool spool(folder.path(), kBound, {"a"});
