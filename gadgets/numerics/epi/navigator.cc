@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "gadgets/numerics/core/clones.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -31,31 +33,43 @@ void improve(const std::vector<cdouble>& products, LinearPhase& phase) {
   phase.slope += (w * wxr - wx * wr) / determinant;
 }
 
+/// (re, im) += value * (row_re, row_im).
+ECHOTRAIN_CLONES void add_row(const double* row_re, const double* row_im, cfloat value, std::int64_t n, double* re,
+                              double* im) {
+  const double a = value.real(), b = value.imag();
+  for (std::int64_t x = 0; x < n; ++x) {
+    re[x] += a * row_re[x] - b * row_im[x];
+    im[x] += a * row_im[x] + b * row_re[x];
+  }
+}
+
 }  // namespace
 
 ProfileTransform::ProfileTransform(std::int64_t n) : n_(n) {
+  std::vector<cdouble> roots;
   for (std::int64_t m = 0; m < n; ++m)
-    roots_.push_back(std::polar(1.0, kTwoPi * static_cast<double>(m) / static_cast<double>(n)));
+    roots.push_back(std::polar(1.0 / static_cast<double>(n), kTwoPi * static_cast<double>(m) / static_cast<double>(n)));
+  for (std::int64_t k = -(n / 2); k < n - n / 2; ++k)
+    for (std::int64_t x = -(n / 2); x < n - n / 2; ++x) {
+      const cdouble root = roots[static_cast<std::size_t>((k * x % n + n) % n)];
+      re_.push_back(root.real());
+      im_.push_back(root.imag());
+    }
 }
 
 std::vector<cdouble> ProfileTransform::operator()(HostView<const cfloat> line, bool turned) const {
-  const std::int64_t coils = line.shape()[0], half = n_ / 2;
-  std::vector<cdouble> out(static_cast<std::size_t>(coils * n_));
-  for (std::int64_t c = 0; c < coils; ++c)
-    for (std::int64_t x = 0; x < n_; ++x) {
-      double re = 0, im = 0;
-      const std::int64_t step = ((x - half) % n_ + n_) % n_;
-      std::int64_t m = ((-half * step) % n_ + n_) % n_;
-      for (std::int64_t k = 0; k < n_; ++k) {
-        const cfloat value = line.data()[c * n_ + (turned ? n_ - 1 - k : k)];
-        const cdouble root = roots_[static_cast<std::size_t>(m)];
-        re += value.real() * root.real() - value.imag() * root.imag();
-        im += value.real() * root.imag() + value.imag() * root.real();
-        m += step;
-        if (m >= n_) m -= n_;
-      }
-      out[static_cast<std::size_t>(c * n_ + x)] = cdouble(re, im) / static_cast<double>(n_);
-    }
+  const std::int64_t coils = line.shape()[0];
+  std::vector<cdouble> out;
+  out.reserve(static_cast<std::size_t>(coils * n_));
+  std::vector<double> re(static_cast<std::size_t>(n_)), im(static_cast<std::size_t>(n_));
+  for (std::int64_t c = 0; c < coils; ++c) {
+    std::fill(re.begin(), re.end(), 0);
+    std::fill(im.begin(), im.end(), 0);
+    for (std::int64_t k = 0; k < n_; ++k)
+      add_row(re_.data() + k * n_, im_.data() + k * n_, line.data()[c * n_ + (turned ? n_ - 1 - k : k)], n_, re.data(),
+              im.data());
+    for (std::size_t x = 0; x < re.size(); ++x) out.emplace_back(re[x], im[x]);
+  }
   return out;
 }
 

@@ -28,7 +28,7 @@ class ProfileTransform {
 
  private:
   std::int64_t n_;
-  std::vector<cdouble> roots_;  // exp(2 pi i m / n)
+  std::vector<double> re_, im_;  // [k, x]
 };
 
 /// The phase by which spins precess from echo to echo [rad], -pi/2 to pi/2, of lines of the same direction; 0 when

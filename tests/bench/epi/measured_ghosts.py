@@ -3,7 +3,8 @@
     ECHOTRAIN_BIN_DIR=build/bin python3 tests/bench/epi/measured_ghosts.py [--backend cpu] [--picture docs/epi.png]
 
 Columns: lines only turned (the mask is that of the corrected image), a straight line without looking for the gradient's
-delay, and the methods of epi_phase_correction with it. The picture shows ramp96_forward before and after, the second row six times as bright; it needs scipy.
+delay, and the methods of epi_phase_correction with it. The picture shows ramp96_forward before and after, the second
+row six times as bright; it needs scipy.
 """
 
 import argparse
@@ -61,11 +62,12 @@ def main():
                 images = {m: reconstruct(server, folder, scan, arguments.backend, c) for m, c in METHODS.items()}
                 mask = ghosts.object_mask(images["linear"])
                 levels = [
-                    ghosts.ghost_level(image, mask if method == "none, given" else None) for method, image in images.items()
+                    ghosts.ghost_level(image, mask if method == "none, given" else None)
+                    for method, image in images.items()
                 ]
                 print(f"| {scan} | {' | '.join(f'{level:.4f}' for level in levels)} |", flush=True)
                 if arguments.picture and scan == "ramp96_forward":
-                    picture(arguments.picture, images["none, given"], images["linear, entropy"])
+                    picture(arguments.picture, images["none, given"], images["linear"])
         finally:
             server.stop()
 

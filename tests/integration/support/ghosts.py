@@ -31,8 +31,8 @@ def object_mask(image):
 
 
 def ghost_level(image, mask=None):
-    """Mean magnitude where the object's ghost lies and the object does not, over that of the object half a field of view
-    away. image: magnitudes [y, x], y along the phase axis; mask: the object, if not by the image itself."""
+    """Mean magnitude where the object's ghost lies and the object does not, over that of the object half a field of
+    view away. image: magnitudes [y, x], y along the phase axis; mask: the object, if not by the image itself."""
     mask = object_mask(image) if mask is None else mask
     half = image.shape[0] // 2
     ghost = np.roll(mask, half, axis=0) & ~mask
