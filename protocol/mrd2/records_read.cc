@@ -84,16 +84,18 @@ std::uint16_t side(std::uint64_t length, std::string_view what) {
   return static_cast<std::uint16_t>(length);
 }
 
-template <std::size_t n, class T>
-void copy_list(const Value& record, std::string_view name, T (&to)[n]) {
+/// `to`: n elements of T at any even address.
+template <class T, std::size_t n>
+void copy_list(const Value& record, std::string_view name, void* to) {
   const auto values = list<T, n>(record, name);
-  std::memcpy(static_cast<void*>(to), values.data(), sizeof(values));
+  std::memcpy(to, values.data(), sizeof(values));
 }
 
-void read_vector(const Value& record, std::string_view name, float (&to)[3]) {
+/// `to`: three floats at any even address.
+void read_vector(const Value& record, std::string_view name, void* to) {
   const Numbers& from = numbers(record, name, "float32", 1);
   if (from.shape[0] != 3) throw DoesNotFit(fmt::format("{} has {} values; 3 are needed", name, from.shape[0]));
-  std::memcpy(static_cast<void*>(to), from.elements.bytes.data(), sizeof(to));
+  std::memcpy(to, from.elements.bytes.data(), 3 * sizeof(float));
 }
 
 void read_counters(const Value& idx, ISMRMRD::ISMRMRD_EncodingCounters& to) {
@@ -106,7 +108,7 @@ void read_counters(const Value& idx, ISMRMRD::ISMRMRD_EncodingCounters& to) {
   to.repetition = get<std::uint16_t>(idx, "repetition");
   to.set = get<std::uint16_t>(idx, "set");
   to.segment = get<std::uint16_t>(idx, "segment");
-  copy_list(idx, "user", to.user);
+  copy_list<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(idx, "user", to.user);
 }
 
 void read_channels(const Value& head, AcquisitionHeader& to) {
@@ -170,7 +172,7 @@ Acquisition read_acquisition(const Value& record) {
   to.measurement_uid = get<std::uint32_t>(head, "measurementUid");
   to.scan_counter = get<std::uint32_t>(head, "scanCounter");
   to.acquisition_time_stamp = get<std::uint32_t>(head, "acquisitionTimeStamp");
-  copy_list(head, "physiologyTimeStamp", to.physiology_time_stamp);
+  copy_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", to.physiology_time_stamp);
   to.active_channels = side(data.shape[0], "coils");
   to.number_of_samples = side(data.shape[1], "samples");
   read_channels(head, to);
@@ -185,8 +187,8 @@ Acquisition read_acquisition(const Value& record) {
   read_vector(head, "sliceDir", to.slice_dir);
   read_vector(head, "patientTablePosition", to.patient_table_position);
   read_counters(field_of(head, "idx"), to.idx);
-  copy_list(head, "userInt", to.user_int);
-  copy_list(head, "userFloat", to.user_float);
+  copy_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", to.user_int);
+  copy_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", to.user_float);
   out.data = data.elements;
   if (trajectory.elements.bytes.empty()) return out;
   if (trajectory.shape[0] > kMostTrajectoryDimensions)
@@ -245,12 +247,12 @@ Image read_image(const Value& record) {
   to.repetition = get<std::uint16_t>(head, "repetition");
   to.set = get<std::uint16_t>(head, "set");
   to.acquisition_time_stamp = get<std::uint32_t>(head, "acquisitionTimeStamp");
-  copy_list(head, "physiologyTimeStamp", to.physiology_time_stamp);
+  copy_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", to.physiology_time_stamp);
   to.image_type = get<std::uint16_t>(head, "imageType");
   to.image_index = get<std::uint16_t>(head, "imageIndex");
   to.image_series_index = get<std::uint16_t>(head, "imageSeriesIndex");
-  copy_list(head, "userInt", to.user_int);
-  copy_list(head, "userFloat", to.user_float);
+  copy_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", to.user_int);
+  copy_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", to.user_float);
   out.attributes = attributes_of(field_of(record, "meta"));
   to.attribute_string_len = static_cast<std::uint32_t>(out.attributes.size());
   out.pixels = data.elements;

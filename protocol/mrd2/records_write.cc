@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
@@ -24,12 +26,13 @@ Value real(double number) { return {number}; }
 
 void set(Value& record, std::string_view name, Value value) { record[name].content = std::move(value.content); }
 
+/// `from`: n elements of T at any even address.
 template <class T, std::size_t n>
-void set_list(Value& record, std::string_view name, const T (&from)[n]) {
+void set_list(Value& record, std::string_view name, const void* from) {
+  std::array<T, n> values;
+  std::memcpy(values.data(), from, sizeof(values));
   List items;
-  for (std::size_t i = 0; i < n; ++i) {
-    T value;  // the headers' fields lie at any even address
-    std::memcpy(&value, reinterpret_cast<const std::byte*>(from) + i * sizeof(T), sizeof(T));
+  for (const T value : values) {
     if constexpr (std::is_floating_point_v<T>)
       items.push_back(real(value));
     else if constexpr (std::is_signed_v<T>)
@@ -40,9 +43,10 @@ void set_list(Value& record, std::string_view name, const T (&from)[n]) {
   record[name].content = std::move(items);
 }
 
-void set_vector(Value& record, std::string_view name, const float (&from)[3]) {
+/// `from`: three floats at any even address.
+void set_vector(Value& record, std::string_view name, const void* from) {
   std::vector<float> values(3);
-  std::memcpy(values.data(), static_cast<const void*>(from), sizeof(from));
+  std::memcpy(values.data(), from, 3 * sizeof(float));
   record[name].content = Numbers{{3}, Payload::take(std::move(values))};
 }
 
@@ -97,7 +101,7 @@ Value acquisition_record(const Acquisition& readout) {
   set(head, "measurementUid", natural(from.measurement_uid));
   set(head, "scanCounter", natural(from.scan_counter));
   set(head, "acquisitionTimeStamp", natural(from.acquisition_time_stamp));
-  set_list(head, "physiologyTimeStamp", from.physiology_time_stamp);
+  set_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", from.physiology_time_stamp);
   set(head, "channelOrder", {channels_of(from)});
   set(head, "discardPre", natural(from.discard_pre));
   set(head, "discardPost", natural(from.discard_post));
@@ -109,8 +113,8 @@ Value acquisition_record(const Acquisition& readout) {
   set_vector(head, "phaseDir", from.phase_dir);
   set_vector(head, "sliceDir", from.slice_dir);
   set_vector(head, "patientTablePosition", from.patient_table_position);
-  set_list(head, "userInt", from.user_int);
-  set_list(head, "userFloat", from.user_float);
+  set_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", from.user_int);
+  set_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", from.user_float);
   Value& idx = head["idx"];
   set(idx, "kspaceEncodeStep1", natural(from.idx.kspace_encode_step_1));
   set(idx, "kspaceEncodeStep2", natural(from.idx.kspace_encode_step_2));
@@ -121,7 +125,7 @@ Value acquisition_record(const Acquisition& readout) {
   set(idx, "repetition", natural(from.idx.repetition));
   set(idx, "set", natural(from.idx.set));
   set(idx, "segment", natural(from.idx.segment));
-  set_list(idx, "user", from.idx.user);
+  set_list<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(idx, "user", from.idx.user);
   out["data"].content = Numbers{{from.active_channels, from.number_of_samples}, readout.data};
   if (from.trajectory_dimensions > 0)
     out["trajectory"].content =
@@ -166,12 +170,12 @@ Value image_record(const Image& image, bool& meta_lost) {
   set(head, "repetition", natural(from.repetition));
   set(head, "set", natural(from.set));
   set(head, "acquisitionTimeStamp", natural(from.acquisition_time_stamp));
-  set_list(head, "physiologyTimeStamp", from.physiology_time_stamp);
+  set_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", from.physiology_time_stamp);
   set(head, "imageType", {std::int64_t{from.image_type == 0 ? assumed : from.image_type}});
   set(head, "imageIndex", natural(from.image_index));
   set(head, "imageSeriesIndex", natural(from.image_series_index));
-  set_list(head, "userInt", from.user_int);
-  set_list(head, "userFloat", from.user_float);
+  set_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", from.user_int);
+  set_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", from.user_float);
   List entries = meta_entries(image.attributes);
   meta_lost = entries.empty() && !image.attributes.empty();
   out["meta"].content = std::move(entries);

@@ -19,8 +19,8 @@ def numbered(shape, first=1):
 
 def slices(directions=np.eye(3), order=range(SLICES), add=0, **fields):
     return [
-        dicom_files.image(numbered((NY, NX), 1 + add + i * NX * NY), directions, POSITION + 5.0 * i * directions[2], slice=i,
-                          **fields)
+        dicom_files.image(numbered((NY, NX), 1 + add + i * NX * NY), directions, POSITION + 5.0 * i * directions[2],
+                          slice=i, **fields)
         for i in order
     ]  # fmt: skip
 
@@ -103,7 +103,8 @@ def test_frames_are_in_the_order_of_their_dimensions(tmp_path):
 
 def test_phases_of_a_heart_and_stacks_are_dimensions(tmp_path):
     sagittal = dicom_files.ORIENTATIONS["sagittal"]
-    images = [each for phase in range(3) for turn in (np.eye(3), sagittal) for each in slices(turn, range(2), phase=phase)]
+    turns = (np.eye(3), sagittal)
+    images = [each for phase in range(3) for turn in turns for each in slices(turn, range(2), phase=phase)]
     (one,) = export(tmp_path, images)
     indices = [tuple(each.DimensionIndexValues) for each in contents_of(one)]
     assert indices == [(t, s, p) for t, s, p in itertools.product((1, 2, 3), (1, 2), (1, 2))]

@@ -47,7 +47,9 @@ def random(shape, dtype, seed=1):
         values.flat[:2] = limits.min, limits.max
         return values
     values = rng.standard_normal(shape)
-    return (values + 1j * rng.standard_normal(shape) if np.issubdtype(dtype, np.complexfloating) else values).astype(dtype)
+    if np.issubdtype(dtype, np.complexfloating):
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
 
 
 def space(x, y, z=1):
@@ -66,18 +68,22 @@ def full_header():
     parallel = mrd.ParallelImagingType(
         acceleration_factor=mrd.AccelerationFactorType(kspace_encoding_step_1=2, kspace_encoding_step_2=1),
         calibration_mode=mrd.CalibrationMode.EMBEDDED, interleaving_dimension=mrd.InterleavingDimension.REPETITION,
-        multiband=mrd.MultibandType(spacing=[mrd.MultibandSpacingType(d_z=[1.5, 2.5])], delta_kz=0.5, multiband_factor=2,
-                                    calibration=mrd.Calibration.FULL_3D, calibration_encoding=1))  # fmt: skip
+        multiband=mrd.MultibandType(spacing=[mrd.MultibandSpacingType(d_z=[1.5, 2.5])], delta_kz=0.5,
+                                    multiband_factor=2, calibration=mrd.Calibration.FULL_3D, calibration_encoding=1))  # fmt: skip
     encoding = mrd.EncodingType(
         encoded_space=space(MATRIX, MATRIX), recon_space=space(MATRIX, MATRIX), encoding_limits=limits,
         trajectory=mrd.Trajectory.CARTESIAN, parallel_imaging=parallel, echo_train_length=4,
         trajectory_description=mrd.TrajectoryDescriptionType(identifier="id", comment="none", **numbers))  # fmt: skip
     measurement = mrd.MeasurementInformationType(
-        measurement_id="45_7", series_date=datetime.date(2024, 2, 29), series_time=mrd.yardl_types.Time.from_components(13, 5, 7),
-        patient_position=mrd.PatientPosition.F_FDR, relative_table_position=mrd.ThreeDimensionalFloat(x=1.25, y=0, z=-3.5),
-        initial_series_number=3, protocol_name="p", sequence_name="q", series_description="d", frame_of_reference_uid="1.2",
+        measurement_id="45_7", series_date=datetime.date(2024, 2, 29),
+        series_time=mrd.yardl_types.Time.from_components(13, 5, 7),
+        patient_position=mrd.PatientPosition.F_FDR,
+        relative_table_position=mrd.ThreeDimensionalFloat(x=1.25, y=0, z=-3.5),
+        initial_series_number=3, protocol_name="p", sequence_name="q", series_description="d",
+        frame_of_reference_uid="1.2",
         measurement_dependency=[mrd.MeasurementDependencyType(dependency_type="Noise", measurement_id="44_6")],
-        referenced_image_sequence=mrd.ReferencedImageSequenceType(referenced_sop_instance_uid=["1.2.3", "1.2.4"]))  # fmt: skip
+        referenced_image_sequence=mrd.ReferencedImageSequenceType(
+            referenced_sop_instance_uid=["1.2.3", "1.2.4"]))  # fmt: skip
     diffusion = mrd.DiffusionType(gradient_direction=mrd.GradientDirectionType(rl=0, ap=1, fh=0), bvalue=1000)
     return mrd.Header(
         version=2, encoding=[encoding, encoding], measurement_information=measurement,
@@ -89,15 +95,17 @@ def full_header():
             study_date=datetime.date(2024, 2, 29), study_id="9", accession_number=77, study_description="s",
             referring_physician_name="r", study_instance_uid="1.2.5", body_part_examined="HEAD"),
         acquisition_system_information=mrd.AcquisitionSystemInformationType(
-            system_vendor="v", system_model="m", system_field_strength_t=2.89362, relative_receiver_noise_bandwidth=0.79,
-            receiver_channels=COILS, coil_label=[mrd.CoilLabelType(coil_number=1, coil_name="H1")], institution_name="i",
-            station_name="t", device_id="e", device_serial_number="1"),
+            system_vendor="v", system_model="m", system_field_strength_t=2.89362,
+            relative_receiver_noise_bandwidth=0.79,
+            receiver_channels=COILS, coil_label=[mrd.CoilLabelType(coil_number=1, coil_name="H1")],
+            institution_name="i", station_name="t", device_id="e", device_serial_number="1"),
         sequence_parameters=mrd.SequenceParametersType(
             t_r=[8.6], t_e=[4.0, 6.5], t_i=[2.0], flip_angle_deg=[15.0], sequence_type="Flash", echo_spacing=[0.5],
             diffusion_dimension=mrd.DiffusionDimension.REPETITION, diffusion=[diffusion], diffusion_scheme="b"),
         user_parameters=mrd.UserParametersType(
             user_parameter_base64=[mrd.UserParameterBase64Type(name="b", value="QUJD")], **numbers),
-        waveform_information=[mrd.WaveformInformationType(waveform_name="ECG1", waveform_type=mrd.WaveformType.TRIGGER)])  # fmt: skip
+        waveform_information=[
+            mrd.WaveformInformationType(waveform_name="ECG1", waveform_type=mrd.WaveformType.TRIGGER)])  # fmt: skip
 
 
 def acquisition(seed, trajectory=0, flags=0, **idx):

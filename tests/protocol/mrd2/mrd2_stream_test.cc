@@ -129,7 +129,7 @@ TEST_F(Mrd2Stream, WritesAndReadsBack) {
   EXPECT_EQ(std::memcmp(&got.head, &want, sizeof(want)), 0);
   EXPECT_TRUE(equal(got.data, readout().data));
   EXPECT_TRUE(equal(got.trajectory, readout().trajectory));
-  EXPECT_EQ(std::get<Waveform>(messages[2]).head.time_stamp, 9u);
+  EXPECT_EQ(+std::get<Waveform>(messages[2]).head.time_stamp, 9u);
   EXPECT_TRUE(equal(std::get<Waveform>(messages[2]).data, waveform.data));
   const auto& back = std::get<Image>(messages[3]);
   EXPECT_EQ(+back.head.data_type, +image.head.data_type);
@@ -241,7 +241,7 @@ TEST_F(Mrd2Stream, FieldsMayStandElsewhereAndItemsMayBeUnknown) {
   EXPECT_EQ(error.message, "");
   ASSERT_EQ(messages.size(), 2u);
   const auto& waveform = std::get<Waveform>(messages[0]);
-  EXPECT_EQ(waveform.head.time_stamp, 77u);
+  EXPECT_EQ(+waveform.head.time_stamp, 77u);
   EXPECT_EQ(+waveform.head.waveform_id, 4);
   EXPECT_EQ(load<std::uint32_t>(waveform.data.bytes, 4), 128u);
   EXPECT_EQ(left_out_["New"], 1u);
