@@ -37,14 +37,23 @@ void FlaggedFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::E
   for (const FrameKey& each : ended) open_.close(each, emit);
 }
 
+void CountedFrames::start(const protocol::Header& header) {
+  for (const protocol::Encoding& encoding : header.encodings) {
+    std::int64_t frames = 1;
+    for (const auto& limit : {encoding.slice, encoding.contrast, encoding.phase, encoding.set})
+      if (limit) frames *= limit->maximum - limit->minimum + 1;
+    announced_ = std::max(announced_, std::min<std::int64_t>(frames, OpenFrames::kMost));
+  }
+}
+
 /// Whether a readout belongs to a frame that is left out: one of which nothing has been handed on, while the rest of it
-/// and all of its next one have come. Frames that are open at a time share what has come.
+/// and all of its next one have come. Frames that may fill at the same time share what has come.
 bool CountedFrames::left_out(const FrameKey& key, std::int64_t behind, Scan& scan) {
   auto it = left_out_.find(key);
   if (it == left_out_.end()) {
-    const auto frames = static_cast<std::int64_t>(std::max<std::size_t>(1, open_.all().size()));
+    if (behind < 2 * readouts_ - 1 || seen_.size() >= OpenFrames::kMost) return false;
+    const auto frames = std::max(announced_, static_cast<std::int64_t>(seen_.size()));
     if (behind < (2 * readouts_ - 1) * frames || open_.find(key) != nullptr) return false;
-    refuse_more_frames(left_out_.size());
     ++open_.next_id();  // the others keep their numbers
     drop_frame(scan);
     it = left_out_.emplace(key, readouts_).first;
@@ -53,11 +62,13 @@ bool CountedFrames::left_out(const FrameKey& key, std::int64_t behind, Scan& sca
   return true;
 }
 
-void CountedFrames::add(protocol::Acquisition&& acquisition, std::int64_t behind, Scan& scan,
+void CountedFrames::add(protocol::Acquisition&& acquisition, std::optional<std::int64_t> behind, Scan& scan,
                         const OpenFrames::EmitReadouts& emit) {
+  const bool drops = behind.has_value();
   FrameKey key = key_of(acquisition.head);
   const std::uint16_t repetition = std::exchange(key.repetition, 0);  // a frame continues across repetitions
-  if (left_out(key, behind, scan)) return;
+  if (drops && seen_.size() < OpenFrames::kMost) seen_.insert(key);
+  if (drops && left_out(key, *behind, scan)) return;
   OpenFrame& open = open_.open(key, acquisition.head);
   Frame& frame = *open.frame;
   frame.key.repetition = repetition;

@@ -40,16 +40,19 @@ void Framer::start(const protocol::Header& header, Scan& scan) {
   open_.start(scan);
   for (const auto& encoding : header.encodings) trajectories_.push_back(encoding.trajectory);
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_)) automatic->start(header, scan);
+  if (auto* counted = std::get_if<CountedFrames>(&frames_)) counted->start(header);
 }
 
-void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& emit, std::int64_t waiting) {
+void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& emit,
+                  std::optional<std::int64_t> waiting) {
   taken_ = std::chrono::steady_clock::now();
   open_.batch_begins(taken_);
   for (std::size_t i = 0; i < acquisitions.size();) {
     scan_->compute.check_stop();  // a batch may hold ten thousand readouts
     const ReadoutKind kind = kind_of(acquisitions[i].head);
     if (kind == ReadoutKind::imaging) {
-      const std::int64_t behind = drops_ ? static_cast<std::int64_t>(acquisitions.size() - i - 1) + waiting : 0;
+      std::optional<std::int64_t> behind;
+      if (drops_ && waiting) behind = static_cast<std::int64_t>(acquisitions.size() - i - 1) + *waiting;
       add(std::move(acquisitions[i++]), behind, emit);
       continue;
     }
@@ -75,8 +78,8 @@ ReadoutKind Framer::kind_of(const AcquisitionHeader& head) const {
       head, encoding < trajectories_.size() ? trajectories_[encoding] : protocol::Trajectory::other);
 }
 
-/// `behind`: readouts that have come after this one, where frames may be left out; else 0.
-void Framer::add(Acquisition&& acquisition, std::int64_t behind, const EmitReadouts& emit) {
+/// `behind`: readouts that have come after this one, where frames may be left out.
+void Framer::add(Acquisition&& acquisition, std::optional<std::int64_t> behind, const EmitReadouts& emit) {
   if (auto* automatic = std::get_if<AutomaticFrames>(&frames_))
     automatic->add(std::move(acquisition), emit);
   else if (auto* flagged = std::get_if<FlaggedFrames>(&frames_))

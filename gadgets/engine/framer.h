@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -33,8 +34,10 @@ class Framer {
   Framer& operator=(const Framer&) = delete;
 
   void start(const protocol::Header& header, Scan& scan);
-  /// `waiting`: readouts that have come after these and wait outside.
-  void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit, std::int64_t waiting = 0);
+  /// `waiting`: readouts that have come after these and wait outside; not given: nothing comes by itself, as from a
+  /// file, and no frame is left out.
+  void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit,
+            std::optional<std::int64_t> waiting = std::nullopt);
   /// Complete: closes open frames. Truncated: drops them and says how many.
   void finish(End how, const EmitReadouts& emit);
 
@@ -45,7 +48,7 @@ class Framer {
   using Rule = std::variant<AutomaticFrames, FlaggedFrames, CountedFrames, WindowFrames>;
 
   Rule rule_of(const config::FrameRule& rule);
-  void add(protocol::Acquisition&& acquisition, std::int64_t behind, const EmitReadouts& emit);
+  void add(protocol::Acquisition&& acquisition, std::optional<std::int64_t> behind, const EmitReadouts& emit);
   protocol::ReadoutKind kind_of(const protocol::AcquisitionHeader& head) const;
   void other_kind(protocol::ReadoutKind kind, std::vector<protocol::Acquisition>&& run, const EmitReadouts& emit);
 

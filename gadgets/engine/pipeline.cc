@@ -215,7 +215,7 @@ void Pipeline::start(const protocol::Header& header) {
   impl_->chain->start(header, *impl_->scan);
 }
 
-void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting) {
+void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting) {
   impl_->counts.readouts += readouts.size();
   if (readouts.empty()) {
     // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
@@ -237,10 +237,9 @@ void Pipeline::push(protocol::Image&& image) {
   const ItemType entrance = impl_->plan->types().front();
   if (entrance == ItemType::raw_batch) {
     if (impl_->offer(image)) impl_->enter(Image{nullptr, std::move(image), nullptr});
+  } else if (impl_->scan->side_images.take(image)) {
     return;
-  }
-  if (impl_->scan->side_images.take(image)) return;
-  if (entrance == ItemType::image) {
+  } else if (entrance == ItemType::image) {
     impl_->enter(Image{nullptr, std::move(image), nullptr});
   } else if (entrance == ItemType::coil_images) {
     impl_->enter(impl_->images.take(std::move(image)));

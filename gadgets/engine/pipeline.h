@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -81,8 +82,9 @@ class Pipeline {
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
   /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
-  /// `waiting`: readouts that have come after these (`when_behind: drop_oldest`).
-  void push(std::vector<protocol::Acquisition>&& readouts, std::int64_t waiting = 0);
+  /// `waiting`: readouts that have come after these (`when_behind: drop_oldest`); not given, as for files: no frame is
+  /// left out.
+  void push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting = std::nullopt);
   /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline or a branch of it works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);

@@ -9,8 +9,8 @@
 
 namespace echotrain {
 
-void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::int64_t behind,
-                        std::uint64_t& next_id, const EmitReadouts& emit) {
+void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken,
+                        std::optional<std::int64_t> behind, std::uint64_t& next_id, const EmitReadouts& emit) {
   FrameKey key = key_of(acquisition.head);
   key.repetition = 0;  // the window continues across repetitions
   auto it = windows_.find(key);
@@ -33,7 +33,7 @@ void WindowFrames::push(Scan& scan, const protocol::Acquisition& acquisition, In
   const bool first = !window.frame;
   // A frame of which nothing has been handed on. Windows share what has come.
   if (first && !window.left_out)
-    window.left_out = behind >= window.until_next + stride_ * static_cast<std::int64_t>(windows_.size());
+    window.left_out = behind && *behind >= window.until_next + stride_ * static_cast<std::int64_t>(windows_.size());
   if (window.left_out) {
     if (last) leave_out(scan, window, next_id);
     return;

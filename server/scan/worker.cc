@@ -236,7 +236,9 @@ void Worker::say(Level level, const std::string& text) {
 /// Scans whose frames are counted are looked at while they run: who waits for images learns that these come late.
 void Worker::warn_when_late(const ImageTimes& times) {
   constexpr double kLate = 1;  // [s]
-  if (request_.plan->spec().frame.kind != config::FrameRule::Kind::readouts || times.arrival.received == Instant{})
+  const config::FrameRule& rule = request_.plan->spec().frame;
+  if (rule.kind != config::FrameRule::Kind::readouts || rule.when_behind != config::WhenBehind::wait ||
+      times.arrival.received == Instant{})
     return;
   const std::chrono::duration<double> late = times.copied - times.arrival.received;
   if (late.count() <= kLate || warned_late_.exchange(true)) return;
@@ -251,8 +253,8 @@ void Worker::warn_when_late(const ImageTimes& times) {
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
-  warn_when_late(times);
   try {
+    warn_when_late(times);
     if (!request_.set_by_host.empty())
       protocol::add_meta(image.attributes, "echotrain_parameters", without_markup(request_.set_by_host));
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))

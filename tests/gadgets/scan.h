@@ -143,6 +143,7 @@ struct RunOptions {
   ReadAsset read_asset;
   std::vector<int> others;  ///< devices that work with the first one
   std::shared_ptr<numerics::Resources> resources = test_resources();
+  std::optional<std::int64_t> waiting;  ///< readouts that wait behind each batch, where the scan comes by itself
 };
 
 inline std::string yaml(const std::string& gadgets, const std::string& keys = "") {
@@ -170,7 +171,8 @@ inline Outcome run(const std::string& text, const protocol::Header& measurement,
     const auto left = static_cast<std::size_t>(scan.end() - at);
     const auto n =
         static_cast<std::ptrdiff_t>(options.split ? std::clamp<std::size_t>(options.split(left), 1, left) : left);
-    pipeline.push(std::vector<Acquisition>(std::make_move_iterator(at), std::make_move_iterator(at + n)));
+    pipeline.push(std::vector<Acquisition>(std::make_move_iterator(at), std::make_move_iterator(at + n)),
+                  options.waiting);
     at += n;
   }
   pipeline.finish(options.end);

@@ -17,7 +17,8 @@ using config::When;
 using protocol::ReadoutKind;
 using Counters = std::array<std::uint16_t, config::kCounters.size()>;
 
-constexpr std::size_t kEncoding = 0;  // of config::kCounters
+constexpr std::size_t kEncoding = 0, kRepetition = 4;  // of config::kCounters
+static_assert(config::kCounters[kRepetition] == "repetition");
 
 ReadoutKind kind_of(const std::string& name) {
   static const std::map<std::string, ReadoutKind> kinds = {{"imaging", ReadoutKind::imaging},
@@ -74,7 +75,10 @@ struct Condition::Facts {
         flags(frame.reference.flags),
         content(frame.source ? std::uint16_t{0} : frame.key.series),
         image_type(frame.source ? frame.source->head.image_type : std::uint16_t{0}),
-        notes(&frame.notes) {}
+        notes(&frame.notes) {
+    // A frame of a fixed number of readouts goes on through repetitions, and its key tells the latest one so far.
+    if (frame.expected_readouts > 0 && !frame.source) counters[kRepetition] = frame.reference.idx.repetition;
+  }
 
   Facts(const protocol::Image& message, const Frame* frame) : attributes(&message.attributes) {
     const protocol::ImageHeader& head = message.head;

@@ -11,7 +11,8 @@ using ::testing::HasSubstr;
 
 /// What became of `count` readouts that came at once, while `waiting` more waited outside.
 struct Dropping {
-  Dropping(const std::string& rule, std::vector<Acquisition> list, std::int64_t waiting, bool moves = false)
+  Dropping(const std::string& rule, std::vector<Acquisition> list, std::optional<std::int64_t> waiting,
+           bool moves = false, int slices = 1)
       : compute(Backend::cpu, test_resources()),
         scan(
             compute, config::TrajectoryUnit::cycles_per_pixel,
@@ -20,10 +21,12 @@ struct Dropping {
             },
             nullptr, moves ? Delivery::windows : Delivery::parts),
         framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
-    framer.start(header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"}), scan);
+    protocol::Header measurement = header({.encoded = {8, 8, 1}, .trajectory = "goldenangle"});
+    measurement.encodings[0].slice = {.maximum = static_cast<std::uint16_t>(slices - 1)};
+    framer.start(measurement, scan);
     push(std::move(list), waiting);
   }
-  void push(std::vector<Acquisition> list, std::int64_t waiting) {
+  void push(std::vector<Acquisition> list, std::optional<std::int64_t> waiting) {
     framer.push(
         std::move(list),
         [this](Readouts&& readouts) {
@@ -82,6 +85,12 @@ TEST(DroppedFrames, OnlyTheNewestWindowOfABatchIsComputed) {
   EXPECT_EQ(whole.begins.at(4), 8);
 }
 
+TEST(DroppedFrames, AFileIsReadToItsEnd) {
+  Dropping file("{readouts: 4, stride: 2, when_behind: drop_oldest}", spokes(0, 12), std::nullopt);
+  EXPECT_EQ(file.frames.size(), 5u);
+  EXPECT_EQ(file.dropped(), 0u);
+}
+
 TEST(DroppedFrames, WhatWaitsOutsideCounts) {
   Dropping some("{readouts: 4, stride: 2, when_behind: drop_oldest}", spokes(0, 12), 1);
   EXPECT_EQ(some.frames, (Frames{{4, {8, 9, 10, 11}}}));  // one readout makes no newer window
@@ -131,6 +140,20 @@ TEST(DroppedFrames, SlicesShareWhatHasCome) {
   EXPECT_EQ(slices.frames.size() + slices.dropped(), 6u);
   EXPECT_EQ(slices.frames.rbegin()->second, (Numbers{5, 7}));
   EXPECT_EQ(std::next(slices.frames.rbegin())->second, (Numbers{4, 6}));
+}
+
+TEST(DroppedFrames, TheNewestOfSlicesThatTakeTurns) {
+  std::vector<Counters> list;
+  for (int i = 0; i < 4; ++i)
+    for (int slice = 0; slice < 3; ++slice) list.push_back({.step = i, .slice = slice});
+  const std::string rule = "{readouts: 2, when_behind: drop_oldest}";
+  const Frames newest{{3, {6, 9}}, {4, {7, 10}}, {5, {8, 11}}};
+  Dropping slices(rule, testing::scan(list), 0, false, 3);
+  EXPECT_EQ(slices.frames, newest);
+  EXPECT_EQ(slices.dropped(), 3u);
+  // One frame of each slice: there is nothing newer.
+  Dropping once(rule, testing::scan({list.begin(), list.begin() + 6}), 0, false, 3);
+  EXPECT_EQ(once.frames, (Frames{{0, {0, 3}}, {1, {1, 4}}, {2, {2, 5}}}));
 }
 
 TEST(DroppedFrames, AnAnswerToWordsThatAreNotKnown) {

@@ -336,8 +336,9 @@ TEST_P(IncrementalTest, FramesLeftOutLeaveTheOthersAsTheyAre) {
   const std::string density = "method: ramp, share: equal", rule = "frame: {readouts: 21, stride: 3";
   const auto wait = run(gridded(density, kInParts, rule + "}\n"), h, scan, {.backend = GetParam()});
   for (const std::size_t batch : {1u, 12u, 40u, 160u}) {
-    const auto out =
-        run(gridded(density, kInParts, rule + ", when_behind: drop_oldest}\n"), h, scan, split_by(GetParam(), batch));
+    RunOptions live = split_by(GetParam(), batch);
+    live.waiting = 0;
+    const auto out = run(gridded(density, kInParts, rule + ", when_behind: drop_oldest}\n"), h, scan, live);
     EXPECT_EQ(out.images.size() + out.counts.work.frames_dropped, wait.images.size()) << batch;
     EXPECT_EQ(out.counts.work.frames_dropped > 0, batch > 1) << batch;
     for (std::size_t i = 0; i < out.images.size(); ++i) {
