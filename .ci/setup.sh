@@ -15,8 +15,8 @@ fuzz_packages=(clang libclang-rt-dev llvm)
 package_packages=(dpkg-dev file xz-utils debootstrap)
 image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
-python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom mrd-python)
-optional_python_packages=(onnx onnxruntime)
+python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
+optional_python_packages=(onnx onnxruntime mrd-python)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 install_packages() {
@@ -50,7 +50,16 @@ install_python() {
     can_test "$ECHOTRAIN_TEST_PYTHON" || die "ECHOTRAIN_TEST_PYTHON=$ECHOTRAIN_TEST_PYTHON cannot import $python_modules"
     return
   fi
-  if can_test "$build/venv/bin/python"; then return; fi
+  local wanted="${python_packages[*]} ${optional_python_packages[*]}"
+  if can_test "$build/venv/bin/python"; then
+    if [ "$(cat "$build/venv/packages" 2>/dev/null)" = "$wanted" ]; then return; fi
+    say "set-up: further Python packages of the tests, into build/venv"
+    "$build/venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 \
+      "${python_packages[@]}" "${optional_python_packages[@]}" >"$build/pip.log" 2>&1 ||
+      warn "not all installed (no network? see build/pip.log); tests that need what is missing will be skipped"
+    echo "$wanted" >"$build/venv/packages"
+    return
+  fi
   say "set-up: Python packages of the tests, into build/venv"
   mkdir -p "$build"
   if ! { python3 -m venv --clear "$build/venv" &&
@@ -62,6 +71,7 @@ install_python() {
     "${optional_python_packages[@]}" >>"$build/pip.log" 2>&1; then
     warn "not installed: ${optional_python_packages[*]} (see build/pip.log); tests that need them will be skipped"
   fi
+  if [ -d "$build/venv" ]; then echo "$wanted" >"$build/venv/packages"; fi
 }
 
 for part in "${@:-build}"; do

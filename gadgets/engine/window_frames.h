@@ -25,8 +25,8 @@ class WindowFrames {
   /// Gives the window's next frame when its last readout has come; if the scan's windows move, gives the readouts that
   /// entered before it once all but that last one have come. `taken`: when the pipeline took the readout; `behind`:
   /// readouts that have come after it, where frames may be left out; `next_id` counts the scan's frames.
-  void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken,
-            std::optional<std::int64_t> behind, std::uint64_t& next_id, const EmitReadouts& emit);
+  void push(Scan& scan, const protocol::Acquisition& acquisition, Instant taken, std::optional<std::int64_t> behind,
+            std::uint64_t& next_id, const EmitReadouts& emit);
 
   /// Readouts that came after their window's last frame, and the number of such windows.
   struct LeftOver {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 namespace echotrain::server {
@@ -123,6 +125,13 @@ HostValue host_value(const std::string& id, const nlohmann::json& value) {
   return {id, value.is_null() ? "null" : value.is_array() ? "a list" : "a map", false};
 }
 
+std::optional<double> number_in(const std::string& text) {
+  double value = 0;
+  const auto end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
 std::string text_of(const nlohmann::json& object, const char* key) {
   const auto value = object.find(key);
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
@@ -135,6 +144,10 @@ config::Node Exposed::read(const std::string& text) const {
   if (info.kind == Kind::yes_or_no)  // Python's hosts send True and False
     std::transform(given.begin(), given.end(), given.begin(),
                    [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  // Hosts that send numbers write 2 for 2.0.
+  if (!spec.values.empty() && std::find(info.choices.begin(), info.choices.end(), given) == info.choices.end())
+    for (const std::string& choice : info.choices)
+      if (const auto number = number_in(given); number && number == number_in(choice)) given = choice;
   Node node = scalar(given);
   check_value(info, node);
   return node;

@@ -30,6 +30,7 @@ Mrd2Source::Mrd2Source(const std::filesystem::path& file) : reader_(file) {
   while (const auto message = next_of(first, file)) {
     if (const auto* header = std::get_if<HeaderText>(&*message)) header_xml_ = header->xml;
     readouts_ += std::holds_alternative<Acquisition>(*message);
+    images_ += std::holds_alternative<Image>(*message);
   }
   left_out_ = first.left_out();
 }
@@ -62,11 +63,21 @@ std::optional<ScanChunk> Mrd2Source::next() {
 std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group, std::ostream& err) {
   std::array<char, mrd2::kMagic.size()> begin{};
   std::ifstream(file, std::ios::binary).read(begin.data(), begin.size());
-  if (std::string_view(begin.data(), begin.size()) != mrd2::kMagic) return std::make_unique<DatasetSource>(file, group);
+  const auto tell_of_images = [&](const ScanSource& source) {
+    if (source.images_left_out() > 0)
+      err << fmt::format("{}: {} images beside readouts are not sent; 'echotrain recon' takes them\n", file.string(),
+                         source.images_left_out());
+  };
+  if (std::string_view(begin.data(), begin.size()) != mrd2::kMagic) {
+    auto source = std::make_unique<DatasetSource>(file, group);
+    tell_of_images(*source);
+    return source;
+  }
   auto source = std::make_unique<Mrd2Source>(file);
   for (const auto& [what, times] : source->left_out())
     err << fmt::format("{}: left out, as ISMRMRD has no place for it: {}{}\n", file.string(), what,
                        times == 1 ? "" : fmt::format(" ({} times)", times));
+  tell_of_images(*source);
   return source;
 }
 

@@ -24,11 +24,13 @@ class Mrd2Source final : public ScanSource {
   std::optional<ScanChunk> next() override;
   /// What ISMRMRD has no place for.
   const protocol::mrd2::LeftOut& left_out() const { return left_out_; }
+  std::size_t images_left_out() const override { return readouts_ > 0 ? images_ : 0; }
 
  private:
   std::string header_xml_;
   std::size_t readouts_ = 0;
   protocol::mrd2::LeftOut left_out_;
+  std::size_t images_ = 0;
   protocol::mrd2::Mrd2Reader reader_;
 };
 

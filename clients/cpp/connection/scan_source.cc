@@ -25,6 +25,8 @@ DatasetSource::DatasetSource(const std::filesystem::path& file, const std::strin
       header_xml_(reader_.header_xml()),
       readouts_(reader_.acquisitions()),
       waveforms_(reader_.waveforms()) {
+  if (readouts_ > 0)
+    for (const auto& name : reader_.image_series()) images_left_out_ += reader_.images(name);
   thread_ = std::thread([this] {
     try {
       read_ahead();

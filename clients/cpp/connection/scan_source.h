@@ -49,6 +49,8 @@ class ScanSource {
   virtual std::optional<ScanChunk> next() = 0;
   /// Whether the scan has come to its end, so that CLOSE follows.
   virtual bool complete() const { return true; }
+  /// How many images it has beside readouts; they are not sent.
+  virtual std::size_t images_left_out() const { return 0; }
 };
 
 /// Acquisitions in file order, waveforms between them by time stamp; or the images of a file without acquisitions.
@@ -60,6 +62,7 @@ class DatasetSource final : public ScanSource {
   const std::string& header_xml() const override { return header_xml_; }
   std::size_t readouts() const override { return readouts_; }
   std::optional<ScanChunk> next() override;
+  std::size_t images_left_out() const override { return images_left_out_; }
 
  private:
   void read_ahead();
@@ -72,7 +75,7 @@ class DatasetSource final : public ScanSource {
 
   protocol::DatasetReader reader_;
   std::string header_xml_;
-  std::size_t readouts_ = 0, waveforms_ = 0;
+  std::size_t readouts_ = 0, waveforms_ = 0, images_left_out_ = 0;
   ScanChunk filling_;  // belongs to the reading thread
 
   std::mutex mutex_;

@@ -44,10 +44,11 @@ TEST(ExposedParameters, HaveWhatGadgetsDeclareNarrowed) {
                                                "  p: {sets: denoise.patch}\n"
                                                "  d: {sets: denoise.dimensions}\n"
                                                "  r: {sets: denoise.rician}\n"
-                                               "  n: {sets: denoise.search, values: {3: near, 7: far}}\n",
+                                               "  n: {sets: denoise.search, values: {3: near, 7: far}}\n"
+                                               "  l: {sets: image.scale, values: [1.0, 1.5], default: 1.0}\n",
                                                "denoise: {search: 3}")),
                               Registry::builtin());
-  ASSERT_EQ(all.size(), 5U);
+  ASSERT_EQ(all.size(), 6U);
   EXPECT_EQ(all[0].info.name, "denoise.strength");
   EXPECT_EQ(all[0].info.allowed(), "0.5 to 2");
   EXPECT_EQ(all[0].info.fallback, "0.8");
@@ -59,6 +60,7 @@ TEST(ExposedParameters, HaveWhatGadgetsDeclareNarrowed) {
   EXPECT_EQ(all[4].info.fallback, "3");
 
   EXPECT_EQ(all[0].read("2").as_double(), 2);
+  EXPECT_EQ(all[5].read("1").as_string(), "1.0");
   EXPECT_TRUE(all[3].read("True").as_bool());
   EXPECT_EQ(error_of([&] { all[0].read("2.1"); }), "'2.1' is out of range; allowed is 0.5 to 2");
   EXPECT_EQ(error_of([&] { all[0].read("much"); }), "a finite number is expected, not 'much'");
