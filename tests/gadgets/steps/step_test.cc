@@ -103,7 +103,6 @@ TEST(StepTest, ImagesGoOutAndComeBack) {
   run.pipeline->start(header(kSmall));
   run.pipeline->push(step_image(1));
   run.pipeline->push(step_image(2));
-  EXPECT_LE(run.images.size(), 1u);  // the second has come back, but nobody has looked
   run.pipeline->push(std::vector<Acquisition>{});
   EXPECT_EQ(run.images.size(), 2u);
   run.pipeline->finish(End::complete);
