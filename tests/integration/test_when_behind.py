@@ -27,7 +27,7 @@ def test_frames_are_left_out_and_counted(server):
     assert len(every.images) == FRAMES
     some = sent(server, CPU, STRIDE)
     assert len(some.images) < FRAMES / 2
-    found = [re.search("echotrain_frames_dropped</name><value>([0-9]+)<", image.attributes) for image in some.images]
+    found = [re.search(r"echotrain_frames_dropped</name>\s*<value>([0-9]+)<", image.attributes) for image in some.images]
     dropped = [int(each[1]) if each else 0 for each in found]
     assert dropped == sorted(dropped) and len(some.images) + dropped[-1] == FRAMES, "the newest frame comes, none is lost"
     for i, image in enumerate(some.images):
