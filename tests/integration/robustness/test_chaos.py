@@ -7,11 +7,13 @@ import socket
 import struct
 import sys
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+import exposition
 import scans
 import steps
 import wire
@@ -276,6 +278,11 @@ def test_sessions_with_steps_that_go_wrong(witness, server):
     witness.at_rest(60)
 
 
+def sessions(server, **labels):
+    with urllib.request.urlopen("http://{}:{}/metrics".format(*server.admin), timeout=30) as answer:
+        return exposition.Metrics(answer.read().decode())["echotrain_sessions", labels]
+
+
 def test_a_thousand_silent_connections(tmp_path, witness):
     """Eight scans among 1,000 clients that say nothing after the header; one connection more is refused."""
     silent, scanning = 1000, 8
@@ -299,6 +306,8 @@ def test_a_thousand_silent_connections(tmp_path, witness):
         for client in busy:
             client.sendall(own.stream[:half])
         wait_until(lambda: own.vitals.descriptors() == own.idle[1] + silent + scanning, 60, "all scans")
+        # A connection counts once its config has been read.
+        wait_until(lambda: sessions(server) - sessions(server, state="connecting") == silent + scanning, 60, "all configs")
         refused = wire.parse(talk(server.address, own.stream))
         assert len(refused.errors()) == 1 and "busy" in refused.errors()[0], refused.texts
         assert str(silent + scanning) in refused.errors()[0] and not refused.images

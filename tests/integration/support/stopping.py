@@ -114,9 +114,12 @@ def shipped_scan(name, folder, large):
         left_out = ("--acceleration", 3, "--calibration", 24)
         return simulated(folder, name, "--trajectory", "cartesian", *left_out, "--matrix", 512 if large else 128,
                          "--coils", 32 if large else 8)  # fmt: skip
-    if name == "cartesian_sense":
+    if name in ("cartesian_sense", "cartesian_compressed_sensing"):
         size = ("--matrix", 768 if large else 96, "--coils", 16 if large else 8)
         return simulated(folder, name, "--trajectory", "cartesian", *size, "--acceleration", 2, "--calibration", 24)
+    if name == "epi_2d":
+        size = ("--matrix", 256 if large else 64, "--coils", 32 if large else 8)
+        return simulated(folder, name, "--trajectory", "epi", *size)
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":
@@ -129,6 +132,8 @@ def shipped_scan(name, folder, large):
     if name == "spiral_2d":
         return by_name(radial(768, 2, 16, 1200, 1536, weighted=True) if large
                        else radial(192, 2, 8, 300, 384, weighted=True))  # fmt: skip
+    if name == "grasp_2d":
+        return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))
     if name in ("cg_sense_2d", "fhd_pcg_2d"):
         return by_name(radial(768, 2, 12, 600, 1536) if large else radial(192, 2, 8, 200, 384))
     if name == "fhd_pcg_3d":
