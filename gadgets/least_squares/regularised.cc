@@ -213,6 +213,8 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
   const double most = numerics::extremes(compute, problem.b).most;
   if (!std::isfinite(most)) refuse_numbers();
   Found found{{}, options_.scale == "relative" ? options_.lambda * most : options_.lambda, nullptr};
+  // Solves that find lambda begin at the solution before, so that their first steps are small.
+  constexpr double kFiner = 10;
   const auto solve_for = [&](double lambda) {
     options.lambda = found.lambda = lambda;
     found.result = numerics::solve_proximal(compute, problem, x, options);
@@ -222,6 +224,11 @@ Regularised::Found Regularised::minimise(const Frames& frames, numerics::Proxima
     solve_for(found.lambda);
     return found;
   }
+  if (problem.priors.empty()) {
+    solve_for(0);  // lambda changes nothing
+    return found;
+  }
+  options.tolerance /= kFiner;
   double samples = 0;
   for (const NormalEquations& each : frames) samples += each.weight * static_cast<double>(each.coils);
   constexpr double kSmallest = 1e-6;
@@ -264,6 +271,10 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
     }
     problem.b = b.cview();
     problem.priors = priors_of(series);
+    if (problem.priors.empty() && count == 1 && options_.series != "none")
+      scan_->warn(
+          "regularised: the last frame of a series is alone, so that priors along the series do not count for it; "
+          "choose 'frames' so that no frame is left over");
     // Frames without a sample or a signal are 0.
     if (bound > 0 && problem.power > 0) found = minimise(frames, problem, x.view(), bound);
   } catch (const std::invalid_argument& error) {

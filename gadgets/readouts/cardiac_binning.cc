@@ -361,6 +361,7 @@ void CardiacBinning::flush(Group& group, const Emit<Readouts>& emit) {
 void CardiacBinning::fill(Group& group) {
   if (group.kept.empty()) return;
   for (std::int64_t p = 0; p < options_.phases; ++p) {
+    scan_->compute.check_stop();
     Phase& phase = group.phases[p];
     const double middle = (static_cast<double>(p) + 0.5) / static_cast<double>(options_.phases);
     for (const auto& [line, readouts] : group.kept) {

@@ -11,6 +11,9 @@
 namespace echotrain::numerics {
 namespace {
 
+// What one thread works on at a time, in double precision: 8 MiB, and a few times as much beside it.
+constexpr std::int64_t kMostOfBlock = 1 << 19;
+
 LowRankGrid grid_of(const LowRankBlocks& blocks, const Shape& series) {
   if (series.rank() != 4)
     throw std::invalid_argument("low rank: expected a series [frame, z, y, x], got " + series.text());
@@ -31,6 +34,11 @@ LowRankGrid grid_of(const LowRankBlocks& blocks, const Shape& series) {
     throw std::invalid_argument(
         fmt::format("low rank: blocks of {} voxels by {} frames; one of both must be {} or less", voxels, grid.frames,
                     kMostLowRank));
+  if (voxels * grid.frames > kMostOfBlock)
+    throw std::invalid_argument(
+        fmt::format("low rank: blocks of {} voxels by {} frames; make them smaller, at most {} "
+                    "numbers",
+                    voxels, grid.frames, kMostOfBlock));
   return grid;
 }
 

@@ -34,6 +34,7 @@ double work_on_block(const LowRankGrid& g, const LowRankBlock& block, double thr
 void low_rank(Context& context, const LowRankGrid& grid, double threshold, cfloat* series, double* sums) {
   context.threads().parallel_for(grid.count(), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t b = begin; b < end; ++b) {
+      context.check_stop();
       const double sum = work_on_block(grid, grid.at(b), threshold, sums != nullptr, series);
       if (sums != nullptr) sums[b] = sum;
     }

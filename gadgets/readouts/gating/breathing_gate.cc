@@ -67,6 +67,8 @@ std::optional<std::int64_t> BreathingGate::centre_of(const Readouts& readouts, s
   return nearest;
 }
 
+constexpr std::size_t kMostAnatomies = 1024;
+
 bool BreathingGate::add(const Readouts& readouts) {
   const std::size_t count = readouts.heads.size();
   if (count == 0) return false;
@@ -78,6 +80,11 @@ bool BreathingGate::add(const Readouts& readouts) {
                     "needs the same ones throughout",
                     coils, coils_));
   const Anatomy anatomy = anatomy_of(readouts.frame->key);
+  if (navigators_.size() >= kMostAnatomies && !navigators_.contains(anatomy))
+    throw ClientError(
+        fmt::format("cardiac_binning: respiratory: navigator follows the breath of at most {} slices, "
+                    "contrasts and sets, each by itself; the scan has more",
+                    kMostAnatomies));
   SelfNavigator& navigator =
       navigators_
           .try_emplace(anatomy, scan_.compute.threads(),
