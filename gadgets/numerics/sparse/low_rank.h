@@ -19,7 +19,8 @@ std::int64_t count(const LowRankBlocks& blocks, const Shape& series);
 /// Each block, as a matrix [voxel, frame] U diag(s) V^H, becomes U diag(max(0, s - threshold)) V^H: the proximal map of
 /// `threshold` times the sum of its singular values. The singular values are found in float64 as roots of eigenvalues
 /// of X^H X (or X X^H, the smaller one), so that those below 1e-8 of the largest are lost. series: [frame, z, y, x].
-/// The smaller extent of a block, voxels or frames, is at most kMostLowRank. Asynchronous on CUDA.
+/// The smaller extent of a block, voxels or frames, is at most kMostLowRank, and a block has at most 524288 numbers.
+/// Asynchronous on CUDA.
 /// std::invalid_argument on shapes and options that do not fit. Source: Cai, Candes, Shen, SIAM J. Optim. 20, 2010;
 /// blocks: Trzasko and Manduca, ISMRM 2011.
 inline constexpr std::int64_t kMostLowRank = 128;

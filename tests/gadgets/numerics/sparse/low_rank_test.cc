@@ -92,6 +92,8 @@ TYPED_TEST(LowRankTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(shrink_singular_values(context, {8, {0, 8, 0}}, 1, there.view()), std::invalid_argument);
   EXPECT_THROW(count(LowRankBlocks{8, {}}, {8, 8}), std::invalid_argument);
   EXPECT_THROW(count(LowRankBlocks{16, {}}, {kMostLowRank + 1, 1, 16, 16}), std::invalid_argument);
+  EXPECT_THROW(count(LowRankBlocks{64, {}}, {3, 64, 64, 64}), std::invalid_argument);  // 786432 numbers
+  EXPECT_EQ(count(LowRankBlocks{64, {}}, {2, 64, 64, 64}), 1);
   EXPECT_EQ(count(LowRankBlocks{5, {}}, {kMostLowRank + 1, 1, 16, 9}), 8);
 }
 
