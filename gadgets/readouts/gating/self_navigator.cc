@@ -143,9 +143,12 @@ SelfNavigator::Verdict SelfNavigator::find_signal(Bins::const_iterator from, Bin
   double change = 0;
   for (const auto& values : band) change += energy_of(values);
   if (!(change > kLeastChange * energy)) return Verdict::unchanging;  // not finite either
-  const std::vector<double> weights = band_weights(threads_, band, rest);
-  signal.values = weighted_sum(band, weights);
-  orient(signal, weighted_sum(all, weights));
+  signal.values = weighted_sum(band, band_weights(threads_, band, rest));
+  // The weights suppress what is beside the breath; how much of it each coil sees shows its course best.
+  std::vector<double> seen;
+  for (const auto& values : band)
+    seen.push_back(std::inner_product(values.begin(), values.end(), signal.values.begin(), 0.0));
+  orient(signal, weighted_sum(all, seen));
   return Verdict::told;
 }
 
@@ -180,7 +183,8 @@ std::vector<double> SelfNavigator::band_passed(const std::vector<double>& values
   return out;
 }
 
-/// Weights have no sign of their own. `unfiltered`: the signal before the band-pass.
+/// Weights have no sign of their own. People linger at the end of expiration, so that the signal's third moment tells
+/// its sign. `unfiltered`: the signal before the band-pass, which would take the sharp ends of breaths.
 void SelfNavigator::orient(Signal& signal, const std::vector<double>& unfiltered) const {
   const double mean =
       std::accumulate(signal.values.begin(), signal.values.end(), 0.0) / static_cast<double>(signal.values.size());
@@ -188,7 +192,7 @@ void SelfNavigator::orient(Signal& signal, const std::vector<double>& unfiltered
   for (std::size_t i = 0; i < signal.values.size(); ++i) {
     double& value = signal.values[i];
     value -= mean;
-    lingering += value * value * unfiltered[i];
+    lingering += unfiltered[i] * unfiltered[i] * unfiltered[i];
     const std::int64_t before = signal.first + static_cast<std::int64_t>(i) - last_.first;
     if (before >= 0 && before < static_cast<std::int64_t>(last_.values.size()))
       direction += value * last_.values[static_cast<std::size_t>(before)];
