@@ -120,11 +120,10 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
       profile.insert(profile.end(), of_coil.begin(), of_coil.end());
     }
     EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
-    // The first set stays, too.
-    const std::uint64_t kept = train.bytes(), more = profile.size() * sizeof(numerics::cdouble);
-    paid_->grow_to(paid_->bytes() + 2 * more);
+    const std::uint64_t before = train.most_bytes(), more = 2 * profile.size() * sizeof(numerics::cdouble);
+    paid_->grow_to(paid_->bytes() + more);
     train.add(head, std::move(profile), points);
-    if (train.bytes() <= kept) paid_->set(paid_->bytes() - 2 * more);
+    paid_->set(paid_->bytes() - more + train.most_bytes() - before);
   }
 }
 

@@ -1,5 +1,9 @@
 // EPI from readouts to images, against images that are known in closed form.
+#include "gadgets/engine/readout_batch.h"
+#include "gadgets/epi/epi_phase_correction.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "tests/gadgets/epi/epi_scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -189,6 +193,29 @@ TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   set_flag(wrong[1], kPhaseCorrection);
   set_flag(wrong[1], kReverse);
   EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
+}
+
+/// The account pays for what is kept of navigators, however many shots there are.
+TEST(EpiMemoryTest, ShotsCostTheSame) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  EpiPhaseCorrection gadget({});
+  std::vector<Acquisition> navigators = EpiScan({.n = 16, .regular = true}).scan();
+  const std::vector<Acquisition> lines(navigators.begin() + 3, navigators.end());
+  navigators.resize(3);
+  gadget.start(EpiScan({.n = 16, .regular = true}).header(), scan);
+  std::uint64_t few = 0, many = 0;
+  for (int shot = 1; shot <= 100; ++shot) {
+    for (const bool learns : {true, false}) {
+      Readouts readouts = make_batch(compute, learns ? navigators : lines, !learns);
+      readouts.kind = learns ? protocol::ReadoutKind::phase_correction : protocol::ReadoutKind::calibration;
+      gadget.process(std::move(readouts), [](Readouts&&) {});
+    }
+    many = compute.account()->used();
+    if (shot == 2) few = many;
+  }
+  EXPECT_GT(few, 0u);
+  EXPECT_EQ(many, few);
 }
 
 TEST(EpiInputTest, NavigatorsOfAnotherSliceServeWithAWarning) {
