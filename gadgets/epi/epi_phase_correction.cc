@@ -196,9 +196,20 @@ bool EpiPhaseCorrection::searches(const State& state, const State& source) const
 
 /// Which lines were reversed.
 std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
+  const auto& heads = readouts.heads;
+  std::vector<bool> reversed;
+  for (const auto& head : heads) reversed.push_back(is_reversed(head));
+  const auto slice_of = [&](std::size_t i) { return Slice{heads[i].encoding_space_ref, heads[i].idx.slice}; };
+  for (std::size_t begin = 0, end = 0; begin < heads.size(); begin = end) {
+    while (end < heads.size() && slice_of(end) == slice_of(begin)) ++end;
+    correct(readouts, slice_of(begin), begin, end);
+  }
+  return reversed;
+}
+
+/// Corrects the lines from begin to end, which are of one slice.
+void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end) {
   const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
-  const auto& first = readouts.heads.front();
-  const Slice slice{first.encoding_space_ref, first.idx.slice};
   State &state = states_[slice], &source = source_of(slice);
   if (options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
@@ -218,11 +229,9 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
   const bool drifts = options_.b0_drift && state.train.has_navigators();
   std::vector<numerics::LineChange> changes;  // of the lines that do change; others keep their bits
   std::vector<std::int64_t> which;
-  std::vector<bool> were_reversed;
-  for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
+  for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
-    were_reversed.push_back(reversed);
     numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
@@ -234,7 +243,6 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
     if (reversed) turn(head);
   }
   change(readouts, which, changes, state.factors.cview());
-  return were_reversed;
 }
 
 /// Changes the profiles of these readouts.

@@ -78,6 +78,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
   bool searches(const State& state, const State& source) const;
   std::vector<bool> correct(Readouts& readouts);
+  void correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end);
   void change(Readouts& readouts, const std::vector<std::int64_t>& which,
               const std::vector<numerics::LineChange>& changes, numerics::DeviceView<const cfloat> factors);
   void search(State& state, const Slice& slice, const std::vector<Held>& held);

@@ -150,6 +150,31 @@ TEST_P(EpiTest, ALateGradientIsFoundAndFollowed) {
   EXPECT_GT(nrmse(pixels<cfloat>(off.images.at(0)), scan.image(0)), 0.02);
 }
 
+TEST_P(EpiTest, CalibrationLinesOfSlicesMayComeTogether) {
+  const EpiScan scans[] = {EpiScan({}), EpiScan({.constant = {-0.5}, .slope = {0.04}})};
+  std::vector<Acquisition> readouts;
+  for (int l = 0; l < 51; ++l)
+    for (std::uint16_t slice = 0; slice < 2; ++slice) {
+      readouts.push_back(scans[slice].scan().at(static_cast<std::size_t>(l)));
+      readouts.back().head.idx.slice = slice;
+      if (l >= 3) set_flag(readouts.back(), kCalibration);
+    }
+  std::vector<std::vector<cfloat>> made;
+  for (const std::size_t batch : {1, 1000}) {
+    std::vector<cfloat>& data = made.emplace_back();
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    options.tap = "epi_phase_correction";
+    options.on_item = [&](const Item& item, numerics::Context& compute) {
+      const auto lines = elements(compute, std::get<Readouts>(item).data);
+      data.insert(data.end(), lines.begin(), lines.end());
+    };
+    run(epi(), scans[0].header(), readouts, options);
+    ASSERT_EQ(data.size(), 2u * 48 * 48);
+  }
+  EXPECT_EQ(made[0], made[1]);
+}
+
 TEST_P(EpiTest, EntropyFindsWhatNavigatorsDoNotTell) {
   // Navigators of another phase than the lines': three of one scan, lines of two frames of another.
   const EpiScan told({.constant = {0.3}, .slope = {-0.07}}), scan({});
