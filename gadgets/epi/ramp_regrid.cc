@@ -95,12 +95,23 @@ void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
 bool RampRegrid::waits(const Readouts& readouts) {
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (space.delay_us || !space.trapezoid || readouts.trajectory) return false;
+  const std::int64_t described = space.trapezoid->samples;
+  // Lines that the description is not of tell nothing of its gradient.
+  if (readouts.kind == ReadoutKind::calibration && space.waiting.empty() && described != 0 &&
+      described != readouts.heads.front().number_of_samples)
+    return false;
   const bool alike =
       space.waiting.empty() || (space.waiting.front().host_data.shape()[1] == readouts.host_data.shape()[1] &&
                                 space.waiting.front().host_data.shape()[2] == readouts.host_data.shape()[2]);
   if (options_.delay == "navigators" && readouts.kind == ReadoutKind::phase_correction && alike) return true;
   space.delay_us = options_.delay_us;
-  if (options_.delay == "navigators" && !space.waiting.empty()) find_delay(space);
+  if (options_.delay != "navigators") return false;
+  if (space.waiting.empty())
+    scan_->info(
+        fmt::format("ramp_regrid: no phase-correction lines came before to tell the gradient's delay; {:g} us is taken",
+                    options_.delay_us));
+  else
+    find_delay(space);
   return false;
 }
 

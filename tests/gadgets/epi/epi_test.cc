@@ -150,6 +150,23 @@ TEST_P(EpiTest, ALateGradientIsFoundAndFollowed) {
   EXPECT_GT(nrmse(pixels<cfloat>(off.images.at(0)), scan.image(0)), 0.02);
 }
 
+TEST_P(EpiTest, PlainReferenceLinesTellNothingOfTheDelay) {
+  const EpiScan scan({.slope = {0}, .late = 3.4}), plain({.slope = {0}, .regular = true});
+  std::vector<Acquisition> readouts;
+  for (int y = 20; y < 28; ++y) {
+    readouts.push_back(plain.line(y, false, 0));
+    set_flag(readouts.back(), kCalibration);
+  }
+  for (auto& each : scan.scan()) readouts.push_back(std::move(each));
+  const Outcome out = run(epi("", "delay: navigators"), scan.header(), readouts, here());
+  EXPECT_EQ(out.said(protocol::Level::info, "the readout gradient comes 3.40 us late"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+
+  const EpiScan none({.navigators = 0});
+  const Outcome without = run(epi("", "delay: navigators"), none.header(), none.scan(), here());
+  EXPECT_EQ(without.said(protocol::Level::info, "no phase-correction lines came before to tell"), 1);
+}
+
 TEST_P(EpiTest, CalibrationLinesOfSlicesMayComeTogether) {
   const EpiScan scans[] = {EpiScan({}), EpiScan({.constant = {-0.5}, .slope = {0.04}})};
   std::vector<Acquisition> readouts;
