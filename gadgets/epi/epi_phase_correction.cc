@@ -186,6 +186,7 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
   const std::vector<cfloat> factors = factors_of(phases, points);
   state.factors =
       scan_->compute.upload<cfloat>({factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
+  state.coils = coils;
   state.made_of = {&source, source.phases};
 }
 
@@ -224,7 +225,7 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
                     slice.second));
   if (source.train.changed()) find_phase(source, slice);
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
-  if (!state.factors || state.factors.shape()[2] != points || state.made_of != made_of)
+  if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
     make_factors(state, source, coils, points);
   const bool drifts = options_.b0_drift && state.train.has_navigators();
   std::vector<numerics::LineChange> changes;  // of the lines that do change; others keep their bits

@@ -63,6 +63,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, beyond the phase
     bool without = false;                        // there was no phase then
     Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
+    std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
   };
   /// Readouts of a frame that waits for what is found, and which of their lines were reversed.

@@ -237,6 +237,16 @@ TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
 }
 
+TEST(EpiInputTest, CoilsThatChangeAreRefused) {
+  const EpiScan two({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}}), one({});
+  auto readouts = two.scan();
+  readouts.resize(5);
+  readouts.push_back(one.line(2, false, 2));
+  set_flag(readouts.back(), kCalibration);
+  const std::string said = client_error([&] { run(epi("coils: each"), two.header(), readouts); });
+  EXPECT_NE(said.find("have 2 coils and 48 samples, but lines of the image have 1"), std::string::npos) << said;
+}
+
 /// The account pays for what is kept of navigators, however many shots there are.
 TEST(EpiMemoryTest, ShotsCostTheSame) {
   numerics::Context compute(Backend::cpu, test_resources());
