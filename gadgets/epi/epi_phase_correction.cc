@@ -60,6 +60,7 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
 void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) {
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
@@ -87,12 +88,16 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   const bool last = readouts.last;
   if (searches(state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
+    paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
     if (!state.found) search(state, slice, held);
     if (state.found) complete(state, held);
     note(held.back().readouts);
-    for (Held& each : held) emit(std::move(each.readouts));
+    for (Held& each : held) {
+      paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
+      emit(std::move(each.readouts));
+    }
     held_.erase(frame);
     return;
   }
@@ -101,7 +106,10 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
 }
 
 /// What is held belongs to frames that never became whole.
-void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { held_.clear(); }
+void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+  held_.clear();
+  paid_held_->set(0);
+}
 
 void EpiPhaseCorrection::learn(const Readouts& navigators) {
   if (options_.method == "none") return;

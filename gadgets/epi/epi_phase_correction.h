@@ -94,6 +94,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::map<Slice, State> states_;
   std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
+  std::unique_ptr<numerics::MemoryShare> paid_held_;
 };
 
 }  // namespace echotrain

@@ -60,6 +60,7 @@ Parameters<RampRegrid::Options> RampRegrid::parameters() {
 
 void RampRegrid::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  paid_waiting_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
     Space& space = spaces_.emplace_back();
@@ -79,16 +80,21 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (waits(readouts)) {
+    paid_waiting_->grow_to(paid_waiting_->bytes() + bytes_beside_data(readouts));
     space.waiting.push_back(std::move(readouts));
     return;
   }
-  for (Readouts& each : std::exchange(space.waiting, {})) regrid(std::move(each), emit);
+  for (Readouts& each : std::exchange(space.waiting, {})) {
+    paid_waiting_->set(paid_waiting_->bytes() - bytes_beside_data(each));
+    regrid(std::move(each), emit);
+  }
   regrid(std::move(readouts), emit);
 }
 
 /// What waits has no lines that it could correct.
 void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   for (Space& space : spaces_) space.waiting.clear();
+  paid_waiting_->set(0);
 }
 
 /// Whether these readouts wait for others before the gradient's delay is known; finds it when they do not.

@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/epi/ramp.h"
 
 namespace echotrain {
@@ -86,6 +88,7 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
+  std::unique_ptr<numerics::MemoryShare> paid_waiting_;
   std::map<Key, Weights> weights_;
 };
 
