@@ -20,7 +20,7 @@ namespace {
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-constexpr std::size_t kMostPaths = 8, kMostKinds = 64;               // of an encoding; of readouts
+constexpr std::size_t kMostPaths = 8, kMostKinds = 8;                // of an encoding; of readouts
 constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
 constexpr double kSamePath = 0.002;                                  // steps
 
@@ -60,6 +60,7 @@ Parameters<RampRegrid::Options> RampRegrid::parameters() {
 
 void RampRegrid::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   paid_waiting_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
@@ -174,9 +175,11 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const bool could_be_regular = head.number_of_samples == space.points;
   std::string why = space.without;
   if (space.trapezoid) {
+    const std::uint64_t paid = paid_->bytes();
     try {
       return weights_[key] = made_for(space, head);
     } catch (const std::invalid_argument& error) {
+      paid_->set(paid);
       why = fmt::format("the header's trajectoryDescription does not fit the readouts: {}", error.what());
     }
   }
@@ -219,6 +222,7 @@ std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezo
       positions[s] = std::numeric_limits<double>::quiet_NaN();
   std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
   std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
+  scan_->compute.check_stop();
   const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true);
   out.insert(out.end(), reversed.begin(), reversed.end());
   return out;
@@ -229,6 +233,7 @@ RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHe
   Weights out;
   const double late = space.delay_us.value_or(options_.delay_us);
   if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points, late), space.points)) return out;
+  pay_for_sets(2, trapezoid.samples, space.points);
   out.host = weights_for(space, trapezoid, head, late);
   out.sets = 2;
   upload(out, trapezoid.samples, space.points);
@@ -265,6 +270,7 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
                     "the flag or the sign of the trajectory",
                     +head.scan_counter, reversed ? "" : " not", positions.front(), positions.back()));
   try {
+    pay_for_sets(1, head.number_of_samples, space.points);
     const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
     space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());
   } catch (const std::invalid_argument& error) {
@@ -276,6 +282,10 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   upload(space.along_paths, head.number_of_samples, space.points);
   paths.push_back({reversed, std::move(positions)});
   return static_cast<std::int32_t>(paths.size()) - 1;
+}
+
+void RampRegrid::pay_for_sets(std::int64_t sets, std::int64_t samples, std::int64_t points) {
+  paid_->grow_to(paid_->bytes() + static_cast<std::uint64_t>(sets * samples * points) * sizeof(float));
 }
 
 void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t points) {
