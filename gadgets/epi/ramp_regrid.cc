@@ -245,7 +245,10 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   Space& space = spaces_[head.encoding_space_ref];
   std::vector<Path>& paths = space.paths;
   std::vector<double> positions;
-  for (std::int64_t s = 0; s < head.number_of_samples; ++s) positions.push_back(path[s * dims] * space.to_steps);
+  const std::int64_t samples = head.number_of_samples, first = head.discard_pre, end = samples - head.discard_post;
+  for (std::int64_t s = 0; s < samples; ++s)
+    positions.push_back(s < first || s >= end ? std::numeric_limits<double>::quiet_NaN()
+                                              : path[s * dims] * space.to_steps);
   const bool reversed = is_reversed(head);
   if (space.points > kMostLinePoints || static_cast<std::int64_t>(positions.size()) > kMostSamples)
     throw ClientError(fmt::format("ramp_regrid: {} samples for {} points are too many; at most {} for {}",
@@ -254,7 +257,7 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
     const Path& known = paths[p];
     if (known.reversed == reversed &&
         std::equal(positions.begin(), positions.end(), known.positions.begin(), known.positions.end(),
-                   [](double a, double b) { return std::abs(a - b) <= kSamePath; }))
+                   [](double a, double b) { return std::abs(a - b) <= kSamePath || (std::isnan(a) && std::isnan(b)); }))
       return static_cast<std::int32_t>(p);
   }
   if (paths.size() == kMostPaths)
@@ -263,12 +266,15 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   if (!paths.empty() && paths.front().positions.size() != positions.size())
     throw ClientError(fmt::format("ramp_regrid: readouts with a trajectory have {} samples, but those before had {}",
                                   positions.size(), paths.front().positions.size()));
-  if (positions.size() > 1 && (positions.front() > positions.back()) != reversed)
-    throw ClientError(
-        fmt::format("ramp_regrid: readout {} is{} flagged as reversed, but its trajectory runs from {:.1f} to {:.1f} "
-                    "steps; correct "
-                    "the flag or the sign of the trajectory",
-                    +head.scan_counter, reversed ? "" : " not", positions.front(), positions.back()));
+  if (end - first > 1) {
+    const double from = positions[static_cast<std::size_t>(first)], to = positions[static_cast<std::size_t>(end - 1)];
+    if ((from > to) != reversed)
+      throw ClientError(
+          fmt::format("ramp_regrid: readout {} is{} flagged as reversed, but its trajectory runs from {:.1f} to {:.1f} "
+                      "steps; correct "
+                      "the flag or the sign of the trajectory",
+                      +head.scan_counter, reversed ? "" : " not", from, to));
+  }
   try {
     pay_for_sets(1, head.number_of_samples, space.points);
     const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);

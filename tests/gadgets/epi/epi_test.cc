@@ -92,6 +92,31 @@ TEST_P(EpiTest, AGivenTrajectoryIsFollowed) {
   EXPECT_EQ(out.warned(""), 0);
 }
 
+/// The first sample of a line holds nothing that could be used.
+void spoil(Acquisition& line) {
+  std::vector<cfloat> data(line.data.bytes.size() / sizeof(cfloat));
+  line.data.copy_to(data.data());
+  data[0] = 1000;
+  line.data = protocol::Payload::take(std::move(data));
+  line.head.discard_pre = 1;
+}
+
+TEST_P(EpiTest, DiscardedSamplesOfATrajectoryAreNotUsed) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (auto& each : readouts) {
+    std::vector<float> path;
+    for (const double k : scan.path((each.head.flags & 1ull << (kReverse - 1)) != 0))
+      path.push_back(static_cast<float>(k));
+    path[0] = 0;
+    spoil(each);
+    each.trajectory = protocol::Payload::take(std::move(path));
+    each.head.trajectory_dimensions = 1;
+  }
+  const Outcome out = run(epi(), scan.with(""), readouts, here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+}
+
 TEST_P(EpiTest, CoilsMayDiffer) {
   const EpiScan scan({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}});
   const auto truth = all_coils(scan);
