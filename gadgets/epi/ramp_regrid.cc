@@ -146,26 +146,65 @@ void RampRegrid::find_delay(Space& space) {
 
 void RampRegrid::regrid(Readouts&& readouts, const Emit<Readouts>& emit) {
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
-  std::vector<std::int32_t> sets;
   if (readouts.trajectory) {
     const std::int64_t samples = readouts.trajectory.shape()[1], dims = readouts.trajectory.shape()[2];
+    std::vector<std::int32_t> sets;
     for (std::size_t i = 0; i < readouts.heads.size(); ++i)
       sets.push_back(
           path_of(readouts.heads[i], readouts.trajectory.data() + static_cast<std::int64_t>(i) * samples * dims, dims));
     combine(readouts, space.along_paths, sets, space.points);
     readouts.trajectory = {};
-  } else if (const Weights& weights = described(readouts); weights.sets > 0) {
-    for (const auto& head : readouts.heads) sets.push_back(is_reversed(head) ? 1 : 0);
-    combine(readouts, weights, sets, space.points);
+    emit(std::move(readouts));
+    return;
   }
-  emit(std::move(readouts));
+  for (Readouts& alike : split(std::move(readouts))) {
+    std::vector<std::int32_t> sets;
+    for (const auto& head : alike.heads) sets.push_back(is_reversed(head) ? 1 : 0);
+    if (const Weights& weights = described(alike); weights.sets > 0) combine(alike, weights, sets, space.points);
+    emit(std::move(alike));
+  }
+}
+
+RampRegrid::Key RampRegrid::key_of(const AcquisitionHeader& head) {
+  return {head.encoding_space_ref, head.number_of_samples, head.discard_pre, head.discard_post,
+          std::llround(1000.0 * head.sample_time_us)};
+}
+
+/// Batches of readouts with the same weights.
+std::vector<Readouts> RampRegrid::split(Readouts&& readouts) const {
+  const auto& heads = readouts.heads;
+  const auto differ = [](const AcquisitionHeader& a, const AcquisitionHeader& b) { return key_of(a) != key_of(b); };
+  std::vector<Readouts> out;
+  if (std::adjacent_find(heads.begin(), heads.end(), differ) == heads.end()) {
+    out.push_back(std::move(readouts));
+    return out;
+  }
+  const numerics::Shape& shape = readouts.data ? readouts.data.shape() : readouts.host_data.shape();
+  for (auto begin = heads.begin(), end = begin; begin != heads.end(); begin = end) {
+    end = std::find_if(begin, heads.end(), [&](const auto& head) { return differ(*begin, head); });
+    Readouts& part = out.emplace_back();
+    part.frame = readouts.frame;
+    part.kind = readouts.kind;
+    part.first = readouts.first && begin == heads.begin();
+    part.last = readouts.last && end == heads.end();
+    part.heads.assign(begin, end);
+    const numerics::Shape of_part{end - begin, shape[1], shape[2]};
+    const std::int64_t at = (begin - heads.begin()) * shape[1] * shape[2];
+    if (readouts.data) {
+      part.data = scan_->compute.allocate<cfloat>(of_part);
+      scan_->compute.copy<cfloat>(readouts.data.cview().part(at, of_part), part.data.view());
+    } else {
+      part.host_data = scan_->compute.allocate_host<cfloat>(of_part);
+      std::copy_n(readouts.host_data.data() + at, of_part.size(), part.host_data.data());
+    }
+  }
+  return out;
 }
 
 /// Weights of readouts like this one; without sets where they are regular.
 const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const AcquisitionHeader& head = readouts.heads.front();
-  const Key key = {head.encoding_space_ref, head.number_of_samples, head.discard_pre, head.discard_post,
-                   std::llround(1000.0 * head.sample_time_us)};
+  const Key key = key_of(head);
   const auto found = weights_.find(key);
   if (found != weights_.end()) return found->second;
   const Space& space = spaces_[head.encoding_space_ref];

@@ -73,6 +73,8 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   };
   using Key = std::array<std::int64_t, 5>;  // encoding, samples, those discarded at both ends, dwell time [ns]
 
+  static Key key_of(const protocol::AcquisitionHeader& head);
+  std::vector<Readouts> split(Readouts&& readouts) const;
   const Weights& described(const Readouts& readouts);
   bool waits(const Readouts& readouts);
   void find_delay(Space& space);

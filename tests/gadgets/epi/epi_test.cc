@@ -101,6 +101,17 @@ void spoil(Acquisition& line) {
   line.head.discard_pre = 1;
 }
 
+TEST_P(EpiTest, DiscardedSamplesAreNotUsed) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (std::size_t l = 1; l < readouts.size(); l += 3) spoil(readouts[l]);
+  const Outcome out = run(epi(), scan.header(), readouts, here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+  RunOptions one = here();
+  one.split = [](std::size_t) { return 1; };
+  EXPECT_EQ(pixels<cfloat>(run(epi(), scan.header(), readouts, one).images.at(0)), pixels<cfloat>(out.images[0]));
+}
+
 TEST_P(EpiTest, DiscardedSamplesOfATrajectoryAreNotUsed) {
   const EpiScan scan({});
   auto readouts = scan.scan();
