@@ -1,5 +1,6 @@
 #include "gadgets/epi/echo_train.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -11,6 +12,10 @@ namespace {
 using numerics::cdouble;
 
 constexpr std::size_t kMostOfShot = 4;  // more lines are a scan of its own, whose time is not that of the images
+
+std::uint64_t bytes_of(const numerics::Navigators& lines) {
+  return static_cast<std::uint64_t>(lines.coils * lines.n) * lines.profiles.size() * sizeof(cdouble);
+}
 
 std::vector<cdouble> sum_over_coils(const std::vector<cdouble>& products, std::int64_t coils) {
   const std::size_t n = products.size() / static_cast<std::size_t>(coils);
@@ -62,10 +67,7 @@ void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble
   used_ = false;
 }
 
-std::uint64_t EchoTrain::bytes() const {
-  return static_cast<std::uint64_t>(set_.coils * set_.n) * set_.profiles.size() * sizeof(cdouble) +
-         static_cast<std::uint64_t>(first_.coils * first_.n) * first_.profiles.size() * sizeof(cdouble);
-}
+std::uint64_t EchoTrain::most_bytes() const { return 2 * std::max(bytes_of(set_), bytes_of(first_)); }
 
 std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options) {
   changed_ = false;

@@ -35,7 +35,8 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
-  std::uint64_t bytes() const;  ///< of the lines that are kept
+  /// Of the lines that are kept; the first set may become a copy of the latest.
+  std::uint64_t most_bytes() const;
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
   /// Whether navigators came since the last call of odd_even().

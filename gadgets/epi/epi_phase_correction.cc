@@ -60,6 +60,7 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
 void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) {
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
@@ -87,12 +88,16 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   const bool last = readouts.last;
   if (searches(state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
+    paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
     if (!state.found) search(state, slice, held);
     if (state.found) complete(state, held);
     note(held.back().readouts);
-    for (Held& each : held) emit(std::move(each.readouts));
+    for (Held& each : held) {
+      paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
+      emit(std::move(each.readouts));
+    }
     held_.erase(frame);
     return;
   }
@@ -101,7 +106,10 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
 }
 
 /// What is held belongs to frames that never became whole.
-void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) { held_.clear(); }
+void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+  held_.clear();
+  paid_held_->set(0);
+}
 
 void EpiPhaseCorrection::learn(const Readouts& navigators) {
   if (options_.method == "none") return;
@@ -120,11 +128,10 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
       profile.insert(profile.end(), of_coil.begin(), of_coil.end());
     }
     EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
-    // The first set stays, too.
-    const std::uint64_t kept = train.bytes(), more = profile.size() * sizeof(numerics::cdouble);
-    paid_->grow_to(paid_->bytes() + 2 * more);
+    const std::uint64_t before = train.most_bytes(), more = 2 * profile.size() * sizeof(numerics::cdouble);
+    paid_->grow_to(paid_->bytes() + more);
     train.add(head, std::move(profile), points);
-    if (train.bytes() <= kept) paid_->set(paid_->bytes() - 2 * more);
+    paid_->set(paid_->bytes() - more + train.most_bytes() - before);
   }
 }
 
@@ -187,6 +194,7 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
   const std::vector<cfloat> factors = factors_of(phases, points);
   state.factors =
       scan_->compute.upload<cfloat>({factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
+  state.coils = coils;
   state.made_of = {&source, source.phases};
 }
 
@@ -197,9 +205,20 @@ bool EpiPhaseCorrection::searches(const State& state, const State& source) const
 
 /// Which lines were reversed.
 std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
+  const auto& heads = readouts.heads;
+  std::vector<bool> reversed;
+  for (const auto& head : heads) reversed.push_back(is_reversed(head));
+  const auto slice_of = [&](std::size_t i) { return Slice{heads[i].encoding_space_ref, heads[i].idx.slice}; };
+  for (std::size_t begin = 0, end = 0; begin < heads.size(); begin = end) {
+    while (end < heads.size() && slice_of(end) == slice_of(begin)) ++end;
+    correct(readouts, slice_of(begin), begin, end);
+  }
+  return reversed;
+}
+
+/// Corrects the lines from begin to end, which are of one slice.
+void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end) {
   const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
-  const auto& first = readouts.heads.front();
-  const Slice slice{first.encoding_space_ref, first.idx.slice};
   State &state = states_[slice], &source = source_of(slice);
   if (options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
@@ -214,16 +233,14 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
                     slice.second));
   if (source.train.changed()) find_phase(source, slice);
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
-  if (!state.factors || state.factors.shape()[2] != points || state.made_of != made_of)
+  if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
     make_factors(state, source, coils, points);
   const bool drifts = options_.b0_drift && state.train.has_navigators();
   std::vector<numerics::LineChange> changes;  // of the lines that do change; others keep their bits
   std::vector<std::int64_t> which;
-  std::vector<bool> were_reversed;
-  for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
+  for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
-    were_reversed.push_back(reversed);
     numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
@@ -235,7 +252,6 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
     if (reversed) turn(head);
   }
   change(readouts, which, changes, state.factors.cview());
-  return were_reversed;
 }
 
 /// Changes the profiles of these readouts.

@@ -63,6 +63,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, beyond the phase
     bool without = false;                        // there was no phase then
     Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
+    std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
   };
   /// Readouts of a frame that waits for what is found, and which of their lines were reversed.
@@ -78,6 +79,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
   bool searches(const State& state, const State& source) const;
   std::vector<bool> correct(Readouts& readouts);
+  void correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end);
   void change(Readouts& readouts, const std::vector<std::int64_t>& which,
               const std::vector<numerics::LineChange>& changes, numerics::DeviceView<const cfloat> factors);
   void search(State& state, const Slice& slice, const std::vector<Held>& held);
@@ -92,6 +94,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::map<Slice, State> states_;
   std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
+  std::unique_ptr<numerics::MemoryShare> paid_held_;
 };
 
 }  // namespace echotrain

@@ -60,13 +60,24 @@ std::optional<double> gradient_delay(const std::vector<Readouts>& navigators, st
   constexpr int kMostSteps = 8;
   constexpr double kFlat = 1e-5;  // rad a point
   const numerics::ProfileTransform transform(points);
-  const auto slope = [&](double late) { return slope_with(navigators, points, transform, weights(late)); };
+  const auto slope = [&](double late) -> std::optional<double> {
+    try {
+      return slope_with(navigators, points, transform, weights(late));
+    } catch (const std::invalid_argument&) {
+      if (late == 0) throw;
+      return std::nullopt;  // samples that are moved so far make no line
+    }
+  };
   double before = 0, late = 1;
   std::optional<double> slope_before = slope(before), slope_now;
   if (!slope_before) return std::nullopt;
   for (int step = 0; step < kMostSteps; ++step) {
     slope_now = slope(late);
-    if (!slope_now || std::abs(*slope_now) <= kFlat) break;
+    if (!slope_now) {
+      late = (before + late) / 2;
+      continue;
+    }
+    if (std::abs(*slope_now) <= kFlat) break;
     if (*slope_now == *slope_before) return std::nullopt;
     const double next = late - *slope_now * (late - before) / (*slope_now - *slope_before);
     before = late;

@@ -15,7 +15,8 @@ void regular_line(const float* weights, numerics::HostView<const cfloat> samples
 
 /// The delay [us] at which reversed lines and others, made regular with it, have no linear phase between them: the
 /// samples of a late gradient are moved along its slope, forwards in one direction and backwards in the other, which a
-/// linear phase undoes only where the gradient is flat. By the secant rule from 0 and 1 us on, at most kMostDelay.
+/// linear phase undoes only where the gradient is flat. By the secant rule from 0 and 1 us on, at most kMostDelay; a
+/// step whose weights std::invalid_argument refuses is halved.
 ///
 /// navigators: phase-correction readouts as they came, whose first slice is looked at; weights: those for a delay, [2,
 /// sample, x], of lines that run forward and of reversed ones, of `points` points. Nothing when no neighbours run in

@@ -20,7 +20,7 @@ namespace {
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
-constexpr std::size_t kMostPaths = 8, kMostKinds = 64;               // of an encoding; of readouts
+constexpr std::size_t kMostPaths = 8, kMostKinds = 8;                // of an encoding; of readouts
 constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
 constexpr double kSamePath = 0.002;                                  // steps
 
@@ -60,6 +60,8 @@ Parameters<RampRegrid::Options> RampRegrid::parameters() {
 
 void RampRegrid::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  paid_waiting_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
     Space& space = spaces_.emplace_back();
@@ -79,28 +81,44 @@ void RampRegrid::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   }
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (waits(readouts)) {
+    paid_waiting_->grow_to(paid_waiting_->bytes() + bytes_beside_data(readouts));
     space.waiting.push_back(std::move(readouts));
     return;
   }
-  for (Readouts& each : std::exchange(space.waiting, {})) regrid(std::move(each), emit);
+  for (Readouts& each : std::exchange(space.waiting, {})) {
+    paid_waiting_->set(paid_waiting_->bytes() - bytes_beside_data(each));
+    regrid(std::move(each), emit);
+  }
   regrid(std::move(readouts), emit);
 }
 
 /// What waits has no lines that it could correct.
 void RampRegrid::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
   for (Space& space : spaces_) space.waiting.clear();
+  paid_waiting_->set(0);
 }
 
 /// Whether these readouts wait for others before the gradient's delay is known; finds it when they do not.
 bool RampRegrid::waits(const Readouts& readouts) {
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
   if (space.delay_us || !space.trapezoid || readouts.trajectory) return false;
+  const std::int64_t described = space.trapezoid->samples;
+  // Lines that the description is not of tell nothing of its gradient.
+  if (readouts.kind == ReadoutKind::calibration && space.waiting.empty() && described != 0 &&
+      described != readouts.heads.front().number_of_samples)
+    return false;
   const bool alike =
       space.waiting.empty() || (space.waiting.front().host_data.shape()[1] == readouts.host_data.shape()[1] &&
                                 space.waiting.front().host_data.shape()[2] == readouts.host_data.shape()[2]);
   if (options_.delay == "navigators" && readouts.kind == ReadoutKind::phase_correction && alike) return true;
   space.delay_us = options_.delay_us;
-  if (options_.delay == "navigators" && !space.waiting.empty()) find_delay(space);
+  if (options_.delay != "navigators") return false;
+  if (space.waiting.empty())
+    scan_->info(
+        fmt::format("ramp_regrid: no phase-correction lines came before to tell the gradient's delay; {:g} us is taken",
+                    options_.delay_us));
+  else
+    find_delay(space);
   return false;
 }
 
@@ -128,26 +146,65 @@ void RampRegrid::find_delay(Space& space) {
 
 void RampRegrid::regrid(Readouts&& readouts, const Emit<Readouts>& emit) {
   Space& space = spaces_[readouts.heads.front().encoding_space_ref];
-  std::vector<std::int32_t> sets;
   if (readouts.trajectory) {
     const std::int64_t samples = readouts.trajectory.shape()[1], dims = readouts.trajectory.shape()[2];
+    std::vector<std::int32_t> sets;
     for (std::size_t i = 0; i < readouts.heads.size(); ++i)
       sets.push_back(
           path_of(readouts.heads[i], readouts.trajectory.data() + static_cast<std::int64_t>(i) * samples * dims, dims));
     combine(readouts, space.along_paths, sets, space.points);
     readouts.trajectory = {};
-  } else if (const Weights& weights = described(readouts); weights.sets > 0) {
-    for (const auto& head : readouts.heads) sets.push_back(is_reversed(head) ? 1 : 0);
-    combine(readouts, weights, sets, space.points);
+    emit(std::move(readouts));
+    return;
   }
-  emit(std::move(readouts));
+  for (Readouts& alike : split(std::move(readouts))) {
+    std::vector<std::int32_t> sets;
+    for (const auto& head : alike.heads) sets.push_back(is_reversed(head) ? 1 : 0);
+    if (const Weights& weights = described(alike); weights.sets > 0) combine(alike, weights, sets, space.points);
+    emit(std::move(alike));
+  }
+}
+
+RampRegrid::Key RampRegrid::key_of(const AcquisitionHeader& head) {
+  return {head.encoding_space_ref, head.number_of_samples, head.discard_pre, head.discard_post,
+          std::llround(1000.0 * head.sample_time_us)};
+}
+
+/// Batches of readouts with the same weights.
+std::vector<Readouts> RampRegrid::split(Readouts&& readouts) const {
+  const auto& heads = readouts.heads;
+  const auto differ = [](const AcquisitionHeader& a, const AcquisitionHeader& b) { return key_of(a) != key_of(b); };
+  std::vector<Readouts> out;
+  if (std::adjacent_find(heads.begin(), heads.end(), differ) == heads.end()) {
+    out.push_back(std::move(readouts));
+    return out;
+  }
+  const numerics::Shape& shape = readouts.data ? readouts.data.shape() : readouts.host_data.shape();
+  for (auto begin = heads.begin(), end = begin; begin != heads.end(); begin = end) {
+    end = std::find_if(begin, heads.end(), [&](const auto& head) { return differ(*begin, head); });
+    Readouts& part = out.emplace_back();
+    part.frame = readouts.frame;
+    part.kind = readouts.kind;
+    part.first = readouts.first && begin == heads.begin();
+    part.last = readouts.last && end == heads.end();
+    part.heads.assign(begin, end);
+    const numerics::Shape of_part{end - begin, shape[1], shape[2]};
+    const std::int64_t at = (begin - heads.begin()) * shape[1] * shape[2];
+    if (readouts.data) {
+      part.data = scan_->compute.allocate<cfloat>(of_part);
+      scan_->compute.copy<cfloat>(readouts.data.cview().part(at, of_part), part.data.view());
+    } else {
+      part.host_data = scan_->compute.allocate_host<cfloat>(of_part);
+      std::copy_n(readouts.host_data.data() + at, of_part.size(), part.host_data.data());
+    }
+  }
+  return out;
 }
 
 /// Weights of readouts like this one; without sets where they are regular.
 const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const AcquisitionHeader& head = readouts.heads.front();
-  const Key key = {head.encoding_space_ref, head.number_of_samples, head.discard_pre, head.discard_post,
-                   std::llround(1000.0 * head.sample_time_us)};
+  const Key key = key_of(head);
   const auto found = weights_.find(key);
   if (found != weights_.end()) return found->second;
   const Space& space = spaces_[head.encoding_space_ref];
@@ -157,9 +214,11 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
   const bool could_be_regular = head.number_of_samples == space.points;
   std::string why = space.without;
   if (space.trapezoid) {
+    const std::uint64_t paid = paid_->bytes();
     try {
       return weights_[key] = made_for(space, head);
     } catch (const std::invalid_argument& error) {
+      paid_->set(paid);
       why = fmt::format("the header's trajectoryDescription does not fit the readouts: {}", error.what());
     }
   }
@@ -202,6 +261,7 @@ std::vector<float> RampRegrid::weights_for(const Space& space, numerics::Trapezo
       positions[s] = std::numeric_limits<double>::quiet_NaN();
   std::vector<float> out = numerics::regular_line_weights(positions, space.points, false);
   std::transform(positions.begin(), positions.end(), positions.begin(), [](double k) { return -k; });
+  scan_->compute.check_stop();
   const std::vector<float> reversed = numerics::regular_line_weights(positions, space.points, true);
   out.insert(out.end(), reversed.begin(), reversed.end());
   return out;
@@ -212,6 +272,7 @@ RampRegrid::Weights RampRegrid::made_for(const Space& space, const AcquisitionHe
   Weights out;
   const double late = space.delay_us.value_or(options_.delay_us);
   if (numerics::is_regular(numerics::trapezoid_positions(trapezoid, space.points, late), space.points)) return out;
+  pay_for_sets(2, trapezoid.samples, space.points);
   out.host = weights_for(space, trapezoid, head, late);
   out.sets = 2;
   upload(out, trapezoid.samples, space.points);
@@ -223,7 +284,10 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   Space& space = spaces_[head.encoding_space_ref];
   std::vector<Path>& paths = space.paths;
   std::vector<double> positions;
-  for (std::int64_t s = 0; s < head.number_of_samples; ++s) positions.push_back(path[s * dims] * space.to_steps);
+  const std::int64_t samples = head.number_of_samples, first = head.discard_pre, end = samples - head.discard_post;
+  for (std::int64_t s = 0; s < samples; ++s)
+    positions.push_back(s < first || s >= end ? std::numeric_limits<double>::quiet_NaN()
+                                              : path[s * dims] * space.to_steps);
   const bool reversed = is_reversed(head);
   if (space.points > kMostLinePoints || static_cast<std::int64_t>(positions.size()) > kMostSamples)
     throw ClientError(fmt::format("ramp_regrid: {} samples for {} points are too many; at most {} for {}",
@@ -232,7 +296,7 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
     const Path& known = paths[p];
     if (known.reversed == reversed &&
         std::equal(positions.begin(), positions.end(), known.positions.begin(), known.positions.end(),
-                   [](double a, double b) { return std::abs(a - b) <= kSamePath; }))
+                   [](double a, double b) { return std::abs(a - b) <= kSamePath || (std::isnan(a) && std::isnan(b)); }))
       return static_cast<std::int32_t>(p);
   }
   if (paths.size() == kMostPaths)
@@ -241,13 +305,17 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   if (!paths.empty() && paths.front().positions.size() != positions.size())
     throw ClientError(fmt::format("ramp_regrid: readouts with a trajectory have {} samples, but those before had {}",
                                   positions.size(), paths.front().positions.size()));
-  if (positions.size() > 1 && (positions.front() > positions.back()) != reversed)
-    throw ClientError(
-        fmt::format("ramp_regrid: readout {} is{} flagged as reversed, but its trajectory runs from {:.1f} to {:.1f} "
-                    "steps; correct "
-                    "the flag or the sign of the trajectory",
-                    +head.scan_counter, reversed ? "" : " not", positions.front(), positions.back()));
+  if (end - first > 1) {
+    const double from = positions[static_cast<std::size_t>(first)], to = positions[static_cast<std::size_t>(end - 1)];
+    if ((from > to) != reversed)
+      throw ClientError(
+          fmt::format("ramp_regrid: readout {} is{} flagged as reversed, but its trajectory runs from {:.1f} to {:.1f} "
+                      "steps; correct "
+                      "the flag or the sign of the trajectory",
+                      +head.scan_counter, reversed ? "" : " not", from, to));
+  }
   try {
+    pay_for_sets(1, head.number_of_samples, space.points);
     const std::vector<float> weights = numerics::regular_line_weights(positions, space.points, reversed);
     space.along_paths.host.insert(space.along_paths.host.end(), weights.begin(), weights.end());
   } catch (const std::invalid_argument& error) {
@@ -259,6 +327,10 @@ std::int32_t RampRegrid::path_of(const AcquisitionHeader& head, const float* pat
   upload(space.along_paths, head.number_of_samples, space.points);
   paths.push_back({reversed, std::move(positions)});
   return static_cast<std::int32_t>(paths.size()) - 1;
+}
+
+void RampRegrid::pay_for_sets(std::int64_t sets, std::int64_t samples, std::int64_t points) {
+  paid_->grow_to(paid_->bytes() + static_cast<std::uint64_t>(sets * samples * points) * sizeof(float));
 }
 
 void RampRegrid::upload(Weights& weights, std::int64_t samples, std::int64_t points) {

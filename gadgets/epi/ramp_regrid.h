@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/epi/ramp.h"
 
 namespace echotrain {
@@ -71,6 +73,8 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   };
   using Key = std::array<std::int64_t, 5>;  // encoding, samples, those discarded at both ends, dwell time [ns]
 
+  static Key key_of(const protocol::AcquisitionHeader& head);
+  std::vector<Readouts> split(Readouts&& readouts) const;
   const Weights& described(const Readouts& readouts);
   bool waits(const Readouts& readouts);
   void find_delay(Space& space);
@@ -80,13 +84,16 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
   numerics::Trapezoid trapezoid_of(const Space& space, const protocol::AcquisitionHeader& head) const;
   Weights made_for(const Space& space, const protocol::AcquisitionHeader& head);
   std::int32_t path_of(const protocol::AcquisitionHeader& head, const float* path, std::int64_t dims);
+  void pay_for_sets(std::int64_t sets, std::int64_t samples, std::int64_t points);
   void upload(Weights& weights, std::int64_t samples, std::int64_t points);
   void combine(Readouts& readouts, const Weights& weights, const std::vector<std::int32_t>& sets, std::int64_t points);
 
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
+  std::unique_ptr<numerics::MemoryShare> paid_waiting_;
   std::map<Key, Weights> weights_;
+  std::unique_ptr<numerics::MemoryShare> paid_;  // of all weights on the host
 };
 
 }  // namespace echotrain

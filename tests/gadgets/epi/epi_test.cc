@@ -1,5 +1,9 @@
 // EPI from readouts to images, against images that are known in closed form.
+#include "gadgets/engine/readout_batch.h"
+#include "gadgets/epi/epi_phase_correction.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "tests/gadgets/epi/epi_scan.h"
+#include "tests/support/resources.h"
 
 namespace echotrain::testing {
 namespace {
@@ -88,6 +92,42 @@ TEST_P(EpiTest, AGivenTrajectoryIsFollowed) {
   EXPECT_EQ(out.warned(""), 0);
 }
 
+/// The first sample of a line holds nothing that could be used.
+void spoil(Acquisition& line) {
+  std::vector<cfloat> data(line.data.bytes.size() / sizeof(cfloat));
+  line.data.copy_to(data.data());
+  data[0] = 1000;
+  line.data = protocol::Payload::take(std::move(data));
+  line.head.discard_pre = 1;
+}
+
+TEST_P(EpiTest, DiscardedSamplesAreNotUsed) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (std::size_t l = 1; l < readouts.size(); l += 3) spoil(readouts[l]);
+  const Outcome out = run(epi(), scan.header(), readouts, here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+  RunOptions one = here();
+  one.split = [](std::size_t) { return 1; };
+  EXPECT_EQ(pixels<cfloat>(run(epi(), scan.header(), readouts, one).images.at(0)), pixels<cfloat>(out.images[0]));
+}
+
+TEST_P(EpiTest, DiscardedSamplesOfATrajectoryAreNotUsed) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (auto& each : readouts) {
+    std::vector<float> path;
+    for (const double k : scan.path((each.head.flags & 1ull << (kReverse - 1)) != 0))
+      path.push_back(static_cast<float>(k));
+    path[0] = 0;
+    spoil(each);
+    each.trajectory = protocol::Payload::take(std::move(path));
+    each.head.trajectory_dimensions = 1;
+  }
+  const Outcome out = run(epi(), scan.with(""), readouts, here());
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+}
+
 TEST_P(EpiTest, CoilsMayDiffer) {
   const EpiScan scan({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}});
   const auto truth = all_coils(scan);
@@ -146,6 +186,48 @@ TEST_P(EpiTest, ALateGradientIsFoundAndFollowed) {
   EXPECT_GT(nrmse(pixels<cfloat>(off.images.at(0)), scan.image(0)), 0.02);
 }
 
+TEST_P(EpiTest, PlainReferenceLinesTellNothingOfTheDelay) {
+  const EpiScan scan({.slope = {0}, .late = 3.4}), plain({.slope = {0}, .regular = true});
+  std::vector<Acquisition> readouts;
+  for (int y = 20; y < 28; ++y) {
+    readouts.push_back(plain.line(y, false, 0));
+    set_flag(readouts.back(), kCalibration);
+  }
+  for (auto& each : scan.scan()) readouts.push_back(std::move(each));
+  const Outcome out = run(epi("", "delay: navigators"), scan.header(), readouts, here());
+  EXPECT_EQ(out.said(protocol::Level::info, "the readout gradient comes 3.40 us late"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+
+  const EpiScan none({.navigators = 0});
+  const Outcome without = run(epi("", "delay: navigators"), none.header(), none.scan(), here());
+  EXPECT_EQ(without.said(protocol::Level::info, "no phase-correction lines came before to tell"), 1);
+}
+
+TEST_P(EpiTest, CalibrationLinesOfSlicesMayComeTogether) {
+  const EpiScan scans[] = {EpiScan({}), EpiScan({.constant = {-0.5}, .slope = {0.04}})};
+  std::vector<Acquisition> readouts;
+  for (int l = 0; l < 51; ++l)
+    for (std::uint16_t slice = 0; slice < 2; ++slice) {
+      readouts.push_back(scans[slice].scan().at(static_cast<std::size_t>(l)));
+      readouts.back().head.idx.slice = slice;
+      if (l >= 3) set_flag(readouts.back(), kCalibration);
+    }
+  std::vector<std::vector<cfloat>> made;
+  for (const std::size_t batch : {1, 1000}) {
+    std::vector<cfloat>& data = made.emplace_back();
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    options.tap = "epi_phase_correction";
+    options.on_item = [&](const Item& item, numerics::Context& compute) {
+      const auto lines = elements(compute, std::get<Readouts>(item).data);
+      data.insert(data.end(), lines.begin(), lines.end());
+    };
+    run(epi(), scans[0].header(), readouts, options);
+    ASSERT_EQ(data.size(), 2u * 48 * 48);
+  }
+  EXPECT_EQ(made[0], made[1]);
+}
+
 TEST_P(EpiTest, EntropyFindsWhatNavigatorsDoNotTell) {
   // Navigators of another phase than the lines': three of one scan, lines of two frames of another.
   const EpiScan told({.constant = {0.3}, .slope = {-0.07}}), scan({});
@@ -189,6 +271,39 @@ TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   set_flag(wrong[1], kPhaseCorrection);
   set_flag(wrong[1], kReverse);
   EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
+}
+
+TEST(EpiInputTest, CoilsThatChangeAreRefused) {
+  const EpiScan two({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}}), one({});
+  auto readouts = two.scan();
+  readouts.resize(5);
+  readouts.push_back(one.line(2, false, 2));
+  set_flag(readouts.back(), kCalibration);
+  const std::string said = client_error([&] { run(epi("coils: each"), two.header(), readouts); });
+  EXPECT_NE(said.find("have 2 coils and 48 samples, but lines of the image have 1"), std::string::npos) << said;
+}
+
+/// The account pays for what is kept of navigators, however many shots there are.
+TEST(EpiMemoryTest, ShotsCostTheSame) {
+  numerics::Context compute(Backend::cpu, test_resources());
+  Scan scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {});
+  EpiPhaseCorrection gadget({});
+  std::vector<Acquisition> navigators = EpiScan({.n = 16, .regular = true}).scan();
+  const std::vector<Acquisition> lines(navigators.begin() + 3, navigators.end());
+  navigators.resize(3);
+  gadget.start(EpiScan({.n = 16, .regular = true}).header(), scan);
+  std::uint64_t few = 0, many = 0;
+  for (int shot = 1; shot <= 100; ++shot) {
+    for (const bool learns : {true, false}) {
+      Readouts readouts = make_batch(compute, learns ? navigators : lines, !learns);
+      readouts.kind = learns ? protocol::ReadoutKind::phase_correction : protocol::ReadoutKind::calibration;
+      gadget.process(std::move(readouts), [](Readouts&&) {});
+    }
+    many = compute.account()->used();
+    if (shot == 2) few = many;
+  }
+  EXPECT_GT(few, 0u);
+  EXPECT_EQ(many, few);
 }
 
 TEST(EpiInputTest, NavigatorsOfAnotherSliceServeWithAWarning) {
