@@ -12,7 +12,7 @@ The rules follow from folders; there is no list of files.
   gadgets/engine         the same, and shared
   gadgets/FAMILY         api, shared, numerics, protocol/data; never the engine, never another family
   gadgets/steps          the same, and protocol/wire: it is the family that speaks with other programs
-  gadgets/*.cc           (the list of all gadgets) every family
+  gadgets/builtin        (the list of all gadgets) every family
   server, clients        everything above, never each other
 Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
 its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
@@ -72,17 +72,17 @@ def gadgets_may_include(folder, target_room, target_folder):
             return "gadgets/api is all that a gadget's author reads, so it includes numerics/core only"
         return None
     if target_room == "config":
-        return None if folder in ("api", "engine", "shared", "") else "a gadget reads no config: its parameters are declared"
+        return None if folder in ("api", "engine", "shared", "builtin") else "a gadget reads no config: its parameters are declared"
     if target_room == "protocol":
-        if target_folder == "data" or folder in ("engine", "") or (folder, target_folder) == ("steps", "wire"):
+        if target_folder == "data" or folder in ("engine", "builtin") or (folder, target_folder) == ("steps", "wire"):
             return None
         return "a gadget sees the protocol's data types (protocol/data) only"
-    if folder in ("", target_folder):
+    if folder in ("builtin", target_folder):
         return None
     allowed = {"api": (), "shared": ("api",), "engine": ("api", "shared")}.get(folder, ("api", "shared"))
     if target_folder in allowed:
         return None
-    if target_folder == "":
+    if target_folder == "builtin":
         return "only programs see the list of all gadgets"
     if folder in ("api", "shared", "engine"):
         return f"of gadgets/, gadgets/{folder} includes only: {', '.join((*allowed, 'numerics'))}"
@@ -238,7 +238,7 @@ def self_test():
         ("gadgets/shared/measurement.h", '#include "gadgets/engine/framer.h"'),
         ("gadgets/shared/measurement.h", '#include "gadgets/images/scale.h"'),
         ("gadgets/engine/pipeline.cc", '#include "gadgets/images/scale.h"'),
-        ("gadgets/engine/pipeline.cc", '#include "gadgets/builtin.h"'),
+        ("gadgets/engine/pipeline.cc", '#include "gadgets/builtin/families.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/gridding/gridding.h"'),
         ("gadgets/images/scale.cc", '#include "gadgets/engine/pipeline.h"'),
         ("gadgets/images/scale.cc", '#include "config/yaml_reader.h"'),
@@ -274,7 +274,7 @@ def self_test():
         ("gadgets/images/scale.cc", '#include "gadgets/images/orient.h"\n#include "gadgets/api/gadget.h"'),
         ("gadgets/images/scale.cc", '#include "protocol/data/messages.h"\n#include "gadgets/shared/measurement.h"'),
         ("gadgets/steps/exchange.cc", '#include "protocol/wire/codec.h"\n#include "gadgets/shared/scan_port.h"'),
-        ("gadgets/builtin.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
+        ("gadgets/builtin/images.cc", '#include "gadgets/images/scale.h"\n#include "gadgets/api/registry.h"'),
         ("server/session/session.cc", '#include "server/net/transport.h"\n#include "gadgets/engine/pipeline.h"'),
         ("server/main.cc", '#include "server/session/session.h"\n#include "server/server.h"'),
         ("clients/cpp/send/send.cc", '#include "protocol/files/dataset.h"\n#include <yaml-cpp/yaml.h>'),

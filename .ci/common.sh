@@ -46,7 +46,8 @@ use_ccache() {
 
 # configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR and ECHOTRAIN_CUDA_ARCHITECTURES.
 configure_release() {
-  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO) line
+  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO -DECHOTRAIN_FAMILIES=all
+    -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO) line
   while read -r line; do arguments+=("$line"); done < <(use_ccache)
   if [ -n "${ECHOTRAIN_WERROR:-}" ]; then arguments+=("-DECHOTRAIN_WERROR=$ECHOTRAIN_WERROR"); fi
   local python

@@ -405,4 +405,12 @@ std::vector<std::string> PipelineLibrary::names() const {
   return names;
 }
 
+std::vector<std::string> PipelineLibrary::keep_if(const std::function<bool(const PipelineSpec&)>& serves) {
+  const auto left = std::stable_partition(specs_.begin(), specs_.end(), serves);
+  std::vector<std::string> names;
+  for (auto at = left; at != specs_.end(); ++at) names.push_back(at->name);
+  specs_.erase(left, specs_.end());
+  return names;
+}
+
 }  // namespace echotrain::config

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -106,6 +107,8 @@ class PipelineLibrary {
   const PipelineSpec* find(std::string_view name) const;
   const std::vector<PipelineSpec>& all() const { return specs_; }
   std::vector<std::string> names() const;  ///< for "unknown pipeline" messages, sorted
+  /// Keeps the pipelines for which `serves` is true, and returns the names of the others.
+  std::vector<std::string> keep_if(const std::function<bool(const PipelineSpec&)>& serves);
 
  private:
   std::vector<PipelineSpec> specs_;

@@ -79,6 +79,25 @@ config::PipelineLibrary load_library(const config::ServerOptions& options) {
   return config::PipelineLibrary(folders);
 }
 
+/// A build that leaves out families of gadgets serves the pipelines that it can.
+void leave_out_what_is_not_built(config::PipelineLibrary& library, const Registry& registry) {
+  if (registry.left_out().empty()) return;
+  const std::vector<std::string> names = library.keep_if([&](const config::PipelineSpec& spec) {
+    try {
+      PipelinePlan::check(spec, registry);
+      return true;
+    } catch (const config::ConfigError&) {
+      return false;
+    }
+  });
+  if (names.empty()) return;
+  server::write_log(
+      server::LogLevel::info,
+      fmt::format("this build has no gadgets of the families {}, and so not the pipelines {}; ./run server "
+                  "makes one that has all",
+                  fmt::join(registry.left_out(), ", "), fmt::join(names, ", ")));
+}
+
 int print(const std::string& text) {
   fmt::print("{}", text);
   return EXIT_SUCCESS;
@@ -149,6 +168,7 @@ std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions&
 
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
   config::PipelineLibrary library = load_library(options);
+  leave_out_what_is_not_built(library, registry);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);

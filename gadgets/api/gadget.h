@@ -13,7 +13,7 @@
 //     void finish(End, const Emit<Grid>&) override;             // the scan has ended
 //   };
 //
-// and added to gadgets/builtin.cc, or to a plugin (gadgets/api/plugin.h). Gadgets of one scan run on one thread, in
+// and added to gadgets/builtin, or to a plugin (gadgets/api/plugin.h). Gadgets of one scan run on one thread, in
 // pipeline order: emit() calls the next gadget directly. GPU work is asynchronous; a gadget never waits for it.
 #pragma once
 

@@ -64,7 +64,7 @@ struct Fusion {
 
 class Registry {
  public:
-  /// All gadgets of this program.
+  /// All gadgets of this program (gadgets/builtin).
   static const Registry& builtin();
 
   template <class G>
@@ -87,6 +87,11 @@ class Registry {
   void fuse(Fusion fusion) { fusions_.push_back(std::move(fusion)); }
   const std::vector<Fusion>& fusions() const { return fusions_; }
 
+  /// Says that this program was built without a family of gadgets.
+  void leave_out(std::string family) { left_out_.push_back(std::move(family)); }
+  /// The families that this program was built without (CMake's ECHOTRAIN_FAMILIES).
+  const std::vector<std::string>& left_out() const { return left_out_; }
+
   /// Adds the gadgets of `other`; names that exist here already keep their meaning.
   void take(Registry&& other);
 
@@ -98,6 +103,7 @@ class Registry {
  private:
   std::map<std::string, GadgetEntry, std::less<>> entries_;
   std::vector<Fusion> fusions_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace echotrain

@@ -1,5 +1,7 @@
 #include "protocol/dicom/dicom_file.h"
 
+#include "protocol/dicom/dicom_built.h"
+
 #if ECHOTRAIN_HAS_DCMTK
 
 #include <fmt/format.h>

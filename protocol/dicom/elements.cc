@@ -1,6 +1,6 @@
-#if ECHOTRAIN_HAS_DCMTK
+#include "protocol/dicom/dicom_built.h"
 
-#include "protocol/dicom/elements.h"
+#if ECHOTRAIN_HAS_DCMTK
 
 #include <dcmtk/dcmdata/dcostrmb.h>
 #include <dcmtk/dcmdata/dcwcache.h>
@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "protocol/dicom/elements.h"
 #include "protocol/dicom/values.h"
 
 namespace echotrain::protocol::dicom {

@@ -1,8 +1,10 @@
+#include "protocol/dicom/dicom_built.h"
+
 #if ECHOTRAIN_HAS_DCMTK
 
-#include "protocol/dicom/image_part.h"
-
 #include <fmt/ranges.h>
+
+#include "protocol/dicom/image_part.h"
 
 namespace echotrain::protocol::dicom {
 namespace {

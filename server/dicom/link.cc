@@ -6,6 +6,8 @@
 
 #include <stdexcept>
 
+#include "protocol/dicom/dicom_built.h"
+
 #if ECHOTRAIN_HAS_DCMTK
 
 #include <dcmtk/config/osconfig.h>

@@ -43,9 +43,15 @@ const GadgetEntry& find_gadget(const Registry& registry, const config::GadgetSpe
   std::vector<std::string> names = registry.names();
   names.emplace_back(config::kBranch);
   const std::string near = config::nearest(gadget.name, names);
-  throw config::ConfigError(gadget.mark, fmt::format("no gadget is called '{}'{}", gadget.name,
+  const std::string fewer =
+      registry.left_out().empty()
+          ? ""
+          : fmt::format(". This build has no gadgets of the families {}; ./run build makes one that has all",
+                        fmt::join(registry.left_out(), ", "));
+  throw config::ConfigError(gadget.mark, fmt::format("no gadget is called '{}'{}{}", gadget.name,
                                                      near.empty() ? "; see echotrain-server --list-gadgets"
-                                                                  : fmt::format("; did you mean '{}'?", near)));
+                                                                  : fmt::format("; did you mean '{}'?", near),
+                                                     fewer));
 }
 
 /// The forms that take what there is; `from`: nothing before the first gadget.

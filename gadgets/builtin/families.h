@@ -1,0 +1,19 @@
+// One function for each family of gadgets, in a source of the family's name: adds its gadgets to a registry, and what
+// of their neighbours runs as one.
+#pragma once
+
+#include "gadgets/api/registry.h"
+
+namespace echotrain {
+
+void add_cartesian(Registry& to);
+void add_encoding(Registry& to);
+void add_epi(Registry& to);
+void add_gridding(Registry& to);
+void add_images(Registry& to);
+void add_least_squares(Registry& to);
+void add_readouts(Registry& to);
+void add_steps(Registry& to);
+void add_ultrasound(Registry& to);
+
+}  // namespace echotrain

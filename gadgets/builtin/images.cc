@@ -1,0 +1,39 @@
+// The family gadgets/images.
+#include "gadgets/builtin/families.h"
+#include "gadgets/images/average.h"
+#include "gadgets/images/coil_combine.h"
+#include "gadgets/images/contrast/denoise.h"
+#include "gadgets/images/contrast/invert_contrast.h"
+#include "gadgets/images/contrast/label.h"
+#include "gadgets/images/filter.h"
+#include "gadgets/images/image.h"
+#include "gadgets/images/messages/from_messages.h"
+#include "gadgets/images/orient.h"
+#include "gadgets/images/partial_fourier.h"
+#include "gadgets/images/resize.h"
+#include "gadgets/images/scale.h"
+#include "gadgets/images/sobel.h"
+#include "gadgets/images/stack_slices.h"
+
+namespace echotrain {
+
+void add_images(Registry& to) {
+  to.add<PartialFourier>();
+  to.add<PartialFourierOfImages>();
+  to.add<Filter>();
+  to.add<FilterOfImages>();
+  to.add<CoilCombine>();
+  to.add<StackSlices>();
+  to.add<Average>();
+  to.add<Resize>();
+  to.add<Orient>();
+  to.add<Sobel>();
+  to.add<Denoise>();
+  to.add<InvertContrast>();
+  to.add<Scale>();
+  to.add<Label>();
+  to.add<ImageOutput>();
+  to.add<FromMessages>();
+}
+
+}  // namespace echotrain

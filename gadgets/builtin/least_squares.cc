@@ -1,0 +1,17 @@
+// The family gadgets/least_squares.
+#include "gadgets/builtin/families.h"
+#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/least_squares/fhd.h"
+#include "gadgets/least_squares/pcg.h"
+#include "gadgets/least_squares/regularised.h"
+
+namespace echotrain {
+
+void add_least_squares(Registry& to) {
+  to.add<Fhd>();
+  to.add<CoilMapsFromData>();
+  to.add<PcgSolver>();
+  to.add<Regularised>();
+}
+
+}  // namespace echotrain
