@@ -33,6 +33,7 @@ struct Environment {
   std::shared_ptr<numerics::MemoryBudget> memory;  ///< of the resources: all that this process takes of the machine's
   std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
+  std::shared_ptr<Turns> turns;                ///< of the addresses whose scans run
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured

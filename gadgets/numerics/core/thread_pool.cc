@@ -215,6 +215,11 @@ struct ThreadPool::Impl {
   }
 };
 
+Yield*& Yield::of_thread() {
+  thread_local Yield* yield = nullptr;
+  return yield;
+}
+
 ThreadPool::ThreadPool(int threads)
     : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}
 

@@ -11,6 +11,18 @@
 
 namespace echotrain::numerics {
 
+/// Whoever lends a thread its core, told of places where the thread can do without.
+class Yield {
+ public:
+  virtual ~Yield() = default;
+  /// The thread may wait here before it goes on: it holds no lock that others need at once. Called often.
+  virtual void look() = 0;
+  /// The thread is about to wait for something else. It calls look() afterwards.
+  virtual void rest() = 0;
+  /// Of the calling thread; null: nobody lends it anything.
+  static Yield*& of_thread();
+};
+
 /// Thread-safe: several threads may ask for work at once. The pool's threads help the caller whom they have helped
 /// least, a caller being a ThreadPool object: each scan has its own.
 class ThreadPool {
@@ -29,8 +41,9 @@ class ThreadPool {
   /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
   /// some 5 ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// Stopped when the work of this caller is to stop.
+  /// Stopped when the work of this caller is to stop. Calls Yield::look() of the thread.
   void check_stop() const {
+    if (Yield* const yield = Yield::of_thread()) yield->look();
     if (stop_.stop_requested()) throw Stopped();
   }
   const std::stop_token& stop_token() const { return stop_; }
