@@ -10,6 +10,7 @@
 #include "server/base/memory.h"
 #include "server/base/offload.h"
 #include "server/base/tidier.h"
+#include "server/base/turns.h"
 #include "server/capture/capture.h"
 #include "server/dicom/dicom_output.h"
 #include "server/memory/reservations.h"
