@@ -33,16 +33,22 @@ std::unique_ptr<Turns::Scan> Turns::scan(const std::string& address) {
 }
 
 // With the lock held, as all below. How many threads of an address may compute at once.
-int Turns::share() {
-  if (const auto now = Clock::now(); now - counted_ >= kRecount) {
-    counted_ = now;
-    active_ = static_cast<int>(std::count_if(addresses_.begin(), addresses_.end(), [&](const auto& entry) {
-      const Address& a = *entry.second;
-      return a.computing > 0 || !a.waiting.empty() || now - a.last < kRest;
-    }));
-  }
+int Turns::share() const {
   constexpr int kAll = 1 << 30;
   return active_ < 2 ? kAll : std::max(1, cores_ / active_);
+}
+
+void Turns::count() {
+  const auto now = Clock::now();
+  if (now - counted_ < kRecount) return;
+  counted_ = now;
+  const auto computes = [&](const auto& entry) {
+    const Address& a = *entry.second;
+    return a.computing > 0 || !a.waiting.empty() || now - a.last < kRest;
+  };
+  const auto active = static_cast<int>(std::count_if(addresses_.begin(), addresses_.end(), computes));
+  if (active != std::exchange(active_, active))
+    for (const auto& [name, address] : addresses_) look_again(*address);
 }
 
 void Turns::look_again(Address& address) {
@@ -57,10 +63,6 @@ void Turns::look_again(Address& address) {
   address.full = address.computing > most || !address.waiting.empty();
 }
 
-void Turns::look_again() {
-  for (const auto& [name, address] : addresses_) look_again(*address);
-}
-
 Turns::Scan::Scan(std::shared_ptr<Turns> turns, std::shared_ptr<Address> address)
     : turns_(std::move(turns)), address_(std::move(address)) {}
 
@@ -69,12 +71,15 @@ Turns::Scan::~Scan() {
   const std::scoped_lock lock(turns_->mutex_);
   if (--address_->scans > 0) return;
   turns_->addresses_.erase(address_->name);
-  turns_->look_again();
+  turns_->counted_ = {};
+  turns_->count();
 }
 
 void Turns::Scan::begin() {
   std::unique_lock lock(turns_->mutex_);
-  address_->last = Clock::now();
+  const auto now = Clock::now();
+  if (now - std::exchange(address_->last, now) >= kRest) turns_->counted_ = {};  // it begins anew
+  turns_->count();
   if (address_->computing < turns_->share() && address_->waiting.empty()) {
     ++address_->computing;
   } else {
@@ -95,6 +100,7 @@ void Turns::Scan::end() {
   const std::scoped_lock lock(turns_->mutex_);
   computing_ = false;
   --address_->computing;
+  turns_->count();
   turns_->look_again(*address_);
 }
 
@@ -106,6 +112,8 @@ void Turns::Scan::look() {
     begin();
   }
 }
+
+std::shared_ptr<numerics::Helped> Turns::Scan::helped() const { return address_ ? address_->helped : nullptr; }
 
 void Turns::Scan::rest() {
   if (computing_) end();

@@ -19,7 +19,8 @@ namespace echotrain::server {
 /// While scans of several addresses compute, each address has its part of the cores: so many of its scans' threads
 /// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
 /// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do
-/// much of the same where the kernel minds them; this needs no kernel. Thread-safe.
+/// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
+/// count what they do for an address, not for each of its scans. Thread-safe.
 ///
 /// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
 class Turns : public std::enable_shared_from_this<Turns> {
@@ -41,11 +42,12 @@ class Turns : public std::enable_shared_from_this<Turns> {
     Clock::time_point last{};        // began to compute
     std::list<Scan*> waiting;        // for a turn, the first one longest
     std::atomic<bool> full = false;  // who computes is to make room
+    const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();
   };
 
-  int share();
+  int share() const;
+  void count();
   void look_again(Address& address);
-  void look_again();
 
   const int cores_;
   std::mutex mutex_;
@@ -74,6 +76,9 @@ class Turns::Scan final : public numerics::Yield {
 
   void look() override;
   void rest() override;
+
+  /// How long the CPU's threads have helped the scans of the address; null without an address.
+  std::shared_ptr<numerics::Helped> helped() const;
 
  private:
   friend class Turns;

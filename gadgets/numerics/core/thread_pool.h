@@ -23,14 +23,22 @@ class Yield {
   static Yield*& of_thread();
 };
 
+/// How long a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded by the
+/// pool.
+struct Helped {
+  double seconds = -1;
+  double least = 0;  ///< of a group: of its caller who was helped last
+};
+
 /// Thread-safe: several threads may ask for work at once. The pool's threads help the caller whom they have helped
-/// least, a caller being a ThreadPool object: each scan has its own.
+/// least, a caller being a ThreadPool object: each scan has its own. Callers of a group count as one against others;
+/// the least helped of them comes first.
 class ThreadPool {
  public:
   /// ResourceError when so many cannot be started.
   explicit ThreadPool(int threads);
-  /// The same threads, for work that `stop` ends.
-  ThreadPool(const ThreadPool& other, std::stop_token stop);
+  /// The same threads, for work that `stop` ends; `group` null: a caller of its own.
+  ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -53,7 +61,8 @@ class ThreadPool {
   std::shared_ptr<Impl> impl_;
   int size_;
   std::stop_token stop_;
-  double served_ = -1;  // how long others have helped this caller [s], negative before; guarded by the pool
+  const std::shared_ptr<Helped> group_;
+  Helped own_;
 };
 
 /// Throws Stopped when work is to stop; looks once in many calls, for loops whose steps take little.

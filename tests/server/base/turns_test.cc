@@ -97,7 +97,6 @@ TEST(Turns, WhoRestsLetsOthersComputeAndWaitsAgainAfterwards) {
   const auto turns = std::make_shared<Turns>(2);
   const auto other = turns->scan("10.0.0.2"), first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.1");
   const Computing others(*other, {});
-  std::this_thread::sleep_for(milliseconds(10));  // longer than counts of addresses are kept
   const Computing computing(*first, {});
   std::atomic<bool> computes = false, leave = false;
   std::jthread thread([&] {
@@ -117,7 +116,6 @@ TEST(Turns, AWaitEndsWithItsScanAndInAnyCaseAfterTwoSeconds) {
   const auto turns = std::make_shared<Turns>(2);
   const auto other = turns->scan("10.0.0.2"), first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.1");
   const Computing others(*other, {});
-  std::this_thread::sleep_for(milliseconds(10));
   const Computing computing(*first, {});  // and never looks
   std::stop_source stop;
   std::atomic<bool> stopped = false;
