@@ -63,9 +63,12 @@ class DeviceCache : private numerics::Droppable {
           return {found, true, 0};
         }
         if (!is_being_made(place, request)) break;
+        if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();  // the maker may need the core
         // Woken too where the maker failed or was stopped: then this session, or another that waits, makes it.
         changed_.wait(lock, session.stop_token(), [&, seen = made_] { return seen != made_; });
+        lock.unlock();
         session.check_stop();
+        lock.lock();
       }
       being_made_.push_back({place, &request});
       ++misses_;

@@ -67,6 +67,7 @@ void Exchange::wait_until(const Reached& reached, const OnResult& on_result) {
     collect(on_result);
     if (reached()) return;
     const auto begin = Clock::now();
+    if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
     peer_->wait(kLongestWait, scan_->compute.stop_token());
     if (const std::uint64_t now = peer_->moved(); now != moved) {
       moved = now;

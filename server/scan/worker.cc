@@ -114,6 +114,7 @@ void Worker::work() {
   context_options.device = place_.device;
   context_options.memory_budget = on_device ? device_memory(options_) : session_memory(options_, *account_->budget());
   context_options.stop_token = stop_.get_token();
+  if (place_.turns) context_options.group = place_.turns->helped();
   context_options.account = account_;
   numerics::Context compute(place_.backend, resources_, context_options);
   std::optional<numerics::Team> team;
@@ -132,20 +133,30 @@ void Worker::work() {
     inbox_.push(std::vector<protocol::Acquisition>());
     wake_();
   };
-  compute.cache<ScanPort>() = {wake, [this] { outbox_->wait_for_room(cancelled_); }};
+  compute.cache<ScanPort>() = {wake, [this] {
+                                 if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
+                                 outbox_->wait_for_room(cancelled_);
+                               }};
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
   };
+  const auto in_turn = [&](const auto& compute_part) {
+    std::optional<Turns::Scan::Computing> turn;
+    if (place_.turns) turn.emplace(*place_.turns, stop_.get_token());
+    compute_part();
+  };
   try {
-    pipeline.start(request_.header);
+    in_turn([&] { pipeline.start(request_.header); });
     for (;;) {
       outbox_->wait_for_room(cancelled_);
       Inbox::Taken taken = inbox_.take();
       woken_ = false;
-      if (taken.work) process(pipeline, std::move(*taken.work), taken.waiting);
-      count_work();
-      if (taken.end) pipeline.finish(*taken.end);
+      in_turn([&] {
+        if (taken.work) process(pipeline, std::move(*taken.work), taken.waiting);
+        count_work();
+        if (taken.end) pipeline.finish(*taken.end);
+      });
       if (!taken.work) break;
     }
     pipeline.wait();

@@ -20,6 +20,7 @@
 #include "protocol/data/header.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
+#include "server/base/turns.h"
 #include "server/dicom/dicom_output.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_counts.h"
@@ -35,8 +36,9 @@ namespace echotrain::server {
 struct ScanPlace {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;
-  std::vector<int> others;  ///< GPUs that work with this one
-  int yields = 0;           ///< by how much the scan's thread is nicer than others (nice(2))
+  std::vector<int> others;               ///< GPUs that work with this one
+  int yields = 0;                        ///< by how much the scan's thread is nicer than others (nice(2))
+  std::shared_ptr<Turns::Scan> turns{};  ///< of the scan's address; null: it waits for nobody
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans

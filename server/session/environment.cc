@@ -73,6 +73,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   require(options.backend);
   check_memory(options);
   const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
+  const int cores = resources->threads().size();
   auto tidier = std::make_shared<Tidier>(resources);
   return {options,
           {.header_bytes = kMostHeaderBytes},
@@ -81,6 +82,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           memory,
           std::make_shared<Reservations>(memory, options.max_waiting),
           make_compute_pool(options),
+          std::make_shared<Turns>(cores),
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk)),

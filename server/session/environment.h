@@ -10,6 +10,7 @@
 #include "server/base/memory.h"
 #include "server/base/offload.h"
 #include "server/base/tidier.h"
+#include "server/base/turns.h"
 #include "server/capture/capture.h"
 #include "server/dicom/dicom_output.h"
 #include "server/memory/reservations.h"
@@ -33,6 +34,7 @@ struct Environment {
   std::shared_ptr<numerics::MemoryBudget> memory;  ///< of the resources: all that this process takes of the machine's
   std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
+  std::shared_ptr<Turns> turns;                ///< of the addresses whose scans run
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured

@@ -92,7 +92,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::ServerOptions& options = connection_.options;
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
-  at_ = {place_->backend(), place_->device(), place_->others(), yields_now()};
+  at_ = {place_->backend(), place_->device(), place_->others(), yields_now(),
+         environment.turns->scan(exempt() ? "" : host())};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<DicomScan> dicom;
   if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);
@@ -113,11 +114,14 @@ std::string ScanRunner::host() const {
 int ScanRunner::yields_now() const {
   // Threads that a scan on a GPU starts work for all scans there.
   if (place_->backend() == numerics::Backend::cuda) return 0;
-  const Environment& environment = connection_.environment;
+  if (exempt()) return 0;
+  return yields(memory_->scans_beside(), connection_.environment.resources->threads().size());
+}
+
+bool ScanRunner::exempt() const {
   error_code unknown;
   const asio::ip::address address = asio::ip::make_address(host(), unknown);
-  if (unknown || environment.exempt.names(address)) return 0;
-  return yields(memory_->scans_beside(), environment.resources->threads().size());
+  return unknown || connection_.environment.exempt.names(address);
 }
 
 // Where nothing is read meanwhile, a client that is gone would stay in line.

@@ -66,6 +66,7 @@ class ScanRunner {
  private:
   std::string host() const;
   int yields_now() const;
+  bool exempt() const;
   void ask_for_memory(const ScanRequest& request);
   void ask_for_place();
   void tell_of_wait(const std::string& text);

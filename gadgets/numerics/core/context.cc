@@ -117,7 +117,7 @@ Context::Context(Backend backend, std::shared_ptr<Resources> resources, const Co
     : backend_(backend),
       resources_(std::move(resources)),
       options_(options),
-      threads_(resources_->threads(), options.stop_token) {
+      threads_(resources_->threads(), options.stop_token, options.group) {
   std::string reason;
   if (!available(backend, &reason)) throw ResourceError("no usable CUDA device: " + reason);
   state_ = std::make_shared<State>();

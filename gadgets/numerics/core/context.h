@@ -34,6 +34,7 @@ struct ContextOptions {
   int device = 0;
   std::uint64_t memory_budget = 8ull << 30;  ///< bytes of arrays alive at once (device and host together)
   std::stop_token stop_token = {};           ///< says when the scan is to stop; by default never
+  std::shared_ptr<Helped> group = {};        ///< of scans that count as one when the CPU's threads help; null: none
   /// Pays for the machine's memory that arrays take; by default one of the resources' budget without a reservation.
   std::shared_ptr<MemoryAccount> account = {};
 };

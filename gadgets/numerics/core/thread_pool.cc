@@ -75,7 +75,9 @@ struct Job {
   const std::function<void(std::int64_t, std::int64_t)>& work;
   const ThreadPool& pool;
   const bool stoppable;
-  double& served;   // the caller's, guarded by the pool's mutex
+  Helped& own;    // the caller's; guarded by the pool's mutex, as is the group's
+  Helped& group;  // the caller's own where it has none
+  const bool grouped;
   int helpers = 0;  // guarded by the pool's mutex
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
@@ -84,6 +86,23 @@ struct Job {
   std::atomic<bool> has_rests{false};
 
   bool exhausted() const { return next >= pieces && !has_rests; }
+
+  // With the pool's mutex held, as the two below.
+  bool needs_more_than(const Job& other) const {
+    if (&group != &other.group) return group.seconds < other.group.seconds;
+    return own.seconds < other.own.seconds;
+  }
+  void begin(double least) {
+    const auto rise = [](double& seconds, double to) {
+      seconds = std::max(seconds, to - (seconds < 0 ? 0 : kMostSaved));
+    };
+    rise(group.seconds, least);
+    if (grouped) rise(own.seconds, group.least);
+  }
+  void help(double seconds) {
+    group.seconds += seconds;
+    if (grouped) own.seconds += seconds;
+  }
 
   /// Works until nothing is left to take, or leave() says so after a step.
   template <class Leave>
@@ -140,7 +159,7 @@ struct ThreadPool::Impl {
   std::condition_variable wake, left;
   std::vector<Job*> jobs;
   std::atomic<bool> crowded{false};  // several jobs
-  double least_served = 0;           // of the caller who was served last: what new ones begin with
+  double least_helped = 0;           // of the caller or group helped last: what new ones begin with
   bool stopping = false;
   std::vector<std::thread> threads;
 
@@ -172,7 +191,7 @@ struct ThreadPool::Impl {
   void add(Job& job) {
     {
       std::lock_guard lock(mutex);
-      job.served = std::max(job.served, least_served - (job.served < 0 ? 0 : kMostSaved));
+      job.begin(least_helped);
       jobs.push_back(&job);
       crowded = jobs.size() > 1;
     }
@@ -192,7 +211,7 @@ struct ThreadPool::Impl {
   Job* neediest() const {
     Job* found = nullptr;
     for (Job* job : jobs)
-      if (!job->exhausted() && (found == nullptr || job->served < found->served)) found = job;
+      if (!job->exhausted() && (found == nullptr || job->needs_more_than(*found))) found = job;
     return found;
   }
 
@@ -202,24 +221,30 @@ struct ThreadPool::Impl {
       Job* job = nullptr;
       wake.wait(lock, [&] { return stopping || (job = neediest()) != nullptr; });
       if (stopping) return;
-      least_served = std::max(least_served, job->served);
+      least_helped = std::max(least_helped, job->group.seconds);
+      if (job->grouped) job->group.least = std::max(job->group.least, job->own.seconds);
       ++job->helpers;
       lock.unlock();
       const auto since = Clock::now();
       job->run([&] { return Clock::now() - since >= (crowded ? kStep : kMostUncounted); });
       lock.lock();
-      job->served += std::chrono::duration<double>(Clock::now() - since).count();
+      job->help(std::chrono::duration<double>(Clock::now() - since).count());
       --job->helpers;
       if (job->helpers == 0 || job->has_rests) left.notify_all();
     }
   }
 };
 
+Yield*& Yield::of_thread() {
+  thread_local Yield* yield = nullptr;
+  return yield;
+}
+
 ThreadPool::ThreadPool(int threads)
     : impl_(std::make_shared<Impl>(std::max(1, threads) - 1)), size_(std::max(1, threads)) {}
 
-ThreadPool::ThreadPool(const ThreadPool& other, std::stop_token stop)
-    : impl_(other.impl_), size_(other.size_), stop_(std::move(stop)) {}
+ThreadPool::ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group)
+    : impl_(other.impl_), size_(other.size_), stop_(std::move(stop)), group_(std::move(group)) {}
 
 ThreadPool::~ThreadPool() = default;
 
@@ -236,7 +261,7 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
       work(0, n);
     return;
   }
-  Job job{n, pieces, grain, work, *this, stoppable, served_};
+  Job job{n, pieces, grain, work, *this, stoppable, own_, group_ ? *group_ : own_, group_ != nullptr};
   impl_->add(job);
   do {
     job.run(never);

@@ -11,14 +11,34 @@
 
 namespace echotrain::numerics {
 
+/// Whoever lends a thread its core, told of places where the thread can do without.
+class Yield {
+ public:
+  virtual ~Yield() = default;
+  /// The thread may wait here before it goes on: it holds no lock that others need at once. Called often.
+  virtual void look() = 0;
+  /// The thread is about to wait for something else. It calls look() afterwards.
+  virtual void rest() = 0;
+  /// Of the calling thread; null: nobody lends it anything.
+  static Yield*& of_thread();
+};
+
+/// How long a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded by the
+/// pool.
+struct Helped {
+  double seconds = -1;
+  double least = 0;  ///< of a group: of its caller who was helped last
+};
+
 /// Thread-safe: several threads may ask for work at once. The pool's threads help the caller whom they have helped
-/// least, a caller being a ThreadPool object: each scan has its own.
+/// least, a caller being a ThreadPool object: each scan has its own. Callers of a group count as one against others;
+/// the least helped of them comes first.
 class ThreadPool {
  public:
   /// ResourceError when so many cannot be started.
   explicit ThreadPool(int threads);
-  /// The same threads, for work that `stop` ends.
-  ThreadPool(const ThreadPool& other, std::stop_token stop);
+  /// The same threads, for work that `stop` ends; `group` null: a caller of its own.
+  ThreadPool(const ThreadPool& other, std::stop_token stop, std::shared_ptr<Helped> group = nullptr);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -29,8 +49,9 @@ class ThreadPool {
   /// piece is not fixed: work must give the same result for any split. Where work may be stopped, pieces are cut to
   /// some 5 ms, if that is more than `grain` elements, and check_stop() is called before each.
   void parallel_for(std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& work);
-  /// Stopped when the work of this caller is to stop.
+  /// Stopped when the work of this caller is to stop. Calls Yield::look() of the thread.
   void check_stop() const {
+    if (Yield* const yield = Yield::of_thread()) yield->look();
     if (stop_.stop_requested()) throw Stopped();
   }
   const std::stop_token& stop_token() const { return stop_; }
@@ -40,7 +61,8 @@ class ThreadPool {
   std::shared_ptr<Impl> impl_;
   int size_;
   std::stop_token stop_;
-  double served_ = -1;  // how long others have helped this caller [s], negative before; guarded by the pool
+  const std::shared_ptr<Helped> group_;
+  Helped own_;
 };
 
 /// Throws Stopped when work is to stop; looks once in many calls, for loops whose steps take little.

@@ -128,6 +128,33 @@ TEST(ThreadPoolTest, NobodyWorksForACallerThatHasReturned) {
   EXPECT_EQ(late, 0);
 }
 
+/// Of three helpers, the one caller of a group gets as much help as the six of another: half, so that helpers do about
+/// 1.5 of 2.5 parts of its work. Seven that count alike would leave it 3/7 of a helper: 0.3 of its work.
+TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(4);
+  const std::stop_source never;
+  const auto many = std::make_shared<Helped>(), one = std::make_shared<Helped>();
+  std::atomic<bool> done{false};
+  std::vector<std::jthread> callers;
+  for (int c = 0; c < 6; ++c)
+    callers.emplace_back([&] {
+      ThreadPool pool(threads, never.get_token(), many);
+      while (!done) pool.parallel_for(64, 1, [](std::int64_t begin, std::int64_t end) { rest(begin, end, 1ms); });
+    });
+  std::this_thread::sleep_for(50ms);
+  ThreadPool pool(threads, never.get_token(), one);
+  std::atomic<std::int64_t> by_helpers{0};
+  const auto self = std::this_thread::get_id();
+  constexpr std::int64_t kElements = 1000;
+  pool.parallel_for(kElements, 1, [&](std::int64_t begin, std::int64_t end) {
+    rest(begin, end, 1ms);
+    if (std::this_thread::get_id() != self) by_helpers += end - begin;
+  });
+  done = true;
+  EXPECT_GT(by_helpers, kElements * 45 / 100);
+}
+
 TEST(ThreadPoolTest, AnExceptionEndsACrowdedLoop) {
   using namespace std::chrono_literals;
   const ThreadPool threads(3);

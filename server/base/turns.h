@@ -1,0 +1,98 @@
+// Whose turn it is to compute, where scans of several addresses run.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+
+#include "gadgets/numerics/core/thread_pool.h"
+
+namespace echotrain::server {
+
+/// While scans of several addresses compute, each address has its part of the cores: so many of its scans' threads
+/// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
+/// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do
+/// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
+/// count what they do for an address, not for each of its scans. Thread-safe.
+///
+/// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
+class Turns : public std::enable_shared_from_this<Turns> {
+  using Clock = std::chrono::steady_clock;
+
+ public:
+  /// `cores`: how many may compute at once.
+  explicit Turns(int cores) : cores_(cores) {}
+
+  class Scan;
+  /// A scan of `address`, as long as the object lives. With an empty address it waits for nobody and nobody for it.
+  std::unique_ptr<Scan> scan(const std::string& address);
+
+ private:
+  struct Address {
+    std::string name;
+    std::int64_t scans = 0;
+    int computing = 0;               // threads
+    Clock::time_point last{};        // began to compute
+    std::list<Scan*> waiting;        // for a turn, the first one longest
+    std::atomic<bool> full = false;  // who computes is to make room
+    const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();
+  };
+
+  int share() const;
+  void count();
+  void look_again(Address& address);
+
+  const int cores_;
+  std::mutex mutex_;
+  int active_ = 0;                                             // addresses that compute
+  Clock::time_point counted_{};                                // when they were counted
+  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans
+};
+
+class Turns::Scan final : public numerics::Yield {
+ public:
+  ~Scan() override;
+
+  /// The calling thread computes from construction to destruction, with pauses in check_stop(). Waits for the turn
+  /// first; returns at once when `stop` is requested.
+  class Computing {
+   public:
+    Computing(Scan& scan, std::stop_token stop);
+    ~Computing();
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+   private:
+    Scan& scan_;
+    numerics::Yield* const before_;
+  };
+
+  void look() override;
+  void rest() override;
+
+  /// How long the CPU's threads have helped the scans of the address; null without an address.
+  std::shared_ptr<numerics::Helped> helped() const;
+
+ private:
+  friend class Turns;
+  Scan(std::shared_ptr<Turns> turns, std::shared_ptr<Address> address);
+  void begin();
+  void end();
+
+  const std::shared_ptr<Turns> turns_;
+  const std::shared_ptr<Address> address_;  // null: no turns
+  std::stop_token stop_;
+  bool computing_ = false;  // has a turn; of the thread
+  bool granted_ = false;    // guarded by the turns
+  std::condition_variable_any grants_;
+  Clock::time_point since_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,142 @@
+// Whose turn it is: threads of two addresses, counted while they compute.
+#include "server/base/turns.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace echotrain::server {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+using Computing = Turns::Scan::Computing;
+
+template <class Reached>
+bool soon(const Reached& reached, milliseconds most = milliseconds(10000)) {
+  for (const auto end = Clock::now() + most; Clock::now() < end; std::this_thread::sleep_for(milliseconds(1)))
+    if (reached()) return true;
+  return reached();
+}
+
+/// Scans of one address, each on a thread of its own that computes, and looks, until the end.
+class Crowd {
+ public:
+  Crowd(Turns& turns, const std::string& address, int count) : steps_(static_cast<std::size_t>(count)) {
+    for (int i = 0; i < count; ++i)
+      threads_.emplace_back([this, i, scan = turns.scan(address)](const std::stop_token& stop) {
+        const Computing computing(*scan, stop);
+        while (!stop.stop_requested()) {
+          numerics::Yield::of_thread()->look();
+          ++at_once_;
+          most_ = std::max(most_.load(), at_once_.load());
+          std::this_thread::sleep_for(milliseconds(1));
+          --at_once_;
+          ++steps_[static_cast<std::size_t>(i)];
+        }
+      });
+  }
+
+  /// The most that have computed at once since the last call.
+  int most() { return most_.exchange(0); }
+  bool all_have_computed() const {
+    return std::all_of(steps_.begin(), steps_.end(), [](const auto& steps) { return steps > 0; });
+  }
+
+ private:
+  std::atomic<int> at_once_ = 0, most_ = 0;
+  std::vector<std::atomic<int>> steps_;
+  std::vector<std::jthread> threads_;  // last: they use the others
+};
+
+TEST(Turns, NobodyWaitsWhereOneAddressComputes) {
+  const auto turns = std::make_shared<Turns>(2);
+  Crowd crowd(*turns, "10.0.0.1", 6);
+  EXPECT_TRUE(soon([&] { return crowd.most() == 6; }));
+}
+
+TEST(Turns, TwoAddressesHaveHalfOfTheCoresEach) {
+  const auto turns = std::make_shared<Turns>(4);
+  Crowd many(*turns, "10.0.0.1", 12);
+  ASSERT_TRUE(soon([&] { return many.most() == 12; }));
+  Crowd few(*turns, "10.0.0.2", 2);
+  // Those who compute already make room within a turn; afterwards never more than 4 / 2 of the many.
+  EXPECT_TRUE(soon([&] {
+    many.most();
+    std::this_thread::sleep_for(milliseconds(50));
+    return many.most() == 2;
+  }));
+  EXPECT_TRUE(soon([&] { return few.most() == 2; })) << "the few wait for nobody";
+  EXPECT_TRUE(soon([&] { return many.all_have_computed(); })) << "the many take turns";
+}
+
+TEST(Turns, AnAddressThatNoLongerComputesLeavesItsPart) {
+  const auto turns = std::make_shared<Turns>(2);
+  Crowd many(*turns, "10.0.0.1", 6);
+  const auto idle = turns->scan("10.0.0.2");
+  {
+    const Computing computing(*idle, {});
+    EXPECT_TRUE(soon([&] {
+      many.most();
+      std::this_thread::sleep_for(milliseconds(50));
+      return many.most() == 1;
+    }));
+  }
+  EXPECT_TRUE(soon([&] { return many.most() == 6; })) << "after a second";
+}
+
+TEST(Turns, WhoRestsLetsOthersComputeAndWaitsAgainAfterwards) {
+  const auto turns = std::make_shared<Turns>(2);
+  const auto other = turns->scan("10.0.0.2"), first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.1");
+  const Computing others(*other, {});
+  const Computing computing(*first, {});
+  std::atomic<bool> computes = false, leave = false;
+  std::jthread thread([&] {
+    const Computing also(*second, {});
+    computes = true;
+    while (!leave) std::this_thread::sleep_for(milliseconds(1));
+  });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(computes) << "the address has one core of two";
+  first->rest();
+  EXPECT_TRUE(soon([&] { return computes.load(); }));
+  leave = true;
+  first->look();
+}
+
+TEST(Turns, AWaitEndsWithItsScanAndInAnyCaseAfterTwoSeconds) {
+  const auto turns = std::make_shared<Turns>(2);
+  const auto other = turns->scan("10.0.0.2"), first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.1");
+  const Computing others(*other, {});
+  const Computing computing(*first, {});  // and never looks
+  std::stop_source stop;
+  std::atomic<bool> stopped = false;
+  std::jthread thread([&] {
+    const Computing also(*second, stop.get_token());
+    stopped = true;
+  });
+  stop.request_stop();
+  EXPECT_TRUE(soon([&] { return stopped.load(); }, milliseconds(1000)));
+  thread.join();
+  const auto since = Clock::now();
+  { const Computing also(*second, {}); }
+  EXPECT_GE(Clock::now() - since, milliseconds(1900));
+}
+
+TEST(Turns, AnExemptScanWaitsForNobody) {
+  const auto turns = std::make_shared<Turns>(1);
+  const auto other = turns->scan("10.0.0.2"), first = turns->scan("10.0.0.1"), exempt = turns->scan("");
+  const Computing others(*other, {}), computing(*first, {}), free(*exempt, {});
+  EXPECT_EQ(numerics::Yield::of_thread(), first.get()) << "the exempt one is none of the thread's turns";
+}
+
+}  // namespace
+}  // namespace echotrain::server
