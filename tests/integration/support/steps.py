@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 
+import chains
 import numpy as np
 import wire
 from programs import Server
@@ -36,8 +37,7 @@ def start_server(folder, *arguments, modules=MODULES, python=sys.executable, **m
 
 
 def pipeline(*gadgets, head=""):
-    lines = "".join(f"  - {gadget}\n" for gadget in gadgets)
-    return wire.config_text(f"echotrain: 1\nname: steps_test\ndescription: A test\n{head}pipeline:\n{lines}")
+    return chains.pipeline(*gadgets, keys=head)
 
 
 def python(module, **options):
