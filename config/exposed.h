@@ -1,5 +1,5 @@
 // Parameters of a pipeline that a host may set for each scan: its key `expose`, as data. What gadgets declare about
-// them is not known here, but in server/scan/exposed.h.
+// them is not known here, but in gadgets/engine/host/exposed.h.
 #pragma once
 
 #include <string>

@@ -17,6 +17,7 @@
 #include "config/command_line.h"
 #include "config/server_options.h"
 #include "gadgets/api/registry.h"
+#include "gadgets/engine/host/exposed.h"
 #include "gadgets/engine/pipeline.h"
 #include "gadgets/engine/reference.h"
 #include "gadgets/numerics/core/resources.h"
@@ -24,7 +25,6 @@
 #include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
-#include "server/scan/exposed.h"
 #include "server/scan/openrecon_label.h"
 #include "server/scan/plugins.h"
 #include "server/scan/queries.h"
@@ -106,7 +106,7 @@ int print(const std::string& text) {
 int check(const std::string& file, const Registry& registry) {
   const auto plan = PipelinePlan::check(config::read_pipeline_file(file), registry);
   fmt::print("{}: {}\n{}", plan->spec().name, plan->spec().description, plan->describe());
-  for (const server::Exposed& each : server::exposed_of(plan->spec(), registry))
+  for (const Exposed& each : exposed_of(plan->spec(), registry))
     fmt::print("exposes {} ({}): {}, default {}\n", each.spec.id, each.info.name, each.info.allowed(),
                each.info.fallback.empty() ? "none" : each.info.fallback);
   return EXIT_SUCCESS;

@@ -81,7 +81,10 @@ void SideImages::want(const std::string& role, const std::string& file) {
 }
 
 bool SideImages::take(const protocol::Image& image) {
-  const std::string role = protocol::meta_value(image.attributes, "role");
+  return take(image, protocol::meta_value(image.attributes, "role"));
+}
+
+bool SideImages::take(const protocol::Image& image, const std::string& role) {
   const auto wanted = files_.find(role);
   if (wanted == files_.end() || !wanted->second.empty()) return false;
   add(role, image);

@@ -30,6 +30,8 @@ class SideImages {
   void want(const std::string& role, const std::string& file);
   /// Takes an image from the client. False when no gadget wants its role. ClientError when its voxels cannot be used.
   bool take(const protocol::Image& image);
+  /// Takes an image as one of this role, whatever its own attributes say.
+  bool take(const protocol::Image& image, const std::string& role);
   /// Voxels [coil, z, y, x] for a slice: the image of this slice, or the only one there is. ClientError when there is
   /// none; its text says how to give one.
   const Voxels& find(const std::string& role, std::uint16_t slice) const;

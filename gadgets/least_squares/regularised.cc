@@ -147,9 +147,16 @@ void Regularised::process(NormalEquations&& equations, const Emit<CoilImages>& e
   if (static_cast<std::int64_t>(frames.size()) == options_.frames) solve(std::exchange(frames, {}), emit);
 }
 
-void Regularised::finish(End /*how*/, const Emit<CoilImages>& emit) {
-  for (auto& [key, frames] : waiting_)
-    if (!frames.empty()) solve(std::exchange(frames, {}), emit);
+void Regularised::finish(End how, const Emit<CoilImages>& emit) {
+  std::size_t waiting = 0;
+  for (auto& [key, frames] : waiting_) {
+    waiting += frames.size();
+    if (how == End::complete && !frames.empty()) solve(std::exchange(frames, {}), emit);
+  }
+  // They would be other images than those of the whole series.
+  if (how == End::truncated && waiting > 0)
+    scan_->warn(fmt::format("regularised: {} frame(s) waited for the rest of their series and are dropped", waiting));
+  waiting_.clear();
 }
 
 std::vector<numerics::WeighedPrior> Regularised::priors_of(const numerics::Shape& series) const {

@@ -103,6 +103,7 @@ void CardiacBinning::check_options() const {
 void CardiacBinning::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   check_options();
+  clock_.emplace(options_.tick_ms);
   int channel = static_cast<int>(options_.trigger_channel);
   if (channel < 0) channel = Heartbeats::trigger_channel(header.xml);
   beats_.emplace(Heartbeats::Options{.trigger_channel = channel,
@@ -142,7 +143,9 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   for (const auto& [name, text] : readouts.frame->notes) group.notes.insert_or_assign(name, text);
   if (readouts.trajectory) has_trajectory_ = true;
   const std::size_t before = unplaced_.size();
-  const bool news = breathing_ && breathing_->add(readouts);  // of what waits
+  std::vector<double> times_ms;
+  for (const auto& head : readouts.heads) times_ms.push_back(clock_->ms(head.acquisition_time_stamp));
+  const bool news = breathing_ && breathing_->add(readouts, times_ms);  // of what waits
   bool new_beats = false;
   // Waiting readouts count against the session's budget, headers too.
   const auto count = static_cast<std::int64_t>(readouts.heads.size());
@@ -158,7 +161,7 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
     readout.data = readouts.data;
     readout.trajectory = readouts.trajectory;
     readout.row = i;
-    readout.time_ms = readout.head().acquisition_time_stamp * options_.tick_ms;
+    readout.time_ms = times_ms[static_cast<std::size_t>(i)];
     if (stamps_) new_beats = add_stamp(readout) || new_beats;
     if (!takes_breath(readout.head())) {
       ++group.left_out;
@@ -205,7 +208,8 @@ void CardiacBinning::end_earlier(const FrameKey& key) {
 
 bool CardiacBinning::take_aside(Item& item, const Emit<Readouts>& emit) {
   const auto* waveform = std::get_if<Waveform>(&item);
-  if (waveform != nullptr && options_.beats == "ecg" && beats_->add(waveform->message)) {
+  if (waveform != nullptr && options_.beats == "ecg" &&
+      beats_->add(waveform->message, clock_->ms(waveform->message.head.time_stamp))) {
     find_intervals();
     settle(0, false, emit);
   }

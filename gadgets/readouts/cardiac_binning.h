@@ -12,6 +12,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/readouts/gating/breathing_gate.h"
+#include "gadgets/readouts/gating/day_clock.h"
 #include "gadgets/readouts/gating/stamp_check.h"
 #include "gadgets/readouts/heartbeats.h"
 
@@ -143,6 +144,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   Scan* scan_ = nullptr;
   std::optional<Heartbeats> beats_;
   std::optional<StampCheck> stamps_;        // with `beats: stamps`
+  std::optional<DayClock> clock_;           // of readouts and waveforms
   std::optional<BreathingGate> breathing_;  // with `respiratory: navigator`
   std::vector<bool> regular_;               // of each interval between triggers
   double sum_ms_ = 0;                       // of the regular ones

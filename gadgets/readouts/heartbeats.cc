@@ -26,7 +26,7 @@ int Heartbeats::trigger_channel(const std::string& header_xml) {
   return -1;
 }
 
-bool Heartbeats::add(const protocol::Waveform& waveform) {
+bool Heartbeats::add(const protocol::Waveform& waveform, double stamped_ms) {
   const protocol::WaveformHeader& head = waveform.head;
   const std::size_t count = head.number_of_samples, channels = head.channels;
   const int channel = options_.trigger_channel >= 0 ? options_.trigger_channel : options_.lead;
@@ -41,8 +41,7 @@ bool Heartbeats::add(const protocol::Waveform& waveform) {
     oldest_ = 0;
     sample_ms_ = sample_ms;
   }
-  const double stamped = head.time_stamp * options_.tick_ms;
-  if (samples_ == 0 || std::abs(stamped - next_time_ms_) > 1.5 * options_.tick_ms) next_time_ms_ = stamped;
+  if (samples_ == 0 || std::abs(stamped_ms - next_time_ms_) > 1.5 * options_.tick_ms) next_time_ms_ = stamped_ms;
 
   std::vector<std::uint32_t> values(count);
   const auto of_channel =

@@ -35,7 +35,9 @@ class Heartbeats {
 
   /// The next samples. Messages of other waveforms, and those without the channel, are left out. Returns whether
   /// triggers were found.
-  bool add(const protocol::Waveform& waveform);
+  bool add(const protocol::Waveform& waveform) { return add(waveform, waveform.head.time_stamp * options_.tick_ms); }
+  /// The same, for samples of which the first was taken at `stamped_ms`.
+  bool add(const protocol::Waveform& waveform, double stamped_ms);
   /// The next readout, acquired at `time_ms`, the R wave `since_ms` before it (ISMRMRD's physiology_time_stamp). A zero
   /// after a zero, and the scan's first, is a stamp that nobody wrote. Returns whether a trigger was found.
   bool add_stamp(double time_ms, double since_ms);

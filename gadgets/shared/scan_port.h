@@ -1,7 +1,9 @@
-// How a scan and the program that runs it work together on results that come on their own, between readouts.
+// What a scan's gadgets and the program that runs it have for each other beside data: results that come on their own,
+// between readouts, and what the host has said.
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace echotrain {
 
@@ -12,6 +14,8 @@ struct ScanPort {
   std::function<void()> wake;
   /// On the pipeline's thread: waits while the client has not taken what was given, or until the scan is to stop.
   std::function<void()> wait_for_room;
+  /// {"parameters": {...}} as the host has sent it, for gadgets that hand it on. Empty: it has sent nothing.
+  std::string host_json{};
 };
 
 }  // namespace echotrain

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "gadgets/api/errors.h"
 
@@ -99,8 +101,9 @@ std::vector<std::string> fit(ChildLimits& limits) {
 }
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables,
-                           int output, const std::vector<int>& descriptors, const ChildLimits& limits)
-    : limits_(limits) {
+                           int output, const std::vector<int>& descriptors, const ChildLimits& limits,
+                           OwnDescriptor lifeline)
+    : limits_(limits), lifeline_(std::move(lifeline)) {
   hear_of_children();
   SpawnPlan plan;
   // Numbers above those that the child gets, so that no dup2() overwrites what a later one needs.
@@ -140,6 +143,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const std:
     limit(process_, RLIMIT_CPU, "CPU time", at_most ? cpu_s - 1 : cpu_s,
           hard_limit(RLIMIT_CPU) > cpu_s || at_most ? 1 : 0);
     limit(process_, RLIMIT_CORE, "core files", 0);
+    // A process that has ended already hears nothing: no SIGPIPE is wanted for that.
+    if (lifeline_.get() >= 0) ::send(lifeline_.get(), "", 1, MSG_NOSIGNAL);
   } catch (...) {
     kill();
     reap(true);
@@ -154,6 +159,10 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::kill() {
+  if (lifeline_.get() >= 0) {
+    lifeline_ = OwnDescriptor();
+    if (ended(kToKill)) return;
+  }
   // The group may hold more than its leader, which keeps its number until it is reaped.
   if (!reaped_) ::kill(-process_, SIGKILL);
 }

@@ -24,16 +24,19 @@ struct ChildLimits {
 /// each: "this machine allows 200 open files, not the 256 of python_files".
 std::vector<std::string> fit(ChildLimits& limits);
 
-/// Leads a process group of its own, which ends with it. It sees nothing of this process but what is given here: other
-/// descriptors are closed, and of the environment only the search paths, the locale and the like stay.
+/// Leads a process group of its own, which ends with it. A program that leads sessions and groups of others to their
+/// end, too, is told by a lifeline. It sees nothing of this process but what is given here: other descriptors are
+/// closed, and of the environment only the search paths, the locale and the like stay.
 class ChildProcess {
  public:
   /// Starts `arguments[0]`, looked up in PATH, with stdin empty, stdout and stderr as `output`, and `descriptors` as
   /// its descriptors 3, 4, ... `variables`: "NAME=value". ResourceError when it cannot be started. Where this program
-  /// was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended.
+  /// was started with SIGCHLD ignored, that is undone: no one could learn how a process has ended. `lifeline` is the
+  /// other end of a socket among `descriptors`, or nothing. A byte in it says that the limits hold; its end, that the
+  /// process has kToKill to end all that it has started.
   ChildProcess(const std::vector<std::string>& arguments, const std::vector<std::string>& variables, int output,
-               const std::vector<int>& descriptors, const ChildLimits& limits);
-  /// Gives it kToEnd to end by itself where it `may_end()`, then kills its group and reaps it.
+               const std::vector<int>& descriptors, const ChildLimits& limits, OwnDescriptor lifeline = {});
+  /// Gives it kToEnd to end by itself where it `may_end()`, then kills it and reaps it.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
@@ -42,14 +45,16 @@ class ChildProcess {
   std::optional<std::string> ended(std::chrono::milliseconds longest = {});
   /// From now on it is expected to end by itself.
   void may_end() { may_end_ = true; }
+  /// Ends the lifeline and waits, for kToKill at most; then kills the group.
   void kill();
 
-  static constexpr std::chrono::milliseconds kToEnd{200};
+  static constexpr std::chrono::milliseconds kToEnd{200}, kToKill{200};
 
  private:
   bool reap(bool wait);
 
   const ChildLimits limits_;
+  OwnDescriptor lifeline_;
   pid_t process_ = -1;
   bool may_end_ = false, reaped_ = false, unknown_ = false;  // unknown: how it ended
   int status_ = 0;

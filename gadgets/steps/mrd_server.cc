@@ -16,6 +16,10 @@ Parameters<MrdServer::Options> MrdServer::parameters() {
   return Parameters<O>()
       .text("address", &O::address, "HOST:PORT of the server, one of those that the option mrd_servers names")
       .text("config", &O::config, "name of the configuration that the server is to run")
+      .flag(
+          "host_parameters", &O::host_parameters,
+          "whether the server gets what the scan's host has sent as JSON, {\"parameters\": {...}}, as a text after the "
+          "header")
       .choice("gives", &O::gives, {"images", "readouts"},
               "what it answers with; readouts: one for each that it takes, in the same order")
       .number("connect_timeout_s", &O::connect_timeout_s, 0.1, 3600, "longest wait for the connection")
@@ -47,10 +51,11 @@ std::unique_ptr<Peer> MrdServer::open(const Options& options, Scan& scan, const 
   return resources.get<PeerSource>().server(options.address, timeout, scan.compute.stop_token(), peer);
 }
 
-StepBytes MrdServer::greeting(const Options& options, const protocol::Header& header) {
+StepBytes MrdServer::greeting(const Options& options, const protocol::Header& header, const std::string& host_json) {
   StepBytes bytes;
   protocol::encode(protocol::ConfigFile{options.config}, bytes.head);
   protocol::encode(protocol::HeaderText{header.xml}, bytes.head);
+  if (options.host_parameters && !host_json.empty()) protocol::encode(protocol::Text{host_json}, bytes.head);
   return bytes;
 }
 

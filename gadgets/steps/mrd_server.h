@@ -14,6 +14,7 @@ struct MrdServer {
   struct Options {
     std::string address;
     std::string config;
+    bool host_parameters = false;
     std::string gives = "images";
     double connect_timeout_s = 5;
     double timeout_s = 60;
@@ -27,7 +28,7 @@ struct MrdServer {
   static std::string who(const Options& options);
   static std::uint64_t memory(Scan& /*scan*/) { return 0; }  ///< of this machine
   static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
-  static StepBytes greeting(const Options& options, const protocol::Header& header);
+  static StepBytes greeting(const Options& options, const protocol::Header& header, const std::string& host_json);
 };
 
 }  // namespace echotrain

@@ -29,6 +29,9 @@ Parameters<Python::Options> Python::parameters() {
       .choice("gives", &O::gives, {"images", "readouts"},
               "what it gives back; readouts: one for each that it takes, in the same order")
       .text("config", &O::config, "text that the function gets as its second argument; empty: the module's name")
+      .flag("host_parameters", &O::host_parameters,
+            "whether what the scan's host has sent as JSON, {\"parameters\": {...}}, is that argument, as a dict, in "
+            "place of `config`")
       .integer("threads", &O::threads, 1, 1024, "threads of its numerical libraries")
       .number("timeout_s", &O::timeout_s, 0.1, 86400,
               "how long it may neither take nor give anything while the scan waits for it")
@@ -57,11 +60,14 @@ std::unique_ptr<Peer> Python::open(const Options& options, Scan& scan, const Pee
   settings.memory_bytes = limits.memory_bytes;
   settings.files = limits.files;
   settings.cpu_s = limits.cpu_s;
-  return resources.get<PeerSource>().python(settings,
-                                            {options.module, options.function, options.config, options.threads}, peer);
+  const std::string& host_json = scan.compute.cache<ScanPort>().host_json;
+  const std::string& config = options.host_parameters && !host_json.empty() ? host_json : options.config;
+  return resources.get<PeerSource>().python(settings, {options.module, options.function, config, options.threads},
+                                            peer);
 }
 
-StepBytes Python::greeting(const Options& /*options*/, const protocol::Header& header) {
+StepBytes Python::greeting(const Options& /*options*/, const protocol::Header& header,
+                           const std::string& /*host_json*/) {
   StepBytes bytes;
   protocol::encode(protocol::HeaderText{header.xml}, bytes.head);
   return bytes;

@@ -17,6 +17,7 @@ struct Python {
     std::string function = "process";
     std::string gives = "images";
     std::string config;
+    bool host_parameters = false;
     std::int64_t threads = 1;
     double timeout_s = 60;
   };
@@ -29,7 +30,7 @@ struct Python {
   static std::string who(const Options& options);
   static std::uint64_t memory(Scan& scan);  ///< of the process [bytes]
   static std::unique_ptr<Peer> open(const Options& options, Scan& scan, const PeerScan& peer);
-  static StepBytes greeting(const Options& options, const protocol::Header& header);
+  static StepBytes greeting(const Options& options, const protocol::Header& header, const std::string& host_json);
 };
 
 }  // namespace echotrain

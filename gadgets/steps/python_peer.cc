@@ -92,9 +92,9 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
   OwnDescriptor ours(pair[0]), theirs(pair[1]);
   if (::pipe2(pipe.data(), O_CLOEXEC) != 0) no_process("pipe2");
   OwnDescriptor lines(pipe[0]), output(pipe[1]);
-  if (::pipe2(lifeline.data(), O_CLOEXEC) != 0) no_process("pipe2");
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, lifeline.data()) != 0) no_process("socketpair");
   const OwnDescriptor watched(lifeline[0]);
-  lifeline_ = OwnDescriptor(lifeline[1]);
+  OwnDescriptor held(lifeline[1]);
   const OwnDescriptor runner = runner_file();
   // A large buffer spares the two processes many changes of context.
   const int bytes = 1 << 20;
@@ -112,14 +112,13 @@ PythonPeer::PythonPeer(const StepSettings& settings, const PythonStart& start, c
                                            "-B",
                                            "-u",
                                            "/dev/fd/4",
-                                           std::to_string(::getpid()),
                                            std::filesystem::canonical(settings.modules).string(),
                                            start.module,
                                            file.string(),
                                            start.function};
-  auto child = std::make_unique<ChildProcess>(arguments, variables, output.get(),
-                                              std::vector<int>{theirs.get(), runner.get(), watched.get()},
-                                              ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s});
+  auto child = std::make_unique<ChildProcess>(
+      arguments, variables, output.get(), std::vector<int>{theirs.get(), runner.get(), watched.get()},
+      ChildLimits{settings.memory_bytes, settings.files, settings.cpu_s}, std::move(held));
   stream_ = std::make_unique<StreamPeer>(std::move(ours), std::move(lines), scan);
   child_ = std::move(child);
 }

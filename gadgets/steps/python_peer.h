@@ -10,7 +10,7 @@
 namespace echotrain {
 
 /// The process runs gadgets/steps/runner.py, which calls the module's function and speaks with this side over a pair of
-/// Unix sockets. It is killed, with its process group, when this is destroyed or when this program is gone, however
+/// Unix sockets. It ends, with all that it has started, when this is destroyed or when this program is gone, however
 /// that ends.
 class PythonPeer final : public Peer {
  public:
@@ -27,7 +27,6 @@ class PythonPeer final : public Peer {
   void wait(std::chrono::milliseconds longest, const std::stop_token& stop) override { stream_->wait(longest, stop); }
 
  private:
-  OwnDescriptor lifeline_;              // a pipe whose end tells that this program is gone
   std::unique_ptr<StreamPeer> stream_;  // closed after the process has ended
   std::unique_ptr<ChildProcess> child_;
   std::optional<std::string> how_;

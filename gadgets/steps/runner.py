@@ -2,9 +2,11 @@
 
 The server starts this in a process of its own, with MRD messages in both directions on descriptor 3:
 
-    python runner.py PARENT FOLDER MODULE FUNCTION
+    python runner.py FOLDER MODULE FILE FUNCTION
 
-with the config in a variable, itself as descriptor 4, and as descriptor 5 a pipe that ends when the server is gone.
+with the config in a variable, itself as descriptor 4, and as descriptor 5 a socket that brings a byte when the process
+has its limits, and ends when it is to end. That process starts a second one, which runs the module, and ends it with
+all that it has started.
 """
 
 import ctypes
@@ -13,6 +15,7 @@ import importlib.util
 import json
 import logging
 import os
+import select
 import signal
 import socket
 import struct
@@ -27,37 +30,97 @@ ACQUISITION_HEAD, IMAGE_HEAD, WAVEFORM_HEAD = 340, 198, 40
 INT32 = 4  # the only pixel type whose numpy type ismrmrd has wrong: 'int' has 8 bytes
 PIXELS = {1: "<u2", 2: "<i2", 3: "<u4", INT32: "<i4", 5: "<f4", 6: "<f8", 7: "<c8", 8: "<c16"}
 LIFELINE = 5  # descriptor
+END_S = 1  # for a module's processes to be gone after SIGKILL
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 FLUSH_BYTES = 1 << 16
 FLUSH_S = 0.005  # results wait no longer for others, when more is sent
 
 
-def end_with(parent):
-    """This process ends with the thread that started it, however that ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it ended before it could be asked for
+def descendants():
+    """All processes that come from this one. Those whose parents have ended are among them, as this one adopts them."""
+    children = {}
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError):  # no process, or one that has just ended
+            continue
+        if name.isdigit():
+            children.setdefault(parent, []).append(int(name))
+    found = [os.getpid()]
+    for each in found:
+        found += children.get(each, [])
+    return found[1:]
+
+
+def end_all():
+    """Kills what comes from this process, in whatever group and session; again for what was started meanwhile."""
+    until = time.monotonic() + END_S
+    while time.monotonic() < until:
+        for each in descendants():
+            try:
+                os.kill(each, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:  # there are no more
+            return
+        time.sleep(0.002)
+
+
+def wait_for(worker, lifeline):
+    """How the worker has ended; None when the lifeline has ended before. Others that end meanwhile are reaped."""
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake)
+    poll = select.poll()
+    poll.register(lifeline, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == worker:
+            return status
+        if ended == 0:
+            ready = [each for each, _ in poll.poll()]
+            if lifeline in ready:
+                return None
+            os.read(woken, 4096)
+
+
+def supervise(lifeline):
+    """Returns in a process of its own, which is to run the module. This one waits for its end, or for that of the
+    lifeline, then ends all that the module has started, and ends as the module did."""
+    if not os.read(lifeline, 1):
         os._exit(1)
-
-
-def watch(lifeline):
-    """Starts a process that ends all of this one's group, with what a module has started, when the pipe ends: the
-    program that has started this one is gone, however that ended."""
-    group = os.getpgrp()
-    if group != os.getpid():  # run by hand
-        return
-    try:
-        process = os.fork()
-    except OSError as error:
-        print(f"no process can watch over what the module starts: {error}", file=sys.stderr)
-        process = -1
-    if process != 0:
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # what makes a session of its own, and loses its parent, becomes ours
+    ignored = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for each in ignored:  # which a module may send to its process group
+        signal.signal(each, signal.SIG_IGN)
+    parent = os.getpid()
+    worker = os.fork()
+    if worker == 0:
         os.close(lifeline)
+        for each in ignored:
+            signal.signal(each, signal.default_int_handler if each == signal.SIGINT else signal.SIG_DFL)
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it ended before it could be asked for
+            os._exit(1)
         return
-    try:
-        os.closerange(0, lifeline)
-        os.read(lifeline, 1)
-    finally:
-        os.killpg(group, signal.SIGKILL)
+    os.closerange(0, lifeline)
+    status = wait_for(worker, lifeline)
+    end_all()
+    if status is None:
+        os._exit(1)
+    if os.WIFSIGNALED(status):
+        if os.WTERMSIG(status) != signal.SIGKILL:
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
 
 
 def make_constants():
@@ -336,10 +399,9 @@ def run(stream, folder, module, file, function, config):
 
 
 def main():
-    parent, folder, module, file, function = sys.argv[1:]
+    folder, module, file, function = sys.argv[1:]
     config = os.environ.pop("ECHOTRAIN_STEP_CONFIG")
-    end_with(int(parent))
-    watch(LIFELINE)
+    supervise(LIFELINE)
     code = 1
     stream = socket.socket(fileno=3)
     try:

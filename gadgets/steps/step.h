@@ -39,9 +39,10 @@ class Step final : public Gadget<In, Out> {
     lasting_ = Kind::memory(scan) + 2 * Peer::kQueueBytes;
     memory_->grow_to(lasting_);
     results_.start(header, scan);
+    const ScanPort& port = scan.compute.template cache<ScanPort>();
     exchange_.start(scan, Kind::who(options_), options_.timeout_s,
-                    Kind::open(options_, scan, {scan.compute.template cache<ScanPort>().wake, scan.compute.account()}));
-    exchange_.give(Kind::greeting(options_, header), nullptr);
+                    Kind::open(options_, scan, {port.wake, scan.compute.account()}));
+    exchange_.give(Kind::greeting(options_, header, port.host_json), nullptr);
   }
 
   void process(In&& item, const Emit<Out>& emit) override {

@@ -100,9 +100,8 @@ std::string ImagePart::series_description() const {
 void ImagePart::add_series(Elements& e) const {
   e.text(DCM_Modality, EVR_CS, "MR");
   e.text(DCM_SeriesInstanceUID, EVR_UI, series_uid_);
-  // Channels and parts follow the image's own series by hundreds.
   const std::int64_t behind = 2 * static_cast<std::int64_t>(channel_) + (part_ == Part::phase && !name_.empty());
-  e.integer(DCM_SeriesNumber, 1000 * study_.series_number + 100 * behind + head_.image_series_index);
+  e.integer(DCM_SeriesNumber, series_number(study_.series_number, head_.image_series_index, behind, series_uid_));
   e.known(DCM_SeriesDescription, EVR_LO, series_description());
   e.known(DCM_SeriesDate, EVR_DA, study_.series_date);
   e.known(DCM_SeriesTime, EVR_TM, study_.series_time);

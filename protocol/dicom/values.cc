@@ -7,6 +7,7 @@
 #include <boost/uuid/uuid.hpp>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "protocol/data/text.h"
 
@@ -103,6 +104,17 @@ std::string uid_of(std::string_view name) {
   }
   std::reverse(digits.begin(), digits.end());
   return "2.25." + digits;
+}
+
+std::int64_t series_number(std::int64_t scan, std::uint16_t index, std::int64_t behind, std::string_view uid) {
+  constexpr std::int64_t kPerScan = 1000, kScans = 10000, kBranches = 10, kMostBehind = 20;
+  constexpr std::int64_t kPerBranch = kScans * kPerScan, kOthers = (kMostBehind + 1) * kBranches * kPerBranch;
+  const std::int64_t branch = index / kPerScan;
+  if (scan < kScans && branch < kBranches && behind <= kMostBehind)
+    return kPerScan * scan + index % kPerScan + kPerBranch * (branch + kBranches * behind);
+  std::uint32_t digest = 2166136261U;  // FNV-1a
+  for (const char c : uid) digest = (digest ^ static_cast<unsigned char>(c)) * 16777619U;
+  return kOthers + digest % (std::numeric_limits<std::int32_t>::max() - kOthers);
 }
 
 }  // namespace echotrain::protocol::dicom

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -33,5 +34,10 @@ bool is_uid(std::string_view text);
 /// The UID that stands for `name`, always the same: "2.25." and the decimal number of a UUID of version 5 (RFC 4122
 /// 4.3, SHA-1 of a namespace of our own and `name`), as PS3.5 B.2 allows.
 std::string uid_of(std::string_view name);
+
+/// Series Number of series `index` of scan number `scan`, where `behind` tells apart the series that are made of one:
+/// 1000 scan + index mod 1000 + 10^7 (index / 1000 + 10 behind). No two are equal for scans up to 9999, indices up to
+/// 9999 and `behind` up to 20; beyond, it is one of 2.1 * 10^9 and more, a digest of the series' UID.
+std::int64_t series_number(std::int64_t scan, std::uint16_t index, std::int64_t behind, std::string_view uid);
 
 }  // namespace echotrain::protocol::dicom

@@ -6,10 +6,12 @@
 #include <cstring>
 #include <limits>
 #include <pugixml.hpp>
+#include <span>
 #include <sstream>
 #include <type_traits>
 #include <utility>
 
+#include "protocol/mrd2/head_fields.h"
 #include "protocol/mrd2/model.h"
 #include "protocol/mrd2/records.h"
 
@@ -84,31 +86,43 @@ std::uint16_t side(std::uint64_t length, std::string_view what) {
   return static_cast<std::uint16_t>(length);
 }
 
-/// `to`: n elements of T at any even address.
-template <class T, std::size_t n>
-void copy_list(const Value& record, std::string_view name, void* to) {
-  const auto values = list<T, n>(record, name);
-  std::memcpy(to, values.data(), sizeof(values));
+template <class T>
+void store(const T& value, std::byte* to) {
+  std::memcpy(to, &value, sizeof value);
 }
 
-/// `to`: three floats at any even address.
-void read_vector(const Value& record, std::string_view name, void* to) {
+void read_vector(const Value& record, std::string_view name, std::byte* to) {
   const Numbers& from = numbers(record, name, "float32", 1);
   if (from.shape[0] != 3) throw DoesNotFit(fmt::format("{} has {} values; 3 are needed", name, from.shape[0]));
   std::memcpy(to, from.elements.bytes.data(), 3 * sizeof(float));
 }
 
-void read_counters(const Value& idx, ISMRMRD::ISMRMRD_EncodingCounters& to) {
-  to.kspace_encode_step_1 = get<std::uint16_t>(idx, "kspaceEncodeStep1");
-  to.kspace_encode_step_2 = get<std::uint16_t>(idx, "kspaceEncodeStep2");
-  to.average = get<std::uint16_t>(idx, "average");
-  to.slice = get<std::uint16_t>(idx, "slice");
-  to.contrast = get<std::uint16_t>(idx, "contrast");
-  to.phase = get<std::uint16_t>(idx, "phase");
-  to.repetition = get<std::uint16_t>(idx, "repetition");
-  to.set = get<std::uint16_t>(idx, "set");
-  to.segment = get<std::uint16_t>(idx, "segment");
-  copy_list<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(idx, "user", to.user);
+void read_field(const Value& record, const HeadField& field, std::byte* to) {
+  switch (field.kind) {
+    case FieldKind::u16:
+      return store(get<std::uint16_t>(record, field.name), to);
+    case FieldKind::u32:
+      return store(get<std::uint32_t>(record, field.name), to);
+    case FieldKind::u64:
+      return store(get<std::uint64_t>(record, field.name), to);
+    case FieldKind::real:
+      return store(get<float>(record, field.name), to);
+    case FieldKind::vector:
+      return read_vector(record, field.name, to);
+    case FieldKind::stamps:
+      return store(list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(record, field.name), to);
+    case FieldKind::user_u16:
+      return store(list<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(record, field.name), to);
+    case FieldKind::user_i32:
+      return store(list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(record, field.name), to);
+    case FieldKind::user_real:
+      return store(list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(record, field.name), to);
+  }
+}
+
+template <class Head>
+void read_fields(const Value& record, std::span<const HeadField> fields, Head& head) {
+  for (const HeadField& field : fields) read_field(record, field, reinterpret_cast<std::byte*>(&head) + field.at);
 }
 
 void read_channels(const Value& head, AcquisitionHeader& to) {
@@ -168,27 +182,11 @@ Acquisition read_acquisition(const Value& record) {
   const Numbers& data = numbers(record, "data", "complexfloat32", 2);
   const Numbers& trajectory = numbers(record, "trajectory", "float32", 2);
   to.version = 1;
-  to.flags = get<std::uint64_t>(head, "flags");
-  to.measurement_uid = get<std::uint32_t>(head, "measurementUid");
-  to.scan_counter = get<std::uint32_t>(head, "scanCounter");
-  to.acquisition_time_stamp = get<std::uint32_t>(head, "acquisitionTimeStamp");
-  copy_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", to.physiology_time_stamp);
+  read_fields(head, kAcquisitionFields, to);
+  read_fields(field_of(head, "idx"), kCounterFields, to.idx);
   to.active_channels = side(data.shape[0], "coils");
   to.number_of_samples = side(data.shape[1], "samples");
   read_channels(head, to);
-  to.discard_pre = get<std::uint16_t>(head, "discardPre");
-  to.discard_post = get<std::uint16_t>(head, "discardPost");
-  to.center_sample = get<std::uint16_t>(head, "centerSample");
-  to.encoding_space_ref = get<std::uint16_t>(head, "encodingSpaceRef");
-  to.sample_time_us = get<float>(head, "sampleTimeUs");
-  read_vector(head, "position", to.position);
-  read_vector(head, "readDir", to.read_dir);
-  read_vector(head, "phaseDir", to.phase_dir);
-  read_vector(head, "sliceDir", to.slice_dir);
-  read_vector(head, "patientTablePosition", to.patient_table_position);
-  read_counters(field_of(head, "idx"), to.idx);
-  copy_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", to.user_int);
-  copy_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", to.user_float);
   out.data = data.elements;
   if (trajectory.elements.bytes.empty()) return out;
   if (trajectory.shape[0] > kMostTrajectoryDimensions)
@@ -206,14 +204,9 @@ Waveform read_waveform(const Value& record) {
   WaveformHeader& to = out.head;
   const Numbers& data = numbers(record, "data", "uint32", 2);
   to.version = 1;
-  to.flags = get<std::uint64_t>(record, "flags");
-  to.measurement_uid = get<std::uint32_t>(record, "measurementUid");
-  to.scan_counter = get<std::uint32_t>(record, "scanCounter");
-  to.time_stamp = get<std::uint32_t>(record, "timeStamp");
+  read_fields(record, kWaveformFields, to);
   to.channels = side(data.shape[0], "channels");
   to.number_of_samples = side(data.shape[1], "samples");
-  to.sample_time_us = get<float>(record, "sampleTimeUs");
-  to.waveform_id = get<std::uint16_t>(record, "waveformId");
   out.data = data.elements;
   return out;
 }
@@ -228,31 +221,12 @@ Image read_image(const Value& record) {
   const Numbers& data = numbers(record, "data", pixels, 4);
   to.version = 1;
   to.data_type = static_cast<std::uint16_t>(type - kPixelTypes.begin() + 1);
-  to.flags = get<std::uint64_t>(head, "flags");
-  to.measurement_uid = get<std::uint32_t>(head, "measurementUid");
+  read_fields(head, kImageFields, to);
   to.channels = side(data.shape[0], "channels");
   for (std::size_t axis = 0; axis < 3; ++axis)
     to.matrix_size[axis] = side(data.shape[3 - axis], "pixels along an axis");
   if (data.elements.bytes.empty()) throw DoesNotFit("it has no pixels");
-  read_vector(head, "fieldOfView", to.field_of_view);
-  read_vector(head, "position", to.position);
-  read_vector(head, "colDir", to.read_dir);
-  read_vector(head, "lineDir", to.phase_dir);
-  read_vector(head, "sliceDir", to.slice_dir);
-  read_vector(head, "patientTablePosition", to.patient_table_position);
-  to.average = get<std::uint16_t>(head, "average");
-  to.slice = get<std::uint16_t>(head, "slice");
-  to.contrast = get<std::uint16_t>(head, "contrast");
-  to.phase = get<std::uint16_t>(head, "phase");
-  to.repetition = get<std::uint16_t>(head, "repetition");
-  to.set = get<std::uint16_t>(head, "set");
-  to.acquisition_time_stamp = get<std::uint32_t>(head, "acquisitionTimeStamp");
-  copy_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", to.physiology_time_stamp);
   to.image_type = get<std::uint16_t>(head, "imageType");
-  to.image_index = get<std::uint16_t>(head, "imageIndex");
-  to.image_series_index = get<std::uint16_t>(head, "imageSeriesIndex");
-  copy_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", to.user_int);
-  copy_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", to.user_float);
   out.attributes = attributes_of(field_of(record, "meta"));
   to.attribute_string_len = static_cast<std::uint32_t>(out.attributes.size());
   out.pixels = data.elements;

@@ -3,10 +3,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
+#include "protocol/mrd2/head_fields.h"
 #include "protocol/mrd2/model.h"
 #include "protocol/mrd2/records.h"
 
@@ -26,13 +28,17 @@ Value real(double number) { return {number}; }
 
 void set(Value& record, std::string_view name, Value value) { record[name].content = std::move(value.content); }
 
-/// `from`: n elements of T at any even address.
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
 template <class T, std::size_t n>
-void set_list(Value& record, std::string_view name, const void* from) {
-  std::array<T, n> values;
-  std::memcpy(values.data(), from, sizeof(values));
+List list_of(const std::byte* from) {
   List items;
-  for (const T value : values) {
+  for (const T value : load<std::array<T, n>>(from)) {
     if constexpr (std::is_floating_point_v<T>)
       items.push_back(real(value));
     else if constexpr (std::is_signed_v<T>)
@@ -40,14 +46,51 @@ void set_list(Value& record, std::string_view name, const void* from) {
     else
       items.push_back(natural(value));
   }
-  record[name].content = std::move(items);
+  return items;
 }
 
-/// `from`: three floats at any even address.
-void set_vector(Value& record, std::string_view name, const void* from) {
+Numbers vector_of(const std::byte* from) {
   std::vector<float> values(3);
   std::memcpy(values.data(), from, 3 * sizeof(float));
-  record[name].content = Numbers{{3}, Payload::take(std::move(values))};
+  return {{3}, Payload::take(std::move(values))};
+}
+
+void set_field(Value& record, const HeadField& field, const std::byte* from) {
+  auto& to = record[field.name].content;
+  switch (field.kind) {
+    case FieldKind::u16:
+      to = std::uint64_t{load<std::uint16_t>(from)};
+      break;
+    case FieldKind::u32:
+      to = std::uint64_t{load<std::uint32_t>(from)};
+      break;
+    case FieldKind::u64:
+      to = load<std::uint64_t>(from);
+      break;
+    case FieldKind::real:
+      to = double{load<float>(from)};
+      break;
+    case FieldKind::vector:
+      to = vector_of(from);
+      break;
+    case FieldKind::stamps:
+      to = list_of<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(from);
+      break;
+    case FieldKind::user_u16:
+      to = list_of<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(from);
+      break;
+    case FieldKind::user_i32:
+      to = list_of<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(from);
+      break;
+    case FieldKind::user_real:
+      to = list_of<float, ISMRMRD::ISMRMRD_USER_FLOATS>(from);
+      break;
+  }
+}
+
+template <class Head>
+void set_fields(Value& record, std::span<const HeadField> fields, const Head& head) {
+  for (const HeadField& field : fields) set_field(record, field, reinterpret_cast<const std::byte*>(&head) + field.at);
 }
 
 /// The channels of a mask, or all from 0 on where it does not say as many as there are.
@@ -97,35 +140,9 @@ Value acquisition_record(const Acquisition& readout) {
   const AcquisitionHeader& from = readout.head;
   Value out = default_value(type);
   Value& head = out["head"];
-  set(head, "flags", natural(from.flags));
-  set(head, "measurementUid", natural(from.measurement_uid));
-  set(head, "scanCounter", natural(from.scan_counter));
-  set(head, "acquisitionTimeStamp", natural(from.acquisition_time_stamp));
-  set_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", from.physiology_time_stamp);
+  set_fields(head, kAcquisitionFields, from);
+  set_fields(head["idx"], kCounterFields, from.idx);
   set(head, "channelOrder", {channels_of(from)});
-  set(head, "discardPre", natural(from.discard_pre));
-  set(head, "discardPost", natural(from.discard_post));
-  set(head, "centerSample", natural(from.center_sample));
-  set(head, "encodingSpaceRef", natural(from.encoding_space_ref));
-  set(head, "sampleTimeUs", real(from.sample_time_us));
-  set_vector(head, "position", from.position);
-  set_vector(head, "readDir", from.read_dir);
-  set_vector(head, "phaseDir", from.phase_dir);
-  set_vector(head, "sliceDir", from.slice_dir);
-  set_vector(head, "patientTablePosition", from.patient_table_position);
-  set_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", from.user_int);
-  set_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", from.user_float);
-  Value& idx = head["idx"];
-  set(idx, "kspaceEncodeStep1", natural(from.idx.kspace_encode_step_1));
-  set(idx, "kspaceEncodeStep2", natural(from.idx.kspace_encode_step_2));
-  set(idx, "average", natural(from.idx.average));
-  set(idx, "slice", natural(from.idx.slice));
-  set(idx, "contrast", natural(from.idx.contrast));
-  set(idx, "phase", natural(from.idx.phase));
-  set(idx, "repetition", natural(from.idx.repetition));
-  set(idx, "set", natural(from.idx.set));
-  set(idx, "segment", natural(from.idx.segment));
-  set_list<std::uint16_t, ISMRMRD::ISMRMRD_USER_INTS>(idx, "user", from.idx.user);
   out["data"].content = Numbers{{from.active_channels, from.number_of_samples}, readout.data};
   if (from.trajectory_dimensions > 0)
     out["trajectory"].content =
@@ -137,12 +154,7 @@ Value waveform_record(const Waveform& waveform) {
   static const Type& type = record_type("Waveform<uint32>");
   const WaveformHeader& from = waveform.head;
   Value out = default_value(type);
-  set(out, "flags", natural(from.flags));
-  set(out, "measurementUid", natural(from.measurement_uid));
-  set(out, "scanCounter", natural(from.scan_counter));
-  set(out, "timeStamp", natural(from.time_stamp));
-  set(out, "sampleTimeUs", real(from.sample_time_us));
-  set(out, "waveformId", natural(from.waveform_id));
+  set_fields(out, kWaveformFields, from);
   out["data"].content = Numbers{{from.channels, from.number_of_samples}, waveform.data};
   return out;
 }
@@ -155,27 +167,8 @@ Value image_record(const Image& image, bool& meta_lost) {
   Value& head = out["head"];
   const bool is_complex = from.data_type >= ISMRMRD::ISMRMRD_CXFLOAT;
   const std::uint16_t assumed = is_complex ? ISMRMRD::ISMRMRD_IMTYPE_COMPLEX : ISMRMRD::ISMRMRD_IMTYPE_MAGNITUDE;
-  set(head, "flags", natural(from.flags));
-  set(head, "measurementUid", natural(from.measurement_uid));
-  set_vector(head, "fieldOfView", from.field_of_view);
-  set_vector(head, "position", from.position);
-  set_vector(head, "colDir", from.read_dir);
-  set_vector(head, "lineDir", from.phase_dir);
-  set_vector(head, "sliceDir", from.slice_dir);
-  set_vector(head, "patientTablePosition", from.patient_table_position);
-  set(head, "average", natural(from.average));
-  set(head, "slice", natural(from.slice));
-  set(head, "contrast", natural(from.contrast));
-  set(head, "phase", natural(from.phase));
-  set(head, "repetition", natural(from.repetition));
-  set(head, "set", natural(from.set));
-  set(head, "acquisitionTimeStamp", natural(from.acquisition_time_stamp));
-  set_list<std::uint32_t, ISMRMRD::ISMRMRD_PHYS_STAMPS>(head, "physiologyTimeStamp", from.physiology_time_stamp);
+  set_fields(head, kImageFields, from);
   set(head, "imageType", {std::int64_t{from.image_type == 0 ? assumed : from.image_type}});
-  set(head, "imageIndex", natural(from.image_index));
-  set(head, "imageSeriesIndex", natural(from.image_series_index));
-  set_list<std::int32_t, ISMRMRD::ISMRMRD_USER_INTS>(head, "userInt", from.user_int);
-  set_list<float, ISMRMRD::ISMRMRD_USER_FLOATS>(head, "userFloat", from.user_float);
   List entries = meta_entries(image.attributes);
   meta_lost = entries.empty() && !image.attributes.empty();
   out["meta"].content = std::move(entries);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "gadgets/engine/host/exposed.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::server {
@@ -69,54 +70,23 @@ Result<Catalogue::Choice> Catalogue::choose(std::string_view text, std::string* 
   if (host.given && token != nullptr) *token = host.token;
   const Result<Plan> plan = host.given ? by_name(host.pipeline) : from_text(text, token);
   if (!plan) return plan.error();
-  return with_values(*plan, host.values);
+  return with_values(*plan, host);
 }
 
-Result<Catalogue::Choice> Catalogue::with_values(const Plan& plan, const std::vector<HostValue>& values) const {
-  Choice out{plan, "", ""};
-  if (values.empty()) return out;
-  config::PipelineSpec spec = plan->spec();
-  const std::vector<Exposed> exposed = exposed_of(spec, registry_);
-  std::vector<std::string> set, unknown;
-  for (const HostValue& value : values) {
-    const auto known =
-        std::find_if(exposed.begin(), exposed.end(), [&](const Exposed& each) { return each.spec.id == value.id; });
-    if (known == exposed.end()) {
-      unknown.push_back(protocol::printable(value.id, 64));
-      continue;
-    }
-    try {
-      if (!value.simple) throw config::ConfigError({}, fmt::format("one value is expected, not {}", value.text));
-      config::set_parameter(spec, known->spec.gadget, known->spec.parameter, known->read(value.text));
-    } catch (const config::ConfigError& error) {
-      const std::string why = protocol::printable(error.message(), 512), allowed = known->info.allowed();
-      return Error{"bad-config",
-                   fmt::format("parameter '{}' ({}, sets {}): {}{}", value.id, known->spec.label, known->info.name, why,
-                               why.find(allowed) == std::string::npos ? "; allowed is " + allowed : "")};
-    }
-    set.push_back(fmt::format("{}={}", value.id, protocol::printable(value.text, 256)));
-  }
-  if (!unknown.empty()) {
-    constexpr std::size_t kMostNamed = 8;
-    if (unknown.size() > kMostNamed) {
-      const std::size_t more = unknown.size() - kMostNamed;
-      unknown.resize(kMostNamed);
-      unknown.push_back(fmt::format("and {} more", more));
-    }
-    std::vector<std::string> ids;
-    for (const Exposed& each : exposed) ids.push_back(each.spec.id);
-    out.warning = fmt::format("pipeline '{}' exposes no parameter {}, which changes nothing; it exposes {}", spec.name,
-                              fmt::join(unknown, ", "), ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", ")));
-  }
-  if (set.empty()) return out;
-  out.set_by_host = fmt::format("{}", fmt::join(set, ", "));
-  spec.text += fmt::format("\n# set by the host: {}\n", out.set_by_host);
+Result<Catalogue::Choice> Catalogue::with_values(const Plan& plan, const HostParameters& host) const {
   try {
-    out.plan = check(spec);
+    HostChange change = with_host_values(plan->spec(), host, registry_);
+    Choice out{plan, plan, std::move(change.used), std::move(change.set_by_host), std::move(change.warning)};
+    if (out.set_by_host.empty()) return out;
+    try {
+      out.plan = check(change.spec);
+    } catch (const config::ConfigError& error) {
+      return Error{"bad-config", fmt::format("{}: {}", out.set_by_host, protocol::printable(error.message()))};
+    }
+    return out;
   } catch (const config::ConfigError& error) {
-    return Error{"bad-config", fmt::format("{}: {}", out.set_by_host, protocol::printable(error.message()))};
+    return Error{"bad-config", error.message()};
   }
-  return out;
 }
 
 bool Catalogue::offers(const Plan& plan) const {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
+#include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/result.h"
-#include "server/scan/exposed.h"
 
 namespace echotrain::server {
 
@@ -29,6 +29,8 @@ class Catalogue {
   /// A pipeline as it is to run.
   struct Choice {
     Plan plan;
+    Plan own;                 ///< the same without what the host has set
+    HostParameters used;      ///< what of the host's parameters is in `plan`, or for its steps
     std::string set_by_host;  ///< "strength=2, search=3"; empty: nothing
     std::string warning;      ///< for the client: what of the host's parameters is not known here; may be empty
   };
@@ -44,7 +46,7 @@ class Catalogue {
   protocol::Result<Choice> choose(std::string_view text, std::string* token = nullptr) const;
   /// The pipeline with these values in place of its own. Error "bad-config" says which value is not allowed, and what
   /// is; parameters that the pipeline does not expose change nothing.
-  protocol::Result<Choice> with_values(const Plan& plan, const std::vector<HostValue>& values) const;
+  protocol::Result<Choice> with_values(const Plan& plan, const HostParameters& host) const;
   /// Whether this is a pipeline of the server's own, not one that a client sent; a host may have set its parameters.
   bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "server/scan/exposed.h"
+#include "gadgets/engine/host/exposed.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {

@@ -14,6 +14,7 @@ struct ScanRequest {
   std::shared_ptr<const PipelinePlan> plan;
   protocol::Header header;
   std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
+  std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
 };
 
 }  // namespace echotrain::server

@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
+#include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
-#include "protocol/data/meta.h"
 #include "protocol/files/asset_folder.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
@@ -28,15 +28,6 @@ int yields(std::int64_t beside, int cores) {
   const double share = static_cast<double>(beside + 1) / std::max(1, cores);
   return std::min(kMost, static_cast<int>(std::lround(std::log(share) / std::log(kStep))));
 }
-
-namespace {
-/// The text with '?' for the characters that XML reserves.
-std::string without_markup(std::string text) {
-  for (char& c : text)
-    if (c == '<' || c == '>' || c == '&' || c == '"') c = '?';
-  return text;
-}
-}  // namespace
 
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
@@ -133,10 +124,12 @@ void Worker::work() {
     inbox_.push(std::vector<protocol::Acquisition>());
     wake_();
   };
-  compute.cache<ScanPort>() = {wake, [this] {
+  compute.cache<ScanPort>() = {wake,
+                               [this] {
                                  if (numerics::Yield* const yield = numerics::Yield::of_thread()) yield->rest();
                                  outbox_->wait_for_room(cancelled_);
-                               }};
+                               },
+                               request_.host_json};
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
@@ -266,8 +259,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
   try {
     warn_when_late(times);
-    if (!request_.set_by_host.empty())
-      protocol::add_meta(image.attributes, "echotrain_parameters", without_markup(request_.set_by_host));
+    note_parameters(image.attributes, request_.set_by_host);
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
       say(Level::warning,
           "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");

@@ -42,6 +42,12 @@ MessageId id_of(const protocol::Message& message) {
   return MessageId::waveform;
 }
 
+Result<Catalogue::Choice> named(const Catalogue& catalogue, std::string_view name) {
+  const Result<Catalogue::Plan> plan = catalogue.by_name(name);
+  if (!plan) return plan.error();
+  return Catalogue::Choice{*plan, *plan, {}, "", ""};
+}
+
 std::string joined(const std::string& one, const char* between, const std::string& other) {
   return one + (one.empty() || other.empty() ? "" : between) + other;
 }
@@ -53,7 +59,7 @@ Step Dialogue::handle(const protocol::Message& message) {
   return std::visit(
       Overloaded{
           [&](const protocol::ConfigFile& config) -> Step {
-            return take({expects_config() ? catalogue_.by_name(config.name) : misplaced_config(), ""});
+            return take({expects_config() ? named(catalogue_, config.name) : misplaced_config(), ""});
           },
           [&](const protocol::ConfigText& config) -> Step {
             return take(expects_config() ? read_config(catalogue_, config.text) : Config{misplaced_config(), ""});
@@ -94,15 +100,14 @@ Step Dialogue::handle(const protocol::Message& message) {
 }
 
 std::optional<Error> Dialogue::config_error() const {
-  if (state_ == State::header && plan_ && !*plan_) return plan_->error();
+  if (state_ == State::header && choice_ && !*choice_) return choice_->error();
   return std::nullopt;
 }
 
 Dialogue::Config Dialogue::read_config(const Catalogue& catalogue, std::string_view text) {
   std::string token;
   Result<Catalogue::Choice> choice = catalogue.choose(text, &token);
-  if (!choice) return {choice.error(), std::move(token)};
-  return {choice->plan, std::move(token), choice->set_by_host, choice->warning};
+  return {std::move(choice), std::move(token)};
 }
 
 Error Dialogue::too_early(MessageId id) const {
@@ -132,56 +137,57 @@ Step Dialogue::take(const Config& config) {
     return step;
   }
   config_came_ = true;
-  plan_ = tokens_ == nullptr || tokens_->contain(config.token) ? config.plan : unauthorized();
-  if (*plan_) {
-    set_by_host_ = config.set_by_host;
-    warning_ = config.warning;
-  }
+  choice_ = tokens_ == nullptr || tokens_->contain(config.token) ? config.choice : unauthorized();
   state_ = State::header;
   Step step;
-  step.remark = *plan_ ? joined(fmt::format("config: pipeline '{}'", (**plan_)->spec().name), " with ", set_by_host_)
-                       : fmt::format("config: {}: {}", plan_->error().code, plan_->error().message);
+  if (*choice_) {
+    const Catalogue::Choice& choice = **choice_;
+    warning_ = choice.warning;
+    step.remark = joined(fmt::format("config: pipeline '{}'", choice.plan->spec().name), " with ", choice.set_by_host);
+  } else {
+    step.remark = fmt::format("config: {}: {}", choice_->error().code, choice_->error().message);
+  }
   return step;
 }
 
 Step Dialogue::on_header(const std::string& xml) {
   if (header_) return fatal("duplicate-header", "a second header came; one connection carries one measurement");
-  if (!plan_ && !catalogue_.has_default())
+  if (!choice_ && !catalogue_.has_default())
     return fatal("out-of-order",
                  "a header came before any config; name a pipeline first, or start the server with --default-pipeline");
-  if (const Result<Catalogue::Plan> usable = plan(); !usable) return fatal(usable.error().code, usable.error().message);
+  if (const Result<Catalogue::Choice> usable = choice(); !usable)
+    return fatal(usable.error().code, usable.error().message);
   return take(protocol::parse_header(xml, limits_));
 }
 
-Result<Catalogue::Plan> Dialogue::plan() const {
-  if (plan_) return *plan_;
+Result<Catalogue::Choice> Dialogue::choice() const {
+  if (choice_) return *choice_;
   if (tokens_ != nullptr) return unauthorized();
-  return catalogue_.by_name("");
+  return named(catalogue_, "");
 }
 
 bool Dialogue::expects_header() const {
-  return !header_ && (plan_ ? static_cast<bool>(*plan_) : tokens_ == nullptr && catalogue_.has_default());
+  return !header_ && (choice_ ? static_cast<bool>(*choice_) : tokens_ == nullptr && catalogue_.has_default());
 }
 
 Step Dialogue::take(Result<protocol::Header> header) {
   if (!header) return fatal(header.error().code, header.error().message);
   header_ = *std::move(header);
   state_ = State::data;
-  Step step = start(*plan(), set_by_host_);
+  Step step = start(*choice());
   step.warning = joined(std::exchange(warning_, ""), "; ", step.warning);
   return step;
 }
 
-Step Dialogue::start(Catalogue::Plan plan, const std::string& set_by_host) {
-  if (header_->images_only && !plan->takes_images())
+Step Dialogue::start(Catalogue::Choice choice) {
+  if (header_->images_only && !choice.plan->takes_images())
     return fatal("bad-header",
                  fmt::format("the header describes no measurement ('Dummy XML header'), but pipeline '{}' "
                              "reconstructs readouts; such a header suits only pipelines from image to image",
-                             plan->spec().name));
-  plan_ = plan;
-  set_by_host_ = set_by_host;
+                             choice.plan->spec().name));
   Step step;
-  step.start = ScanRequest{std::move(plan), *header_, set_by_host};
+  step.start = ScanRequest{choice.plan, *header_, choice.set_by_host, choice.used.json};
+  choice_ = std::move(choice);
   return step;
 }
 
@@ -196,7 +202,8 @@ Step Dialogue::on_text(const std::string& text) {
 void Dialogue::read_additional_config(const std::string& text, Step& step) {
   const HostParameters host = read_host_parameters(text);
   if (!host.given) return;
-  Catalogue::Plan wanted = **plan_;
+  const Catalogue::Choice now = **choice_;
+  Catalogue::Plan wanted = now.own;
   const std::string current = wanted->spec().name;
   std::string warning;
   if (!host.pipeline.empty()) {
@@ -215,14 +222,14 @@ void Dialogue::read_additional_config(const std::string& text, Step& step) {
     step.warning = warning;
     return;
   }
-  const Result<Catalogue::Choice> choice = catalogue_.with_values(wanted, host.values);
+  const Result<Catalogue::Choice> choice = catalogue_.with_values(wanted, other ? host : later(now.used, host));
   if (!choice) {
     step.fatal = Error{choice.error().code, "additional config: " + choice.error().message};
     return;
   }
   const std::string set = choice->set_by_host;
-  if (other || !set.empty()) {
-    step = start(choice->plan, other ? set : joined(set_by_host_, ", ", set));
+  if (other || set != now.set_by_host || choice->used.json != now.used.json) {
+    step = start(*choice);
     if (step.fatal)
       warning =
           fmt::format("additional config: {}; staying with '{}'", std::exchange(step.fatal, {})->message, current);

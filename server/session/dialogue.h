@@ -38,9 +38,8 @@ class Dialogue {
 
   /// What a config text says.
   struct Config {
-    protocol::Result<Catalogue::Plan> plan;
+    protocol::Result<Catalogue::Choice> choice;
     std::string token;
-    std::string set_by_host{}, warning{};  ///< of Catalogue::Choice
   };
   static Config read_config(const Catalogue& catalogue, std::string_view text);
   /// Whether a config may come now.
@@ -60,7 +59,7 @@ class Dialogue {
   /// In state data, a readout, waveform or image needs no handle(): call this instead.
   void data_came() { data_came_ = true; }
   /// The client has named a pipeline that it may use, or its header stands for one: from here on it has a session.
-  bool admissible() const { return plan_ && *plan_; }
+  bool admissible() const { return choice_ && *choice_; }
   /// Why the client's config cannot be used, if so. The client is told when its header comes; a client that sends CLOSE
   /// instead must not be told (a Gadgetron client would abort).
   std::optional<protocol::Error> config_error() const;
@@ -68,10 +67,10 @@ class Dialogue {
  private:
   protocol::Error misplaced_config() const;
   protocol::Error too_early(protocol::MessageId id) const;
-  protocol::Result<Catalogue::Plan> plan() const;
+  protocol::Result<Catalogue::Choice> choice() const;
   Step on_header(const std::string& xml);
   Step on_text(const std::string& text);
-  Step start(Catalogue::Plan plan, const std::string& set_by_host);
+  Step start(Catalogue::Choice choice);
   void read_additional_config(const std::string& text, Step& step);
 
   const Catalogue& catalogue_;
@@ -79,9 +78,8 @@ class Dialogue {
   numerics::Resources& resources_;  // of which a client may ask
   const Tokens* tokens_ = nullptr;
   State state_ = State::config;
-  std::optional<protocol::Result<Catalogue::Plan>> plan_;
-  std::string set_by_host_;  // in plan_
-  std::string warning_;      // about the config; for the client, once its header has come
+  std::optional<protocol::Result<Catalogue::Choice>> choice_;
+  std::string warning_;  // about the config; for the client, once its header has come
   std::optional<protocol::Header> header_;
   bool config_came_ = false;
   bool text_came_ = false;  // after the header

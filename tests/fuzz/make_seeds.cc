@@ -1,6 +1,6 @@
 // make_seeds FOLDER [FILE.h5...]: writes FOLDER/<target>/* from ISMRMRD files (parts of them as streams, their headers,
-// the attributes of their images, the files themselves when small), from the shipped pipelines, from the table of the
-// server's options, and from blocks compressed here.
+// and as MRD 2, the attributes of their images, the files themselves when small), from the shipped pipelines, from the
+// table of the server's options, and from blocks compressed here.
 #include <fmt/format.h>
 #include <zfp.h>
 
@@ -13,6 +13,8 @@
 
 #include "config/server_options.h"
 #include "protocol/files/dataset.h"
+#include "protocol/mrd2/model.h"
+#include "protocol/mrd2/mrd2_stream.h"
 #include "protocol/wire/codec.h"
 
 namespace echotrain::fuzz {
@@ -90,6 +92,35 @@ void add_scan(const Seeds& seeds, const protocol::DatasetReader& reader, const s
   seeds.add("dialogue", name, stream);
   encode(protocol::Close{}, stream);
   for (const char* target : {"codec", "stream"}) seeds.add(target, name, stream);
+}
+
+/// A scan and its images as MRD 2, as far as they fit a seed: whole, and from behind the schema on, where the target
+/// puts our own.
+void add_mrd2(const Seeds& seeds, const protocol::DatasetReader& reader, const std::string& name) {
+  const fs::path file = fs::temp_directory_path() / fmt::format("echotrain_seed_{}", name);
+  {
+    protocol::mrd2::Mrd2Writer writer(file);
+    const auto add = [&](const protocol::Message& message) {
+      if (!writer.write(message)) throw std::runtime_error("a message cannot be written as MRD 2");
+    };
+    if (!reader.header_xml().empty()) add(protocol::HeaderText{reader.header_xml()});
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < reader.acquisitions() && bytes < kMostBytes / 4; ++i) {
+      const protocol::Acquisition readout = reader.acquisition(i);
+      bytes += readout.data.bytes.size() + sizeof readout.head;
+      if (readout.data.bytes.size() <= kLargestReadout) add(readout);
+    }
+    if (reader.waveforms() > 0) add(reader.waveform(0));
+    for (const std::string& series : reader.image_series())
+      if (const protocol::Image image = reader.image(series, 0); image.pixels.bytes.size() <= kMostBytes / 4)
+        add(image);
+    writer.finish();
+  }
+  const std::string stream = read_file(file);
+  fs::remove(file);
+  const std::string& schema = protocol::mrd2::model_text();
+  seeds.add("mrd2", name, stream);
+  seeds.add("mrd2", name + "_data", stream.substr(stream.find(schema) + schema.size()));
 }
 
 void add_images(const Seeds& seeds, const protocol::DatasetReader& reader, const std::string& name) {
@@ -217,6 +248,7 @@ void add_file(const Seeds& seeds, const fs::path& path) {
   const protocol::DatasetReader reader(path);
   add_scan(seeds, reader, name);
   add_images(seeds, reader, name);
+  add_mrd2(seeds, reader, name);
 }
 
 }  // namespace

@@ -21,7 +21,9 @@
 #include "clients/cpp/base/pipeline_files.h"
 #include "clients/cpp/connection/scan_source.h"
 #include "clients/cpp/recon/recon_parts.h"
+#include "gadgets/engine/host/host_parameters.h"
 #include "gadgets/engine/ranked_pipeline.h"
+#include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/step_settings.h"
 #include "protocol/data/header.h"
 #include "protocol/files/asset_folder.h"
@@ -104,10 +106,14 @@ class Reply {
   std::thread thread_;
 };
 
-config::PipelineSpec named_pipeline(const std::string& name, const std::vector<std::string>& folders) {
+config::PipelineLibrary library_of(const ReconOptions& options) {
   std::vector<std::filesystem::path> all = shipped_pipelines();
-  all.insert(all.end(), folders.begin(), folders.end());
-  const config::PipelineLibrary library(all);
+  all.insert(all.end(), options.pipelines.begin(), options.pipelines.end());
+  return config::PipelineLibrary(all);
+}
+
+config::PipelineSpec named_pipeline(const std::string& name, const ReconOptions& options) {
+  const config::PipelineLibrary library = library_of(options);
   if (const config::PipelineSpec* spec = library.find(name)) return *spec;
   throw std::runtime_error(
       fmt::format("the stream asks for the pipeline '{}', which is unknown here; choose one with "
@@ -119,7 +125,8 @@ config::PipelineSpec named_pipeline(const std::string& name, const std::vector<s
 class StreamRecon {
  public:
   StreamRecon(const ReconOptions& o, Reply& reply, std::ostream& err) : options_(o), reply_(reply), err_(err) {
-    if (!o.config.empty()) plan_ = PipelinePlan::check(find_pipeline(o.config, o.pipelines));
+    if (!o.config.empty()) spec_ = find_pipeline(o.config, o.pipelines);
+    if (spec_) PipelinePlan::check(*spec_);
   }
 
   /// False after CLOSE.
@@ -135,7 +142,8 @@ class StreamRecon {
   }
   void finish(End how) {
     push();
-    if (!pipeline_) return;
+    if (!header_) return;
+    begin();
     pipeline_->finish(how);
     pipeline_->wait();
     filter_->report();
@@ -150,46 +158,66 @@ class StreamRecon {
     } catch (const std::exception&) {  // the first error is the one to tell
     }
   }
-  bool begun() const { return pipeline_ != nullptr; }
+  bool has_header() const { return header_.has_value(); }
 
  private:
   void take(ConfigFile& config) {
-    if (plan_) return;  // -c overrides it
-    plan_ = PipelinePlan::check(named_pipeline(config.name, options_.pipelines));
+    if (spec_) return;  // -c overrides it
+    spec_ = named_pipeline(config.name, options_);
+    PipelinePlan::check(*spec_);
   }
   void take(ConfigText& config) {
-    if (plan_) return;
-    plan_ = PipelinePlan::check(config::read_pipeline(config.text, "the stream's configuration"));
+    const HostParameters host = read_host_parameters(config.text);
+    if (host.given) host_ = host;
+    if (spec_) return;
+    spec_ = host.given ? named_pipeline(host.pipeline, options_)
+                       : config::read_pipeline(config.text, "the stream's configuration");
+    PipelinePlan::check(*spec_);
   }
   void take(HeaderText& text) {
-    if (pipeline_) throw std::runtime_error("the stream has a second header");
-    if (!plan_) throw UsageError("the stream names no pipeline: choose one with -c");
+    if (header_) throw std::runtime_error("the stream has a second header");
+    if (!spec_) throw UsageError("the stream names no pipeline: choose one with -c");
     const auto header = parse_header(text.xml, {});
     if (!header) throw std::runtime_error(fmt::format("{}: {}", header.error().code, header.error().message));
+    header_ = *header;
+    if (!header->images_only) reply_.add(HeaderText{header->xml});
+  }
+  /// Starts the scan, once no more can be said about it: a host's JSON may follow the header.
+  void begin() {
+    if (!header_) throw std::runtime_error("the stream has data before its header");
+    if (pipeline_) return;
+    const HostChange change = with_host_values(*spec_, host_, Registry::builtin());
+    if (!change.warning.empty()) err_ << "warning: " << change.warning << '\n';
+    if (!change.set_by_host.empty() && options_.followers != nullptr)
+      throw UsageError("a host's parameters are for one process, not for several ranks; choose values in a pipeline");
+    plan_ = PipelinePlan::check(change.spec);
     const auto resources = std::make_shared<numerics::Resources>(options_.resources);
     resources->get<StepSettings>() = step_settings(options_.steps);
     context_ = std::make_unique<numerics::Context>(choose_backend(plan_->spec(), options_.backend), resources);
     PipelineSink sink;
-    sink.image = [this](protocol::Image&& image, const ImageTimes& /*times*/) { reply_.add(std::move(image)); };
+    sink.image = [this, set = change.set_by_host](protocol::Image&& image, const ImageTimes& /*times*/) {
+      note_parameters(image.attributes, set);
+      reply_.add(std::move(image));
+    };
     sink.text = [this](Level level, const std::string& line) { err_ << level_name(level) << ": " << line << '\n'; };
-    filter_.emplace(*header, err_);
+    context_->cache<ScanPort>().host_json = change.used.json;
+    filter_.emplace(*header_, err_);
     pipeline_ = std::make_unique<RankedPipeline>(
         options_.followers, plan_, *context_, std::move(sink),
         [this](const std::string& name) { return protocol::AssetFolder(options_.assets).images(name); });
-    pipeline_->start(*header);
-    if (!header->images_only) reply_.add(HeaderText{header->xml});
+    pipeline_->start(*header_);
   }
   void take(Acquisition& readout) {
-    require_header();
+    begin();
     if (filter_->keeps(readout)) batch_.push_back(std::move(readout));
   }
   void take(protocol::Waveform& waveform) {
-    require_header();
+    begin();
     push();
     pipeline_->push(std::move(waveform));
   }
   void take(protocol::Image& image) {
-    require_header();
+    begin();
     push();
     if (const auto reason = check_attributes(image, {})) {
       err_ << "warning: " << reason->message << "; the image is kept without them\n";
@@ -197,17 +225,41 @@ class StreamRecon {
     }
     pipeline_->push(std::move(image));
   }
-  void take(Text& text) { err_ << "the stream says: " << printable(text.text) << '\n'; }
+  void take(Text& text) {
+    const bool first = header_ && !std::exchange(text_came_, true);
+    const HostParameters host = first ? read_host_parameters(text.text) : HostParameters();
+    if (!host.given) {
+      err_ << "the stream says: " << printable(text.text) << '\n';
+      return;
+    }
+    if (pipeline_) {
+      err_ << "warning: the host's parameters came after data, and change nothing\n";
+      return;
+    }
+    const bool other = options_.config.empty() && !host.pipeline.empty() && choose_other(host.pipeline);
+    host_ = other ? host : later(host_, host);
+  }
+  /// Whether the host's text names another pipeline than the one that was chosen before.
+  bool choose_other(const std::string& name) {
+    const config::PipelineLibrary library = library_of(options_);
+    const config::PipelineSpec* named = library.find(name);
+    if (named == nullptr)
+      err_ << fmt::format("warning: the host asks for the pipeline '{}', which is unknown here; staying with '{}'\n",
+                          printable(name, 255), spec_->name);
+    if (named == nullptr || named->name == spec_->name) return false;
+    spec_ = *named;
+    return true;
+  }
   void take(Query& query) { err_ << "left out: query '" << printable(query.name) << "'\n"; }
   void take(Response& /*response*/) {}
   void take(Close& /*close*/) {}
-  void require_header() const {
-    if (!pipeline_) throw std::runtime_error("the stream has data before its header");
-  }
-
   const ReconOptions& options_;
   Reply& reply_;
   std::ostream& err_;
+  std::optional<config::PipelineSpec> spec_;  // before a host's values
+  std::optional<Header> header_;
+  HostParameters host_;
+  bool text_came_ = false;  // after the header
   std::shared_ptr<const PipelinePlan> plan_;
   std::unique_ptr<numerics::Context> context_;
   std::unique_ptr<RankedPipeline> pipeline_;
@@ -244,7 +296,7 @@ int recon_stream(const ReconOptions& o, int in, std::FILE* out, std::ostream& er
     try {
       const bool closed = read_stream(in, buffer, recon);
       recon.finish(closed ? End::complete : End::truncated);
-      if (!recon.begun()) throw std::runtime_error("the stream has no header, so there is nothing to reconstruct");
+      if (!recon.has_header()) throw std::runtime_error("the stream has no header, so there is nothing to reconstruct");
       reply.close();
       if (closed) return 0;
     } catch (...) {

@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "gadgets/engine/chain/spaces.h"
-#include "protocol/data/meta.h"
 
 namespace echotrain {
 
@@ -47,8 +46,8 @@ void Branch::leave(Item&& item) {
 
 void Branch::give(protocol::Image&& message) {
   scan_->compute.synchronize();  // its pixels may still be on their way to the host
-  protocol::add_meta(message.attributes, "role", plan_.spec.role);
-  if (!scan_->side_images.take(message))
+  // Images that came from the client may have a role of their own, which was for the pipeline's entrance.
+  if (!scan_->side_images.take(message, plan_.spec.role))
     scan_->warn(
         fmt::format("no gadget asks for images of role '{}', which a branch of the pipeline gives; they are left "
                     "out",

@@ -2,6 +2,7 @@
 
 #include "gadgets/numerics/proximal/proximal_parts.h"
 #include "gadgets/numerics/proximal/vectors.h"
+#include "gadgets/numerics/reduce/reductions.h"
 #include "gadgets/numerics/solver/pcg.h"
 
 namespace echotrain::numerics {
@@ -71,7 +72,7 @@ class Admm final : public ProximalIteration {
     }
   }
 
-  void step(DeviceView<cfloat> x) override {
+  bool step(DeviceView<cfloat> x) override {
     context_.copy<cfloat>(problem_.b, right_.view());
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       Copy& copy = copies_[i];
@@ -83,7 +84,10 @@ class Admm final : public ProximalIteration {
     inner.iterations = options_.inner;
     inner.tolerance = kInnerTolerance;
     const Shape whole{1, x.size()};
-    pcg(context_, matrix_, nullptr, right_.cview().reshaped(whole), x.reshaped(whole), inner);
+    const PcgItem found =
+        pcg(context_, matrix_, nullptr, right_.cview().reshaped(whole), x.reshaped(whole), inner).items.at(0);
+    // Where numbers overflow, pcg gives 0; any other breakdown leaves a good iterate.
+    if (found.status == PcgStatus::broke_down && norm(context_, DeviceView<const cfloat>(x)) == 0) return false;
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       Copy& copy = copies_[i];
       const WeighedPrior& each = problem_.priors[i];
@@ -94,6 +98,7 @@ class Admm final : public ProximalIteration {
       each.prior->shrink(context_, options_.lambda * each.weight / penalty_, copy.z.view());
       weighted_sum(context_, {1, copy.u.cview()}, {-1, copy.z.cview()}, copy.u.view());
     }
+    return true;
   }
 
  private:

@@ -99,7 +99,7 @@ class Fista final : public ProximalIteration {
     context.copy<cfloat>(start, ahead_.view());
   }
 
-  void step(DeviceView<cfloat> x) override {
+  bool step(DeviceView<cfloat> x) override {
     const double step = 1 / options_.bound;
     apply_matrices(context_, problem_, ahead_.cview(), next_.view());
     weighted_sum(context_, {1, ahead_.cview()}, {-step, next_.cview()}, {step, problem_.b}, next_.view());
@@ -110,6 +110,7 @@ class Fista final : public ProximalIteration {
     if (dot(context_, ahead_.cview(), DeviceView<const cfloat>(x)) > 0) momentum_.restart();
     weighted_sum(context_, {1, next_.cview()}, {momentum_.next(), x}, ahead_.view());
     context_.copy<cfloat>(next_.cview(), x);
+    return true;
   }
 
  private:

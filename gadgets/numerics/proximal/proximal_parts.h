@@ -8,11 +8,12 @@ namespace echotrain::numerics {
 /// y = A x of all frames.
 void apply_matrices(Context& context, const ProximalProblem& problem, DeviceView<const cfloat> x, DeviceView<cfloat> y);
 
-/// An iteration with what it remembers. step() replaces x.
+/// An iteration with what it remembers. step() replaces x, and returns false where numbers have overflowed and x is of
+/// no use.
 class ProximalIteration {
  public:
   virtual ~ProximalIteration() = default;
-  virtual void step(DeviceView<cfloat> x) = 0;
+  virtual bool step(DeviceView<cfloat> x) = 0;
 };
 
 std::unique_ptr<ProximalIteration> make_fista(Context& context, const ProximalProblem& problem,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "gadgets/numerics/proximal/proximal_parts.h"
@@ -69,8 +70,11 @@ ProximalResult solve_proximal(Context& context, const ProximalProblem& problem, 
     for (const WeighedPrior& each : problem.priors) each.prior->shift_on();
     const bool last = i + 1 == options.iterations, looks = options.tolerance > 0 || last;
     if (looks) context.copy<cfloat>(DeviceView<const cfloat>(x), work.view());
-    iteration->step(x);
     ++result.iterations;
+    if (!iteration->step(x)) {
+      result.residual = result.objective = std::numeric_limits<double>::quiet_NaN();
+      return result;
+    }
     if (!looks) continue;
     weighted_sum(context, {1, x}, {-1, work.cview()}, work.view());
     const double size = norm(context, DeviceView<const cfloat>(x)), change = norm(context, work.cview());

@@ -41,7 +41,7 @@ struct ProximalResult {
   int iterations = 0;
   bool converged = false;  ///< by `tolerance`
   double change = 0;       ///< |x_new - x| / |x_new| of the last iteration
-  double residual = 0;     ///< |F x - d|^2; rounding leaves about 1e-7 |d|^2
+  double residual = 0;     ///< |F x - d|^2; rounding leaves about 1e-7 |d|^2. Not finite where numbers overflowed
   double objective = 0;    ///< J(x), without shifts
 };
 

@@ -69,7 +69,7 @@ std::optional<std::int64_t> BreathingGate::centre_of(const Readouts& readouts, s
 
 constexpr std::size_t kMostAnatomies = 1024;
 
-bool BreathingGate::add(const Readouts& readouts) {
+bool BreathingGate::add(const Readouts& readouts, std::span<const double> times_ms) {
   const std::size_t count = readouts.heads.size();
   if (count == 0) return false;
   const std::int64_t coils = readouts.data.shape()[1];
@@ -93,21 +93,21 @@ bool BreathingGate::add(const Readouts& readouts) {
   std::optional<std::int64_t> sample;  // in which the readouts from `begin` on pass the centre
   std::size_t begin = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const double time_ms = readouts.heads[i].acquisition_time_stamp * options_.tick_ms;
-    navigator.expect(time_ms);
-    now_ms_ = std::max(now_ms_, time_ms);
+    navigator.expect(times_ms[i]);
+    now_ms_ = std::max(now_ms_, times_ms[i]);
     const auto passes = centre_of(readouts, i);
     if (passes == sample) continue;
-    if (sample) copy(readouts, begin, i, *sample);
+    if (sample) copy(readouts, times_ms, begin, i, *sample);
     sample = passes;
     begin = i;
   }
-  if (sample) copy(readouts, begin, count, *sample);
+  if (sample) copy(readouts, times_ms, begin, count, *sample);
   return judge(now_ms_);
 }
 
 /// Starts the copy of one sample of the readouts [begin, end) to the host.
-void BreathingGate::copy(const Readouts& readouts, std::size_t begin, std::size_t end, std::int64_t sample) {
+void BreathingGate::copy(const Readouts& readouts, std::span<const double> times_ms, std::size_t begin, std::size_t end,
+                         std::int64_t sample) {
   numerics::Context& compute = scan_.compute;
   const auto count = static_cast<std::int64_t>(end - begin);
   const std::int64_t samples = readouts.data.shape()[2];
@@ -116,10 +116,8 @@ void BreathingGate::copy(const Readouts& readouts, std::size_t begin, std::size_
       compute,
       readouts.data.cview().part(static_cast<std::int64_t>(begin) * coils_ * samples, {count, 1, coils_, samples}),
       {.first = {0, 0, sample}}, centre.view());
-  Copy made{anatomy_of(readouts.frame->key), {}, compute.place_on_host(centre)};
-  for (std::size_t i = begin; i < end; ++i)
-    made.times_ms.push_back(readouts.heads[i].acquisition_time_stamp * options_.tick_ms);
-  copies_.push_back(std::move(made));
+  const auto times = times_ms.subspan(begin, end - begin);
+  copies_.push_back({anatomy_of(readouts.frame->key), {times.begin(), times.end()}, compute.place_on_host(centre)});
 }
 
 void BreathingGate::finish() { judge(std::numeric_limits<double>::infinity()); }

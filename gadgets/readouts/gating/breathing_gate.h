@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,14 +29,14 @@ class BreathingGate {
   struct Options {
     double from = 0, to = 0.5;  ///< positions [from, to) are wanted: 0 is expiration, 1 inspiration; 1 is included
     double low_hz = 0.1, high_hz = 0.5;
-    double tick_ms = 2.5;
+    double tick_ms = 2.5;  ///< of time stamps, for messages
   };
   enum class Answer { unknown, wanted, unwanted };
 
   BreathingGate(const Options& options, const protocol::Header& header, Scan& scan);
 
-  /// The imaging readouts of a batch. Returns whether answers changed.
-  bool add(const Readouts& readouts);
+  /// The imaging readouts of a batch, and when each was acquired [ms]. Returns whether answers changed.
+  bool add(const Readouts& readouts, std::span<const double> times_ms);
   /// No more come.
   void finish();
   /// Of a readout that was added. Parts of the scan where breathing cannot be told are unwanted, with a warning.
@@ -59,7 +60,8 @@ class BreathingGate {
   };
   static Anatomy anatomy_of(const FrameKey& key) { return {key.encoding, key.slice, key.contrast, key.set}; }
   std::optional<std::int64_t> centre_of(const Readouts& readouts, std::size_t i) const;
-  void copy(const Readouts& readouts, std::size_t begin, std::size_t end, std::int64_t sample);
+  void copy(const Readouts& readouts, std::span<const double> times_ms, std::size_t begin, std::size_t end,
+            std::int64_t sample);
   bool judge(double now_ms);
   std::string reason(Verdict verdict) const;
 

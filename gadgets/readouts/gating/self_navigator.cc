@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kBinsPerBreath = 20;  // the shortest
 constexpr std::size_t kStretchesKept = 8;
+constexpr std::size_t kMostCoils = 32;  // that are weighted: their eigenvectors cost the cube of it
 constexpr double kLeastChange = 1e-14;  // of the energy: float32 rounding changes more
 
 /// Takes mean and slope out of values at equal steps.
@@ -29,6 +30,24 @@ void detrend(std::vector<double>& values) {
   }
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] -= sum / count + (squares > 0 ? slope / squares * (static_cast<double>(i) - middle) : 0);
+}
+
+double energy_of(const std::vector<double>& values);
+
+/// The coils that see most of the breath beside all else, in their order; all where there are few.
+std::vector<std::size_t> telling(const Columns& band, const Columns& rest) {
+  std::vector<std::size_t> coils(band.size());
+  std::iota(coils.begin(), coils.end(), std::size_t{0});
+  if (coils.size() <= kMostCoils) return coils;
+  std::vector<double> share;
+  for (std::size_t c = 0; c < band.size(); ++c) {
+    const double within = energy_of(band[c]), all = within + energy_of(rest[c]);
+    share.push_back(all > 0 ? within / all : 0);
+  }
+  std::stable_sort(coils.begin(), coils.end(), [&](std::size_t a, std::size_t b) { return share[a] > share[b]; });
+  coils.resize(kMostCoils);
+  std::sort(coils.begin(), coils.end());
+  return coils;
 }
 
 double energy_of(const std::vector<double>& values) {
@@ -142,6 +161,11 @@ SelfNavigator::Verdict SelfNavigator::find_signal(Bins::const_iterator from, Bin
   }
   double change = 0;
   for (const auto& values : band) change += energy_of(values);
+  const auto chosen = telling(band, rest);
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    for (Columns* columns : {&all, &band, &rest})
+      if (chosen[i] != i) (*columns)[i] = std::move((*columns)[chosen[i]]);
+  for (Columns* columns : {&all, &band, &rest}) columns->resize(chosen.size());
   if (!(change > kLeastChange * energy)) return Verdict::unchanging;  // not finite either
   signal.values = weighted_sum(band, band_weights(threads_, band, rest));
   // The weights suppress what is beside the breath; how much of it each coil sees shows its course best.

@@ -16,7 +16,8 @@ namespace echotrain {
 /// Finds where in the breath each moment of a scan lies. Coils see the body move: the magnitudes of the centre of
 /// k-space, one per coil, rise and fall with breathing. They are averaged in steps of a 20th of the shortest breath,
 /// made free of their mean and slope, and band-passed (a Hann window of 1 / low_hz to either side). The signal is the
-/// sum over the coils whose energy within the band is largest beside that outside it, which is heartbeat and noise.
+/// sum over the coils whose energy within the band is largest beside that outside it, which is heartbeat and noise; of
+/// more than 32 coils, over the 32 whose own share within the band is largest.
 /// Sources: Larson et al., "Self-gated cardiac cine MRI", MRM 51:93, 2004 (the centre's magnitude); Feng et al.,
 /// "XD-GRASP", MRM 75:775, 2016 (a component of all coils, 0.1 to 0.5 Hz); for its weights
 /// gadgets/readouts/gating/band_weights.h.

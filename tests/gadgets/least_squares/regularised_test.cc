@@ -133,6 +133,17 @@ TEST_P(RegularisedTest, ASeriesIsSolvedTogether) {
   }
 }
 
+TEST_P(RegularisedTest, OfABrokenScanOnlyWholeSeriesCome) {
+  const WholeScan scan(6);
+  RunOptions options = here();
+  options.end = End::truncated;
+  const std::string text =
+      regularised("prior: temporal_variation, series: repetition, frames: 3, lambda: 20, scale: absolute");
+  const auto out = run(text, scan.header_of(), scan.readouts(), options);
+  EXPECT_EQ(out.images.size(), 3u);  // the sixth frame may not be whole, and the fourth and fifth wait for it
+  EXPECT_EQ(out.warned("regularised: 2 frame(s) waited for the rest of their series and are dropped"), 1);
+}
+
 TEST_P(RegularisedTest, LowRankLeavesWhatFramesShare) {
   WholeScan scan(4, 0.1);
   const auto common = WholeScan(1, 5, 9).images[0];

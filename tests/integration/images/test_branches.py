@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
+import chains
 import scans
 import steps
 import wire
@@ -49,14 +50,11 @@ def readouts(image, contrast=0, flags=0):
 
 
 def pipeline(*gadgets, keys="backend: auto"):
-    lines = "".join(f"  - {gadget}\n" for gadget in gadgets)
-    return wire.config_text(f"echotrain: 1\nname: test\ndescription: A test\n{keys}\npipeline:\n{lines}")
+    return chains.pipeline(*gadgets, keys=keys)
 
 
 def through(server, config, messages, header=XML):
-    reply = wire.exchange(server.address, [config, header, *messages, wire.close()])
-    assert not reply.errors(), reply.texts
-    return reply
+    return chains.through(server, config, header, messages)
 
 
 def by_series(reply):

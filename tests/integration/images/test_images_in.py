@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 
+import chains
 import scans
 import wire
 from programs import SOURCE, Server, run_client
@@ -65,14 +66,11 @@ def decoded(reply):
 
 
 def pipeline(*gadgets, keys="input: images"):
-    lines = "".join(f"  - {gadget}\n" for gadget in gadgets)
-    return wire.config_text(f"echotrain: 1\nname: test\ndescription: A test\n{keys}\npipeline:\n{lines}")
+    return chains.pipeline(*gadgets, keys=keys)
 
 
 def through(server, config, images, header=DUMMY):
-    reply = wire.exchange(server.address, [config, header, *images, wire.close()])
-    assert not reply.errors(), reply.texts
-    return reply
+    return chains.through(server, config, header, images)
 
 
 def picture(dtype, shape=(2, 3, 8, 6), seed=1):

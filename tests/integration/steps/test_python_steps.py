@@ -197,7 +197,8 @@ def test_a_flood_of_images_is_held_back_and_ends_with_its_client(server):
         connection.sendall(b"".join([config, steps.header(), steps.readouts(steps.random_kspace(n=256), 0)[0]]))
         for _ in range(64):  # then the client reads no more
             connection.recv(1 << 16)
-        flooding = steps.wait_until(lambda: steps.children(server.process.pid), "the module runs")
+        (leader,) = steps.wait_until(lambda: steps.children(server.process.pid), "the module runs")
+        flooding = steps.family(leader)
         # All buffers are full when nothing more is written, though there is no end to it.
         steps.wait_until(lambda: rests(flooding), "the module is held back")
         assert resident(server.process.pid) < 1 << 30
@@ -238,7 +239,7 @@ def peak(process):
 
 
 def begin_scan(server, how, config=None):
-    """A scan whose module is at work; its process."""
+    """A scan whose module is at work; the process that watches over it, and ends after all that it watches over."""
     connection = socket.create_connection(server.address, timeout=60)
     before = set(steps.children(server.process.pid))
     step = steps.python("misbehave", config=config or how)
@@ -268,23 +269,21 @@ def test_no_module_outlives_a_killed_server(tmp_path):
     begun = tmp_path / "begun"
     connection, process = begin_scan(server, "spin", f"'{{\"how\": \"spin\", \"begun\": \"{begun}\"}}'")
     steps.wait_until(begun.exists, "the module spins")  # and does not see that its socket ends
+    family = steps.family(process)
+    assert len(family) == 2
     steps.kill(server.process.pid)
     server.process.wait()
-    try:
-        steps.wait_until(lambda: not steps.lives(process), "the module has ended")
-    finally:
-        if steps.lives(process):
-            steps.kill(process)
+    all_end(family)
     connection.close()
     server.log.close()
 
 
-def begin_family(server, folder):
-    """A scan whose module has started a process of its own; both processes."""
+def begin_family(server, folder, how):
+    """A scan whose module has started a process of its own; all processes."""
     file = folder / "family"
-    connection, process = begin_scan(server, "family", f"'{{\"how\": \"family\", \"file\": \"{file}\"}}'")
+    connection, process = begin_scan(server, how, f"'{{\"how\": \"{how}\", \"file\": \"{file}\"}}'")
     steps.wait_until(file.exists, "the module has a child")
-    return connection, [process, int(file.read_text())]
+    return connection, [*steps.family(process), int(file.read_text())]
 
 
 def all_end(processes):
@@ -296,16 +295,26 @@ def all_end(processes):
                 steps.kill(each)
 
 
-def test_what_a_module_has_started_ends_with_the_scan(server, tmp_path):
-    connection, family = begin_family(server, tmp_path)
+@pytest.mark.parametrize("how", ["family", "daemon"])
+def test_what_a_module_has_started_ends_with_the_scan(server, tmp_path, how):
+    connection, family = begin_family(server, tmp_path, how)
     assert all(steps.lives(each) for each in family)
     steps.reset(connection)
     all_end(family)
 
 
-def test_what_a_module_has_started_ends_with_a_killed_server(tmp_path):
+@pytest.mark.parametrize("how", ["exit", "crash", "return"])
+def test_what_a_module_has_started_ends_with_the_module(server, tmp_path, how):
+    file = tmp_path / "daemon"
+    config = f"'{{\"how\": \"{how}\", \"daemon\": \"{file}\"}}'"
+    scan(server, steps.pipeline(steps.python("misbehave", config=config)), steps.readouts(steps.random_kspace())[:1])
+    all_end([int(file.read_text())])
+
+
+@pytest.mark.parametrize("how", ["family", "daemon"])
+def test_what_a_module_has_started_ends_with_a_killed_server(tmp_path, how):
     server = steps.start_server(tmp_path)
-    connection, family = begin_family(server, tmp_path)
+    connection, family = begin_family(server, tmp_path, how)
     steps.kill(server.process.pid)
     server.process.wait()
     all_end(family)

@@ -39,16 +39,17 @@ def test_a_module_that_goes_wrong_ends_the_program_and_says_why():
     assert done.returncode == 1 and "has ended with exit code 7" in reply.errors()[0], (done.stderr, reply)
 
 
+@pytest.mark.parametrize("module", ["family", "daemon"])
 @pytest.mark.parametrize("how", ["killed", "left"])
-def test_no_module_outlives_the_program(tmp_path, how):
+def test_no_module_outlives_the_program(tmp_path, how, module):
     file = tmp_path / "family"
-    config = f"'{{\"how\": \"family\", \"file\": \"{file}\"}}'"
+    config = f"'{{\"how\": \"{module}\", \"file\": \"{file}\"}}'"
     program = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     line = steps.readouts(steps.random_kspace())[0]
     program.stdin.write(steps.pipeline(steps.python("misbehave", config=config)) + steps.header() + line)
     program.stdin.flush()
     steps.wait_until(file.exists, "the module has a child")
-    family = [*steps.children(program.pid), int(file.read_text())]
+    family = [*steps.family(program.pid)[1:], int(file.read_text())]
     if how == "killed":
         program.kill()
     else:  # who writes the scan is gone, before its end

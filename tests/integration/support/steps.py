@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 
+import chains
 import numpy as np
 import wire
 from programs import Server
@@ -30,14 +31,13 @@ def header(n=N):
     return wire.header(XML.format(n=n, last=n - 1, half=n // 2))
 
 
-def start_server(folder, *arguments, modules=MODULES, **more):
-    return Server(folder, "--python", sys.executable, "--python-modules", modules, "--backend", "cpu", *arguments,
+def start_server(folder, *arguments, modules=MODULES, python=sys.executable, **more):
+    return Server(folder, "--python", python, "--python-modules", modules, "--backend", "cpu", *arguments,
                   **more)  # fmt: skip
 
 
 def pipeline(*gadgets, head=""):
-    lines = "".join(f"  - {gadget}\n" for gadget in gadgets)
-    return wire.config_text(f"echotrain: 1\nname: steps_test\ndescription: A test\n{head}pipeline:\n{lines}")
+    return chains.pipeline(*gadgets, keys=head)
 
 
 def python(module, **options):
@@ -97,6 +97,14 @@ def children(process):
             with contextlib.suppress(OSError):
                 found += pathlib.Path(f"/proc/{process}/task/{task}/children").read_text().split()
     return [int(each) for each in found]
+
+
+def family(process):
+    """A process with all that come from it."""
+    found = [process]
+    for each in found:
+        found += children(each)
+    return found
 
 
 def lives(process):

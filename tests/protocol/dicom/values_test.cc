@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <set>
+
 namespace echotrain::protocol::dicom {
 namespace {
 
@@ -45,6 +49,28 @@ TEST(DicomValues, UidsFollowFromTheirNames) {
   EXPECT_TRUE(is_uid("1.2.840.10008.5.1.4.1.1.4"));
   for (const char* bad : {"", ".", "1..2", "1.02", "1.2.", "1.a", " 1.2"}) EXPECT_FALSE(is_uid(bad)) << bad;
   EXPECT_FALSE(is_uid("1." + std::string(63, '1')));
+}
+
+TEST(DicomValues, SeriesOfBranchesAndOfOtherScansHaveOtherNumbers) {
+  EXPECT_EQ(series_number(7, 1, 0, ""), 7001);
+  EXPECT_EQ(series_number(7, 1001, 0, ""), 10007001);  // the first branch; 8001 is the next scan's
+  EXPECT_EQ(series_number(7, 1, 1, ""), 100007001);
+  std::set<std::int64_t> all;
+  std::size_t made = 0;
+  const auto add = [&](std::int64_t number) {
+    EXPECT_LE(number, std::numeric_limits<std::int32_t>::max());  // of an IS
+    all.insert(number);
+    ++made;
+  };
+  for (const std::int64_t scan : {0, 1, 2, 3, 10, 11, 100, 101, 999, 1000, 1001, 9998, 9999})
+    for (const int index : {0, 1, 2, 99, 100, 101, 200, 999, 1000, 1001, 1002, 2001, 8001, 9999})
+      for (const std::int64_t behind : {0, 1, 2, 3, 10, 19, 20})
+        add(series_number(scan, static_cast<std::uint16_t>(index), behind, "same"));
+  add(series_number(10000, 1, 0, "a"));
+  add(series_number(1, 10000, 0, "b"));
+  add(series_number(1, 1, 21, "c"));
+  add(series_number(1000000, 65535, 200, "d"));
+  EXPECT_EQ(all.size(), made);
 }
 
 }  // namespace

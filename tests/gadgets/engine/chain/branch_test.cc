@@ -234,6 +234,24 @@ TEST_P(BranchTest, ImagesOfARoleGoToTheGadgetThatAsksForThem) {
   EXPECT_THAT(series_of(unasked), ElementsAre(1, 1));
 }
 
+TEST_P(BranchTest, TheRoleOfABranchCountsNotThatOfTheClientsImages) {
+  const Contrasts scene(1, 2);
+  const std::string chain =
+      "  - branch: {when: {item: images}, role: coil_maps, pipeline: [from_messages, image: {component: complex}]}\n"
+      "  - cartesian_kspace\n  - encoding\n  - coil_maps: {method: given}\n"
+      "  - pcg: {lambda: 0, tolerance: 1.0e-6, iterations: 200}\n";
+  // The maps are the coils' images themselves, so that what they multiply is 1.
+  const std::vector<cfloat> maps(scene.images[0].begin(), scene.images[0].end());
+  const std::vector<cdouble> ones(Contrasts::kN * Contrasts::kN, 1.0);
+  for (const Attributes& own : {Attributes{}, Attributes{{"role", "maps_of_mine"}}}) {
+    RunOptions options = here();
+    options.images = {sent_image(maps, {Contrasts::kN, Contrasts::kN, 1}, own)};
+    const auto out = run(yaml(chain + kComplex), scene.measurement, scene.scan, options);
+    ASSERT_EQ(out.images.size(), 1u);
+    EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), ones), 1e-3);
+  }
+}
+
 TEST_P(BranchTest, ImagesBesideReadoutsHaveABranchOfTheirOwn) {
   const Contrasts scene(1);
   std::vector<std::uint16_t> values(6 * 4);

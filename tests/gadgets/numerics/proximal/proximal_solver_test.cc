@@ -257,6 +257,22 @@ TYPED_TEST(ProximalSolverTest, StopsByChangeAndSaysSo) {
   EXPECT_NEAR(zero.objective, 4, 0.02);
 }
 
+TYPED_TEST(ProximalSolverTest, SaysWhereNumbersOverflow) {
+  // A b is beyond float32, b is not.
+  float most = 0;
+  for (const cfloat& v : this->b_) most = std::max({most, std::abs(v.real()), std::abs(v.imag())});
+  ProximalProblem problem = this->problem({{wavelet_prior(this->series_, 4)}});
+  auto b = this->context().template allocate<cfloat>(this->series_);
+  weighted_sum(this->context(), {3e38 / most, this->right_.cview()}, {0, this->right_.cview()}, b.view());
+  problem.b = b.cview();
+  for (const auto method : {ProximalMethod::fista, ProximalMethod::admm}) {
+    auto x = this->context().template zeros<cfloat>(this->series_);
+    const auto found = solve_proximal(this->context(), problem, x.view(),
+                                      {.method = method, .iterations = 10, .lambda = 1, .bound = this->bound_ / 1e4});
+    EXPECT_FALSE(std::isfinite(found.residual)) << "method " << static_cast<int>(method);
+  }
+}
+
 TYPED_TEST(ProximalSolverTest, StopsWhenTheScanDoes) {
   std::stop_source source;
   Context stopped(TypeParam::kBackend, test_resources(), {.stop_token = source.get_token()});

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "gadgets/readouts/gating/day_clock.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 
@@ -142,6 +143,37 @@ TEST_P(BreathingGateTest, AnEcgThatComesLastFindsTheBreathsStillKnown) {
   const Gated gated = gate(text, breathing_header(4), readouts, here(), 100, ecg);
   EXPECT_NEAR(static_cast<double>(gated.kept_ms.size()) / static_cast<double>(readouts.size()), 0.5, 0.06);
   EXPECT_LT(mean_depth(gated.kept_ms), 0.08);
+}
+
+TEST_P(BreathingGateTest, MidnightChangesNothing) {
+  const auto gated_from = [&](double begin_ms) {
+    auto readouts = breathing_lines(4, 45000);
+    for (auto& each : readouts) {
+      const double ms = std::fmod(begin_ms + each.head.acquisition_time_stamp * 2.5, 86400e3);
+      each.head.acquisition_time_stamp = static_cast<std::uint32_t>(ms / 2.5);
+    }
+    auto kept = gate(gating("", kLines), breathing_header(4), readouts, here()).kept_ms;
+    for (double& ms : kept) ms = std::fmod(ms - begin_ms + 86400e3, 86400e3);
+    return kept;
+  };
+  // Stretches of the day are 5 s, so that both scans are cut into the same ones.
+  const auto by_day = gated_from(43200e3);
+  EXPECT_GT(by_day.size(), 1000u);
+  EXPECT_EQ(gated_from(86380e3), by_day);
+}
+
+TEST(DayClockTest, GoesOnAtMidnightForAllWhoBringStamps) {
+  constexpr double kDayMs = 86400e3;
+  const auto stamp = [](double ms) { return static_cast<std::uint32_t>(ms / 2.5); };
+  DayClock clock(2.5);
+  EXPECT_EQ(clock.ms(stamp(kDayMs - 100)), kDayMs - 100);
+  EXPECT_EQ(clock.ms(stamp(50)), kDayMs + 50);
+  EXPECT_EQ(clock.ms(stamp(kDayMs - 20)), kDayMs - 20);  // a waveform that comes late
+  EXPECT_EQ(clock.ms(stamp(60)), kDayMs + 60);
+  EXPECT_EQ(clock.ms(stamp(kDayMs - 10)), kDayMs - 10);
+  DayClock noon(2.5);
+  EXPECT_EQ(noon.ms(stamp(43200e3)), 43200e3);
+  EXPECT_EQ(noon.ms(stamp(43000e3)), 43000e3);  // a jump back by minutes is none over midnight
 }
 
 TEST_P(BreathingGateTest, EachSliceTellsItsOwnBreath) {

@@ -111,6 +111,12 @@ TEST(SelfNavigatorTest, TheSignalIsTheBreathWhateverItsPolarity) {
     }
 }
 
+TEST(SelfNavigatorTest, OfHundredsOfCoilsThoseThatSeeTheBreathCount) {
+  const Breaths breaths(1);
+  Body body(breaths, 300, 0.002);
+  EXPECT_GT(correlation(body, breaths, 50, 60000), 0.95);
+}
+
 TEST(SelfNavigatorTest, CentresThatComeSeldomOrOftenAreEnough) {
   for (const double step : {5.0, 250.0})
     for (const unsigned seed : {2u, 3u, 4u, 5u, 6u}) {

@@ -11,18 +11,41 @@ import time
 import ismrmrd
 
 
+def write(file, number):
+    with open(file + ".part", "w") as part:
+        part.write(str(number))
+    os.rename(file + ".part", file)
+
+
+def start_daemon(file):
+    """Starts a process in a session of its own, whose parent is gone at once, as daemons do; writes its number."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            write(file, os.getpid())
+            os.closerange(0, 64)
+            time.sleep(3600)
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(file):
+        time.sleep(0.005)
+
+
 def process(connection, config, header):
     how = config if isinstance(config, str) else config["how"]
+    if isinstance(config, dict) and "daemon" in config:
+        start_daemon(config["daemon"])
     print(f"process {os.getpid()} will {how}", flush=True)
     if isinstance(config, dict) and "begun" in config:
         open(config["begun"], "w").close()
     if how == "hang":
         time.sleep(3600)
     if how == "family":  # with a process that would outlive it, and everybody
-        started = subprocess.Popen(["sleep", "3600"])
-        with open(config["file"] + ".part", "w") as file:
-            file.write(str(started.pid))
-        os.rename(config["file"] + ".part", config["file"])
+        write(config["file"], subprocess.Popen(["sleep", "3600"]).pid)
+        while True:
+            pass
+    if how == "daemon":
+        start_daemon(config["file"])
         while True:
             pass
     if how == "spin":

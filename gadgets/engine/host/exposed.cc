@@ -1,14 +1,13 @@
-#include "server/scan/exposed.h"
+#include "gadgets/engine/host/exposed.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-namespace echotrain::server {
+namespace echotrain {
 
 using config::ConfigError;
 using config::Node;
@@ -111,30 +110,11 @@ Exposed resolve(const config::PipelineSpec& pipeline, const config::ExposedSpec&
   return out;
 }
 
-/// A number as JSON has it, without the fraction that some hosts write after whole numbers.
-std::string number_text(const nlohmann::json& value) {
-  std::string text = value.dump();
-  if (text.ends_with(".0")) text.resize(text.size() - 2);
-  return text;
-}
-
-HostValue host_value(const std::string& id, const nlohmann::json& value) {
-  if (value.is_string()) return {id, value.get<std::string>()};
-  if (value.is_boolean()) return {id, value.get<bool>() ? "true" : "false"};
-  if (value.is_number()) return {id, number_text(value)};
-  return {id, value.is_null() ? "null" : value.is_array() ? "a list" : "a map", false};
-}
-
 std::optional<double> number_in(const std::string& text) {
   double value = 0;
   const auto end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
-std::string text_of(const nlohmann::json& object, const char* key) {
-  const auto value = object.find(key);
-  return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
 }  // namespace
@@ -159,19 +139,4 @@ std::vector<Exposed> exposed_of(const config::PipelineSpec& spec, const Registry
   return all;
 }
 
-HostParameters read_host_parameters(std::string_view text) {
-  HostParameters out;
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return out;
-  const auto parameters = json.find("parameters");
-  if (parameters == json.end() || !parameters->is_object()) return out;
-  out.given = true;
-  out.token = text_of(json, "token");
-  out.pipeline = text_of(*parameters, "customconfig");
-  if (out.pipeline.empty()) out.pipeline = text_of(*parameters, "config");
-  for (const auto& [id, value] : parameters->items())
-    if (id != "config" && id != "customconfig") out.values.push_back(host_value(id, value));
-  return out;
-}
-
-}  // namespace echotrain::server
+}  // namespace echotrain

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/pipeline_spec.h"
 #include "gadgets/api/registry.h"
 
-namespace echotrain::server {
+namespace echotrain {
 
 /// An entry of a pipeline's key `expose`, as it is offered to the host.
 struct Exposed {
@@ -25,20 +24,4 @@ struct Exposed {
 /// values beyond what it takes, and for a default that is not among them.
 std::vector<Exposed> exposed_of(const config::PipelineSpec& spec, const Registry& registry);
 
-/// What a host has sent for one parameter.
-struct HostValue {
-  std::string id;
-  std::string text;    ///< of a JSON text, number, true or false
-  bool simple = true;  ///< false for lists, maps and null, which no parameter takes
-};
-
-/// What a host says in JSON: {"parameters": {"config": PIPELINE, ID: VALUE, ...}}.
-struct HostParameters {
-  bool given = false;    ///< whether the text is JSON of this kind
-  std::string pipeline;  ///< customconfig, or else config; empty: none is named
-  std::string token;     ///< beside "parameters", for servers that ask for one
-  std::vector<HostValue> values;
-};
-HostParameters read_host_parameters(std::string_view text);
-
-}  // namespace echotrain::server
+}  // namespace echotrain
