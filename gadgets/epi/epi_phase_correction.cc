@@ -304,7 +304,7 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
   const auto coils = std::min<std::int64_t>(kMostCoils, static_cast<std::int64_t>(power.size()));
   const std::int64_t points = state.factors.shape()[2];
   const auto& transform = transforms_.try_emplace(points, points).first->second;
-  numerics::GhostSearch search(coils, rows_[slice.first], points);
+  numerics::GhostSearch search(compute.account(), coils, rows_[slice.first], points);
   std::vector<cfloat> line(static_cast<std::size_t>(coils * points));
   for (std::size_t h = 0; h < held.size(); ++h)
     for (std::size_t i = 0; i < held[h].readouts.heads.size(); ++i) {
