@@ -14,6 +14,7 @@
 #include "gadgets/encoding/sense.h"
 #include "gadgets/epi/epi_phase_correction.h"
 #include "gadgets/epi/ramp_regrid.h"
+#include "gadgets/epi/slice_grappa.h"
 #include "gadgets/gridding/deapodization.h"
 #include "gadgets/gridding/density_compensation.h"
 #include "gadgets/gridding/gridded_fft.h"
@@ -110,6 +111,7 @@ const Registry& Registry::builtin() {
     r.add<CoilCompression>();
     r.add<RampRegrid>();
     r.add<EpiPhaseCorrection>();
+    r.add<SliceGrappa>();
     r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<RadialTrajectoryOfPlanes>();

@@ -9,6 +9,7 @@
 #include "gadgets/numerics/epi/ghost_search.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/shared/lines/epi_lines.h"
+#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 namespace {
@@ -62,6 +63,8 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) {
+    const auto multiband = protocol::multiband(header.xml, epi_.size());
+    multiband_.push_back(multiband && multiband->factor > 1);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
   }
@@ -152,9 +155,9 @@ EpiPhaseCorrection::State& EpiPhaseCorrection::source_of(const Slice& slice) {
 }
 
 /// The phase of a slice whose navigators have changed.
-void EpiPhaseCorrection::find_phase(State& source, const Slice& slice) {
+void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size_t excited) {
   EchoTrain& train = source.train;
-  source.phase = train.odd_even(options_);
+  source.phase = train.odd_even(options_, excited);
   ++source.phases;
   if (!source.phase)
     scan_->warn(
@@ -220,18 +223,23 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
 void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end) {
   const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
   State &state = states_[slice], &source = source_of(slice);
-  if (options_.method != "none" && !source.train.has_navigators())
+  const auto lines = std::pair(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
+                               readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
+  // Plain reference lines need no navigators.
+  const bool turns = std::any_of(lines.first, lines.second, is_reversed);
+  if (turns && options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
         "epi_phase_correction: no phase-correction lines (flag 24) came before the lines of slice {}; the phase is "
         "searched for in the image, which may be off by half a field of view",
         slice.second));
-  if (&source != &state)
+  if (turns && &source != &state)
     scan_->warn(
         fmt::format("epi_phase_correction: slice {} has no phase-correction lines before its lines; it is corrected by "
                     "those of another "
                     "slice",
                     slice.second));
-  if (source.train.changed()) find_phase(source, slice);
+  const bool images = readouts.kind == ReadoutKind::imaging;
+  if (source.train.changed()) find_phase(source, slice, images && multiband_[slice.first] ? 1 : 0);
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
   if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
     make_factors(state, source, coils, points);
@@ -241,6 +249,7 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
+    if (images && readouts.frame) follow_blips(state, readouts.frame->id, head.idx.kspace_encode_step_1);
     numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
@@ -252,6 +261,17 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
     if (reversed) turn(head);
   }
   change(readouts, which, changes, state.factors.cview());
+}
+
+/// Counts where the lines of a frame go.
+void EpiPhaseCorrection::follow_blips(State& state, std::uint64_t frame, std::int64_t row) {
+  if (state.frame == frame) {
+    state.rising += row > state.row ? 1 : row < state.row ? -1 : 0;
+  } else {
+    state.rising = 0;
+  }
+  state.frame = frame;
+  state.row = row;
 }
 
 /// Changes the profiles of these readouts.
@@ -356,6 +376,7 @@ void EpiPhaseCorrection::note(Readouts& readouts) {
     notes["ghost_level_uncorrected"] = fmt::format("{:.5f}", source.phase->ghost_before);
     if (options_.b0_drift) notes["epi_drift"] = fmt::format("{:.6f}", state.train.drift_per_echo());
   }
+  if (state.frame == readouts.frame->id && state.rising != 0) notes["epi_blips"] = state.rising > 0 ? "up" : "down";
   readouts.frame = with_notes(*readouts.frame, notes);
 }
 
