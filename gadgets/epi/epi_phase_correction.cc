@@ -17,6 +17,7 @@ namespace {
 using protocol::ReadoutKind;
 
 constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search looks at
+constexpr std::int64_t kFewCoils = 8;                        // whose profiles one piece of work makes
 constexpr std::int64_t kMostPoints = 1024;                   // of a navigator: its transform costs their square
 
 /// Factors [2, coil or 1, x] of profiles: lines that run forward stay; of a line that was stored the other way round
@@ -65,6 +66,8 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   for (const auto& encoding : header.encodings) {
     const auto multiband = protocol::multiband(header.xml, epi_.size());
     multiband_.push_back(multiband && multiband->factor > 1);
+    const auto described = protocol::trajectory_description(header.xml, epi_.size());
+    announced_.push_back(described ? described->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
   }
@@ -124,12 +127,11 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
   for (std::size_t i = 0; i < navigators.heads.size(); ++i) {
     const auto& head = navigators.heads[i];
     const auto line = navigators.host_data.view().part(static_cast<std::int64_t>(i) * coils * points, {coils, points});
-    std::vector<numerics::cdouble> profile;
-    for (std::int64_t c = 0; c < coils; ++c) {
-      scan_->compute.check_stop();
-      const auto of_coil = transform(line.part(c * points, {1, points}), is_reversed(head));
-      profile.insert(profile.end(), of_coil.begin(), of_coil.end());
-    }
+    std::vector<numerics::cdouble> profile(static_cast<std::size_t>(coils * points));
+    scan_->compute.threads().parallel_for(coils, kFewCoils, [&](std::int64_t begin, std::int64_t end) {
+      const auto some = transform(line.part(begin * points, {end - begin, points}), is_reversed(head));
+      std::copy(some.begin(), some.end(), profile.begin() + begin * points);
+    });
     EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
     const std::uint64_t before = train.most_bytes(), more = 2 * profile.size() * sizeof(numerics::cdouble);
     paid_->grow_to(paid_->bytes() + more);
@@ -171,6 +173,11 @@ void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size
                     "flag 22 set on the "
                     "lines that run backwards?",
                     slice.second));
+  if (static_cast<double>(train.lines()) < announced_[slice.first])
+    scan_->warn(
+        fmt::format("epi_phase_correction: {} phase-correction line(s) came for slice {}, but the header's "
+                    "numberOfNavigators is {:g}; those that came are used",
+                    train.lines(), slice.second, announced_[slice.first]));
   if (train.lines() == 2)
     scan_->info(
         "epi_phase_correction: two phase-correction lines do not tell odd/even errors from what spins precess between "
@@ -249,6 +256,8 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
+    ++state.lines;
+    state.reversed += reversed ? 1 : 0;
     if (images && readouts.frame) follow_blips(state, readouts.frame->id, head.idx.kspace_encode_step_1);
     numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
     if (drifts) {
@@ -285,6 +294,7 @@ void EpiPhaseCorrection::change(Readouts& readouts, const std::vector<std::int64
   Array<cfloat> profiles = compute.allocate<cfloat>({count, coils, points});
   Array<cfloat> changed = compute.allocate<cfloat>({count, coils, points});
   const float scale = 1.0f / static_cast<float>(points);
+  // Line by line: the bits of transforms may depend on how many are made at once.
   for (std::int64_t i = 0; i < count; ++i)
     numerics::centered_fft(compute, readouts.data.cview().slice(which[static_cast<std::size_t>(i)]),
                            profiles.view().slice(i), {points}, 1, numerics::Direction::inverse, scale);
@@ -362,9 +372,22 @@ void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
   }
 }
 
+/// Tells where a frame's lines do not run both ways as its navigators do.
+void EpiPhaseCorrection::check_directions(State& state, const State& source, std::uint16_t slice) {
+  constexpr std::int64_t kFewest = 4, kShare = 4;  // lines; of those of a direction: trains of three lines have a third
+  const std::int64_t fewer = std::min(state.reversed, state.lines - state.reversed);
+  if (source.phase && state.lines >= kFewest && kShare * fewer < state.lines)
+    scan_->warn(
+        fmt::format("epi_phase_correction: {} of the {} lines of slice {} are flagged as reversed (flag 22), but its "
+                    "phase-correction lines run both ways; is the flag on every line that runs backwards?",
+                    state.reversed, state.lines, slice));
+  state.lines = state.reversed = 0;
+}
+
 void EpiPhaseCorrection::note(Readouts& readouts) {
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
-  const State &state = states_[slice], &source = source_of(slice);
+  State &state = states_[slice], &source = source_of(slice);
+  check_directions(state, source, slice.second);
   std::map<std::string, std::string> notes{{"epi_correction", source.phase  ? options_.method
                                                               : state.found ? "entropy"
                                                                             : "none"}};

@@ -68,6 +68,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
     std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
+    std::int64_t lines = 0, reversed = 0;                        // since the frame before, references among them
     std::optional<std::uint64_t> frame;                          // whose lines are counted:
     std::int64_t row = 0, rising = 0;  // its latest one; those above the one before, less others
   };
@@ -81,6 +82,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   void learn(const Readouts& navigators);
   State& source_of(const Slice& slice);
   void find_phase(State& source, const Slice& slice, std::size_t excited);
+  void check_directions(State& state, const State& source, std::uint16_t slice);
   static void follow_blips(State& state, std::uint64_t frame, std::int64_t row);
   void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
   bool searches(const State& state, const State& source) const;
@@ -97,6 +99,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::vector<bool> epi_;           // by encoding
   std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
   std::vector<bool> multiband_;     // by encoding
+  std::vector<double> announced_;   // by encoding: navigators of a shot, as the header says; 0: it does not
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;
   std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators

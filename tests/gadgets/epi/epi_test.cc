@@ -322,6 +322,35 @@ TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
 }
 
+TEST(EpiInputTest, LinesThatRunOneWayAreToldOf) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (std::size_t i = 3; i < readouts.size(); ++i)
+    readouts[i].head.flags = readouts[i].head.flags & ~(1ull << (kReverse - 1));
+  const std::string said = "0 of the 48 lines of slice 0 are flagged as reversed (flag 22), but its phase-correction";
+  EXPECT_EQ(run(epi(), scan.header(), readouts).warned(said), 1);
+  // Trains of three lines, each of which begins forward.
+  readouts = scan.scan();
+  readouts.resize(3);
+  for (int y = 0; y < 48; ++y) readouts.push_back(scan.line(y, y % 3 == 1, y % 3));
+  set_flag(readouts.back(), kLastInSlice);
+  const Outcome out = run(epi(), scan.header(), readouts);
+  EXPECT_EQ(out.warned(""), 0);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+}
+
+TEST(EpiInputTest, FewerNavigatorsThanAnnouncedAreToldOf) {
+  const EpiScan two({.navigators = 2});
+  std::string text = two.description();
+  text.insert(text.find("<userParameterLong>"),
+              "<userParameterLong><name>numberOfNavigators</name><value>3</value></userParameterLong>");
+  const Outcome out = run(epi(), two.with(text), two.scan());
+  EXPECT_EQ(out.warned("2 phase-correction line(s) came for slice 0, but the header's numberOfNavigators is 3"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), two.image(0)), kGood);
+  const EpiScan scan({});
+  EXPECT_EQ(run(epi(), scan.with(text), scan.scan()).warned(""), 0);
+}
+
 TEST(EpiInputTest, CoilsThatChangeAreRefused) {
   const EpiScan two({.constant = {0.6, -0.5}, .slope = {-0.05, 0.08}}), one({});
   auto readouts = two.scan();
