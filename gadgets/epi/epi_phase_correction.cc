@@ -246,7 +246,12 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
                     "slice",
                     slice.second));
   const bool images = readouts.kind == ReadoutKind::imaging;
-  if (source.train.changed()) find_phase(source, slice, images && multiband_[slice.first] ? 1 : 0);
+  if (source.train.changed()) {
+    state.lines = state.reversed = 0;
+    state.references = false;
+    find_phase(source, slice, images && multiband_[slice.first] ? 1 : 0);
+  }
+  state.references = state.references || !images;
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
   if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
     make_factors(state, source, coils, points);
@@ -372,16 +377,18 @@ void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
   }
 }
 
-/// Tells where a frame's lines do not run both ways as its navigators do.
+/// Tells where a frame's lines do not run both ways as its navigators do. Reference lines among them, which the image
+/// lacks, leave it open which of its own run backwards.
 void EpiPhaseCorrection::check_directions(State& state, const State& source, std::uint16_t slice) {
   constexpr std::int64_t kFewest = 4, kShare = 4;  // lines; of those of a direction: trains of three lines have a third
   const std::int64_t fewer = std::min(state.reversed, state.lines - state.reversed);
-  if (source.phase && state.lines >= kFewest && kShare * fewer < state.lines)
+  if (source.phase && !state.references && state.lines >= kFewest && kShare * fewer < state.lines)
     scan_->warn(
         fmt::format("epi_phase_correction: {} of the {} lines of slice {} are flagged as reversed (flag 22), but its "
                     "phase-correction lines run both ways; is the flag on every line that runs backwards?",
                     state.reversed, state.lines, slice));
   state.lines = state.reversed = 0;
+  state.references = false;
 }
 
 void EpiPhaseCorrection::note(Readouts& readouts) {

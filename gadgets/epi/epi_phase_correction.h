@@ -68,7 +68,8 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
     std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
-    std::int64_t lines = 0, reversed = 0;                        // since the frame before, references among them
+    std::int64_t lines = 0, reversed = 0;                        // of the image since navigators or a frame's end
+    bool references = false;                                     // came among these
     std::optional<std::uint64_t> frame;                          // whose lines are counted:
     std::int64_t row = 0, rising = 0;  // its latest one; those above the one before, less others
   };
