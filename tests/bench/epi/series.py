@@ -2,12 +2,13 @@
 
     ECHOTRAIN_BIN_DIR=build/bin python3 tests/bench/epi/series.py [--backend cuda] [--only error,slice,series,multiband]
 
-error: matrix 96, 32 coils, ramps of 190 us, a gradient that is 3.4 us late, a ghost of 20 %, R = 2, 6/8: NRMSE against the
-truth, beside that without faults. slice: 128 x 128 x 32, from the last line to the image, by `epi_2d` and by `cartesian_2d`
-plain, paced, and the server's CPU time for each slice. series: `--slices` slices of 64 x 64 x 32, R = 2, references once, by
-`epi_timeseries`: slices a second as fast as they go (by the difference of a long and a short series, so that start and
-references do not count), and paced at `--pace` ms an echo train for `--paced-volumes` volumes. multiband: the same with two slices
-at once. entropy: time of the first image with `refine: entropy` beside that without, 128 x 128 x 32.
+error: matrix 96, 32 coils, ramps of 190 us, a gradient that is 3.4 us late, a ghost of 20 %, R = 2, 6/8: NRMSE against
+the truth, beside that without faults. slice: 128 x 128 x 32, from the last line to the image, by `epi_2d` and by
+`cartesian_2d` plain, paced, and the server's CPU time for each slice. series: `--slices` slices of 64 x 64 x 32, R = 2,
+references once, by `epi_timeseries`: slices a second as fast as they go (by the difference of a long and a short series,
+so that start and references do not count), and paced at `--pace` ms an echo train for `--paced-volumes` volumes.
+multiband: the same with two slices at once. entropy: time of the first image with `refine: entropy` beside that without,
+128 x 128 x 32.
 """
 
 import argparse
@@ -96,7 +97,8 @@ class Bench:
 
     def series(self, more=""):
         a = self.arguments
-        base = f"--trajectory epi --matrix 64 --coils 32 {RAMPS} {FAULTS} --slices {a.slices} --interleaved {LEFT_OUT} {more}"
+        slices = f"--slices {a.slices} --interleaved {more}"
+        base = f"--trajectory epi --matrix 64 --coils 32 {RAMPS} {FAULTS} {LEFT_OUT} {slices}"
         times = {}
         for volumes in (a.volumes // 4, a.volumes):
             scan = self.simulate("series", f"{base} --frames {volumes}")
@@ -104,9 +106,11 @@ class Bench:
         (few, (short, cpu_short)), (many, (long, cpu_long)) = times.items()
         slices = (many - few) * a.slices
         rate = f"{slices / (long - short):.0f} slices/s" if long > short else "no rate (give more --volumes)"
+        cost = 1000 * (cpu_long - cpu_short) / slices
         print(
-            f"{a.slices} slices x {many} volumes, 64 x 64 x 32, R = 2{more}: {rate}, {1000 * (cpu_long - cpu_short) / slices:.2f} ms of CPU a slice", flush=True,
-        )  # fmt: skip
+            f"{a.slices} slices x {many} volumes, 64 x 64 x 32, R = 2{more}: {rate}, {cost:.2f} ms of CPU a slice",
+            flush=True,
+        )
         if a.paced_volumes == 0:
             return
         scan = self.simulate("series", f"{base} --frames {a.paced_volumes}")
@@ -123,7 +127,8 @@ class Bench:
         for refine in ("none   ", "entropy"):
             changes = (("refine: none ", f"refine: {refine.strip()} "),)
             times = [self.send(scan, self.config("epi_2d", *changes))[1:] for _ in range(3)]
-            print(f"refine: {refine} {min(t for t, _ in times):.3f} s, {min(c for _, c in times):.3f} s of CPU", flush=True)
+            seconds, cpu = (min(values) for values in zip(*times))
+            print(f"refine: {refine} {seconds:.3f} s, {cpu:.3f} s of CPU", flush=True)
 
 
 def main():
