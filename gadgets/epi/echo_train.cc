@@ -67,13 +67,16 @@ void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble
   used_ = false;
 }
 
-std::uint64_t EchoTrain::most_bytes() const { return 2 * std::max(bytes_of(set_), bytes_of(first_)); }
+std::uint64_t EchoTrain::most_bytes() const {
+  const std::uint64_t first = bytes_of(first_[0]), other = bytes_of(first_[1]), now = bytes_of(set_);
+  return now + std::max(first, now) + (other > 0 ? std::max(other, now) : 0);
+}
 
-std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options) {
+std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options, std::size_t excited) {
   changed_ = false;
   used_ = true;
   next_line_ = 0;
-  compare_with_first();
+  compare_with(first_[excited]);
   const std::vector<cdouble> products = numerics::odd_even_products(set_);
   if (products.empty()) return std::nullopt;
   const std::vector<cdouble> all = sum_over_coils(products, set_.coils);
@@ -94,19 +97,19 @@ std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options) {
 }
 
 /// The first set of as many lines stays what later ones are compared with.
-void EchoTrain::compare_with_first() {
+void EchoTrain::compare_with(numerics::Navigators& first) {
   offset_ = drift_ = 0;
   if (lines() > kMostOfShot) return;
-  if (first_.coils != set_.coils || first_.n != set_.n || first_.reversed != set_.reversed) {
-    first_ = set_;
+  if (first.coils != set_.coils || first.n != set_.n || first.reversed != set_.reversed) {
+    first = set_;
     return;
   }
   cdouble sum = 0;
   for (std::size_t l = 0; l < lines(); ++l)
     for (std::size_t i = 0; i < set_.profiles[l].size(); ++i)
-      sum += std::conj(first_.profiles[l][i]) * set_.profiles[l][i];
+      sum += std::conj(first.profiles[l][i]) * set_.profiles[l][i];
   offset_ = std::arg(sum);
-  drift_ = std::remainder(numerics::precession(set_) - numerics::precession(first_), std::acos(-1.0));
+  drift_ = std::remainder(numerics::precession(set_) - numerics::precession(first), std::acos(-1.0));
 }
 
 double EchoTrain::drift_at_next_line() {

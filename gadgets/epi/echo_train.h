@@ -1,6 +1,7 @@
 // What is known of the echo trains of one slice: their navigators, and how lines are corrected by them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,24 +36,26 @@ class EchoTrain {
   std::int64_t coils() const { return set_.coils; }
   std::int64_t points() const { return set_.n; }
   std::size_t lines() const { return set_.profiles.size(); }
-  /// Of the lines that are kept; the first set may become a copy of the latest.
+  /// Of the lines that are kept; a first set may become a copy of the latest.
   std::uint64_t most_bytes() const;
   bool mirrored() const { return numerics::looks_mirrored(set_); }
 
   /// Whether navigators came since the last call of odd_even().
   bool changed() const { return changed_; }
-  /// The phase by the latest set; nothing when its lines all run the same way.
-  std::optional<OddEvenPhase> odd_even(const PhaseOptions& options);
+  /// The phase by the latest set; nothing when its lines all run the same way. Sets that were excited alike have the
+  /// same `excited`, 0 or 1: drift is what a set differs by from the first of these.
+  std::optional<OddEvenPhase> odd_even(const PhaseOptions& options, std::size_t excited = 0);
 
   /// Spins' phase beyond that of the first shot's navigators [rad], at the next line of this shot, which is counted.
   double drift_at_next_line();
   double drift_per_echo() const { return drift_; }
 
  private:
-  void compare_with_first();
+  void compare_with(numerics::Navigators& first);
 
-  numerics::Navigators set_, first_;
-  std::vector<std::uint16_t> counters_;  // of the set
+  numerics::Navigators set_;
+  std::array<numerics::Navigators, 2> first_;  // by how they were excited
+  std::vector<std::uint16_t> counters_;        // of the set
   bool changed_ = false, used_ = false;
   double offset_ = 0, drift_ = 0;  // at the middle of the set, and per echo
   std::int64_t next_line_ = 0;

@@ -9,6 +9,7 @@
 #include "gadgets/numerics/epi/ghost_search.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/shared/lines/epi_lines.h"
+#include "protocol/data/epi_description.h"
 
 namespace echotrain {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 using protocol::ReadoutKind;
 
 constexpr std::int64_t kMostCoils = 4, kMostSearched = 512;  // coils, and points and rows, that the search looks at
+constexpr std::int64_t kFewCoils = 8;                        // whose profiles one piece of work makes
 constexpr std::int64_t kMostPoints = 1024;                   // of a navigator: its transform costs their square
 
 /// Factors [2, coil or 1, x] of profiles: lines that run forward stay; of a line that was stored the other way round
@@ -62,6 +64,10 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (const auto& encoding : header.encodings) {
+    const auto multiband = protocol::multiband(header.xml, epi_.size());
+    multiband_.push_back(multiband && multiband->factor > 1);
+    const auto described = protocol::trajectory_description(header.xml, epi_.size());
+    announced_.push_back(described ? described->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
   }
@@ -121,12 +127,11 @@ void EpiPhaseCorrection::learn(const Readouts& navigators) {
   for (std::size_t i = 0; i < navigators.heads.size(); ++i) {
     const auto& head = navigators.heads[i];
     const auto line = navigators.host_data.view().part(static_cast<std::int64_t>(i) * coils * points, {coils, points});
-    std::vector<numerics::cdouble> profile;
-    for (std::int64_t c = 0; c < coils; ++c) {
-      scan_->compute.check_stop();
-      const auto of_coil = transform(line.part(c * points, {1, points}), is_reversed(head));
-      profile.insert(profile.end(), of_coil.begin(), of_coil.end());
-    }
+    std::vector<numerics::cdouble> profile(static_cast<std::size_t>(coils * points));
+    scan_->compute.threads().parallel_for(coils, kFewCoils, [&](std::int64_t begin, std::int64_t end) {
+      const auto some = transform(line.part(begin * points, {end - begin, points}), is_reversed(head));
+      std::copy(some.begin(), some.end(), profile.begin() + begin * points);
+    });
     EchoTrain& train = states_[{head.encoding_space_ref, head.idx.slice}].train;
     const std::uint64_t before = train.most_bytes(), more = 2 * profile.size() * sizeof(numerics::cdouble);
     paid_->grow_to(paid_->bytes() + more);
@@ -152,9 +157,9 @@ EpiPhaseCorrection::State& EpiPhaseCorrection::source_of(const Slice& slice) {
 }
 
 /// The phase of a slice whose navigators have changed.
-void EpiPhaseCorrection::find_phase(State& source, const Slice& slice) {
+void EpiPhaseCorrection::find_phase(State& source, const Slice& slice, std::size_t excited) {
   EchoTrain& train = source.train;
-  source.phase = train.odd_even(options_);
+  source.phase = train.odd_even(options_, excited);
   ++source.phases;
   if (!source.phase)
     scan_->warn(
@@ -168,6 +173,11 @@ void EpiPhaseCorrection::find_phase(State& source, const Slice& slice) {
                     "flag 22 set on the "
                     "lines that run backwards?",
                     slice.second));
+  if (static_cast<double>(train.lines()) < announced_[slice.first])
+    scan_->warn(
+        fmt::format("epi_phase_correction: {} phase-correction line(s) came for slice {}, but the header's "
+                    "numberOfNavigators is {:g}; those that came are used",
+                    train.lines(), slice.second, announced_[slice.first]));
   if (train.lines() == 2)
     scan_->info(
         "epi_phase_correction: two phase-correction lines do not tell odd/even errors from what spins precess between "
@@ -220,18 +230,28 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
 void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end) {
   const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
   State &state = states_[slice], &source = source_of(slice);
-  if (options_.method != "none" && !source.train.has_navigators())
+  const auto lines = std::pair(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
+                               readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
+  // Plain reference lines need no navigators.
+  const bool turns = std::any_of(lines.first, lines.second, is_reversed);
+  if (turns && options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
         "epi_phase_correction: no phase-correction lines (flag 24) came before the lines of slice {}; the phase is "
         "searched for in the image, which may be off by half a field of view",
         slice.second));
-  if (&source != &state)
+  if (turns && &source != &state)
     scan_->warn(
         fmt::format("epi_phase_correction: slice {} has no phase-correction lines before its lines; it is corrected by "
                     "those of another "
                     "slice",
                     slice.second));
-  if (source.train.changed()) find_phase(source, slice);
+  const bool images = readouts.kind == ReadoutKind::imaging;
+  if (source.train.changed()) {
+    state.lines = state.reversed = 0;
+    state.references = false;
+    find_phase(source, slice, images && multiband_[slice.first] ? 1 : 0);
+  }
+  state.references = state.references || !images;
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
   if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
     make_factors(state, source, coils, points);
@@ -241,6 +261,9 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
+    ++state.lines;
+    state.reversed += reversed ? 1 : 0;
+    if (images && readouts.frame) follow_blips(state, readouts.frame->id, head.idx.kspace_encode_step_1);
     numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
@@ -254,6 +277,17 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   change(readouts, which, changes, state.factors.cview());
 }
 
+/// Counts where the lines of a frame go.
+void EpiPhaseCorrection::follow_blips(State& state, std::uint64_t frame, std::int64_t row) {
+  if (state.frame == frame) {
+    state.rising += row > state.row ? 1 : row < state.row ? -1 : 0;
+  } else {
+    state.rising = 0;
+  }
+  state.frame = frame;
+  state.row = row;
+}
+
 /// Changes the profiles of these readouts.
 void EpiPhaseCorrection::change(Readouts& readouts, const std::vector<std::int64_t>& which,
                                 const std::vector<numerics::LineChange>& changes,
@@ -265,6 +299,7 @@ void EpiPhaseCorrection::change(Readouts& readouts, const std::vector<std::int64
   Array<cfloat> profiles = compute.allocate<cfloat>({count, coils, points});
   Array<cfloat> changed = compute.allocate<cfloat>({count, coils, points});
   const float scale = 1.0f / static_cast<float>(points);
+  // Line by line: the bits of transforms may depend on how many are made at once.
   for (std::int64_t i = 0; i < count; ++i)
     numerics::centered_fft(compute, readouts.data.cview().slice(which[static_cast<std::size_t>(i)]),
                            profiles.view().slice(i), {points}, 1, numerics::Direction::inverse, scale);
@@ -304,7 +339,7 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
   const auto coils = std::min<std::int64_t>(kMostCoils, static_cast<std::int64_t>(power.size()));
   const std::int64_t points = state.factors.shape()[2];
   const auto& transform = transforms_.try_emplace(points, points).first->second;
-  numerics::GhostSearch search(coils, rows_[slice.first], points);
+  numerics::GhostSearch search(compute.account(), coils, rows_[slice.first], points);
   std::vector<cfloat> line(static_cast<std::size_t>(coils * points));
   for (std::size_t h = 0; h < held.size(); ++h)
     for (std::size_t i = 0; i < held[h].readouts.heads.size(); ++i) {
@@ -342,9 +377,24 @@ void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
   }
 }
 
+/// Tells where a frame's lines do not run both ways as its navigators do. Reference lines among them, which the image
+/// lacks, leave it open which of its own run backwards.
+void EpiPhaseCorrection::check_directions(State& state, const State& source, std::uint16_t slice) {
+  constexpr std::int64_t kFewest = 4, kShare = 4;  // lines; of those of a direction: trains of three lines have a third
+  const std::int64_t fewer = std::min(state.reversed, state.lines - state.reversed);
+  if (source.phase && !state.references && state.lines >= kFewest && kShare * fewer < state.lines)
+    scan_->warn(
+        fmt::format("epi_phase_correction: {} of the {} lines of slice {} are flagged as reversed (flag 22), but its "
+                    "phase-correction lines run both ways; is the flag on every line that runs backwards?",
+                    state.reversed, state.lines, slice));
+  state.lines = state.reversed = 0;
+  state.references = false;
+}
+
 void EpiPhaseCorrection::note(Readouts& readouts) {
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
-  const State &state = states_[slice], &source = source_of(slice);
+  State &state = states_[slice], &source = source_of(slice);
+  check_directions(state, source, slice.second);
   std::map<std::string, std::string> notes{{"epi_correction", source.phase  ? options_.method
                                                               : state.found ? "entropy"
                                                                             : "none"}};
@@ -356,6 +406,7 @@ void EpiPhaseCorrection::note(Readouts& readouts) {
     notes["ghost_level_uncorrected"] = fmt::format("{:.5f}", source.phase->ghost_before);
     if (options_.b0_drift) notes["epi_drift"] = fmt::format("{:.6f}", state.train.drift_per_echo());
   }
+  if (state.frame == readouts.frame->id && state.rising != 0) notes["epi_blips"] = state.rising > 0 ? "up" : "down";
   readouts.frame = with_notes(*readouts.frame, notes);
 }
 

@@ -34,12 +34,15 @@ namespace echotrain {
 /// Out: Readouts of images and of calibration that all run forward, without the flag. Phase correction ends here. Other
 ///      kinds and encodings pass.
 /// Meta attributes: epi_correction (linear, pointwise, entropy or none), epi_slope [rad/pixel] and epi_constant [rad]
-/// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement), ghost_level and
+/// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement), epi_blips (up:
+/// encoding step 1 rises from line to line; down: it falls, and distortion points the other way), ghost_level and
 /// ghost_level_uncorrected: ghost over object, as the navigators tell.
 ///
+/// Where the header has `multiband`, navigators of several slices at once are compared with such alone for the drift.
+///
 /// Lines of a slice without navigators are corrected by those of another slice, with a warning; without any, or when
-/// navigators all run the same way, lines are only turned, with a warning. ClientError for a header without EPI, and
-/// for navigators whose size is not the lines'.
+/// navigators all run the same way, the phase is searched for in the image, with a warning. ClientError for a header
+/// without EPI, and for navigators whose size is not the lines'.
 class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
  public:
   using Options = PhaseOptions;
@@ -65,6 +68,10 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
     std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
+    std::int64_t lines = 0, reversed = 0;                        // of the image since navigators or a frame's end
+    bool references = false;                                     // came among these
+    std::optional<std::uint64_t> frame;                          // whose lines are counted:
+    std::int64_t row = 0, rising = 0;  // its latest one; those above the one before, less others
   };
   /// Readouts of a frame that waits for what is found, and which of their lines were reversed.
   struct Held {
@@ -75,7 +82,9 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
 
   void learn(const Readouts& navigators);
   State& source_of(const Slice& slice);
-  void find_phase(State& source, const Slice& slice);
+  void find_phase(State& source, const Slice& slice, std::size_t excited);
+  void check_directions(State& state, const State& source, std::uint16_t slice);
+  static void follow_blips(State& state, std::uint64_t frame, std::int64_t row);
   void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
   bool searches(const State& state, const State& source) const;
   std::vector<bool> correct(Readouts& readouts);
@@ -90,6 +99,8 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   Scan* scan_ = nullptr;
   std::vector<bool> epi_;           // by encoding
   std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
+  std::vector<bool> multiband_;     // by encoding
+  std::vector<double> announced_;   // by encoding: navigators of a shot, as the header says; 0: it does not
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;
   std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "gadgets/epi/epi_readouts.h"
+#include "gadgets/numerics/core/clones.h"
 #include "gadgets/numerics/epi/navigator.h"
 
 namespace echotrain {
@@ -39,19 +40,27 @@ std::optional<double> slope_with(const std::vector<Readouts>& navigators, std::i
   return numerics::linear_phase(all).slope;
 }
 
+/// (re, im) += value * weights.
+ECHOTRAIN_CLONES void add_weighted(const float* weights, cfloat value, std::int64_t n, double* re, double* im) {
+  const double a = value.real(), b = value.imag();
+  for (std::int64_t x = 0; x < n; ++x) {
+    re[x] += a * static_cast<double>(weights[x]);
+    im[x] += b * static_cast<double>(weights[x]);
+  }
+}
+
 }  // namespace
 
 void regular_line(const float* weights, numerics::HostView<const cfloat> samples, numerics::HostView<cfloat> line) {
   const std::int64_t coils = samples.shape()[0], count = samples.shape()[1], points = line.shape()[1];
-  std::vector<cdouble> sums(static_cast<std::size_t>(points));
+  std::vector<double> re(static_cast<std::size_t>(points)), im(re.size());
   for (std::int64_t c = 0; c < coils; ++c) {
-    std::fill(sums.begin(), sums.end(), 0);
-    for (std::int64_t s = 0; s < count; ++s) {
-      const cdouble value(samples.data()[c * count + s]);
-      for (std::int64_t x = 0; x < points; ++x)
-        sums[static_cast<std::size_t>(x)] += static_cast<double>(weights[s * points + x]) * value;
-    }
-    std::transform(sums.begin(), sums.end(), line.data() + c * points, [](cdouble sum) { return cfloat(sum); });
+    std::fill(re.begin(), re.end(), 0);
+    std::fill(im.begin(), im.end(), 0);
+    for (std::int64_t s = 0; s < count; ++s)
+      add_weighted(weights + s * points, samples.data()[c * count + s], points, re.data(), im.data());
+    for (std::int64_t x = 0; x < points; ++x)
+      line.data()[c * points + x] = cfloat(cdouble(re[static_cast<std::size_t>(x)], im[static_cast<std::size_t>(x)]));
   }
 }
 

@@ -346,11 +346,16 @@ void RampRegrid::combine(Readouts& readouts, const Weights& weights, const std::
   const std::int64_t coils = shape[1], samples = shape[2];
   if (on_host) {
     HostArray<cfloat> to = scan_->compute.allocate_host<cfloat>({count, coils, points});
-    for (std::int64_t i = 0; i < count; ++i) {
-      scan_->compute.check_stop();
-      regular_line(weights.host.data() + sets[static_cast<std::size_t>(i)] * samples * points,
-                   readouts.host_data.view().slice(i), to.view().slice(i));
-    }
+    constexpr std::int64_t kFew = 8;  // coils of a line, one piece of work
+    const std::int64_t pieces = (coils + kFew - 1) / kFew;
+    scan_->compute.threads().parallel_for(count * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        const std::int64_t i = piece / pieces, first = piece % pieces * kFew, some = std::min(kFew, coils - first);
+        regular_line(weights.host.data() + sets[static_cast<std::size_t>(i)] * samples * points,
+                     readouts.host_data.view().part((i * coils + first) * samples, {some, samples}),
+                     to.view().part((i * coils + first) * points, {some, points}));
+      }
+    });
     readouts.host_data = std::move(to);
   } else {
     Array<cfloat> to = scan_->compute.allocate<cfloat>({count, coils, points});

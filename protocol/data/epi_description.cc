@@ -25,12 +25,20 @@ pugi::xml_node child_named(const pugi::xml_node& parent, std::string_view name, 
   return {};
 }
 
-std::string_view text_of(const pugi::xml_node& parent, std::string_view name) {
+std::string_view text_of(const pugi::xml_node& parent, std::string_view name, std::size_t number = 0) {
   constexpr std::string_view kSpace = " \t\r\n";
-  const std::string_view text = child_named(parent, name).child_value();
+  const std::string_view text = child_named(parent, name, number).child_value();
   const std::size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+/// The finite number that a text is.
+std::optional<double> number_in(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) ? std::optional(value)
+                                                                                          : std::nullopt;
 }
 
 }  // namespace
@@ -58,12 +66,26 @@ std::optional<TrajectoryDescription> trajectory_description(std::string_view xml
   out.identifier = printable(text_of(node, "identifier"), kLongestName);
   for (const pugi::xml_node child : node.children()) {
     if (plain_name(child) != "userParameterLong" && plain_name(child) != "userParameterDouble") continue;
-    const std::string_view text = text_of(child, "value");
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
-      out.values[printable(text_of(child, "name"), kLongestName)] = value;
+    if (const auto value = number_in(text_of(child, "value")))
+      out.values[printable(text_of(child, "name"), kLongestName)] = *value;
   }
+  return out;
+}
+
+std::optional<Multiband> multiband(std::string_view xml, std::size_t encoding) {
+  pugi::xml_document document;
+  if (!document.load_buffer(xml.data(), xml.size(), pugi::parse_default, pugi::encoding_utf8)) return std::nullopt;
+  const pugi::xml_node node = child_named(
+      child_named(child_named(child_named(document, "ismrmrdHeader"), "encoding", encoding), "parallelImaging"),
+      "multiband");
+  const auto factor = number_in(text_of(node, "multiband_factor"));
+  if (!factor || *factor < 1 || *factor > 1000 || *factor != std::floor(*factor)) return std::nullopt;
+  Multiband out;
+  out.factor = static_cast<std::uint32_t>(*factor);
+  out.delta_kz = number_in(text_of(node, "deltaKz")).value_or(0);
+  for (const pugi::xml_node spacing : node.children())
+    for (std::size_t i = 0; plain_name(spacing) == "spacing" && child_named(spacing, "dZ", i); ++i)
+      if (const auto mm = number_in(text_of(spacing, "dZ", i))) out.spacing_mm.push_back(*mm);
   return out;
 }
 

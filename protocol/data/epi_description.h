@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "protocol/data/acquisition_check.h"
 
@@ -26,5 +27,16 @@ struct TrajectoryDescription {
 /// Nothing when encoding number `encoding` has no such element. What is no finite number is left out. `xml`: the text
 /// of a header that parse_header() has accepted.
 std::optional<TrajectoryDescription> trajectory_description(std::string_view xml, std::size_t encoding);
+
+/// The element multiband of an encoding's parallelImaging: slices that are excited at once.
+struct Multiband {
+  std::uint32_t factor = 1;        ///< multiband_factor: how many
+  std::vector<double> spacing_mm;  ///< spacing, dZ: from each to the next; empty: not said
+  double delta_kz = 0;             ///< deltaKz: what the blips along z add from line to line [1/mm]
+};
+
+/// Nothing when encoding number `encoding` has no such element, or its factor is no whole number above 0. `xml` as
+/// above.
+std::optional<Multiband> multiband(std::string_view xml, std::size_t encoding);
 
 }  // namespace echotrain::protocol

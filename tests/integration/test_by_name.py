@@ -42,6 +42,8 @@ CASES = {
     "cartesian_cine_ecg": Case(f"{HEART} --gating retrospective --matrix 48 --heart-rate 66", 0.05, 13),
     "epi_2d": Case("--trajectory epi --matrix 48 --coils 4 --frames 2 --ramp-us 120 --flat-us 80 --gradient-delay-us 3 "
                    "--ghost 0.2", 1e-3, 2),  # fmt: skip
+    "epi_timeseries": Case("--trajectory epi --matrix 48 --coils 8 --slices 2 --interleaved --ramp-us 120 --flat-us 80 "
+                           "--acceleration 2 --calibration 24 --calibration-mode separate", 0.02, 2),  # fmt: skip
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
     "radial_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 75", 0.06, 5),
     "spiral_2d": Case("--trajectory spiral --matrix 48 --coils 4 --samples 400", 0.04),

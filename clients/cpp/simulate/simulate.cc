@@ -90,6 +90,8 @@ void check(const SimulateOptions& o) {
     throw UsageError("--noise-scan and --noise-only need noise to measure: give --noise SIGMA above 0");
   if (o.undersampling.partial_echo < 1 && (o.trajectory != "cartesian" || o.samples != 0))
     throw UsageError("--partial-echo is for --trajectory cartesian, without --samples");
+  if (!epi(o) && (o.undersampling.multiband > 1 || o.undersampling.fov_shift > 1))
+    throw UsageError("--multiband and --fov-shift are for --trajectory epi");
 }
 
 ScanShape shape_of(const SimulateOptions& o) {
@@ -348,7 +350,9 @@ std::string header_text(const SimulateOptions& o, const ScanPath& scan, const Un
              "{}"
              "</ismrmrdHeader>\n",
              epi(o) ? "epi" : trajectory_text(scan.kind()),
-             (epi(o) ? EpiReadout(o.epi, o.matrix).header(o) : "") + lines.header(), repetition_time_ms(o),
+             (epi(o) ? EpiReadout(o.epi, o.matrix).header(o) : "") +
+                 lines.header(kSliceMm * o.slices / o.undersampling.multiband),
+             repetition_time_ms(o),
              cardiac(o) ? "  <waveformInformation><waveformName>ECG</waveformName><waveformType>ecg</waveformType>"
                           "</waveformInformation>\n"
                         : "");
@@ -399,7 +403,7 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
     EpiScanner scanner(o, scan, lines, objects, coils, file);
     scanner.scan();
     written = scanner.written();
-    readouts = scanner.readouts() * static_cast<std::size_t>(o.slices);
+    readouts = scanner.readouts() * static_cast<std::size_t>(o.slices / o.undersampling.multiband);
     samples = scanner.samples();
   } else {
     Scanner scanner(o, scan, lines, objects, coils, file);

@@ -40,6 +40,10 @@ config::OptionTable<UndersamplingOptions> undersampling_options() {
       .number("partial_echo", &O::partial_echo, 0.51, 1, "share of each line's samples that is acquired")
       .text("sampling", &O::sampling,
             "regular, elliptical (a volume whose k-space has no corners, in 'truth' neither) or poisson (random)")
+      .integer("multiband", &O::multiband, 1, 16,
+               "of --trajectory epi: slices that are excited at once; single-band reference lines of each come before")
+      .integer("fov_shift", &O::fov_shift, 1, 16,
+               "with --multiband: blips move each slice by a field of view over this number from the one before")
       .heading("Undersampling of Cartesian scans, whose 'truth' is the image without it");
 }
 
@@ -60,6 +64,10 @@ config::OptionTable<EpiOptions> epi_options() {
       .unit("Hz")
       .integer("navigators", &O::navigators, 0, 64, "lines without phase encoding before each shot")
       .integer("shots", &O::shots, 1, 4096, "of a slice's frame")
+      .flag("interleaved", &O::interleaved, "slices 0, 2, 4, ..., then 1, 3, 5, ...")
+      .flag("reverse_blips", &O::reverse_blips, "lines from the last one to the first")
+      .text("references", &O::references,
+            "reference lines of --calibration-mode separate: epi (with navigators) or flash (plain lines)")
       .heading("Echo-planar imaging (--trajectory epi)");
 }
 

@@ -28,6 +28,8 @@ struct UndersamplingOptions {
   double partial_fourier = 1;                 ///< share of the lines that are acquired, from the last one back
   double partial_echo = 1;                    ///< the same of each line's samples
   std::string sampling = "regular";           ///< regular, elliptical or poisson
+  int multiband = 1;                          ///< of EPI: slices that are excited at once
+  int fov_shift = 1;  ///< of these: blips move each by a field of view over this number from the one before
 };
 
 /// Echo-planar imaging (clients/cpp/simulate/epi/epi_scanner.h).
@@ -38,6 +40,9 @@ struct EpiOptions {
   double b0_hz = 0, b0_drift_hz = 0;  ///< of the first frame, and more from frame to frame
   int navigators = 3;                 ///< lines without phase encoding before each shot
   int shots = 1;                      ///< of a slice's frame
+  bool interleaved = false;           ///< slices 0, 2, 4, ..., then 1, 3, 5, ...
+  bool reverse_blips = false;         ///< lines from the last one to the first
+  std::string references = "epi";     ///< what reference lines before the frames are: epi or flash
 };
 
 struct SimulateOptions {

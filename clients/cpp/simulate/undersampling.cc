@@ -67,7 +67,13 @@ void Undersampling::check() const {
   if (o.caipi != 0 && (o.caipi >= step_[0] || scan_.partitions() == 1 || random))
     throw UsageError(
         "--caipi is for regular sampling of volumes (--depth), and less than --acceleration's first number");
-  if (o.calibration > 0 && !accelerated()) throw UsageError("--calibration needs an --acceleration above 1");
+  if (o.calibration > 0 && !accelerated() && o.multiband == 1)
+    throw UsageError("--calibration needs an --acceleration above 1");
+  if (o.multiband > 1 && (mode != "separate" || random))
+    throw UsageError(
+        "--multiband needs reference lines of its slices: give --calibration and --calibration-mode separate, and no "
+        "random --sampling");
+  if (o.fov_shift > 1 && o.multiband == 1) throw UsageError("--fov-shift is for --multiband");
   if (o.calibration > scan_.shots())
     throw UsageError(fmt::format("--calibration {} is more than the scan's {} lines", o.calibration, scan_.shots()));
   if (mode == "separate" && o.calibration == 0)
@@ -165,8 +171,8 @@ void Undersampling::choose_at_random(std::uint64_t seed) {
     if (embedded && in_reference(static_cast<int>(p) % ny, static_cast<int>(p) / ny)) chosen_[p] = true;
 }
 
-std::string Undersampling::header() const {
-  if (!accelerated()) return "";
+std::string Undersampling::header(double spacing_mm) const {
+  if (!accelerated() && options_.multiband == 1) return "";
   const bool interleaved = options_.calibration_mode == "interleaved";
   // Without reference lines of its own, a scan is for calibration by another.
   const std::string mode = interleaved || options_.calibration > 0 ? options_.calibration_mode : "external";
@@ -175,9 +181,16 @@ std::string Undersampling::header() const {
       "      <accelerationFactor><kspace_encoding_step_1>{}</kspace_encoding_step_1>"
       "<kspace_encoding_step_2>{}</kspace_encoding_step_2></accelerationFactor>\n"
       "      <calibrationMode>{}</calibrationMode>\n"
-      "{}"
+      "{}{}"
       "    </parallelImaging>\n",
-      step_[0], step_[1], mode, interleaved ? "      <interleavingDimension>repetition</interleavingDimension>\n" : "");
+      step_[0], step_[1], mode, interleaved ? "      <interleavingDimension>repetition</interleavingDimension>\n" : "",
+      options_.multiband == 1
+          ? ""
+          : fmt::format("      <multiband><spacing><dZ>{}</dZ></spacing><deltaKz>{}</deltaKz>"
+                        "<multiband_factor>{}</multiband_factor><calibration>separable2D</calibration>"
+                        "<calibration_encoding>0</calibration_encoding></multiband>\n",
+                        spacing_mm, options_.fov_shift > 1 ? 1 / (options_.fov_shift * spacing_mm) : 0,
+                        options_.multiband));
 }
 
 }  // namespace echotrain::client

@@ -38,8 +38,11 @@ class Undersampling {
 
   std::vector<AcquiredReadout> frame(int frame) const;  ///< in the order of acquisition
   std::vector<AcquiredReadout> before() const;          ///< reference readouts before the first frame
-  int first_line() const { return first_line_; }        ///< encoding step 1 counts from it
-  std::string header() const;                           ///< the element parallelImaging; empty without acceleration
+  /// Blips along z by which a line differs from that of the centre of k-space: as many acquired lines.
+  int blips(int line) const { return (line - scan_.shots() / 2) / step_[0]; }
+  int first_line() const { return first_line_; }  ///< encoding step 1 counts from it
+  /// The element parallelImaging; empty without acceleration. `spacing_mm`: of slices that are excited at once.
+  std::string header(double spacing_mm = 0) const;
 
  private:
   bool accelerated() const { return step_[0] * step_[1] > 1; }

@@ -6,24 +6,31 @@
 namespace echotrain::numerics::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 32;  // points whose sums stay in registers
+constexpr std::int64_t kBlock = 32, kRows = 4;  // points, and rows of one line, whose sums stay in registers
 
-/// to[x] = sum_s weights[s, x] from[s] for kBlock points from `weights` and `to` on; rows of weights are `stride` long.
+/// to[r, x] = sum_s weights[s, x] from[r, s] for kBlock points from `weights` and `to` on, of `rows` rows, at most
+/// kRows; rows of weights are `stride` long, those of `from` `samples`, those of `to` `n`. Each row is summed by
+/// itself, in the order of its samples.
 ECHOTRAIN_CLONES void combine_block(const float* weights, std::int64_t stride, const float* from, std::int64_t samples,
-                                    float* to) {
-  float re[kBlock] = {}, im[kBlock] = {};
+                                    std::int64_t rows, float* to, std::int64_t n) {
+  float re[kRows][kBlock] = {}, im[kRows][kBlock] = {};
+  const float* of[kRows];  // rows that are not there are the last one, and their sums are not used
+  for (std::int64_t r = 0; r < kRows; ++r) of[r] = from + 2 * samples * std::min(r, rows - 1);
   for (std::int64_t s = 0; s < samples; ++s) {
-    const float a = from[2 * s], b = from[2 * s + 1];
     const float* row = weights + s * stride;
-    for (std::int64_t x = 0; x < kBlock; ++x) {
-      re[x] += a * row[x];
-      im[x] += b * row[x];
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      const float a = of[r][2 * s], b = of[r][2 * s + 1];
+      for (std::int64_t x = 0; x < kBlock; ++x) {
+        re[r][x] += a * row[x];
+        im[r][x] += b * row[x];
+      }
     }
   }
-  for (std::int64_t x = 0; x < kBlock; ++x) {
-    to[2 * x] = re[x];
-    to[2 * x + 1] = im[x];
-  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t x = 0; x < kBlock; ++x) {
+      to[2 * (r * n + x)] = re[r][x];
+      to[2 * (r * n + x) + 1] = im[r][x];
+    }
 }
 
 void combine_rest(const float* weights, std::int64_t stride, const cfloat* from, std::int64_t samples, std::int64_t n,
@@ -74,19 +81,23 @@ void combine_samples(Context& context, HostView<const std::int32_t> sets, Device
                      DeviceView<const cfloat> from, DeviceView<cfloat> to) {
   constexpr std::int64_t kLeast = 64 * 1024;  // products of a piece of work
   const std::int64_t coils = from.shape()[1], samples = from.shape()[2], n = to.shape()[2];
-  context.threads().parallel_for(from.shape()[0] * coils, std::max<std::int64_t>(1, kLeast / (samples * n)),
-                                 [&](std::int64_t begin, std::int64_t end) {
-                                   for (std::int64_t row = begin; row < end; ++row) {
-                                     const float* matrix = weights.data() + sets.data()[row / coils] * samples * n;
-                                     const cfloat* source = from.data() + row * samples;
-                                     cfloat* target = to.data() + row * n;
-                                     std::int64_t x = 0;
-                                     for (; x + kBlock <= n; x += kBlock)
-                                       combine_block(matrix + x, n, floats(source), samples,
-                                                     reinterpret_cast<float*>(target + x));
-                                     combine_rest(matrix + x, n, source, samples, n - x, target + x);
-                                   }
-                                 });
+  const std::int64_t groups = (coils + kRows - 1) / kRows;  // of a line's coils
+  context.threads().parallel_for(
+      from.shape()[0] * groups, std::max<std::int64_t>(1, kLeast / (kRows * samples * n)),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t group = begin; group < end; ++group) {
+          const std::int64_t line = group / groups, first = group % groups * kRows;
+          const std::int64_t rows = std::min(kRows, coils - first);
+          const float* matrix = weights.data() + sets.data()[line] * samples * n;
+          const cfloat* source = from.data() + (line * coils + first) * samples;
+          cfloat* target = to.data() + (line * coils + first) * n;
+          std::int64_t x = 0;
+          for (; x + kBlock <= n; x += kBlock)
+            combine_block(matrix + x, n, floats(source), samples, rows, reinterpret_cast<float*>(target + x), n);
+          for (std::int64_t r = 0; r < rows; ++r)
+            combine_rest(matrix + x, n, source + r * samples, samples, n - x, target + r * n + x);
+        }
+      });
 }
 
 }  // namespace echotrain::numerics::cpu

@@ -203,6 +203,55 @@ TEST_P(EpiTest, PlainReferenceLinesTellNothingOfTheDelay) {
   EXPECT_EQ(without.said(protocol::Level::info, "no phase-correction lines came before to tell"), 1);
 }
 
+TEST_P(EpiTest, PlainReferencesNeedNoNavigators) {
+  const EpiScan scan({.slope = {0}}), plain({.slope = {0}, .regular = true});
+  std::vector<Acquisition> readouts;
+  for (int y = 20; y < 28; ++y) {
+    readouts.push_back(plain.line(y, false, 0));
+    set_flag(readouts.back(), kCalibration);
+  }
+  for (auto& each : scan.scan()) readouts.push_back(std::move(each));
+  const Outcome out = run(epi("", "delay: given"), scan.header(), readouts, here());
+  EXPECT_EQ(out.warned(""), 0);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+}
+
+TEST_P(EpiTest, NavigatorsOfSlicesAtOnceAreComparedAmongThemselves) {
+  const EpiScan single({.precession = 0.3, .offset = 1.1}), at_once({}), later({.precession = 0.2, .repetition = 1});
+  auto readouts = single.scan();
+  for (auto& each : readouts)
+    if ((each.head.flags & 1ull << (kPhaseCorrection - 1)) == 0) set_flag(each, kCalibration);
+  for (auto& each : at_once.scan()) readouts.push_back(std::move(each));
+  for (auto& each : later.scan()) readouts.push_back(std::move(each));
+  const std::string factor =
+      "<accelerationFactor><kspace_encoding_step_1>1</kspace_encoding_step_1><kspace_encoding_step_2>1"
+      "</kspace_encoding_step_2></accelerationFactor><multiband><multiband_factor>2</multiband_factor></multiband>";
+  const Outcome out = run(epi(), single.with(single.description(), factor), readouts, here());
+  ASSERT_EQ(out.images.size(), 2u);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), at_once.image(0)), kGood);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), at_once.image(0)), kGood);
+  EXPECT_NEAR(std::stod(meta_of(out.images[0], "epi_drift")), 0, 1e-6);
+  EXPECT_NEAR(std::stod(meta_of(out.images[1], "epi_drift")), 0.2, 1e-4);
+  const Outcome off = run(epi(), single.header(), readouts, here());  // all of one slice: images follow the references
+  EXPECT_NEAR(std::stod(meta_of(off.images.at(0), "epi_drift")), -0.3, 1e-4);
+}
+
+TEST_P(EpiTest, ImagesSayWhereBlipsGo) {
+  const EpiScan scan({});
+  EXPECT_EQ(meta_of(run(epi(), scan.header(), scan.scan(), here()).images.at(0), "epi_blips"), "up");
+  auto readouts = scan.scan();
+  readouts.resize(3);
+  for (int y = 47; y >= 0; --y) readouts.push_back(scan.line(y, y % 2 == 0, 47 - y));
+  set_flag(readouts.back(), kLastInSlice);
+  for (const std::size_t batch : {1, 1000}) {
+    RunOptions options = here();
+    options.split = [&](std::size_t) { return batch; };
+    const Outcome out = run(epi(), scan.header(), readouts, options);
+    EXPECT_EQ(meta_of(out.images.at(0), "epi_blips"), "down");
+    EXPECT_LT(nrmse(pixels<cfloat>(out.images[0]), scan.image(0)), kGood);
+  }
+}
+
 TEST_P(EpiTest, CalibrationLinesOfSlicesMayComeTogether) {
   const EpiScan scans[] = {EpiScan({}), EpiScan({.constant = {-0.5}, .slope = {0.04}})};
   std::vector<Acquisition> readouts;
@@ -271,6 +320,35 @@ TEST(EpiInputTest, MissingAndOddNavigatorsAreToldOf) {
   set_flag(wrong[1], kPhaseCorrection);
   set_flag(wrong[1], kReverse);
   EXPECT_EQ(run(epi(), scan.header(), wrong).warned("look like mirrored ones"), 1);
+}
+
+TEST(EpiInputTest, LinesThatRunOneWayAreToldOf) {
+  const EpiScan scan({});
+  auto readouts = scan.scan();
+  for (std::size_t i = 3; i < readouts.size(); ++i)
+    readouts[i].head.flags = readouts[i].head.flags & ~(1ull << (kReverse - 1));
+  const std::string said = "0 of the 48 lines of slice 0 are flagged as reversed (flag 22), but its phase-correction";
+  EXPECT_EQ(run(epi(), scan.header(), readouts).warned(said), 1);
+  // Trains of three lines, each of which begins forward.
+  readouts = scan.scan();
+  readouts.resize(3);
+  for (int y = 0; y < 48; ++y) readouts.push_back(scan.line(y, y % 3 == 1, y % 3));
+  set_flag(readouts.back(), kLastInSlice);
+  const Outcome out = run(epi(), scan.header(), readouts);
+  EXPECT_EQ(out.warned(""), 0);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), scan.image(0)), kGood);
+}
+
+TEST(EpiInputTest, FewerNavigatorsThanAnnouncedAreToldOf) {
+  const EpiScan two({.navigators = 2});
+  std::string text = two.description();
+  text.insert(text.find("<userParameterLong>"),
+              "<userParameterLong><name>numberOfNavigators</name><value>3</value></userParameterLong>");
+  const Outcome out = run(epi(), two.with(text), two.scan());
+  EXPECT_EQ(out.warned("2 phase-correction line(s) came for slice 0, but the header's numberOfNavigators is 3"), 1);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images.at(0)), two.image(0)), kGood);
+  const EpiScan scan({});
+  EXPECT_EQ(run(epi(), scan.with(text), scan.scan()).warned(""), 0);
 }
 
 TEST(EpiInputTest, CoilsThatChangeAreRefused) {

@@ -120,6 +120,10 @@ def shipped_scan(name, folder, large):
     if name == "epi_2d":
         size = ("--matrix", 256 if large else 64, "--coils", 32 if large else 8)
         return simulated(folder, name, "--trajectory", "epi", *size)
+    if name == "epi_timeseries":
+        size = ("--matrix", 192 if large else 64, "--coils", 32 if large else 8, "--slices", 2)
+        left_out = ("--acceleration", 2, "--calibration", 24, "--calibration-mode", "separate")
+        return simulated(folder, name, "--trajectory", "epi", *size, *left_out)
     if name == "cartesian_3d":
         return by_name(cartesian(224, 4, planes=224) if large else cartesian(64, 4, planes=64))
     if name == "cartesian_cine":

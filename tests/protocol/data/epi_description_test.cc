@@ -60,5 +60,28 @@ TEST(TrajectoryDescriptionTest, PrefixesDoNotMatter) {
   EXPECT_EQ(found->value("numSamples"), 136.0);
 }
 
+TEST(MultibandTest, WhatTheHeaderSays) {
+  const std::string all =
+      "<parallelImaging><accelerationFactor/><multiband><spacing><dZ>22.5</dZ><dZ> 20 "
+      "</dZ></spacing><spacing><dZ>x</dZ>"
+      "</spacing><deltaKz>-0.0125</deltaKz><multiband_factor>4</multiband_factor></multiband></parallelImaging>";
+  const auto found = multiband(header("", all), 1);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->factor, 4u);
+  EXPECT_EQ(found->delta_kz, -0.0125);
+  EXPECT_EQ(found->spacing_mm, (std::vector<double>{22.5, 20}));
+  EXPECT_FALSE(multiband(header("", all), 0));
+  const auto with = [](const std::string& factor) {
+    return multiband(header("<parallelImaging><multiband><multiband_factor>" + factor +
+                                "</multiband_factor></multiband></parallelImaging>",
+                            ""),
+                     0);
+  };
+  ASSERT_TRUE(with("2"));
+  EXPECT_TRUE(with("2")->spacing_mm.empty());
+  EXPECT_EQ(with("2")->delta_kz, 0);
+  for (const char* factor : {"", "0", "1.5", "two", "1e9"}) EXPECT_FALSE(with(factor)) << factor;
+}
+
 }  // namespace
 }  // namespace echotrain::protocol

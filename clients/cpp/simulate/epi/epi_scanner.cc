@@ -74,6 +74,14 @@ EpiScanner::EpiScanner(const SimulateOptions& options, const ScanPath& scan, con
         "--trajectory epi has one contrast and whole readouts of slices at rest: leave out --contrasts, "
         "--oversampling, "
         "--samples, --depth, --partial-echo, --noise-only and --motion");
+  const UndersamplingOptions& lines_left = options.undersampling;
+  if (options.slices % lines_left.multiband != 0)
+    throw UsageError(
+        fmt::format("--slices {} are no multiple of --multiband {}", options.slices, lines_left.multiband));
+  if (options.epi.references != "epi" && options.epi.references != "flash")
+    throw UsageError("unknown --references '" + options.epi.references + "'; use epi or flash");
+  if (options.epi.references == "flash" && lines_left.calibration_mode != "separate")
+    throw UsageError("--references flash are lines of their own: give --calibration-mode separate");
   if (options.epi.shots > scan.shots())
     throw UsageError(fmt::format("--shots {} are more than the scan's {} lines", options.epi.shots, scan.shots()));
 }
@@ -81,7 +89,10 @@ EpiScanner::EpiScanner(const SimulateOptions& options, const ScanPath& scan, con
 void EpiScanner::scan() {
   if (options_.noise_scan) writer_.noise_readouts();
   clock_ms_ = writer_.written() * repetition_time_ms(options_);
-  acquire(0, lines_.before(), true);
+  if (options_.epi.references == "flash")
+    plain_references();
+  else
+    acquire(0, lines_.before(), true);
   for (int frame = 0; frame < options_.frames; ++frame) acquire(frame, lines_.frame(frame), false);
 }
 
@@ -98,9 +109,10 @@ std::vector<std::vector<EpiScanner::Echo>> EpiScanner::trains(const std::vector<
     std::vector<Echo> train;
     for (int n = 0; n < options_.epi.navigators; ++n) train.push_back({.line = scan_.shots() / 2, .navigator = true});
     const std::size_t navigators = train.size();
-    for (std::size_t i = shot; i < list.size(); i += shots)
-      train.push_back(
-          {.line = scan_.steps(list[i].readout).shot, .image = list[i].image, .calibration = list[i].calibration});
+    for (std::size_t i = shot; i < list.size(); i += shots) {
+      const AcquiredReadout& next = options_.epi.reverse_blips ? list[list.size() - 1 - i] : list[i];
+      train.push_back({.line = scan_.steps(next.readout).shot, .image = next.image, .calibration = next.calibration});
+    }
     for (std::size_t e = 0; e < train.size(); ++e) {
       // The first line of the image runs forward, as the first navigator does.
       train[e].reversed = (e < navigators ? e : e - navigators) % 2 == 1;
@@ -111,15 +123,53 @@ std::vector<std::vector<EpiScanner::Echo>> EpiScanner::trains(const std::vector<
   return out;
 }
 
+/// Slices, or groups of them, in the order of their acquisition.
+std::vector<EpiScanner::Slices> EpiScanner::order(bool reference) const {
+  const int at_once = reference ? 1 : options_.undersampling.multiband, groups = options_.slices / at_once;
+  std::vector<Slices> out;
+  const int step = options_.epi.interleaved ? 2 : 1;
+  for (int begin = 0; begin < step; ++begin)
+    for (int first = begin; first < groups; first += step) out.push_back({first, groups, at_once});
+  return out;
+}
+
+const Phantom& EpiScanner::phantom_of(int slice) const {
+  return phantoms_[phantoms_.size() > 1 ? static_cast<std::size_t>(slice) : 0];
+}
+
+/// Lines as FLASH acquires them: one after each excitation, regular, forward, on resonance.
+void EpiScanner::plain_references() {
+  const auto samples = static_cast<std::size_t>(options_.matrix), coils = static_cast<std::size_t>(options_.coils);
+  for (const Slices& slices : order(true))
+    for (const AcquiredReadout& acquired : lines_.before()) {
+      const int line = scan_.steps(acquired.readout).shot;
+      protocol::AcquisitionHeader head = writer_.header(0, clock_ms_);
+      head.number_of_samples = static_cast<std::uint16_t>(samples);
+      head.center_sample = static_cast<std::uint16_t>(samples / 2);
+      head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(line - lines_.first_line());
+      place_slice(head, options_, slices.first);
+      raise_flag(head, true, ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
+      ReadoutWriter::Samples data(samples * coils);
+      std::vector<cdouble> signal(coils);
+      for (std::size_t s = 0; s < samples; ++s) {
+        const double kx = (static_cast<double>(s) - static_cast<double>(samples / 2)) / scan_.matrix();
+        coils_.kspace(phantom_of(slices.first), {kx, static_cast<double>(line - scan_.shots() / 2) / scan_.matrix(), 0},
+                      signal);
+        for (std::size_t c = 0; c < coils; ++c) data[c * samples + s] = std::complex<float>(signal[c]);
+      }
+      writer_.write(head, {}, std::move(data));
+      clock_ms_ += repetition_time_ms(options_);
+    }
+}
+
 void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bool reference) {
   const std::vector<std::vector<Echo>> all = trains(list);
   const double b0 = options_.epi.b0_hz + frame * options_.epi.b0_drift_hz;
-  for (int slice = 0; slice < options_.slices; ++slice) {
-    const Phantom& phantom = phantoms_[phantoms_.size() > 1 ? static_cast<std::size_t>(slice) : 0];
+  const std::vector<Slices> slices = order(reference);
+  for (std::size_t next = 0; next < slices.size(); ++next) {
     for (std::size_t shot = 0; shot < all.size(); ++shot) {
       const std::vector<Echo>& train = all[shot];
-      std::vector<ReadoutWriter::Samples> data(train.size());
-      parallel_for(train.size(), [&](std::size_t e) { data[e] = measure(train[e], phantom, b0); });
+      const std::vector<ReadoutWriter::Samples>& data = measured(train, slices[next], b0);
       for (std::size_t e = 0; e < train.size(); ++e) {
         const Echo& echo = train[e];
         protocol::AcquisitionHeader head = writer_.header(0, clock_ms_ + echo.begin_us / 1000);
@@ -129,9 +179,9 @@ void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bo
         head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(echo.line - lines_.first_line());
         head.idx.repetition = static_cast<std::uint16_t>(frame);
         head.idx.segment = echo.reversed ? 1 : 0;
-        place_slice(head, options_, slice);
+        place_slice(head, options_, slices[next].first);
         const bool last = shot + 1 == all.size() && e + 1 == train.size();
-        const bool last_of_all = last && slice + 1 == options_.slices && !reference;
+        const bool last_of_all = last && next + 1 == slices.size() && !reference;
         raise_flag(head, echo.reversed, ISMRMRD::ISMRMRD_ACQ_IS_REVERSE);
         raise_flag(head, echo.navigator, ISMRMRD::ISMRMRD_ACQ_IS_PHASECORR_DATA);
         raise_flag(head, shot == 0 && e == 0, ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
@@ -141,7 +191,7 @@ void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bo
         raise_flag(head, echo.calibration,
                    echo.image ? ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION_AND_IMAGING
                               : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
-        writer_.write(head, {}, std::move(data[e]));
+        writer_.write(head, {}, data[e]);
       }
       const double train_ms = static_cast<double>(train.size()) * readout_.echo_spacing() / 1000;
       clock_ms_ += std::max({kTrainMs, repetition_time_ms(options_), train_ms});
@@ -149,19 +199,38 @@ void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bo
   }
 }
 
-ReadoutWriter::Samples EpiScanner::measure(const Echo& echo, const Phantom& phantom, double b0_hz) const {
+const std::vector<ReadoutWriter::Samples>& EpiScanner::measured(const std::vector<Echo>& train, const Slices& slices,
+                                                                double b0_hz) {
+  if (options_.epi.b0_drift_hz != 0 || options_.undersampling.calibration_mode == "interleaved") known_.clear();
+  const int slice = phantoms_.size() > 1 ? slices.first : 0;
+  const auto [at, is_new] = known_.try_emplace(
+      {slice, slices.count, train.back().line, static_cast<int>(train.size()), train.back().image ? 0 : 1});
+  std::vector<ReadoutWriter::Samples>& data = at->second;
+  if (is_new) {
+    data.resize(train.size());
+    parallel_for(train.size(), [&](std::size_t e) { data[e] = measure(train[e], slices, b0_hz); });
+  }
+  return data;
+}
+
+ReadoutWriter::Samples EpiScanner::measure(const Echo& echo, const Slices& slices, double b0_hz) const {
   const auto samples = static_cast<std::size_t>(readout_.samples), coils = static_cast<std::size_t>(options_.coils);
   ReadoutWriter::Samples data(samples * coils);
   std::vector<cdouble> signal(coils);
   const double ky = echo.navigator ? 0 : static_cast<double>(echo.line - scan_.shots() / 2) / scan_.matrix();
   // The ghost of a phase p is tan(p / 2) of the object.
+  const int shift = options_.undersampling.fov_shift;
   const double odd_even = echo.reversed ? 2 * std::atan(options_.epi.ghost) : 0;
   for (std::size_t s = 0; s < samples; ++s) {
     const double kx = readout_.position(static_cast<int>(s), echo.reversed, options_.epi.gradient_delay_us);
     const double time = echo.begin_us + readout_.delay + (static_cast<double>(s) + 0.5) * readout_.dwell;
     const cdouble phase = std::polar(1.0, odd_even + 2 * std::numbers::pi * b0_hz * time * 1e-6);
-    coils_.kspace(phantom, {kx, ky, 0}, signal);
-    for (std::size_t c = 0; c < coils; ++c) data[c * samples + s] = std::complex<float>(phase * signal[c]);
+    for (int m = 0; m < slices.count; ++m) {
+      const double turns = echo.navigator ? 0 : static_cast<double>(m * lines_.blips(echo.line)) / shift;
+      const cdouble factor = phase * std::polar(1.0, 2 * std::numbers::pi * turns);
+      coils_.kspace(phantom_of(slices.first + m * slices.apart), {kx, ky, 0}, signal);
+      for (std::size_t c = 0; c < coils; ++c) data[c * samples + s] += std::complex<float>(factor * signal[c]);
+    }
   }
   return data;
 }

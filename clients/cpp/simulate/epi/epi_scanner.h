@@ -1,6 +1,8 @@
 // A scan by echo-planar imaging: `echotrain simulate --trajectory epi`.
 #pragma once
 
+#include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,11 @@ struct EpiReadout {
 /// Every second echo of a train is read backwards, in the order of time, flagged as reversed, and has a phase that
 /// makes a ghost of `ghost` times the object. The gradient comes late by `gradient_delay`; the whole object is off
 /// resonance by b0 + frame * b0_drift. The header knows none of this.
+///
+/// Reference lines that come before the frames are EPI, too, or plain lines as FLASH acquires them: regular, forward,
+/// on resonance. With `multiband` F of S slices, readouts of group g are sums of the slices g, g + S/F, ...; blips turn
+/// the phase of the m-th of these by m / fov_shift from line to line, 0 at the centre of k-space. References and what
+/// comes with them are of one slice each.
 class EpiScanner {
  public:
   /// phantoms: one, or one for each slice. UsageError for options that EPI does not have.
@@ -49,9 +56,18 @@ class EpiScanner {
     bool navigator = false, reversed = false, image = true, calibration = false;
     double begin_us = 0;  // since the train began
   };
+  /// A slice, or several at once: how far apart, and how many.
+  struct Slices {
+    int first = 0, apart = 0, count = 1;
+  };
   std::vector<std::vector<Echo>> trains(const std::vector<AcquiredReadout>& list) const;
+  std::vector<Slices> order(bool reference) const;
   void acquire(int frame, const std::vector<AcquiredReadout>& list, bool reference);
-  ReadoutWriter::Samples measure(const Echo& echo, const Phantom& phantom, double b0_hz) const;
+  void plain_references();
+  const Phantom& phantom_of(int slice) const;
+  ReadoutWriter::Samples measure(const Echo& echo, const Slices& slices, double b0_hz) const;
+  const std::vector<ReadoutWriter::Samples>& measured(const std::vector<Echo>& train, const Slices& slices,
+                                                      double b0_hz);
 
   const SimulateOptions& options_;
   const ScanPath& scan_;
@@ -61,6 +77,9 @@ class EpiScanner {
   EpiReadout readout_;
   ReadoutWriter writer_;
   double clock_ms_ = 0;  // when the next train begins
+  /// Trains without noise, by what tells them apart: the first slice that differs, how many at once, the last line,
+  /// how many lines, and whether they are references. Kept where frames repeat them.
+  std::map<std::array<int, 5>, std::vector<ReadoutWriter::Samples>> known_;
 };
 
 }  // namespace echotrain::client

@@ -39,11 +39,12 @@ std::vector<std::vector<cdouble>> disc_lines(double constant, double slope) {
 
 numerics::LinearPhase found(double constant, double slope, bool widely) {
   numerics::Context context(numerics::Backend::cpu, test_resources());
-  numerics::GhostSearch search(2, kRows, kWide);
+  numerics::GhostSearch search(context.account(), 2, kRows, kWide);
   const auto lines = disc_lines(constant, slope);
   for (std::int64_t row = 0; row < kRows; ++row) search.add(row, row % 2 == 1, lines[static_cast<std::size_t>(row)]);
   const numerics::LinearPhase phase = search.find(context.threads(), widely);
-  EXPECT_LE(search.entropy(phase), search.entropy({}));
+  const auto entropies = search.entropies(context.threads(), {phase, {}});
+  EXPECT_LE(entropies[0], entropies[1]);
   return phase;
 }
 
@@ -57,14 +58,15 @@ TEST(GhostSearchTest, FindsAPhaseNearbyAndFarOff) {
 
 TEST(GhostSearchTest, EntropyIsThatOfTheMagnitudes) {
   numerics::Context context(numerics::Backend::cpu, test_resources());
-  numerics::GhostSearch search(1, 2, 2);
+  numerics::GhostSearch search(context.account(), 1, 2, 2);
   EXPECT_EQ(search.find(context.threads(), true).slope, 0);      // no lines
   search.add(0, false, {cdouble(3), cdouble(0, 4)});             // an image of rows (3, 4i), twice
   EXPECT_EQ(search.find(context.threads(), false).constant, 0);  // none is reversed
   search.add(1, true, {cdouble(0), cdouble(0)});
   search.find(context.threads(), false);
   const double s = std::sqrt(2 * (9 + 16.0));
-  EXPECT_NEAR(search.entropy({}), -2 * (3 / s * std::log(3 / s) + 4 / s * std::log(4 / s)), 1e-12);
+  EXPECT_NEAR(search.entropies(context.threads(), {{}}).front(),
+              -2 * (3 / s * std::log(3 / s) + 4 / s * std::log(4 / s)), 1e-12);
 }
 
 }  // namespace

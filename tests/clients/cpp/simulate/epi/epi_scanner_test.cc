@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <sstream>
 
 #include "clients/cpp/base/errors.h"
@@ -109,11 +110,78 @@ TEST(EpiScannerTest, SamplesLieWhereALateGradientPutsThem) {
   }
 }
 
+TEST(EpiScannerTest, SlicesAtOnceAreSumsWithTheBlipsPhase) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small_epi(folder);
+  o.slices = 4;
+  o.epi.interleaved = true;
+  o.undersampling.multiband = 2;
+  o.undersampling.fov_shift = 3;
+  o.undersampling.calibration = 16;
+  o.undersampling.calibration_mode = "separate";
+  simulate_epi(o);
+  const protocol::DatasetReader reader(o.output);
+  const auto multiband = protocol::multiband(reader.header_xml(), 0);
+  ASSERT_TRUE(multiband);
+  EXPECT_EQ(multiband->factor, 2u);
+  EXPECT_EQ(multiband->spacing_mm, (std::vector<double>{10}));
+  EXPECT_NEAR(multiband->delta_kz, 1.0 / 30, 1e-9);
+  std::vector<int> order;
+  std::map<int, std::vector<std::complex<float>>> single;  // by line
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    const int slice = readout.head.idx.slice, line = readout.head.idx.kspace_encode_step_1;
+    if (order.empty() || order.back() != slice) order.push_back(slice);
+    if ((readout.head.flags & flag_mask(24)) != 0) continue;
+    const auto data = samples_of(readout);
+    if ((readout.head.flags & flag_mask(20)) != 0) {
+      single[line] = data;  // the same object in all slices, in trains of the same echoes
+      continue;
+    }
+    // Slice 0 (or 1), and slice 2 (or 3) turned by a third of a turn for each line from the centre on.
+    const std::complex<double> factor = 1.0 + std::polar(1.0, 2 * std::acos(-1.0) * (line - 8) / 3);
+    for (std::size_t s = 0; s < data.size(); ++s)
+      EXPECT_LT(std::abs(std::complex<double>(data[s]) - factor * std::complex<double>(single.at(line)[s])), 1e-4);
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 2, 1, 3, 0, 1}));
+}
+
+TEST(EpiScannerTest, PlainReferencesAreRegularLines) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small_epi(folder);
+  o.epi.references = "flash";
+  o.epi.ghost = 0.3;
+  o.epi.gradient_delay_us = 3;
+  o.undersampling.acceleration = "2";
+  o.undersampling.calibration = 6;
+  o.undersampling.calibration_mode = "separate";
+  o.epi.reverse_blips = true;
+  simulate_epi(o);
+  const protocol::DatasetReader reader(o.output);
+  const Phantom blob = Phantom::blob(2, o.blob_sigma);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto readout = reader.acquisition(i);
+    EXPECT_EQ(+readout.head.flags, flag_mask(20));
+    const auto data = samples_of(readout);
+    ASSERT_EQ(data.size(), 16u);
+    for (std::size_t s = 0; s < 16; ++s) {
+      const double kx = (static_cast<double>(s) - 8) / 16, ky = (readout.head.idx.kspace_encode_step_1 - 8) / 16.0;
+      EXPECT_LT(std::abs(cdouble(data[s]) - blob.kspace({kx, ky, 0})), 1e-5);
+    }
+  }
+  EXPECT_NE(reader.acquisition(6).head.flags & flag_mask(24), 0u);
+  EXPECT_EQ(+reader.acquisition(9).head.idx.kspace_encode_step_1, 14);
+  EXPECT_EQ(+reader.acquisition(10).head.idx.kspace_encode_step_1, 12);
+}
+
 TEST(EpiScannerTest, OptionsThatMeanNothingAreRefused) {
   const TemporaryFolder folder;
   for (const auto& change : std::initializer_list<void (*)(SimulateOptions&)>{
            [](SimulateOptions& o) { o.oversampling = 2; }, [](SimulateOptions& o) { o.contrasts = 2; },
-           [](SimulateOptions& o) { o.depth = 4; }, [](SimulateOptions& o) { o.epi.shots = 17; }}) {
+           [](SimulateOptions& o) { o.depth = 4; }, [](SimulateOptions& o) { o.epi.shots = 17; },
+           [](SimulateOptions& o) { o.undersampling.multiband = 2; },
+           [](SimulateOptions& o) { o.epi.references = "?"; },
+           [](SimulateOptions& o) { o.undersampling.fov_shift = 2; }}) {
     SimulateOptions o = small_epi(folder);
     change(o);
     EXPECT_THROW(simulate_epi(o), UsageError);

@@ -1,0 +1,106 @@
+// Slices that were excited at once become frames of their own.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/multiband/slice_grappa.h"
+
+namespace echotrain {
+
+/// Simultaneous multi-slice scans (SMS, multi-band): makes one frame for each slice of one for all
+/// (gadgets/numerics/multiband). The header's `multiband` says how many slices are excited at once, F; of S slices,
+/// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., S being that of the header's limits.
+/// Kernels come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines
+/// without a gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA.
+///
+/// Blips along z (blipped CAIPI: Setsompop et al., MRM 67, 2012) turn the phase of slice m from acquired line to
+/// acquired line by deltaKz * z_m turns, z_m being the spacings dZ up to it, or where the header has none the distance
+/// of its reference lines from the first slice's; or by m / fov_shift. This phase, which moves slices in the field of
+/// view, is counted from the centre of k-space, and taken out.
+///
+/// In:  Readouts [readout, coil, sample] of regular lines that run forward, with the same virtual coils in all slices
+///      (coil_compression: {per: scan}).
+/// Out: Readouts of all slices, imaging and calibration. Encodings without `multiband`, or with a factor of 1, pass.
+/// Positions of slices are those of their reference lines. Meta attributes: multiband, slice_grappa_residual (of the
+/// fit).
+///
+/// Frames whose slices have no reference lines that make kernels pass as they are, slices on top of each other, with a
+/// warning. Lines of images that come twice count once. ClientError for slices that are no multiple of the factor, and
+/// for reference lines of other coils or samples than the lines of images.
+class SliceGrappa final : public Gadget<Readouts, Readouts> {
+ public:
+  struct Options {
+    std::int64_t kernel_x = numerics::SliceGrappaOptions{}.kernel_x;
+    std::int64_t kernel_y = numerics::SliceGrappaOptions{}.kernel_y;
+    double regularization = numerics::SliceGrappaOptions{}.regularization;
+    bool split = true;
+    std::int64_t fov_shift = 0;
+  };
+  static constexpr std::string_view kName = "slice_grappa";
+  static constexpr std::string_view kSummary =
+      "Makes frames of the single slices of a simultaneous multi-slice scan, by kernels from reference lines.";
+  static Parameters<Options> parameters();
+
+  explicit SliceGrappa(Options options) : options_(options) {}
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(Readouts&& readouts, const Emit<Readouts>& emit) override;
+  void finish(End how, const Emit<Readouts>& emit) override;
+
+ private:
+  struct Space {
+    std::int64_t factor = 1, groups = 1;  // slices at once, and how many such sets there are
+    std::int64_t step = 1;                // of acquired lines
+    double centre = 0;                    // line of the centre of k-space
+    double delta_kz = 0;
+    std::vector<double> spacing_mm;
+  };
+  struct Reference {
+    std::vector<std::uint16_t> lines;
+    HostArray<cfloat> data;  // [readout, coil, sample]
+  };
+  /// What is kept of a slice.
+  struct Slice {
+    std::vector<Reference> references;  // until its kernels are made
+    std::optional<protocol::AcquisitionHeader> head;
+  };
+  /// Kernels of a group of slices, for frames of as many lines.
+  struct Group {
+    numerics::GrappaKernels kernels;
+    numerics::HybridKernels hybrid;
+    numerics::LineCorrections rows;
+    std::vector<double> turns;  // of each slice
+    std::int64_t lines = 0, samples = 0;
+    bool failed = false;
+  };
+  using Owner = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
+
+  void learn(const Readouts& readouts);
+  bool has_kernels(const Owner& slice) const;
+  void separate(std::vector<Readouts> held, const Emit<Readouts>& emit);
+  void pass(Readouts&& readouts, const Emit<Readouts>& emit) const;
+  Group& group_for(const Owner& owner, std::int64_t lines, std::int64_t coils, std::int64_t samples);
+  void fit(Group& group, const Owner& owner, std::int64_t coils);
+  HostArray<cfloat> block_of(const Slice& slice, std::int64_t first, std::int64_t last) const;
+  std::vector<double> turns_of(const Space& space, const Owner& owner) const;
+  Owner slice_of(const Owner& group, std::int64_t m) const;
+
+  Options options_;
+  Scan* scan_ = nullptr;
+  std::vector<Space> spaces_;
+  std::int64_t most_ = 1;  // slices that one frame makes
+  std::map<Owner, Slice> slices_;
+  std::map<Owner, Group> groups_;                        // by encoding and the slice that readouts name
+  std::map<std::uint64_t, std::vector<Readouts>> held_;  // by frame
+  std::unique_ptr<numerics::MemoryShare> paid_held_;
+  Array<cfloat> ones_;
+};
+
+}  // namespace echotrain
