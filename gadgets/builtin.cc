@@ -19,11 +19,14 @@
 #include "gadgets/gridding/gridded_fft.h"
 #include "gadgets/gridding/gridded_images.h"
 #include "gadgets/gridding/gridding.h"
+#include "gadgets/gridding/off_resonance.h"
 #include "gadgets/images/average.h"
 #include "gadgets/images/coil_combine.h"
 #include "gadgets/images/contrast/denoise.h"
 #include "gadgets/images/contrast/invert_contrast.h"
 #include "gadgets/images/contrast/label.h"
+#include "gadgets/images/field/distortion_correction.h"
+#include "gadgets/images/field/field_map.h"
 #include "gadgets/images/filter.h"
 #include "gadgets/images/image.h"
 #include "gadgets/images/messages/from_messages.h"
@@ -126,6 +129,7 @@ const Registry& Registry::builtin() {
     r.add<DensityCompensationOfPlanes>();
     r.add<Gridding>();
     r.add<GriddingOfPlanes>();
+    r.add<OffResonanceImages>();
     r.add<CartesianFft>();
     r.add<GriddedFft>();
     r.add<Deapodization>();
@@ -141,6 +145,8 @@ const Registry& Registry::builtin() {
     r.add<CoilCombine>();
     r.add<StackSlices>();
     r.add<Average>();
+    r.add<FieldMap>();
+    r.add<DistortionCorrection>();
     r.add<Resize>();
     r.add<Orient>();
     r.add<Sobel>();
