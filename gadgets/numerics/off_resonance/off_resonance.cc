@@ -14,7 +14,7 @@ namespace echotrain::numerics {
 namespace {
 
 /// Bytes of segments' samples, images and grids at a time.
-constexpr std::int64_t kBytes = 256ll << 20, kBytesCuda = 8ll << 30;
+constexpr std::int64_t kBytes = 64ll << 20, kBytesCuda = 8ll << 30;
 
 void require(bool good, const std::string& problem) {
   if (!good) throw std::invalid_argument("off-resonance: " + problem);
@@ -102,19 +102,20 @@ void OffResonance::check(const Context& context, const NufftPlan& plan, const Sh
           fmt::format("{} is not [{} coils] of {}", image.text(), samples[1], this->image().text()));
 }
 
-std::int64_t OffResonance::segments_at_a_time(std::int64_t samples, std::int64_t coils, const NufftPlan& plan,
-                                              bool cuda) const {
+std::int64_t OffResonance::segments_at_a_time(std::int64_t coils, const NufftPlan& plan,
+                                              std::int64_t most_bytes) const {
   const std::int64_t each =
-      static_cast<std::int64_t>(sizeof(cfloat)) * coils * (samples + image().size() + plan.grid_shape().size());
-  return std::clamp<std::int64_t>((cuda ? kBytesCuda : kBytes) / std::max<std::int64_t>(1, each), 1, segments());
+      static_cast<std::int64_t>(sizeof(cfloat)) * coils * (plan.samples() + image().size() + plan.grid_shape().size());
+  if (most_bytes == 0) most_bytes = backend_ == Backend::cuda ? kBytesCuda : kBytes;
+  return std::clamp<std::int64_t>(most_bytes / std::max<std::int64_t>(1, each), 1, segments());
 }
 
 void OffResonance::adjoint(Context& context, const NufftPlan& plan, DeviceView<const cfloat> samples,
-                           DeviceView<const float> weights, DeviceView<cfloat> image) const {
+                           DeviceView<const float> weights, DeviceView<cfloat> image, std::int64_t most_bytes) const {
   check(context, plan, samples.shape(), image.shape());
   const std::int64_t count = samples.shape()[0], coils = samples.shape()[1];
   if (image.size() == 0) return;
-  const std::int64_t chunk = segments_at_a_time(count, coils, plan, context.cuda());
+  const std::int64_t chunk = segments_at_a_time(coils, plan, most_bytes);
   const TimeWeights w{.weights = weights_.data(), .times = weights_.shape()[0], .first = 0, .samples = count};
   const FieldPhases p{.field_hz = field_.data(), .at_s = at_s_.data(), .voxels = this->image().size(), .sign = -1};
   for (std::int64_t l = 0; l < segments(); l += chunk) {
@@ -129,11 +130,11 @@ void OffResonance::adjoint(Context& context, const NufftPlan& plan, DeviceView<c
 }
 
 void OffResonance::forward(Context& context, const NufftPlan& plan, DeviceView<const cfloat> image,
-                           DeviceView<cfloat> samples) const {
+                           DeviceView<cfloat> samples, std::int64_t most_bytes) const {
   check(context, plan, samples.shape(), image.shape());
   const std::int64_t count = samples.shape()[0], coils = samples.shape()[1];
   if (samples.size() == 0) return;
-  const std::int64_t chunk = segments_at_a_time(count, coils, plan, context.cuda());
+  const std::int64_t chunk = segments_at_a_time(coils, plan, most_bytes);
   const TimeWeights w{.weights = weights_.data(), .times = weights_.shape()[0], .first = 0, .samples = count};
   const FieldPhases p{.field_hz = field_.data(), .at_s = at_s_.data(), .voxels = this->image().size(), .sign = 1};
   for (std::int64_t l = 0; l < segments(); l += chunk) {

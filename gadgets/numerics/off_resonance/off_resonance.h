@@ -36,13 +36,13 @@ class OffResonance {
   std::uint64_t bytes() const;
 
   /// image[c, r] = sum_s weights[s] samples[s, c] exp(2 pi i k_s.r) exp(-2 pi i f(r) t_s), the adjoint: the conjugate
-  /// phase reconstruction (Macovski, MRM 2, 1985). Shapes as in NufftPlan::adjoint(). Takes memory for as many
-  /// segments' images at a time as there is.
+  /// phase reconstruction (Macovski, MRM 2, 1985). Shapes as in NufftPlan::adjoint(). Works on as many segments at a
+  /// time as need `most_bytes` of memory, at least one; 0: what suits the device. Results agree to rounding.
   void adjoint(Context& context, const NufftPlan& plan, DeviceView<const cfloat> samples,
-               DeviceView<const float> weights, DeviceView<cfloat> image) const;
+               DeviceView<const float> weights, DeviceView<cfloat> image, std::int64_t most_bytes = 0) const;
   /// samples[s, c] = sum_r image[c, r] exp(-2 pi i k_s.r) exp(2 pi i f(r) t_s).
-  void forward(Context& context, const NufftPlan& plan, DeviceView<const cfloat> image,
-               DeviceView<cfloat> samples) const;
+  void forward(Context& context, const NufftPlan& plan, DeviceView<const cfloat> image, DeviceView<cfloat> samples,
+               std::int64_t most_bytes = 0) const;
 
   /// The parts of adjoint(), for samples that are gridded as they come: split[s, l, c] = conj(w_l(t)) samples[s, c],
   /// where t is the time of sample first + s. samples: [n, coil]; split: [n, segment * coil].
@@ -53,7 +53,7 @@ class OffResonance {
 
  private:
   OffResonance() = default;
-  std::int64_t segments_at_a_time(std::int64_t samples, std::int64_t coils, const NufftPlan& plan, bool cuda) const;
+  std::int64_t segments_at_a_time(std::int64_t coils, const NufftPlan& plan, std::int64_t most_bytes) const;
   void check(const Context& context, const NufftPlan& plan, const Shape& samples, const Shape& image) const;
 
   Backend backend_ = Backend::cpu;
