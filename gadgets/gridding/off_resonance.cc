@@ -29,7 +29,7 @@ void OffResonanceImages::process(Samples&& samples, const Emit<CoilImages>& emit
   numerics::Context& compute = scan_->compute;
   const ImageGeometry& geometry = geometries_.at(samples.frame->key.encoding);
   const numerics::Shape image = geometry.extents();
-  const std::shared_ptr<const numerics::OffResonance> field = field_.find(samples, image);
+  const std::shared_ptr<const numerics::OffResonance> field = field_.of_frame(samples, image);
   const std::int64_t segments = field->segments();
   if (samples.data.size() > 0) {
     const numerics::Shape& shape = samples.data.shape();

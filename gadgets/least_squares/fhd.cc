@@ -126,7 +126,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   } else {
     open.positions = samples.positions;
   }
-  if (options_.off_resonance) open.field = field_.find(samples, geometries_.at(frame->key.encoding).extents());
+  if (options_.off_resonance) open.field = field_.of_frame(samples, geometries_.at(frame->key.encoding).extents());
   const bool last = samples.last;
   Array<cfloat> right;
   if (options_.method == "exact") {

@@ -107,6 +107,17 @@ std::vector<double> FieldOfScan::times_of(const SampleTiming& timing) const {
   return times;
 }
 
+std::shared_ptr<const numerics::OffResonance> FieldOfScan::of_frame(const Samples& samples,
+                                                                    const numerics::Shape& image) {
+  const bool moved = samples.part == Samples::Part::moved;
+  auto& kept = moved ? windows_[samples.frame->window] : frames_[samples.frame->id];
+  // Readouts of a frame that differ are refused by find(), whichever of them is the first to differ.
+  if (!kept || samples.timing.interval_s < 0 || (samples.first && !moved)) kept = find(samples, image);
+  const auto found = kept;
+  if (samples.last && !moved) frames_.erase(samples.frame->id);
+  return found;
+}
+
 std::shared_ptr<const numerics::OffResonance> FieldOfScan::find(const Samples& samples, const numerics::Shape& image) {
   const SampleTiming& timing = samples.timing;
   const std::uint16_t slice = samples.frame->key.slice;

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/off_resonance/off_resonance.h"
@@ -35,9 +37,10 @@ class FieldOfScan {
   explicit FieldOfScan(FieldOptions options);
   /// Asks for the field map. To be called in the gadget's start().
   void start(Scan& scan);
-  /// For a frame whose samples have this timing. image: [(z,) y, x]. ClientError where the map or the times of samples
-  /// are missing, or where they differ so much that no number of segments will do.
-  std::shared_ptr<const numerics::OffResonance> find(const Samples& samples, const numerics::Shape& image);
+  /// For a frame, or some of its samples. image: [(z,) y, x]. A map that comes while a frame is open is for the next
+  /// one; a sliding window keeps the map that it began with. ClientError where the map or the times of samples are
+  /// missing, or where they differ so much that no number of segments will do.
+  std::shared_ptr<const numerics::OffResonance> of_frame(const Samples& samples, const numerics::Shape& image);
   /// The samples' number in a row of readouts that OffResonance::split() takes.
   static std::int64_t first_sample(const Samples& samples) {
     return samples.first_readout * samples.timing.per_readout;
@@ -52,10 +55,12 @@ class FieldOfScan {
     std::shared_ptr<const numerics::OffResonance> made;
   };
   std::vector<double> times_of(const SampleTiming& timing) const;
+  std::shared_ptr<const numerics::OffResonance> find(const Samples& samples, const numerics::Shape& image);
 
   FieldOptions options_;
   Scan* scan_ = nullptr;
-  std::list<Kept> kept_;  // most recent first
+  std::list<Kept> kept_;                                                                     // most recent first
+  std::map<std::uint64_t, std::shared_ptr<const numerics::OffResonance>> frames_, windows_;  // that are open
 };
 
 }  // namespace echotrain
