@@ -84,7 +84,9 @@ def test_a_map_that_is_sent_and_one_of_the_assets_undo_the_blur(served, scene):
     # The conjugate phase is no inverse: where the field bends, densities are not quite those of the trajectory.
     assert error(sent, scene[4]) < 0.12
     assert error(plain, scene[4]) > 0.2
-    assert np.array_equal(sent.images[0].pixels, kept.images[0].pixels)
+    # Readouts are gridded as they arrive, in parts that differ from run to run.
+    two = [reply.images[0].pixels for reply in (sent, kept)]
+    assert np.linalg.norm(two[0] - two[1]) < 1e-5 * np.linalg.norm(two[0])
     assert "off_resonance_segments" in sent.images[0].attributes
 
 
