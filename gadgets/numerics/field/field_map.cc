@@ -132,12 +132,14 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
   const Extents n{product.shape()[0], product.shape()[1], product.shape()[2]};
   const auto size = static_cast<std::size_t>(product.size());
   std::vector<double> signal(size), phase(size);
-  for (std::size_t v = 0; v < size; ++v) {
-    const cdouble value(product[static_cast<std::int64_t>(v)]);
-    signal[v] = std::sqrt(std::abs(value));  // of one image, in its unit
-    phase[v] = std::arg(value);
-    ensure(std::isfinite(signal[v]), "the images hold voxels that are not finite numbers");
-  }
+  threads.parallel_for(product.size(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t v = begin; v < end; ++v) {
+      const cdouble value(product[v]);
+      signal[static_cast<std::size_t>(v)] = std::sqrt(std::abs(value));  // of one image, in its unit
+      phase[static_cast<std::size_t>(v)] = std::arg(value);
+      ensure(std::isfinite(signal[static_cast<std::size_t>(v)]), "the images hold voxels that are not finite numbers");
+    }
+  });
   std::vector<double> sorted = signal;
   const auto high = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(size - 1, size * 99 / 100));
   std::nth_element(sorted.begin(), high, sorted.end());
@@ -159,6 +161,7 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
   std::vector<double> map;
   constexpr double kLittle = 1e-3;  // of the signal that a Gaussian meets within a trusted region
   for (auto sigma = sigmas.rbegin(); sigma != sigmas.rend(); ++sigma) {
+    threads.check_stop();
     std::vector<double> sum(size, 0), weight(size, 0);
     for (std::size_t v = 0; v < size; ++v)
       if (trusted[v]) {

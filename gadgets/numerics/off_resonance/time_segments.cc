@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/dense/hermitian_solve.h"
 
 namespace echotrain::numerics {
@@ -50,6 +51,8 @@ cdouble moment(const FieldHistogram& field, double t) {
 TimeSegments fit(Context& context, const FieldHistogram& field, std::vector<double> at, std::span<const double> times) {
   const auto n = static_cast<std::int64_t>(at.size()), m = static_cast<std::int64_t>(times.size());
   HermitianSystem system(context, n, m);
+  MemoryShare work(context.account());
+  work.grow_to(2 * sizeof(cdouble) * static_cast<std::uint64_t>(m * n));
   // W G = B: rows of W are times, G_lj = m(at_l - at_j), B_tj = m(t - at_j). A ridge of a rounding error keeps G
   // definite; it is far below the square of any error that may be asked for.
   constexpr double kRidge = 1e-13;
@@ -67,11 +70,26 @@ TimeSegments fit(Context& context, const FieldHistogram& field, std::vector<doub
   TimeSegments out;
   out.weights.resize(static_cast<std::size_t>(m * n));
   std::vector<cdouble> wanted(static_cast<std::size_t>(m * n));
+  // m(t - at_j) is the sum over frequencies of share exp(2 pi i f t) conj(exp(2 pi i f at_j)).
+  const std::size_t bins = field.hz.size();
+  std::vector<cdouble> back;
+  back.reserve(static_cast<std::size_t>(n) * bins);
+  for (const double t : at)
+    for (std::size_t k = 0; k < bins; ++k) back.push_back(field.share[k] * std::conj(turn(field.hz[k] * t)));
   context.threads().parallel_for(m, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t)
-      for (std::int64_t j = 0; j < n; ++j)
-        wanted[static_cast<std::size_t>(t * n + j)] =
-            moment(field, times[static_cast<std::size_t>(t)] - at[static_cast<std::size_t>(j)]);
+    std::vector<cdouble> there(bins);
+    for (std::int64_t t = begin; t < end; ++t) {
+      for (std::size_t k = 0; k < bins; ++k) there[k] = turn(field.hz[k] * times[static_cast<std::size_t>(t)]);
+      for (std::int64_t j = 0; j < n; ++j) {
+        const cdouble* from = back.data() + static_cast<std::size_t>(j) * bins;
+        double re = 0, im = 0;
+        for (std::size_t k = 0; k < bins; ++k) {
+          re += there[k].real() * from[k].real() - there[k].imag() * from[k].imag();
+          im += there[k].real() * from[k].imag() + there[k].imag() * from[k].real();
+        }
+        wanted[static_cast<std::size_t>(t * n + j)] = {re, im};
+      }
+    }
   });
   for (std::int64_t j = 0; j < n; ++j) {
     const auto column = system.column(j).at(system.first_right());

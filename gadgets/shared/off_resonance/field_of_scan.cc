@@ -138,6 +138,11 @@ std::shared_ptr<const numerics::OffResonance> FieldOfScan::find(const Samples& s
     kept_.splice(kept_.begin(), kept_, found);
     return found->made;
   }
+  constexpr std::int64_t kMostTimes = 1 << 17;
+  if (timing.per_readout * options_.shot_readouts > kMostTimes)
+    throw ClientError(
+        fmt::format("off-resonance: {} readouts of {} samples make a shot; more than {} samples are not taken",
+                    options_.shot_readouts, timing.per_readout, kMostTimes));
   const HostArray<float> field = field_map_of(*scan_, slice, image);
   try {
     kept_.push_front({slice, timing, image, map,
