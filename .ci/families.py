@@ -14,11 +14,11 @@ ALWAYS = ("server", "clients", "gadgets/engine", "gadgets/api", "gadgets/shared"
 
 
 def folder_of(path):
-    """gadgets/FAMILY or gadgets/numerics/FOLDER of a path; another room is one folder."""
+    """gadgets/FAMILY, or a folder of gadgets/numerics or gadgets/shared, of a path; another room is one folder."""
     parts = path.split("/")[:-1]
     if parts[:1] != ["gadgets"]:
         return parts[0]
-    return "/".join(parts[: 3 if parts[1:2] == ["numerics"] else 2])
+    return "/".join(parts[: 3 if parts[1:2] in (["numerics"], ["shared"]) else 2])
 
 
 def read_includes():
@@ -53,7 +53,7 @@ def main(families):
     for family in families:
         if family not in every:
             sys.exit(f"there is no family of gadgets '{family}'; there are: {', '.join(sorted(every))}")
-    start = [folder for folder in uses if folder.startswith(ALWAYS)] + [f"gadgets/builtin/{name}.cc" for name in families]
+    start = [folder for folder in uses if folder in ALWAYS] + [f"gadgets/builtin/{name}.cc" for name in families]
     needed = reach(uses, start)
     for family in sorted(every - set(families)):
         if f"gadgets/{family}" in needed:

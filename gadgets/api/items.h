@@ -103,6 +103,14 @@ struct SamplePositions {
   std::int64_t count() const { return static_cast<std::int64_t>(coordinates.size()) / dims; }
 };
 
+/// When the samples of readouts were taken.
+struct SampleTiming {
+  double interval_s = 0;  ///< from one sample of a readout to the next; 0: not known; -1: the frame's readouts differ
+  std::int64_t per_readout = 0;  ///< samples
+  std::int64_t center = 0;       ///< the head's center_sample
+  bool operator==(const SampleTiming&) const = default;
+};
+
 /// Weighted samples of a frame, anywhere in k-space: all at once, or in parts as they come.
 struct Samples {
   enum class Part {
@@ -119,6 +127,8 @@ struct Samples {
   std::int64_t offset = 0;
   std::int64_t readouts = 0;       ///< for `moved`: how many readouts these samples make up
   bool first = true, last = true;  ///< whether this is the frame's first, its last part
+  SampleTiming timing;             ///< samples lie readout by readout
+  std::int64_t first_readout = 0;  ///< number of the first sample's readout in its frame or window; `moved`: 0
 };
 
 /// Data of a stack (of stars, of spirals) whose planes travel as channels: channel = coil * planes + plane. Within a

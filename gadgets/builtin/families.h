@@ -9,6 +9,7 @@ namespace echotrain {
 void add_cartesian(Registry& to);
 void add_encoding(Registry& to);
 void add_epi(Registry& to);
+void add_field(Registry& to);
 void add_gridding(Registry& to);
 void add_images(Registry& to);
 void add_least_squares(Registry& to);

@@ -1,10 +1,6 @@
 // The family gadgets/gridding.
 #include "gadgets/gridding/gridding.h"
 
-#include <memory>
-#include <span>
-#include <utility>
-
 #include "gadgets/builtin/families.h"
 #include "gadgets/builtin/fused.h"
 #include "gadgets/gridding/deapodization.h"

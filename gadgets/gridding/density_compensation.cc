@@ -26,6 +26,17 @@ using numerics::HostView;
       "the density weights sum to nothing: all samples lie at one point, or the weights sent with the data are zero");
 }
 
+/// `timing`, in which all readouts so far agree, with these readouts.
+void add_timing(const Readouts& readouts, SampleTiming& timing) {
+  for (const auto& head : readouts.heads) {
+    const SampleTiming own{.interval_s = 1e-6 * static_cast<double>(head.sample_time_us),
+                           .per_readout = readouts.data.shape()[2],
+                           .center = head.center_sample};
+    if (timing.per_readout == 0) timing = own;
+    if (!(timing == own)) timing.interval_s = -1;
+  }
+}
+
 HostView<const float> trajectory_of(const Readouts& readouts) {
   const auto& shape = readouts.trajectory.shape();
   return {readouts.trajectory.data(), {shape[0] * shape[1], shape[2]}};
@@ -109,6 +120,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
   if (!readouts.heads.empty()) {
     check(readouts, spaces_.at(frame->key.encoding));
     open.readouts += readouts.data.shape()[0];
+    add_timing(readouts, open.timing);
     readouts.heads = {};  // only memory that the session's budget counts is kept
     // The readouts of a window's frame come all at once, so there is nothing to do ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
@@ -141,6 +153,8 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   out.frame = frame;
   out.first = starts;
   out.last = readouts.last;
+  out.timing = open.timing;
+  out.first_readout = open.timing.per_readout > 0 ? open.given / open.timing.per_readout : 0;
   if (open.expected) {
     const std::int64_t total = open.expected->positions->count();
     const bool as_expected =
@@ -195,6 +209,8 @@ void DensityCompensation::give_whole(const Open& open, const std::shared_ptr<con
   const KnownTrajectories::Known& known = known_for(open.batches, *frame);
   out.positions = known.trajectory->positions;
   out.weights = known.weights;
+  out.timing = open.timing;
+  out.first_readout = frame->window_begin;
   emit(std::move(out));
 }
 
@@ -207,6 +223,8 @@ void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Sample
   const std::int64_t count = shape[0] * shape[2];
   const WeightedSamples weighted = weights_.weigh(trajectory_of(readouts), shape[2], *frame, space);
   Open& open = open_[frame->id];
+  add_timing(readouts, open.timing);
+  const SampleTiming timing = open.timing;
   open.given += count;
   open.dropped += weighted.dropped;
   open.largest = std::max(open.largest, weighted.largest);
@@ -222,6 +240,7 @@ void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Sample
   out.frame = frame;
   out.part = Samples::Part::moved;
   out.readouts = shape[0];
+  out.timing = timing;
   out.first = readouts.first;
   out.last = readouts.last;
   out.data = scan_->compute.allocate<cfloat>({count, shape[1]});

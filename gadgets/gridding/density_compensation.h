@@ -52,6 +52,7 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
     double weights_sum = 0;
     std::int64_t dropped = 0;
     double largest = 0;
+    SampleTiming timing;
   };
   void check(const Readouts& readouts, const SampleSpace& space) const;
   static bool weights_per_readout(const Options& options, bool counted);

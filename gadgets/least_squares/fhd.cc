@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
 #include <utility>
 
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/off_resonance/off_resonance_normal.h"
 #include "gadgets/numerics/reduce/reductions.h"
+#include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {
 namespace {
@@ -31,10 +37,18 @@ Parameters<Fhd::Options> Fhd::parameters() {
           "precision", &Options::precision, {"exact", "fast"},
           "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about two thirds of the time on "
           "CUDA; the error found at some voxels is in the image's attribute fhd_error, unless several GPUs share the "
-          "work. On the CPU the same as exact");
+          "work. On the CPU the same as exact")
+      .flag("off_resonance", &Options::off_resonance,
+            "method nufft only; true: F has the phase that a field which is off adds while samples are taken, so that "
+            "the solver removes its blur")
+      .group("field", &Options::field, field_parameters());
 }
 
-Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_options(options_)) {
+Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_options(options_)), field_(options_.field) {
+  if (options_.off_resonance && options_.method == "exact")
+    throw std::invalid_argument("off_resonance: true needs method: nufft");
+  if (!options_.off_resonance && !options_.field.file.empty())
+    throw std::invalid_argument("field names a file, but off_resonance is false");
   if (options_.method == "nufft" && options_.voxel != "delta")
     throw std::invalid_argument("voxel: box needs method: exact");
   if (options_.method == "nufft" && options_.precision != "exact")
@@ -56,6 +70,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
           "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
   }
+  if (options_.off_resonance) return field_.start(scan);  // F^H F depends on the map, which is not known yet
   // Guesses the most recent trajectory of such scans; it is checked against the data when they come.
   if (scan.likely_positions().empty()) return;
   const auto& likely = scan.likely_positions().front();
@@ -111,6 +126,7 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   } else {
     open.positions = samples.positions;
   }
+  if (options_.off_resonance) open.field = field_.of_frame(samples, geometries_.at(frame->key.encoding).extents());
   const bool last = samples.last;
   Array<cfloat> right;
   if (options_.method == "exact") {
@@ -121,14 +137,37 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
       if (const auto error = open.sum->sampled_error(compute, right.view()))
         frame = with_notes(*frame, {{"fhd_error", fmt::format("{:.2g}", *error)}});
     }
-  } else if (auto gridded = gridder_.add(std::move(samples))) {
-    right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
-    gridded->plan->to_images(compute, gridded->grid.view(), right.view());
+  } else if (auto image = add_gridded(open, std::move(samples))) {
+    right = std::move(*image);
+    if (open.field)
+      frame = with_notes(*frame, {{"off_resonance_segments", std::to_string(open.field->segments())},
+                                  {"off_resonance_error", fmt::format("{:.1e}", open.field->error())}});
   }
   if (!last) return;
   Open whole = std::move(open);
   open_.erase(frame->id);
   give(std::move(whole), right, frame, emit);
+}
+
+/// F^H W d of the frame once all of its samples have come.
+std::optional<Array<cfloat>> Fhd::add_gridded(const Open& open, Samples&& samples) {
+  numerics::Context& compute = scan_->compute;
+  const ImageGeometry& geometry = geometries_.at(samples.frame->key.encoding);
+  const std::int64_t segments = open.field ? open.field->segments() : 1;
+  if (open.field && samples.data.size() > 0) {
+    Array<cfloat> split = compute.allocate<cfloat>({samples.data.shape()[0], segments * open.coils});
+    open.field->split(compute, FieldOfScan::first_sample(samples), samples.data.view(), split.view());
+    samples.data = std::move(split);
+  }
+  auto gridded = gridder_.add(std::move(samples));
+  if (!gridded) return std::nullopt;
+  Array<cfloat> right = compute.allocate<cfloat>(geometry.extents(segments * open.coils));
+  gridded->plan->to_images(compute, gridded->grid.view(), right.view());
+  if (!open.field) return right;
+  gridded->grid = {};
+  Array<cfloat> joined = compute.allocate<cfloat>(geometry.extents(open.coils));
+  open.field->gather(compute, right.view(), joined.view());
+  return joined;
 }
 
 void Fhd::add_exactly(Open& open, const Samples& samples) {
@@ -147,6 +186,58 @@ void Fhd::add_exactly(Open& open, const Samples& samples) {
                 {samples.positions->weights.data() + samples.offset, {count}});
 }
 
+std::shared_ptr<const numerics::NormalOperator> Fhd::matrix_of(const Open& open, std::uint16_t encoding) {
+  try {
+    const auto found =
+        scan_->compute.resources().get<OperatorCache>().get(scan_->compute, request(open.positions, encoding));
+    ScanNumbers& numbers = scan_->numbers;
+    numbers.plan_ms += found.made_ms;
+    ++(found.reused ? numbers.operators_reused : numbers.operators_made);
+    return found.plan;
+  } catch (const std::invalid_argument& error) {
+    throw ClientError(fmt::format("fhd: {}", error.what()));
+  }
+}
+
+/// F^H W F with the field's phase. It depends on the slice, so that no other scan can use it.
+std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open, std::uint16_t encoding) {
+  const auto found = std::find_if(corrected_.begin(), corrected_.end(), [&](const Corrected& each) {
+    return each.field == open.field && same_positions(*each.positions, *open.positions) &&
+           each.positions->weights == open.positions->weights;
+  });
+  if (found != corrected_.end()) {
+    corrected_.splice(corrected_.begin(), corrected_, found);
+    ++scan_->numbers.operators_reused;
+    return corrected_.front().matrix;
+  }
+  const OperatorRequest what = request(open.positions, encoding);
+  const SamplePositions& positions = *open.positions;
+  const auto began = std::chrono::steady_clock::now();
+  numerics::MemoryShare work(scan_->compute.account());
+  work.grow_to(work_bytes(positions));
+  const std::vector<double> coordinates =
+      image_coordinates(scan_->compute.threads(), positions, what.voxel_ratio, 0, positions.count());
+  numerics::Shape lags;
+  for (const auto e : what.image) lags.push_back(2 * e);
+  numerics::OffResonanceNormal::Options options;
+  options.accuracy = options_.field.accuracy;
+  constexpr std::size_t kMostKept = 16;
+  if (corrected_.size() >= kMostKept) corrected_.pop_back();
+  try {
+    options.nufft = numerics::options_for_accuracy(options_.accuracy, lags);
+    corrected_.push_front(
+        {open.positions, open.field,
+         std::make_shared<const numerics::OffResonanceNormal>(
+             scan_->compute, numerics::HostView<const double>(coordinates.data(), {positions.count(), positions.dims}),
+             numerics::HostView<const float>(positions.weights.data(), {positions.count()}), open.field, options)});
+  } catch (const std::invalid_argument& error) {
+    throw ClientError(fmt::format("fhd: {}", error.what()));
+  }
+  scan_->numbers.plan_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count();
+  ++scan_->numbers.operators_made;
+  return corrected_.front().matrix;
+}
+
 void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
                const Emit<NormalEquations>& emit) {
   if (open.loose) {
@@ -154,23 +245,13 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<co
         numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
     open.positions = open.loose;
   }
-  const auto found = [&] {
-    try {
-      return scan_->compute.resources().get<OperatorCache>().get(scan_->compute,
-                                                                 request(open.positions, frame->key.encoding));
-    } catch (const std::invalid_argument& error) {
-      throw ClientError(fmt::format("fhd: {}", error.what()));
-    }
-  }();
-  ScanNumbers& numbers = scan_->numbers;
-  numbers.plan_ms += found.made_ms;
-  ++(found.reused ? numbers.operators_reused : numbers.operators_made);
+  const auto matrix = open.field ? corrected(open, frame->key.encoding) : matrix_of(open, frame->key.encoding);
   const ImageGeometry& geometry = geometries_.at(frame->key.encoding);
   NormalEquations out;
   out.frame = frame;
   out.right =
       right.reshaped({open.coils, geometry.dims == 3 ? geometry.image[0] : 1, geometry.image[1], geometry.image[2]});
-  out.matrix = found.plan;
+  out.matrix = matrix;
   out.power = open.power;
   const std::vector<float>& weights = open.positions->weights;
   out.weight =

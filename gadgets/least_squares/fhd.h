@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,13 +14,14 @@
 #include "gadgets/numerics/exact/split_adjoint.h"
 #include "gadgets/shared/frame_gridder.h"
 #include "gadgets/shared/measurement.h"
+#include "gadgets/shared/off_resonance/field_of_scan.h"
 #include "gadgets/shared/operator_cache.h"
 
 namespace echotrain {
 
 /// Adds each part of a frame to F^H W d as it comes; F^H W F comes from a cache or is computed, before the data if such
 /// a scan was seen before. Source: Stone et al., JPDC 68, 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE
-/// TSP 53(9), 2005.
+/// TSP 53(9), 2005, and, where the field is off, off_resonance_normal.h.
 class Fhd final : public Gadget<Samples, NormalEquations> {
  public:
   struct Options {
@@ -27,6 +30,8 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
     double accuracy = 1e-4;
     std::string voxel = "delta";
     std::string precision = "exact";
+    bool off_resonance = false;
+    FieldOptions field;
   };
   static constexpr std::string_view kName = "fhd";
   static constexpr std::string_view kSummary =
@@ -47,10 +52,20 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
     std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
     Array<double> power;
     std::int64_t coils = 0;
+    std::shared_ptr<const numerics::OffResonance> field;  // null: it is not corrected for
+  };
+  /// F^H W F where the field is off, which the scan's frames share.
+  struct Corrected {
+    std::shared_ptr<const SamplePositions> positions;
+    std::shared_ptr<const numerics::OffResonance> field;
+    std::shared_ptr<const numerics::NormalOperator> matrix;
   };
 
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
+  std::optional<Array<cfloat>> add_gridded(const Open& open, Samples&& samples);
+  std::shared_ptr<const numerics::NormalOperator> matrix_of(const Open& open, std::uint16_t encoding);
+  std::shared_ptr<const numerics::NormalOperator> corrected(const Open& open, std::uint16_t encoding);
   void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
             const Emit<NormalEquations>& emit);
 
@@ -58,6 +73,8 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   FrameGridder gridder_;  // nufft
+  FieldOfScan field_;
+  std::list<Corrected> corrected_;  // most recent first, bounded
   std::map<std::uint64_t, Open> open_;
 };
 

@@ -58,7 +58,8 @@ CASES = {
 ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--angles 5 --angle-span 24"}
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
              "images_denoise", "images_display", "images_invert",  # the same; tested in images/test_images_in
-             "cartesian_magnitude_phase", "cartesian_and_images"}  # of two series; tested in images/test_branches
+             "cartesian_magnitude_phase", "cartesian_and_images",  # of two series; tested in images/test_branches
+             "spiral_off_resonance"}  # needs a field map; tested in test_off_resonance
 
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])

@@ -60,6 +60,11 @@ config::OptionTable<EpiOptions> epi_options() {
       .number("ghost", &O::ghost, 0, 10, "of a phase between odd and even lines, relative to the object")
       .number("b0_hz", &O::b0_hz, -1e5, 1e5, "by how much the object is off resonance")
       .unit("Hz")
+      .number("b0_across_x_hz", &O::b0_across_x_hz, -1e5, 1e5,
+              "by how much more it is at one end of the field of view along x than at the other")
+      .unit("Hz")
+      .number("b0_across_y_hz", &O::b0_across_y_hz, -1e5, 1e5, "the same along y, the axis of phase encoding")
+      .unit("Hz")
       .number("b0_drift_hz", &O::b0_drift_hz, -1e5, 1e5, "what is added to that from frame to frame")
       .unit("Hz")
       .integer("navigators", &O::navigators, 0, 64, "lines without phase encoding before each shot")

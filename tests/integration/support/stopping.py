@@ -76,6 +76,16 @@ def cartesian(matrix, coils, repetitions=1, planes=1):
     return messages
 
 
+def field_map(size, range_hz):
+    """The message of a field map that rises along x."""
+    hz = np.broadcast_to(np.linspace(-range_hz, range_hz, size, dtype=np.float32), (size, size))
+    head = np.zeros((), wire.IMAGE_HEAD)
+    head["version"], head["data_type"], head["matrix_size"], head["channels"] = 1, 5, (size, size, 1), 1
+    meta = b"<ismrmrdMeta><meta><name>role</name><value>field_map</value></meta></ismrmrdMeta>"
+    head["attribute_string_len"] = len(meta)
+    return struct.pack("<H", wire.IMAGE) + head.tobytes() + struct.pack("<Q", len(meta)) + meta + hz.tobytes()
+
+
 def images(count, size):
     """The messages of images for `passthrough` and for pipelines whose input is images."""
     head = np.zeros((), wire.IMAGE_HEAD)
@@ -136,6 +146,11 @@ def shipped_scan(name, folder, large):
     if name == "spiral_2d":
         return by_name(radial(768, 2, 16, 1200, 1536, weighted=True) if large
                        else radial(192, 2, 8, 300, 384, weighted=True))  # fmt: skip
+    if name == "spiral_off_resonance":
+        size = 768 if large else 192
+        scan = (radial(size, 2, 4, 1200, 1536, weighted=True) if large
+                else radial(size, 2, 4, 300, 384, weighted=True))  # fmt: skip
+        return by_name([scan[0], field_map(size, 120 if large else 400), *scan[1:]])
     if name == "grasp_2d":
         return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))
     if name in ("cg_sense_2d", "fhd_pcg_2d"):

@@ -225,10 +225,13 @@ ReadoutWriter::Samples EpiScanner::measure(const Echo& echo, const Slices& slice
     const double kx = readout_.position(static_cast<int>(s), echo.reversed, options_.epi.gradient_delay_us);
     const double time = echo.begin_us + readout_.delay + (static_cast<double>(s) + 0.5) * readout_.dwell;
     const cdouble phase = std::polar(1.0, odd_even + 2 * std::numbers::pi * b0_hz * time * 1e-6);
+    // A field that rises along an axis moves k-space along it.
+    const double moved_x = options_.epi.b0_across_x_hz * time * 1e-6 / scan_.matrix(),
+                 moved_y = options_.epi.b0_across_y_hz * time * 1e-6 / scan_.matrix();
     for (int m = 0; m < slices.count; ++m) {
       const double turns = echo.navigator ? 0 : static_cast<double>(m * lines_.blips(echo.line)) / shift;
       const cdouble factor = phase * std::polar(1.0, 2 * std::numbers::pi * turns);
-      coils_.kspace(phantom_of(slices.first + m * slices.apart), {kx, ky, 0}, signal);
+      coils_.kspace(phantom_of(slices.first + m * slices.apart), {kx - moved_x, ky - moved_y, 0}, signal);
       for (std::size_t c = 0; c < coils; ++c) data[c * samples + s] += std::complex<float>(factor * signal[c]);
     }
   }

@@ -32,7 +32,7 @@ struct EpiReadout {
 /// Acquires the lines of Cartesian scans in echo trains, `shots` for each slice of a frame, each after its navigators.
 /// Every second echo of a train is read backwards, in the order of time, flagged as reversed, and has a phase that
 /// makes a ghost of `ghost` times the object. The gradient comes late by `gradient_delay`; the whole object is off
-/// resonance by b0 + frame * b0_drift. The header knows none of this.
+/// resonance by b0 + frame * b0_drift, and by what rises along x and y. The header knows none of this.
 ///
 /// Reference lines that come before the frames are EPI, too, or plain lines as FLASH acquires them: regular, forward,
 /// on resonance. With `multiband` F of S slices, readouts of group g are sums of the slices g, g + S/F, ...; blips turn

@@ -1,0 +1,15 @@
+// The family gadgets/field.
+#include "gadgets/builtin/families.h"
+#include "gadgets/field/distortion_correction.h"
+#include "gadgets/field/field_map.h"
+#include "gadgets/field/off_resonance.h"
+
+namespace echotrain {
+
+void add_field(Registry& to) {
+  to.add<OffResonanceImages>();
+  to.add<FieldMap>();
+  to.add<DistortionCorrection>();
+}
+
+}  // namespace echotrain
