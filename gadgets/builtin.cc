@@ -47,6 +47,7 @@
 #include "gadgets/readouts/radial_trajectory.h"
 #include "gadgets/steps/mrd_server.h"
 #include "gadgets/steps/python.h"
+#include "gadgets/trajectories/trajectory_correction.h"
 #include "gadgets/ultrasound/angle_compounding.h"
 #include "gadgets/ultrasound/echo_spectrum.h"
 #include "gadgets/ultrasound/echo_traces.h"
@@ -113,6 +114,7 @@ const Registry& Registry::builtin() {
     r.add<CardiacBinning>();
     r.add<RadialTrajectory>();
     r.add<RadialTrajectoryOfPlanes>();
+    r.add<TrajectoryCorrection>();
     r.add<PartitionFft>();
     r.add<CartesianKSpace>();
     r.add<Encoding>();
