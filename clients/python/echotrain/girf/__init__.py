@@ -9,9 +9,9 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from .errors import EchotrainError
-from .hdf5 import write_images
-from .image import Image
+from ..errors import EchotrainError
+from ..hdf5 import write_images
+from ..image import Image
 
 def read_girf(path: Union[str, os.PathLike[str]]) -> Dict[str, npt.NDArray[np.complex128]]:
     """frequency_khz, girf_x, girf_y, girf_z of an HDF5 file with arrays of these names, or of a text with a line
@@ -29,8 +29,8 @@ def read_girf(path: Union[str, os.PathLike[str]]) -> Dict[str, npt.NDArray[np.co
             rows = np.loadtxt(path, ndmin=2)
             if rows.shape[1] != 7:
                 raise EchotrainError(f"{path}: {rows.shape[1]} numbers in a line; 7 are expected")
-            values = [rows[:, 0] + 0j] + [rows[:, i] + 1j * rows[:, i + 1] for i in (1, 3, 5)]
-            table = dict(zip(names, values))
+            columns = [rows[:, 0] + 0j] + [rows[:, i] + 1j * rows[:, i + 1] for i in (1, 3, 5)]
+            table = {name: np.asarray(values, np.complex128) for name, values in zip(names, columns)}
     except (OSError, ValueError, TypeError) as error:
         raise EchotrainError(f"{path}: {error}") from error
     lengths = {len(values) for values in table.values()}
