@@ -18,9 +18,10 @@ using testing::Blob;
 constexpr double kGolden = pi * 0.6180339887498949;  // 111.246 degrees
 constexpr GradientDelays kTruth{-0.6, 0.45, 0.2};
 
-/// Three blobs, 48 pixels of 2 x 64 sampled, seen by coils as complex mixtures.
+/// Three blobs along a diagonal, in 48 pixels of 2 x 64 sampled, seen by coils as complex mixtures: what changes across
+/// a spoke changes along it, too.
 cdouble value(std::int64_t coil, const double* k) {
-  static const Blob blobs[] = {{2, {9, -4, 0}, 3}, {2, {-11, 6, 0}, 2}, {2, {2, 13, 0}, 4}};
+  static const Blob blobs[] = {{2, {13, 10, 0}, 3}, {2, {-14, -8, 0}, 2}, {2, {2, 4, 0}, 4}};
   cdouble out;
   for (std::size_t b = 0; b < 3; ++b)
     out += std::polar(1 + 0.4 * std::cos(static_cast<double>(coil) + 2.0 * static_cast<double>(b)),
