@@ -15,6 +15,7 @@ void add_images(Registry& to);
 void add_least_squares(Registry& to);
 void add_readouts(Registry& to);
 void add_steps(Registry& to);
+void add_trajectories(Registry& to);
 void add_ultrasound(Registry& to);
 
 }  // namespace echotrain

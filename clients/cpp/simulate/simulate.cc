@@ -92,6 +92,10 @@ void check(const SimulateOptions& o) {
     throw UsageError("--partial-echo is for --trajectory cartesian, without --samples");
   if (!epi(o) && (o.undersampling.multiband > 1 || o.undersampling.fov_shift > 1))
     throw UsageError("--multiband and --fov-shift are for --trajectory epi");
+  parse_gradient_delays(o.gradient_delays);
+  if (!o.gradient_delays.empty() && o.trajectory != "radial" && o.trajectory != "golden_radial" &&
+      o.trajectory != "stack_of_stars")
+    throw UsageError("--gradient-delays is for --trajectory radial, golden_radial and stack_of_stars");
 }
 
 ScanShape shape_of(const SimulateOptions& o) {
@@ -135,6 +139,7 @@ class Scanner {
         phantoms_(phantoms),
         coils_(coils),
         writer_(options, scan, file),
+        delays_(parse_gradient_delays(options.gradient_delays)),
         clean_(scan.readouts() * phantoms.size()) {}
 
   void noise_readouts() { writer_.noise_readouts(); }
@@ -163,7 +168,7 @@ class Scanner {
     parallel_for(list.size() * phantoms, [&](std::size_t n) {
       const std::size_t i = static_cast<std::size_t>(list[n / phantoms].readout) * phantoms + n % phantoms;
       if (!clean_[i].empty()) return;
-      const ReadoutPath path = scan_.readout(static_cast<int>(i / phantoms), frame);
+      const ReadoutPath path = scan_.played(static_cast<int>(i / phantoms), frame, delays_);
       const std::size_t samples = path.positions.size();
       Samples data(samples * options_.coils);
       std::vector<cdouble> signal(options_.coils);
@@ -228,6 +233,7 @@ class Scanner {
   const std::vector<Phantom>& phantoms_;
   const CoilSet& coils_;
   ReadoutWriter writer_;
+  const GradientDelays delays_;
   std::vector<Samples> clean_;  // [readout, phantom]: data [coil, sample]; empty where not measured yet
 };
 

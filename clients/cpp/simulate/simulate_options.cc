@@ -129,6 +129,9 @@ config::OptionTable<SimulateOptions> simulate_options() {
               "time between readouts (default: 5, or of a beating heart so that --phases take 0.9 of a beat)")
       .unit("ms")
       .default_in_help()
+      .text("gradient_delays", &O::gradient_delays,
+            "X:Y:XY, of radial scans: by how many samples data lie farther on along x and y than the trajectory says "
+            "(negative: gradients come late), and along the other axis")
       .text("motion", &O::motion, "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
       .text("gating", &O::gating,
             "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase), "

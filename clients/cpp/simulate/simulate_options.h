@@ -75,6 +75,7 @@ struct SimulateOptions {
   std::uint64_t seed = 1;
   double fov_mm = 256;
   double tr_ms = 0;             ///< between readouts; 0: repetition_time_ms()
+  std::string gradient_delays;  ///< of radial scans: "x:y:xy" [samples], by which samples lie beside their positions
   std::string motion = "none";  ///< none or cardiac: the phantom is then Phantom::beating
   std::string gating =
       "prospective";     ///< of a heart: prospective, retrospective or free (clients/cpp/simulate/cine_scanner.h)

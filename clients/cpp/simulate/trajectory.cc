@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 
 #include "clients/cpp/base/errors.h"
@@ -82,6 +83,20 @@ TrajectoryKind parse_trajectory(std::string_view name) {
     throw UsageError(fmt::format("unknown trajectory '{}'; use one of {}", name, fmt::join(names, ", ")));
   }
   return static_cast<TrajectoryKind>(found - names.begin());
+}
+
+GradientDelays parse_gradient_delays(std::string_view text) {
+  if (text.empty()) return {};
+  GradientDelays out;
+  const std::string whole(text);
+  int end = 0;
+  constexpr double kMost = 100;  // samples
+  if (std::sscanf(whole.c_str(), "%lf:%lf:%lf%n", &out.x, &out.y, &out.xy, &end) != 3 ||
+      end != static_cast<int>(whole.size()) || !(std::abs(out.x) <= kMost) || !(std::abs(out.y) <= kMost) ||
+      !(std::abs(out.xy) <= kMost))
+    throw UsageError("--gradient-delays takes X:Y:XY in samples, -100 to 100 each, as in -0.6:-0.65:0; not '" + whole +
+                     "'");
+  return out;
 }
 
 ScanPath::ScanPath(TrajectoryKind kind, const ScanShape& shape) : kind_(kind), shape_(shape) {
@@ -194,6 +209,20 @@ ReadoutPath ScanPath::readout(int readout, int frame) const {
   if (partitions() > 1) {
     const double kz = static_cast<double>(partition - partitions() / 2) / partitions();
     for (Vec3& k : path.positions) k[2] = kz;
+  }
+  return path;
+}
+
+ReadoutPath ScanPath::played(int readout, int frame, const GradientDelays& delays) const {
+  ReadoutPath path = this->readout(readout, frame);
+  auto& k = path.positions;
+  if (k.size() < 2) return path;
+  // Spokes are straight and even, so that a delay moves all of their samples alike.
+  const double count = static_cast<double>(k.size() - 1);
+  const double x = (k.back()[0] - k.front()[0]) / count, y = (k.back()[1] - k.front()[1]) / count;
+  for (Vec3& at : k) {
+    at[0] += delays.x * x + delays.xy * y;
+    at[1] += delays.xy * x + delays.y * y;
   }
   return path;
 }

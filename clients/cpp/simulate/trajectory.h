@@ -13,6 +13,13 @@ enum class TrajectoryKind { cartesian, radial, golden_radial, spiral, kooshball,
 const std::vector<std::string>& trajectory_names();
 TrajectoryKind parse_trajectory(std::string_view name);  ///< UsageError for an unknown name
 
+/// In samples; negative where gradients come late.
+struct GradientDelays {
+  double x = 0, y = 0, xy = 0;
+};
+/// "X:Y:XY" or empty. UsageError for anything else.
+GradientDelays parse_gradient_delays(std::string_view text);
+
 /// One readout: positions in cycles/pixel of the encoded matrix, and density weights where they are known in closed
 /// form (spirals), else none.
 struct ReadoutPath {
@@ -71,6 +78,9 @@ class ScanPath {
   /// stack_of_stars, stack_of_spirals: golden_radial or spiral in the plane, each at kz = (p - floor(P/2)) / P of every
   /// partition p of P.
   ReadoutPath readout(int readout, int frame) const;
+  /// Where the data are sampled when gradients come late: readout()'s positions moved by S times their step, in the
+  /// plane, S = [[x, xy], [xy, y]] of `delays`.
+  ReadoutPath played(int readout, int frame, const GradientDelays& delays) const;
   /// The share of the cell of size `cell` (cycles/pixel) about k that lies in the disc or ball the scan samples, or,
   /// for Cartesian scans, whether the point itself is sampled. For a stack: the disc's share, at any kz.
   double coverage(const Vec3& k, double cell) const;

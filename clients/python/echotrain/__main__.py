@@ -1,4 +1,4 @@
-"""python -m echotrain: recon, view, info and physiology."""
+"""python -m echotrain: recon, view, info, physiology and girf."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .arrays import DEFAULT_AXES, UNITS
 from .cfl import is_cfl, read_cfl
 from .client import Client
 from .errors import EchotrainError, ServerWarning
+from .girf import convert_girf
 from .hdf5 import Hdf5Scan
 from .header import Header
 from .output import Output
@@ -29,6 +30,7 @@ _EXAMPLES = """examples:
   python -m echotrain info scan.h5
   python -m echotrain info --host recon.example
   python -m echotrain physiology ticks.npy --readout-ms 3.8 -o beats.txt
+  python -m echotrain girf measured.h5 -o assets/girf.h5 --highest-khz 20
 """
 
 
@@ -114,6 +116,17 @@ def _parser() -> argparse.ArgumentParser:
     physiology.add_argument("-o", "--output", required=True, metavar="FILE", help="text to write")
     physiology.add_argument("--readout-ms", type=float, required=True, help="time from one readout to the next")
     physiology.add_argument("--tick-ms", type=float, default=2.5, help="unit of the stamps (default: %(default)s)")
+
+    girf = commands.add_parser(
+        "girf", help="write measured impulse responses of gradients as an asset for `trajectory_correction`"
+    )
+    girf.add_argument(
+        "responses",
+        help=".h5 with the arrays frequency_khz, girf_x, girf_y, girf_z, or a text with 7 numbers in a line: the "
+        "frequency [kHz], and real and imaginary parts of X, Y, Z",
+    )
+    girf.add_argument("-o", "--output", required=True, metavar="OUT.h5", help="file to write")
+    girf.add_argument("--highest-khz", type=float, default=float("inf"), help="leave out what lies beyond")
     return parser
 
 
@@ -239,13 +252,19 @@ def _physiology(given: argparse.Namespace) -> int:
     return 0
 
 
+def _girf(given: argparse.Namespace) -> int:
+    points = convert_girf(given.responses, given.output, given.highest_khz)
+    print(f"{given.output}: responses at {points} frequencies")
+    return 0
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ServerWarning)
             warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
-            commands = {"recon": _recon, "view": _view, "info": _info, "physiology": _physiology}
+            commands = {"recon": _recon, "view": _view, "info": _info, "physiology": _physiology, "girf": _girf}
             return commands[str(given.command)](given)
     except (EchotrainError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -141,7 +141,7 @@ def shipped_scan(name, folder, large):
     if name == "cartesian_cine_ecg":
         gating = ("--gating", "retrospective")
         return simulated(folder, name, *HEART, *gating, "--matrix", 192 if large else 64, "--coils", 4)
-    if name in ("radial_2d", "radial_realtime"):
+    if name in ("radial_2d", "radial_corrected", "radial_realtime"):
         return by_name(radial(768, 2, 16, 1200, 1536) if large else radial(192, 2, 8, 300, 384))
     if name == "spiral_2d":
         return by_name(radial(768, 2, 16, 1200, 1536, weighted=True) if large

@@ -29,6 +29,21 @@ TEST(ScanPath, RadialSpokesAreDiametersAtEqualAngles) {
   EXPECT_EQ(radius(scan.readout(4, 0).positions[scan.center_sample()]), 0);
 }
 
+TEST(ScanPath, DelaysMoveSpokesByAMatrixTimesTheirStep) {
+  const GradientDelays delays = parse_gradient_delays("-0.6:0.45:0.2");
+  const ScanPath scan(TrajectoryKind::golden_radial, 32, 7, 64, 1);
+  for (int r = 0; r < 7; ++r) {
+    const auto nominal = scan.readout(r, 2), played = scan.played(r, 2, delays);
+    const double angle = (14 + r) * 111.246117975 * std::numbers::pi / 180, c = std::cos(angle), s = std::sin(angle);
+    for (int i = 0; i < 64; ++i) {
+      EXPECT_NEAR(played.positions[i][0] - nominal.positions[i][0], (-0.6 * c + 0.2 * s) / 64, 1e-12);
+      EXPECT_NEAR(played.positions[i][1] - nominal.positions[i][1], (0.2 * c + 0.45 * s) / 64, 1e-12);
+    }
+  }
+  for (const char* bad : {"1", "1:2", "1:2:3:4", "1:2:x", "1:2:101", "nan:0:0"})
+    EXPECT_THROW(parse_gradient_delays(bad), UsageError) << bad;
+}
+
 TEST(ScanPath, GoldenAngleGoesOnThroughFrames) {
   const ScanPath scan(TrajectoryKind::golden_radial, 32, 7, 64, 1);
   const auto end = scan.readout(2, 3).positions[0];  // spoke 23

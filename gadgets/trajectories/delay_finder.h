@@ -1,0 +1,64 @@
+// The first spokes of an orientation, until they are enough to tell the delays.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
+#include "gadgets/numerics/trajectory/gradient_delays.h"
+#include "gadgets/trajectories/readout_geometry.h"
+
+namespace echotrain {
+
+/// Counts the spokes of the first slice, contrast, phase and set of an orientation; of a stack, those of the plane kz =
+/// 0.
+class DelayFinder {
+ public:
+  struct Found {
+    std::optional<numerics::GradientDelays> delays;  ///< rounded
+    std::string method;                              ///< that told them
+    std::string warning;                             ///< empty: there is nothing to say
+    std::int64_t spokes = 0;                         ///< that were asked
+    double mismatch = 0;                             ///< numerics::DelayEstimate
+  };
+
+  /// `wanted` spokes are enough, if they go round.
+  DelayFinder(std::string method, std::int64_t wanted) : method_(std::move(method)), wanted_(wanted) {}
+
+  /// Looks at the readouts of a batch, one by one, until there are enough: how a scan is cut into batches does not
+  /// show.
+  void add(const Readouts& readouts, const TrajectorySpace& space);
+  /// Whether the delays can be told now: by the spokes that were wanted or, at the end of a frame, by 13; or whether so
+  /// many readouts have come that they will not be told better.
+  bool enough(bool frame_ends) const;
+
+  /// The delays by the method (ring or cross_correlation), or by ring where spokes do not oppose each other. `held`:
+  /// all readouts that were added, in their order. Waits for the device, on CUDA.
+  Found find(Scan& scan, const TrajectorySpace& space, const std::vector<const Readouts*>& held) const;
+
+ private:
+  using Anatomy = std::array<std::uint16_t, 5>;  // encoding, slice, contrast, phase, set
+  static Anatomy anatomy_of(const FrameKey& key) { return {key.encoding, key.slice, key.contrast, key.phase, key.set}; }
+  bool counts(const Spoke& spoke, const FrameKey& key) const;
+  numerics::Spokes with_samples(Scan& scan, const TrajectorySpace& space,
+                                const std::vector<const Readouts*>& held) const;
+
+  std::int64_t spokes() const { return static_cast<std::int64_t>(angles_.size()); }
+  /// Whether spokes go round the half circle without a gap of more than 40 degrees, or, with `opposed`, the whole one.
+  bool go_round(bool opposed) const;
+
+  std::string method_;
+  std::int64_t wanted_;
+  bool full_ = false;  // no more are looked at
+  std::optional<Anatomy> first_;
+  double step_ = 0;             // of the first spoke
+  std::vector<double> angles_;  // of spokes that count
+  std::int64_t readouts_ = 0;   // that were looked at
+};
+
+}  // namespace echotrain
