@@ -48,7 +48,7 @@ constexpr std::int64_t kStepGrain = 1 << 14;
 std::int64_t fixed_cg_parts(std::int64_t /*n*/) { return 1; }
 
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {
-  *impl.state.data() = {};
+  *impl.state.data() = impl.state.data()->next();
   const float shrink = static_cast<float>(impl.options.size) * *scale;
   context.threads().parallel_for(2 * impl.x.size(), kStepGrain, [&](std::int64_t begin, std::int64_t end) {
     begin_part(parts_of(impl.b) + begin, parts_of(impl.x) + begin, shrink, parts_of(impl.q) + begin,
@@ -60,7 +60,8 @@ void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {
 }
 
 void fixed_cg_sums(Context& context, FixedCg::Impl& impl, const float* scale) {
-  const float shift = static_cast<float>(impl.options.previous + impl.options.size) * *scale;
+  const float shift = impl.state.data()->shift(static_cast<float>(impl.options.previous),
+                                               static_cast<float>(impl.options.size), *scale);
   const TwoSums all =
       reduce_blocks<TwoSums>(context.threads(), 2 * impl.x.size(), [&](std::int64_t begin, std::int64_t end) {
         return sums_of_part(parts_of(impl.r) + begin, shift, parts_of(impl.q) + begin, end - begin);

@@ -40,12 +40,12 @@ __global__ void begin_kernel(Vectors v, float size, const float* scale) {
     const float2 b = v.b[i], x = v.x[i], q = v.q[i];
     v.r[i] = make_float2(b.x - q.x - shrink * x.x, b.y - q.y - shrink * x.y);
     v.p[i] = v.s[i] = make_float2(0.0f, 0.0f);
-    if (i == 0) *v.state = FixedCgState{};
+    if (i == 0) *v.state = v.state->next();
   }
 }
 
-__global__ void sums_kernel(Vectors v, float weights, const float* scale) {
-  const float shift = weights * *scale;
+__global__ void sums_kernel(Vectors v, float previous, float size, const float* scale) {
+  const float shift = v.state->shift(previous, size, *scale);
   TwoSums sums;
   ECHOTRAIN_GRID_STRIDE(i, v.n) {
     const float2 r = v.r[i];
@@ -148,7 +148,7 @@ void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {
 
 void fixed_cg_sums(Context& context, FixedCg::Impl& impl, const float* scale) {
   sums_kernel<<<static_cast<unsigned>(fixed_cg_parts(impl.x.size())), kThreads, 0, stream_of(context)>>>(
-      Vectors(impl), static_cast<float>(impl.options.previous + impl.options.size), scale);
+      Vectors(impl), static_cast<float>(impl.options.previous), static_cast<float>(impl.options.size), scale);
   check_launch("fixed_cg_sums");
 }
 

@@ -15,6 +15,18 @@ struct FixedCgState {
   double step;        ///< alpha of the step before
   float alpha, beta;  ///< of this step; 0 once stopped
   std::int32_t count, stopped, failed;
+  std::int32_t previous;  ///< whether there is an image of a frame before to draw this one to
+
+  /// Of the frame after this one.
+  ECHOTRAIN_HOST_DEVICE FixedCgState next() const {
+    FixedCgState state{};
+    state.previous = failed == 0 && (count > 0 || previous != 0) ? 1 : 0;
+    return state;
+  }
+  /// The weight of |x|^2 in the matrix. Without an image before, its prior is none.
+  ECHOTRAIN_HOST_DEVICE float shift(float of_previous, float of_size, float scale) const {
+    return (previous != 0 ? of_previous + of_size : of_size) * scale;
+  }
 
   /// Takes |r|^2 and <r, (A + mu) r>.
   ECHOTRAIN_HOST_DEVICE void take(double rr, double rq) {
@@ -48,9 +60,9 @@ struct FixedCg::Impl {
 // clang-format off
 ECHOTRAIN_BACKENDS(
 std::int64_t fixed_cg_parts(std::int64_t n);
-/// A new state; r = b - q - size L x, where q = A x.
+/// The next state; r = b - q - size L x, where q = A x.
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale);
-/// q += (previous + size) L r; takes the sums to the state.
+/// q += FixedCgState::shift() r; takes the sums to the state.
 void fixed_cg_sums(Context& context, FixedCg::Impl& impl, const float* scale);
 /// p = r + beta p, s = q + beta s, x += alpha p, r -= alpha s.
 void fixed_cg_step(Context& context, FixedCg::Impl& impl);
