@@ -33,6 +33,7 @@
 #include "gadgets/images/scale.h"
 #include "gadgets/images/sobel.h"
 #include "gadgets/images/stack_slices.h"
+#include "gadgets/least_squares/cg_sense_realtime.h"
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
@@ -133,6 +134,7 @@ const Registry& Registry::builtin() {
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
     r.add<Regularised>();
+    r.add<CgSenseRealtime>();
     r.add<EchoTraces>();
     r.add<EchoSpectrum>();
     r.add<StoltMigration>();
