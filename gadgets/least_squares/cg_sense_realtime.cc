@@ -130,20 +130,68 @@ bool CgSenseRealtime::maps_are_due(std::int64_t frames) const {
 }
 
 void CgSenseRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
+  const std::shared_ptr<const Frame> frame = samples.frame;
+  if (samples.first) open_.erase(frame->id);
+  Open& open = open_[frame->id];
+  const bool last = samples.last;
+  if (samples.data.size() > 0) add(open, std::move(samples));
+  if (!last) return;
+  const Open whole = std::move(open);
+  open_.erase(frame->id);
+  if (whole.count == 0) return;
+  usual_samples_ = whole.count;
+  reconstruct(whole, frame, emit);
+}
+
+void CgSenseRealtime::add(Open& open, Samples&& samples) {
   numerics::Context& compute = scan_->compute;
-  const FrameKey& key = samples.frame->key;
-  const ImageGeometry& geometry = geometries_.at(key.encoding);
+  const ImageGeometry& geometry = geometries_.at(samples.frame->key.encoding);
   const std::int64_t count = samples.data.shape()[0], coils = samples.data.shape()[1];
+  const std::vector<double> positions =
+      image_coordinates(compute.threads(), *samples.positions, geometry.voxel_ratio, samples.offset, count);
+  const numerics::HostView<const double> coordinates(positions.data(), {count, 2});
+  if (samples.first && samples.last) {
+    open = {compute.upload<double>(coordinates), std::move(samples.data), std::move(samples.weights), count};
+    return;
+  }
+  if (open.count > 0 && open.data.shape()[1] != coils)
+    throw ClientError(
+        fmt::format("the number of channels changes within a scan, from {} to {}", open.data.shape()[1], coils));
+  const std::int64_t room = open.count == 0 ? 0 : open.data.shape()[0], needed = open.count + count;
+  if (needed > room) {
+    const std::int64_t more = std::max({needed, usual_samples_, 2 * room});
+    Open larger{compute.allocate<double>({more, 2}), compute.allocate<cfloat>({more, coils}),
+                compute.allocate<float>({more}), open.count};
+    if (open.count > 0) {
+      compute.copy<double>(open.coordinates.view().part(0, {open.count, 2}),
+                           larger.coordinates.view().part(0, {open.count, 2}));
+      compute.copy<cfloat>(open.data.view().part(0, {open.count, coils}),
+                           larger.data.view().part(0, {open.count, coils}));
+      compute.copy<float>(open.weights.view().part(0, {open.count}), larger.weights.view().part(0, {open.count}));
+    }
+    open = std::move(larger);
+  }
+  compute.copy<double>(coordinates, open.coordinates.view().part(2 * open.count, {count, 2}));
+  compute.copy<cfloat>(samples.data.cview(), open.data.view().part(coils * open.count, {count, coils}));
+  compute.copy<float>(samples.weights.cview(), open.weights.view().part(open.count, {count}));
+  open.count = needed;
+}
+
+void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const Frame>& frame,
+                                  const Emit<CoilImages>& emit) {
+  numerics::Context& compute = scan_->compute;
+  const FrameKey& key = frame->key;
+  const ImageGeometry& geometry = geometries_.at(key.encoding);
+  const std::int64_t coils = open.data.shape()[1];
   Workshop& workshop = workshop_for(key.encoding, coils);
   Place& place = place_for(place_of(key), workshop);
   const numerics::Shape image = geometry.extents(), of_coils = geometry.extents(coils);
 
-  const std::vector<double> positions =
-      image_coordinates(compute.threads(), *samples.positions, geometry.voxel_ratio, samples.offset, count);
-  const Array<double> coordinates = compute.upload<double>({positions.data(), {count, 2}});
-  workshop.data.adjoint(compute, coordinates.cview(), samples.data.cview(), samples.weights.cview(),
+  const auto coordinates = open.coordinates.cview().part(0, {open.count, 2});
+  const auto weights = open.weights.cview().part(0, {open.count});
+  workshop.data.adjoint(compute, coordinates, open.data.cview().part(0, {open.count, coils}), weights,
                         workshop.right.view().reshaped(of_coils));
-  workshop.lags.lags(compute, coordinates.cview(), samples.weights.cview(), workshop.matrix.lags());
+  workshop.lags.lags(compute, coordinates, weights, workshop.matrix.lags());
   workshop.matrix.take(compute);
   ++scan_->numbers.operators_made;
 
@@ -162,7 +210,7 @@ void CgSenseRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
       workshop.matrix.largest(), workshop.matrix.can_be_recorded());
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
-  emit({samples.frame, std::move(out)});
+  emit({frame, std::move(out)});
   if (place.frames > 1 && maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
 }
 

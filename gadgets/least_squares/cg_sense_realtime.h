@@ -19,7 +19,8 @@ namespace echotrain {
 /// before on, by a fixed number of conjugate gradient steps; L is the largest value of F^H W F's spectrum. F^H W d and
 /// F^H W F are scattered from the frame's own positions: no plan, no sort, no power iteration. The maps S come from a
 /// mean of the latest frames, which forgets old ones, and are made again now and then, after the frame's image has
-/// left. On CUDA, nothing waits for the device once the first two frames have passed.
+/// left. Parts of a frame go to the device as they come; the work begins with the last one, so that the bits do not
+/// depend on how readouts arrive. On CUDA, nothing waits for the device once the first two frames have passed.
 ///
 /// Sources: CG-SENSE: Pruessmann et al., MRM 46, 2001; F^H W F as a convolution: Fessler et al., IEEE TSP 53(9), 2005;
 /// frames that begin with the one before: Sorensen et al., "Real-time reconstruction of sensitivity encoded radial MRI
@@ -39,6 +40,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   static constexpr std::string_view kName = "cg_sense_realtime";
   static constexpr std::string_view kSummary =
       "Parallel imaging of frames whose trajectories never repeat, without plans, each from the frame before.";
+  static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
   static Parameters<Options> parameters();
 
   explicit CgSenseRealtime(Options options) : options_(options) {}
@@ -63,6 +65,16 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
     std::int64_t frames = 0;
   };
 
+  /// A frame's samples, where the context computes. `count` of them have come.
+  struct Open {
+    Array<double> coordinates;  // [sample, 2], cycles/image pixel
+    Array<cfloat> data;         // [sample, coil]
+    Array<float> weights;       // [sample]
+    std::int64_t count = 0;
+  };
+
+  void add(Open& open, Samples&& samples);
+  void reconstruct(const Open& open, const std::shared_ptr<const Frame>& frame, const Emit<CoilImages>& emit);
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
   Place& place_for(const FrameKey& key, const Workshop& workshop);
   void make_maps(Place& place);
@@ -74,6 +86,8 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   std::vector<numerics::NufftOptions> of_data_, of_lags_;  // per encoding
   std::map<std::uint16_t, Workshop> workshops_;            // by encoding
   std::map<FrameKey, Place> places_;
+  std::map<std::uint64_t, Open> open_;  // by frame
+  std::int64_t usual_samples_ = 0;      // of the frame before
 };
 
 }  // namespace echotrain
