@@ -29,8 +29,8 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
  public:
   struct Options {
     std::int64_t iterations = 10;
-    double lambda = 0.005;
-    double tikhonov = 0.001;
+    double lambda = 0.01;
+    double tikhonov = 0;
     double accuracy = 1e-3;
     std::int64_t average = 8;
     std::int64_t refresh = 16;
