@@ -144,7 +144,8 @@ TYPED_TEST(FixedCgTest, FramesAreThoseOfFloat64) {
       const FrameProblem problem(100 + 2 * frame);
       double largest = 0;
       const auto got = this->solve(solver, problem, largest);
-      truth = conjugate_gradients(problem, truth, frame == 0 ? 0 : c.previous * largest, c.size * largest, c.iterations);
+      truth =
+          conjugate_gradients(problem, truth, frame == 0 ? 0 : c.previous * largest, c.size * largest, c.iterations);
       EXPECT_LT(testing::relative_error(got, truth, got.size()), 1e-3)
           << "frame " << frame << " of " << c.iterations << " steps";
     }
