@@ -1,5 +1,6 @@
 // The family gadgets/least_squares.
 #include "gadgets/builtin/families.h"
+#include "gadgets/least_squares/cg_sense_realtime.h"
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
@@ -12,6 +13,7 @@ void add_least_squares(Registry& to) {
   to.add<CoilMapsFromData>();
   to.add<PcgSolver>();
   to.add<Regularised>();
+  to.add<CgSenseRealtime>();
 }
 
 }  // namespace echotrain

@@ -106,7 +106,7 @@ void CoilMapsFromData::process(NormalEquations&& equations, const Emit<NormalEqu
       if (!(scan_->compute.download<double>(equations.power.view()).data()[0] > 0)) {
         return give_zero(std::move(equations), emit);
       }
-      kept = maps_of(middle_of(equations.right), image);
+      kept = maps_of(middle_of_kspace(scan_->compute, equations.right, options_.calibration), image);
     }
     equations.maps = kept;
   }
@@ -169,20 +169,6 @@ std::int64_t CoilMapsFromData::kernel_of(const numerics::Shape& image) const {
   return image[0] > 1 && image[1] > 1 && image[2] > 1 ? 4 : 6;  // a plane may lie across the readout
 }
 
-/// The middle of the k-space of images [coil, z, y, x].
-Array<cfloat> CoilMapsFromData::middle_of(const Array<cfloat>& images) const {
-  const auto& n = images.shape();
-  numerics::Shape middle{n[0]}, whole;
-  for (std::size_t a = 1; a < 4; ++a) {
-    whole.push_back(n[a]);
-    middle.push_back(std::min(options_.calibration, n[a]));
-  }
-  Array<cfloat> kspace = scan_->compute.allocate<cfloat>(middle);
-  const float scale = 1.0f / static_cast<float>(whole.size());
-  numerics::centered_fft(scan_->compute, images.view(), kspace.view(), whole, 3, numerics::Direction::forward, scale);
-  return kspace;
-}
-
 /// kspace: [coil, z, y, x], the middle of that of images [z, y, x], which is overwritten.
 Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Shape& image) const {
   numerics::Context& compute = scan_->compute;
@@ -208,7 +194,28 @@ Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Sh
     }
     return maps;
   }
-  const numerics::Shape block{kspace.shape()[1], kspace.shape()[2], kspace.shape()[3]};
+  adaptive_maps_of_middle(compute, kspace, static_cast<int>(options_.block), static_cast<float>(options_.threshold),
+                          maps);
+  return maps;
+}
+
+Array<cfloat> middle_of_kspace(numerics::Context& compute, const Array<cfloat>& images, std::int64_t extent) {
+  const auto& n = images.shape();
+  numerics::Shape middle{n[0]}, whole;
+  for (std::size_t a = 1; a < 4; ++a) {
+    whole.push_back(n[a]);
+    middle.push_back(std::min(extent, n[a]));
+  }
+  Array<cfloat> kspace = compute.allocate<cfloat>(middle);
+  const float scale = 1.0f / static_cast<float>(whole.size());
+  numerics::centered_fft(compute, images.view(), kspace.view(), whole, 3, numerics::Direction::forward, scale);
+  return kspace;
+}
+
+void adaptive_maps_of_middle(numerics::Context& compute, Array<cfloat> kspace, int block, float threshold,
+                             Array<cfloat>& maps) {
+  const auto &n = kspace.shape(), &of_maps = maps.shape();
+  const numerics::Shape image{of_maps[1], of_maps[2], of_maps[3]};
   // A Hann window, which does not ring, line by line.
   std::vector<float> factors;
   const auto hann = [](std::int64_t i, std::int64_t extent, std::int64_t of) {
@@ -216,17 +223,16 @@ Array<cfloat> CoilMapsFromData::maps_of(Array<cfloat> kspace, const numerics::Sh
     const double at = (static_cast<double>(i) - static_cast<double>(extent / 2)) / static_cast<double>(extent);
     return 0.5 + 0.5 * std::cos(2 * std::numbers::pi * at);
   };
-  for (std::int64_t z = 0; z < block[0]; ++z)
-    for (std::int64_t y = 0; y < block[1]; ++y)
-      for (std::int64_t x = 0; x < block[2]; ++x)
-        factors.push_back(static_cast<float>(hann(z, block[0], image[0]) * hann(y, block[1], image[1]) *
-                                             hann(x, block[2], image[2])));
-  numerics::scale_lines(compute, {factors.data(), {block.size()}}, kspace.view().reshaped({coils, block.size(), 1}));
-  Array<cfloat> smooth = compute.allocate<cfloat>(maps.shape());
+  for (std::int64_t z = 0; z < n[1]; ++z)
+    for (std::int64_t y = 0; y < n[2]; ++y)
+      for (std::int64_t x = 0; x < n[3]; ++x)
+        factors.push_back(
+            static_cast<float>(hann(z, n[1], image[0]) * hann(y, n[2], image[1]) * hann(x, n[3], image[2])));
+  const auto block_size = static_cast<std::int64_t>(factors.size());
+  numerics::scale_lines(compute, {factors.data(), {block_size}}, kspace.view().reshaped({n[0], block_size, 1}));
+  Array<cfloat> smooth = compute.allocate<cfloat>(of_maps);
   numerics::centered_fft(compute, kspace.view(), smooth.view(), image, 3, numerics::Direction::inverse, 1);
-  numerics::adaptive_maps(compute, smooth.view(), static_cast<int>(options_.block), maps.view(),
-                          static_cast<float>(options_.threshold));
-  return maps;
+  numerics::adaptive_maps(compute, smooth.view(), block, maps.view(), threshold);
 }
 
 }  // namespace echotrain

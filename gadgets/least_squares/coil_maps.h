@@ -44,7 +44,6 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   void give_zero(NormalEquations&& equations, const Emit<NormalEquations>& emit);
   Array<cfloat> maps_of_block(const NormalEquations& equations);
   std::int64_t kernel_of(const numerics::Shape& image) const;
-  Array<cfloat> middle_of(const Array<cfloat>& images) const;
   Array<cfloat> maps_of(Array<cfloat> kspace, const numerics::Shape& image) const;
 
   Options options_;
@@ -52,5 +51,11 @@ class CoilMapsFromData final : public Gadget<NormalEquations, NormalEquations> {
   std::map<FrameKey, Array<cfloat>> kept_;  // by slice and encoding, of frames without reference lines
   KeptMaps of_blocks_;
 };
+
+/// The middle of the k-space of images [coil, z, y, x]: `extent` samples of each axis that has as many.
+Array<cfloat> middle_of_kspace(numerics::Context& compute, const Array<cfloat>& images, std::int64_t extent);
+/// Adaptive maps [coil, z, y, x] from such a middle, which is overwritten.
+void adaptive_maps_of_middle(numerics::Context& compute, Array<cfloat> kspace, int block, float threshold,
+                             Array<cfloat>& maps);
 
 }  // namespace echotrain

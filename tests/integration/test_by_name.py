@@ -51,6 +51,7 @@ CASES = {
     "stack_of_stars": Case("--trajectory stack_of_stars --matrix 32 --coils 3 --readouts 89", 0.04),
     "kooshball_3d": Case(f"{BALL} --coils 2", 0.02),
     "cg_sense_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.08),
+    "cg_sense_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 63", 0.12, 3),
     "grasp_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144 --frames 2", 0.1, 2),
     "fhd_pcg_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.07),
     "fhd_pcg_3d": Case(f"{BALL} --coils 2", 0.05),

@@ -246,31 +246,63 @@ void toeplitz_plan(Context&, ToeplitzOperator::Impl& impl) {
   impl.axes = std::make_shared<const Layout>(impl.n, impl.dims);
 }
 
-void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
-  toeplitz_plan(context, impl);
+namespace {
+
+/// The spectrum as toeplitz_apply() reads it: [column, frequency of the last axis, lane], frequencies in the order in
+/// which the transforms leave them. value(i): of element i of the grid in FFT order.
+template <class Value>
+void lay_out_spectrum(Context& context, const Value& value, ToeplitzOperator::Impl& impl) {
   const auto* const layout = static_cast<const Layout*>(impl.axes.get());
   const Extents& p = impl.padded;
   const LanesAxis& last = layout->axis[3 - static_cast<std::size_t>(impl.dims)];
-  // [column, frequency of the last axis, lane]; frequencies in the order in which the transforms leave them.
   const auto frequency = [](std::int64_t i, std::int64_t extent) {
     return i < extent / 2 ? 2 * i : 2 * (i - extent / 2) + 1;
   };
-  impl.spectrum = context.allocate<float>({layout->columns, last.padded(), kLanes});
   float* to = impl.spectrum.data();
-  const float* from = natural.data();
   context.threads().parallel_for(layout->columns, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t c = begin; c < end; ++c) {
       const std::int64_t block = impl.dims == 3 ? c / p[1] : c;
       for (std::int64_t i = 0; i < last.padded(); ++i) {
         const std::int64_t outer = frequency(i, last.padded());
-        const float* row = from + (impl.dims == 3 ? outer * p[1] + frequency(c % p[1], p[1]) : outer) * p[2];
+        const std::int64_t row = (impl.dims == 3 ? outer * p[1] + frequency(c % p[1], p[1]) : outer) * p[2];
         for (std::int64_t l = 0; l < kLanes; ++l) {
           const std::int64_t x = block * kLanes + l;
-          to[(c * last.padded() + i) * kLanes + l] = x < p[2] ? row[frequency(x, p[2])] : 0.0f;
+          to[(c * last.padded() + i) * kLanes + l] = x < p[2] ? value(row + frequency(x, p[2])) : 0.0f;
         }
       }
     }
   });
+}
+
+}  // namespace
+
+std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl) {
+  const auto* const layout = static_cast<const Layout*>(impl.axes.get());
+  return layout->columns * layout->axis[3 - static_cast<std::size_t>(impl.dims)].padded() * kLanes;
+}
+
+std::int64_t toeplitz_work_size(const ToeplitzOperator::Impl& /*impl*/, std::int64_t /*coils*/) { return 0; }
+std::int64_t toeplitz_parts(const ToeplitzOperator::Impl& /*impl*/) { return 1; }
+
+void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
+  toeplitz_plan(context, impl);
+  impl.spectrum = context.allocate<float>({toeplitz_spectrum_size(impl)});
+  const float* from = natural.data();
+  lay_out_spectrum(
+      context, [from](std::int64_t i) { return from[i]; }, impl);
+}
+
+void toeplitz_refill(Context& context, const ToeplitzRefill& refill, ToeplitzOperator::Impl& impl) {
+  const cfloat* from = refill.transformed;
+  const SpectrumRange range =
+      reduce_blocks<SpectrumRange>(context.threads(), volume(impl.padded), [&](std::int64_t begin, std::int64_t end) {
+        SpectrumRange part;
+        for (std::int64_t i = begin; i < end; ++i) part.take(from[i].real(), 0.0f);
+        return part;
+      });
+  *refill.largest = range.largest;
+  lay_out_spectrum(
+      context, [&](std::int64_t i) { return refill.scale * from[i].real(); }, impl);
 }
 
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {

@@ -88,6 +88,33 @@ __global__ void reorder_kernel(const float* natural, Extents padded, float* to) 
   }
 }
 
+/// The same from a transform, with the largest of its real parts.
+__global__ void refill_kernel(ToeplitzRefill refill, Extents padded, bool by_parity, float* to) {
+  const float2* const from = reinterpret_cast<const float2*>(refill.transformed);
+  Largest most{-INFINITY};
+  ECHOTRAIN_GRID_STRIDE(i, padded[0] * padded[1] * padded[2]) {
+    const std::int64_t at[3] = {i / (padded[1] * padded[2]), i / padded[2] % padded[1], i % padded[2]};
+    std::int64_t source = 0;
+    for (int a = 0; a < 3; ++a) {
+      const std::int64_t m = padded[a] / 2;
+      source = source * padded[a] + (padded[a] == 1 || !by_parity ? at[a]
+                                     : at[a] < m                  ? 2 * at[a]
+                                                                  : 2 * (at[a] - m) + 1);
+    }
+    const float value = from[source].x;
+    to[i] = refill.scale * value;
+    most.join({value});
+  }
+  most = block_join(most);
+  if (threadIdx.x == 0) refill.partial[blockIdx.x] = most.most;
+  if (!is_last_block(refill.arrived, gridDim.x)) return;
+  const volatile float* const partial = refill.partial;
+  most = {-INFINITY};
+  for (unsigned b = threadIdx.x; b < gridDim.x; b += kThreads) most.join({partial[b]});
+  most = block_join(most);
+  if (threadIdx.x == 0) *refill.largest = most.most;
+}
+
 /// One thread per element of the grid: the lag that belongs there, or zero.
 __global__ void place_kernel(const float2* q, Extents n, Extents padded, int dims, float2* grid) {
   ECHOTRAIN_GRID_STRIDE(i, padded[0] * padded[1] * padded[2]) {
@@ -239,6 +266,23 @@ void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::
   check_launch("toeplitz_prepare");
 }
 
+std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl) { return volume(impl.padded); }
+
+std::int64_t toeplitz_work_size(const ToeplitzOperator::Impl& impl, std::int64_t coils) {
+  const auto* const plan = static_cast<const LinePlan*>(impl.axes.get());
+  const std::int64_t item =
+      plan == nullptr ? volume(impl.padded) : plan->rows_size() + (plan->dims == 3 ? plan->full_size() : 0);
+  return std::clamp<std::int64_t>(kWorkBytes / (item * static_cast<std::int64_t>(sizeof(cfloat))), 1, coils) * item;
+}
+
+std::int64_t toeplitz_parts(const ToeplitzOperator::Impl& impl) { return reduction_blocks(volume(impl.padded)); }
+
+void toeplitz_refill(Context& context, const ToeplitzRefill& refill, ToeplitzOperator::Impl& impl) {
+  refill_kernel<<<static_cast<unsigned>(toeplitz_parts(impl)), kThreads, 0, stream_of(context)>>>(
+      refill, impl.padded, static_cast<bool>(impl.axes), impl.spectrum.data());
+  check_launch("toeplitz_refill");
+}
+
 namespace {
 
 /// Items first .. first + items - 1 of a job, which are coils where it has maps.
@@ -268,8 +312,9 @@ void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const 
   const bool solid = plan.dims == 3;
   const std::int64_t item = plan.rows_size() + (solid ? plan.full_size() : 0);
   for_parts(impl, job, item * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
-    Array<cfloat> by_rows = context.allocate<cfloat>({part.items, plan.rows_size()}), by_planes;
-    float2* const planes_of = device_view(by_rows.data());
+    Array<cfloat> own;
+    if (job.work == nullptr) own = context.allocate<cfloat>({part.items, item});
+    float2* const planes_of = device_view(job.work == nullptr ? own.data() : job.work);
     const auto roots = [](const LinePlan::Axis& axis) { return device_view(axis.roots.data()); };
     x.kernels.rows_forward({.from = part.x,
                             .to = planes_of,
@@ -280,8 +325,7 @@ void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const 
                             .image_rows = rows},
                            stream);
     if (solid) {
-      by_planes = context.allocate<cfloat>({part.items, plan.full_size()});
-      float2* const full = device_view(by_planes.data());
+      float2* const full = planes_of + part.items * plan.rows_size();
       LinePass pass{.from = planes_of,
                     .to = full,
                     .roots = roots(y),
@@ -327,16 +371,18 @@ void apply_by_cufft(Context& context, const ToeplitzOperator::Impl& impl, const 
   const cudaStream_t stream = stream_of(context);
   const std::int64_t item = volume(impl.padded), image = volume(impl.n);
   for_parts(impl, job, item * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
-    Array<cfloat> grid = context.allocate<cfloat>({part.items, item});
-    float2* const values = device_view(grid.data());
+    Array<cfloat> own;
+    if (job.work == nullptr) own = context.allocate<cfloat>({part.items, item});
+    cfloat* const grid = job.work == nullptr ? own.data() : job.work;
+    float2* const values = device_view(grid);
     pad_kernel<<<blocks_for(part.items * item), kThreads, 0, stream>>>(part.x, part.maps, part.items, impl.n,
                                                                        impl.padded, values);
     check_launch("toeplitz_apply");
-    fft(context, grid.data(), part.items, impl.padded, impl.dims, Direction::forward);
+    fft(context, grid, part.items, impl.padded, impl.dims, Direction::forward);
     multiply_kernel<<<blocks_for(part.items * item), kThreads, 0, stream>>>(impl.spectrum.data(), part.items, item,
                                                                             values);
     check_launch("toeplitz_apply");
-    fft(context, grid.data(), part.items, impl.padded, impl.dims, Direction::inverse);
+    fft(context, grid, part.items, impl.padded, impl.dims, Direction::inverse);
     if (part.maps != nullptr)
       combine_kernel<<<blocks_for(image), kThreads, 0, stream>>>(values, part.maps, part.items, impl.n, impl.padded,
                                                                  part.first > 0, part.y);

@@ -192,6 +192,55 @@ __global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
   });
 }
 
+/// The same with maps for few lines: `side` coils of a line side by side, so that the coils of one line are spread over
+/// the rows of a block. Sums are those of rows_inverse() to the bit: one thread adds the coils of a voxel, in order.
+template <int M>
+__global__ void __launch_bounds__(256, 2) rows_inverse_side_by_side(LinePass p, int side) {
+  using L = Line<M>;
+  using R = Rows<M>;
+  __shared__ float2 exchange[R::kRows * R::kRow];
+  const int t = threadIdx.x, rows = R::kRows / side, n = p.n;
+  const int of_block = static_cast<int>(threadIdx.y) / side;
+  const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * rows, row = first_row + of_block;
+  const bool here = of_block < rows && row < p.lines;
+  float2* own = exchange + threadIdx.y * R::kRow;
+  const auto slot = [own](int k1, int b) -> float2& { return own[k1 * R::kPitch + b]; };
+  float2 even[L::R1], w[L::G * L::R2];
+  for (std::int64_t first = 0; first < p.coils; first += side) {
+    const std::int64_t coil = first + threadIdx.y % side, line = coil * p.lines + row;
+    const bool inside = here && coil < p.coils;
+    const float2* from = p.from + line * 2 * M;
+    for_each<2>([&](auto odd) {
+      for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
+      inverse<M, odd>(w, even, t, p.roots, slot, typename R::Sync());
+    });
+    __syncthreads();
+    for_points<M>(t, [&](int j, int at) {
+      if (inside && at < n) own[at] = even[j] * conjugate(p.maps[line * n + at]);
+    });
+    __syncthreads();
+    const int coils = static_cast<int>(p.coils - first < side ? p.coils - first : side);
+    for (int i = static_cast<int>(threadIdx.y) * L::T + t; i < rows * n; i += L::T * R::kRows) {
+      const int r = i / n, at = i % n;
+      if (first_row + r >= p.lines) break;
+      float2& to = p.to[(first_row + r) * n + at];
+      float2 sum = p.add || first > 0 ? to : make_float2(0.0f, 0.0f);
+      for (int c = 0; c < coils; ++c) sum = sum + exchange[(r * side + c) * R::kRow + at];
+      to = sum;
+    }
+    __syncthreads();
+  }
+}
+
+/// How many coils of a line a block takes side by side: as many as it needs for enough blocks.
+template <int M>
+int coils_side_by_side(const LinePass& p) {
+  constexpr std::int64_t kEnoughBlocks = 512;
+  int side = 1;
+  while (2 * side <= Rows<M>::kRows && side < p.coils && p.lines < kEnoughBlocks * (Rows<M>::kRows / side)) side *= 2;
+  return side;
+}
+
 // --- columns: lines side by side
 
 constexpr int kColumns = 16;  // of a block, side by side: 128 bytes
@@ -303,8 +352,9 @@ __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
 }
 
 template <int M>
-unsigned row_blocks(const LinePass& p) {
-  return static_cast<unsigned>((p.lines + Rows<M>::kRows - 1) / Rows<M>::kRows);
+unsigned row_blocks(const LinePass& p, int side = 1) {
+  const int rows = Rows<M>::kRows / side;
+  return static_cast<unsigned>((p.lines + rows - 1) / rows);
 }
 inline unsigned column_blocks(const LinePass& p, int columns) {
   return static_cast<unsigned>(p.lines / columns * p.items);
@@ -323,6 +373,8 @@ LineKernels line_kernels() {
       [](const LinePass& p, cudaStream_t s) {
         if (p.maps == nullptr)
           t::rows_inverse<M, false><<<t::row_blocks<M>(p), t::Rows<M>::threads(), 0, s>>>(p);
+        else if (const int side = t::coils_side_by_side<M>(p); side > 1)
+          t::rows_inverse_side_by_side<M><<<t::row_blocks<M>(p, side), t::Rows<M>::threads(), 0, s>>>(p, side);
         else
           t::rows_inverse<M, true><<<t::row_blocks<M>(p), t::Rows<M>::threads(), 0, s>>>(p);
       },

@@ -32,6 +32,16 @@ struct ToeplitzJob {
   const cfloat* x = nullptr;
   cfloat* y = nullptr;
   const cfloat* maps = nullptr;
+  cfloat* work = nullptr;  ///< of toeplitz_work_size(); nullptr: working memory is asked for
+};
+
+/// What a spectrum is made anew from.
+struct ToeplitzRefill {
+  const cfloat* transformed;  ///< [grid...] in FFT order
+  float scale;
+  float* largest;         ///< [1]: of the real parts of `transformed`
+  float* partial;         ///< [toeplitz_parts()]: working space
+  std::int32_t* arrived;  ///< [1], zero between operations
 };
 
 struct ToeplitzOperator::Impl {
@@ -60,6 +70,13 @@ void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
+/// Elements of `spectrum` as toeplitz_prepare() makes it. After toeplitz_plan().
+std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl);
+/// Elements that toeplitz_apply() works in for so many coils at once; 0: it always asks for its working memory.
+std::int64_t toeplitz_work_size(const ToeplitzOperator::Impl& impl, std::int64_t coils);
+std::int64_t toeplitz_parts(const ToeplitzOperator::Impl& impl);
+/// Fills the spectrum, which has its memory already. Waits for nothing.
+void toeplitz_refill(Context& context, const ToeplitzRefill& refill, ToeplitzOperator::Impl& impl);
 )
 // clang-format on
 

@@ -1,0 +1,217 @@
+#include "gadgets/least_squares/cg_sense_realtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <utility>
+
+#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/layout/running_mean.h"
+#include "gadgets/shared/plan_cache.h"
+
+namespace echotrain {
+namespace {
+
+numerics::Shape doubled(const numerics::Shape& image) {
+  numerics::Shape out;
+  for (const auto extent : image) out.push_back(2 * extent);
+  return out;
+}
+
+/// What frames of one place have in common.
+FrameKey place_of(FrameKey key) {
+  key.repetition = key.phase = 0;
+  return key;
+}
+
+}  // namespace
+
+Parameters<CgSenseRealtime::Options> CgSenseRealtime::parameters() {
+  return Parameters<Options>()
+      .integer("iterations", &Options::iterations, 1, numerics::FixedCgOptions::kMostIterations,
+               "steps of each frame, whatever the residual is")
+      .number(
+          "lambda", &Options::lambda, 0, 100,
+          "weight of the difference to the frame before, relative to a bound on the largest eigenvalue of F^H F (the "
+          "largest value of its spectrum on the doubled grid, two to four times as large); more of it shows less "
+          "noise and fewer streaks, and later what moves")
+      .number("tikhonov", &Options::tikhonov, 0, 100, "weight of the image's own size, likewise")
+      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "relative RMS error of F^H d and F^H F")
+      .integer("average", &Options::average, 1, 1000,
+               "coil maps come from the mean of about so many frames; a frame's share then falls by 1 / average with "
+               "each frame after it")
+      .unit("frames")
+      .integer("refresh", &Options::refresh, 0, 1000000,
+               "the maps are made again after so many frames, and after the first 1, 2, 4, ... of `average`; 0: only "
+               "after these")
+      .unit("frames")
+      .integer("calibration", &Options::calibration, 8, 256,
+               "extent of the middle of k-space that coil maps are made from, per axis")
+      .unit("samples")
+      .integer("block", &Options::block, 1, numerics::kMostBlock, "extent of the neighbourhood of coil maps (Walsh)")
+      .unit("voxels");
+}
+
+CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::Shape& image, std::int64_t coil_count,
+                                    const numerics::NufftOptions& of_data, const numerics::NufftOptions& of_lags)
+    : coils(coil_count),
+      data(compute, image, of_data, coil_count),
+      lags(compute, doubled(image), of_lags, 1),
+      matrix(compute, image, coil_count),
+      right(compute.allocate<cfloat>({coil_count, 1, image[0], image[1]})) {}
+
+CgSenseRealtime::Place::Place(numerics::Context& compute, const numerics::Shape& image,
+                              const numerics::FixedCgOptions& options)
+    : solver(compute, image, options) {}
+
+void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
+  scan_ = &scan;
+  for (const auto& encoding : header.encodings) {
+    geometries_.push_back(image_geometry(encoding));
+    const ImageGeometry& geometry = geometries_.back();
+    if (geometry.dims != 2)
+      throw ClientError(fmt::format(
+          "cg_sense_realtime: images are 2D, but the header's encoded matrix is {} x {} x {}; use fhd, coil_maps and "
+          "pcg, as in fhd_pcg_3d",
+          encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
+    constexpr std::int64_t kLongest = 2048;
+    for (const auto extent : geometry.extents())
+      if (extent > kLongest)
+        throw ClientError(
+            fmt::format("cg_sense_realtime: an image has up to {} voxels an axis, not {}", kLongest, extent));
+    try {
+      of_data_.push_back(numerics::options_for_accuracy(options_.accuracy, geometry.extents()));
+      of_lags_.push_back(numerics::options_for_accuracy(options_.accuracy, doubled(geometry.extents())));
+    } catch (const std::invalid_argument& error) {
+      throw ClientError(fmt::format("cg_sense_realtime: {}", error.what()));
+    }
+  }
+}
+
+CgSenseRealtime::Workshop& CgSenseRealtime::workshop_for(std::uint16_t encoding, std::int64_t coils) {
+  if (const auto found = workshops_.find(encoding); found != workshops_.end()) {
+    if (found->second.coils != coils)
+      throw ClientError(
+          fmt::format("the number of channels changes within a scan, from {} to {}", found->second.coils, coils));
+    return found->second;
+  }
+  constexpr std::int64_t kMostCoils = 128;  // Walsh's correlations grow with the square of the coils
+  if (coils > kMostCoils)
+    throw ClientError(fmt::format(
+        "cg_sense_realtime: it is for up to {} channels, not {}; put coil_compression before it", kMostCoils, coils));
+  return workshops_
+      .try_emplace(encoding, scan_->compute, geometries_.at(encoding).extents(), coils, of_data_.at(encoding),
+                   of_lags_.at(encoding))
+      .first->second;
+}
+
+CgSenseRealtime::Place& CgSenseRealtime::place_for(const FrameKey& key, const Workshop& workshop) {
+  if (const auto found = places_.find(key); found != places_.end()) return found->second;
+  const numerics::FixedCgOptions solver{
+      .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
+  Place& place = places_.try_emplace(key, scan_->compute, geometries_.at(key.encoding).extents(), solver).first->second;
+  place.mean = scan_->compute.zeros<cfloat>(workshop.right.shape());
+  place.maps = scan_->compute.allocate<cfloat>(workshop.right.shape());
+  return place;
+}
+
+void CgSenseRealtime::make_maps(Place& place) {
+  numerics::Context& compute = scan_->compute;
+  adaptive_maps_of_middle(compute, middle_of_kspace(compute, place.mean, options_.calibration),
+                          static_cast<int>(options_.block), 0, place.maps);
+}
+
+bool CgSenseRealtime::maps_are_due(std::int64_t frames) const {
+  if (frames <= options_.average && std::has_single_bit(static_cast<std::uint64_t>(frames))) return true;
+  return frames == options_.average || (options_.refresh > 0 && frames % options_.refresh == 0);
+}
+
+void CgSenseRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
+  const std::shared_ptr<const Frame> frame = samples.frame;
+  if (samples.first) open_.erase(frame->id);
+  Open& open = open_[frame->id];
+  const bool last = samples.last;
+  if (samples.data.size() > 0) add(open, std::move(samples));
+  if (!last) return;
+  const Open whole = std::move(open);
+  open_.erase(frame->id);
+  if (whole.count == 0) return;
+  usual_samples_ = whole.count;
+  reconstruct(whole, frame, emit);
+}
+
+void CgSenseRealtime::add(Open& open, Samples&& samples) {
+  numerics::Context& compute = scan_->compute;
+  const ImageGeometry& geometry = geometries_.at(samples.frame->key.encoding);
+  const std::int64_t count = samples.data.shape()[0], coils = samples.data.shape()[1];
+  const std::vector<double> positions =
+      image_coordinates(compute.threads(), *samples.positions, geometry.voxel_ratio, samples.offset, count);
+  const numerics::HostView<const double> coordinates(positions.data(), {count, 2});
+  if (samples.first && samples.last) {
+    open = {compute.upload<double>(coordinates), std::move(samples.data), std::move(samples.weights), count};
+    return;
+  }
+  if (open.count > 0 && open.data.shape()[1] != coils)
+    throw ClientError(
+        fmt::format("the number of channels changes within a scan, from {} to {}", open.data.shape()[1], coils));
+  const std::int64_t room = open.count == 0 ? 0 : open.data.shape()[0], needed = open.count + count;
+  if (needed > room) {
+    const std::int64_t more = std::max({needed, usual_samples_, 2 * room});
+    Open larger{compute.allocate<double>({more, 2}), compute.allocate<cfloat>({more, coils}),
+                compute.allocate<float>({more}), open.count};
+    if (open.count > 0) {
+      compute.copy<double>(open.coordinates.view().part(0, {open.count, 2}),
+                           larger.coordinates.view().part(0, {open.count, 2}));
+      compute.copy<cfloat>(open.data.view().part(0, {open.count, coils}),
+                           larger.data.view().part(0, {open.count, coils}));
+      compute.copy<float>(open.weights.view().part(0, {open.count}), larger.weights.view().part(0, {open.count}));
+    }
+    open = std::move(larger);
+  }
+  compute.copy<double>(coordinates, open.coordinates.view().part(2 * open.count, {count, 2}));
+  compute.copy<cfloat>(samples.data.cview(), open.data.view().part(coils * open.count, {count, coils}));
+  compute.copy<float>(samples.weights.cview(), open.weights.view().part(open.count, {count}));
+  open.count = needed;
+}
+
+void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const Frame>& frame,
+                                  const Emit<CoilImages>& emit) {
+  numerics::Context& compute = scan_->compute;
+  const FrameKey& key = frame->key;
+  const ImageGeometry& geometry = geometries_.at(key.encoding);
+  const std::int64_t coils = open.data.shape()[1];
+  Workshop& workshop = workshop_for(key.encoding, coils);
+  Place& place = place_for(place_of(key), workshop);
+  const numerics::Shape image = geometry.extents(), of_coils = geometry.extents(coils);
+
+  const auto coordinates = open.coordinates.cview().part(0, {open.count, 2});
+  const auto weights = open.weights.cview().part(0, {open.count});
+  workshop.data.adjoint(compute, coordinates, open.data.cview().part(0, {open.count, coils}), weights,
+                        workshop.right.view().reshaped(of_coils));
+  workshop.lags.lags(compute, coordinates, weights, workshop.matrix.lags());
+  workshop.matrix.take(compute);
+  ++scan_->numbers.operators_made;
+
+  const std::int64_t so_far = std::min(++place.frames, options_.average);
+  numerics::add_to_mean(compute, workshop.right.cview(), 1 / static_cast<float>(so_far), place.mean.view());
+  if (place.frames == 1) make_maps(place);
+
+  const numerics::Shape one{1, 1, image[0], image[1]};
+  numerics::combine(compute, place.maps.cview(), workshop.right.cview(), place.solver.right().reshaped(one),
+                    /*divide=*/false);
+  place.solver.solve(
+      compute,
+      [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
+        workshop.matrix.apply_sense(compute, place.maps.cview().reshaped(of_coils), x, y);
+      },
+      workshop.matrix.largest(), workshop.matrix.can_be_recorded());
+  Array<cfloat> out = compute.allocate<cfloat>(one);
+  compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
+  emit({frame, std::move(out)});
+  if (place.frames > 1 && maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
+}
+
+}  // namespace echotrain

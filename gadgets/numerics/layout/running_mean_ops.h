@@ -1,0 +1,15 @@
+// The running mean on each backend; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/layout/running_mean.h"
+
+namespace echotrain::numerics {
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
+void add_to_mean(Context& context, DeviceView<const cfloat> next, float share, DeviceView<cfloat> mean);
+)
+// clang-format on
+
+}  // namespace echotrain::numerics

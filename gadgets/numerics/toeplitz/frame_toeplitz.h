@@ -1,0 +1,42 @@
+// F^H W F of trajectories that do not come again: an operator that is made anew for each frame, in the same memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// What ToeplitzOperator is for trajectories that many frames share. It finds out less (no circulant, no check that the
+/// operator is Hermitian) and waits for nothing. Confined to one context.
+class FrameToeplitz {
+ public:
+  /// For images [y, x] (or [z, y, x]) and apply_sense() with that many coils. std::invalid_argument when no image can
+  /// be so.
+  FrameToeplitz(Context& context, const Shape& image, std::int64_t coils);
+  ~FrameToeplitz();
+
+  const Shape& image() const;
+  const Shape& grid() const;  ///< of the transforms, at least 2n
+
+  /// Where the caller puts q(r - r') of the next frame: [grid...] in FFT order, 0 but for the lags -n + 1 .. n - 1.
+  DeviceView<cfloat> lags();
+  /// Makes the operator of lags(), which is working space afterwards. What is not Hermitian in it is dropped.
+  void take(Context& context);
+  /// [1], where the context computes: the spectrum's largest value, which no eigenvalue exceeds.
+  DeviceView<const float> largest() const;
+
+  /// y = sum_c conj(maps_c) F^H W F (maps_c x), as NormalOperator::apply_sense(). It always works in the same memory,
+  /// so that it can be recorded as a CUDA graph.
+  void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
+                   DeviceView<cfloat> y) const;
+  /// Whether apply_sense() may be recorded: not where it needs cuFFT, whose plans other work may replace.
+  bool can_be_recorded() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::numerics
