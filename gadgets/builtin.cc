@@ -37,6 +37,7 @@
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
 #include "gadgets/least_squares/regularised.h"
+#include "gadgets/nlinv/nlinv_realtime.h"
 #include "gadgets/readouts/cardiac_binning.h"
 #include "gadgets/readouts/channels.h"
 #include "gadgets/readouts/coil_compression.h"
@@ -133,6 +134,8 @@ const Registry& Registry::builtin() {
     r.add<CoilMapsFromData>();
     r.add<PcgSolver>();
     r.add<Regularised>();
+    r.add<NlinvRealtime>();
+    r.add<NlinvOfEquations>();
     r.add<EchoTraces>();
     r.add<EchoSpectrum>();
     r.add<StoltMigration>();
