@@ -98,8 +98,8 @@ CoilImages NlinvFrames::solve(const std::shared_ptr<const Frame>& frame, const n
     result = solve_once();
     if (!std::isfinite(result.residual))
       throw ClientError(
-          "nlinv_realtime: no image can be solved for: the Newton steps diverge; a larger alpha or a smaller scale "
-          "keeps them together");
+          "nlinv_realtime: no image can be solved for: sums of the data are too large for numbers, or the Newton steps "
+          "diverge, which a larger alpha or a smaller scale prevents");
   }
   const numerics::NlinvOptions options = solver_options(options_);
   std::map<std::string, std::string> notes{

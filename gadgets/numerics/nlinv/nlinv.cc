@@ -54,7 +54,8 @@ void check(std::int64_t coils, const Shape& image, const Shape& field, const Nli
             fmt::format("4 to {} points an axis within a field of at most twice as many, not {} in {}", kLongest,
                         image.text(), field.text()));
   require(options.newton_steps >= 1 && options.newton_steps <= NlinvOptions::kMostSteps && options.inner >= 1 &&
-              options.inner <= NlinvOptions::kMostInner,
+              options.inner <= NlinvOptions::kMostInner && options.first_passes >= 1 &&
+              options.first_passes <= NlinvOptions::kMostPasses,
           fmt::format("{} Newton steps of {}", options.newton_steps, options.inner));
   require(options.first_alpha > 0 && options.reduction > 0 && options.reduction <= 1 && options.damping >= 0 &&
               options.damping <= 1 && options.scale > 0 && options.smoothness >= 0 && options.order >= 1,
@@ -186,13 +187,16 @@ struct Nlinv::State {
       if (!(result.power > 0) || !std::isfinite(result.power)) return result;
       factor = options.scale / std::sqrt(frame.matrix_scale * result.power);
     }
-    if (begun) combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data());
     const Context::KeepMemory keep(context);
     make_coils();
-    double alpha = options.first_alpha;
-    for (const int steps : inner) {
-      newton_step(frame, alpha, steps);
-      alpha *= options.reduction;
+    const int passes = begun ? 1 : options.first_passes;
+    for (int pass = 0; pass < passes; ++pass) {
+      if (begun || pass > 0) combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data());
+      double alpha = options.first_alpha;
+      for (const int steps : inner) {
+        newton_step(frame, alpha, steps);
+        alpha *= options.reduction;
+      }
     }
     ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
     convolve(frame);

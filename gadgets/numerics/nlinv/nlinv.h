@@ -17,13 +17,14 @@
 namespace echotrain::numerics {
 
 struct NlinvOptions {
-  static constexpr int kMostSteps = 30, kMostInner = 100;
+  static constexpr int kMostSteps = 30, kMostInner = 100, kMostPasses = 10;
   int newton_steps = 7;
   int inner = 10;           ///< steps of conjugate gradients in a Newton step, in the mean; see nlinv_inner_steps()
+  int first_passes = 2;     ///< of the Newton steps in the first frame, the later ones as if a frame had been before
   double first_alpha = 1;   ///< weight of the prior in the first Newton step
   double reduction = 0.5;   ///< of that weight from step to step
   double damping = 0.9;     ///< of the previous frame where it is the prior
-  double scale = 100;       ///< what the first frame's weighed data are scaled to in the 2-norm; alpha counts in it
+  double scale = 50;        ///< what the first frame's weighed data are scaled to in the 2-norm; alpha counts in it
   double smoothness = 220;  ///< coefficients of coils at k [cycles/pixel] weigh (1 + smoothness |k|^2)^-order
   int order = 16;
 };

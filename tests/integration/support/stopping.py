@@ -132,6 +132,10 @@ def shipped_scan(name, folder, large):
     if name == "spiral_2d":
         return by_name(radial(768, 2, 16, 1200, 1536, weighted=True) if large
                        else radial(192, 2, 8, 300, 384, weighted=True))  # fmt: skip
+    if name == "nlinv_cartesian":
+        return by_name(cartesian(768, 8) if large else cartesian(192, 8))
+    if name == "nlinv_realtime":
+        return by_name(radial(384, 2, 10, 200, 768) if large else radial(192, 2, 8, 100, 384))
     if name == "grasp_2d":
         return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))
     if name in ("cg_sense_2d", "fhd_pcg_2d"):

@@ -141,6 +141,10 @@ struct NlinvReference {
     }
     return d;
   }
+  Vector64 damped(Vector64 x) const {
+    for (auto& v : x) v *= options.damping;
+    return x;
+  }
   Vector64 start() const {
     Vector64 x(unknowns());
     for (std::size_t v = 0; v < voxels(); ++v) x[v] = 1;
