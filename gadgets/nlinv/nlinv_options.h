@@ -15,7 +15,7 @@ struct NlinvRealtimeOptions {
   double damping = 0.9;
   double alpha = 1;
   double reduction = 0.5;
-  double scale = 50;
+  double scale = 100;
   std::int64_t median = 1;
   double field = 1;
   double accuracy = 1e-3;

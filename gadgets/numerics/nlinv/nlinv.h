@@ -24,7 +24,7 @@ struct NlinvOptions {
   double first_alpha = 1;   ///< weight of the prior in the first Newton step
   double reduction = 0.5;   ///< of that weight from step to step
   double damping = 0.9;     ///< of the previous frame where it is the prior
-  double scale = 50;        ///< what the first frame's weighed data are scaled to in the 2-norm; alpha counts in it
+  double scale = 100;       ///< what the first frame's weighed data are scaled to in the 2-norm; alpha counts in it
   double smoothness = 220;  ///< coefficients of coils at k [cycles/pixel] weigh (1 + smoothness |k|^2)^-order
   int order = 16;
 };

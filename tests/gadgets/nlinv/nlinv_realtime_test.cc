@@ -107,7 +107,7 @@ void append(std::vector<Acquisition>& to, std::vector<Acquisition> more) {
 
 using NlinvRealtimeTest = OnBackend;
 
-// 13 spokes where 50 are wanted. Found: 0.165 in the frame in which the disc jumps by two voxels, less in the others.
+// 13 spokes where 50 are wanted. Found: 0.15 in the frame in which the disc jumps by two voxels, less in the others.
 // An image of where it was, and one that is only gridded, are off by more than 0.2.
 TEST_P(NlinvRealtimeTest, FollowsADiscWithoutCalibration) {
   std::vector<Acquisition> scan;
@@ -160,7 +160,7 @@ TEST_P(NlinvRealtimeTest, CartesianLinesMayBeOthersInEachFrame) {
   const auto folded = run(yaml("  - cartesian_kspace\n  - fft\n  - coil_combine: {method: rss}\n"
                                "  - image: {component: magnitude}\n"),
                           cartesian_header(), lines(0, Scene(0)), here());
-  EXPECT_GT(nrmse(pixels<float>(folded.images.at(0)), Scene(0).truth), 0.3);
+  EXPECT_GT(nrmse(pixels<float>(folded.images.at(0)), Scene(0).truth), 0.22);
 }
 
 TEST_P(NlinvRealtimeTest, SlicesDoNotKnowOfEachOther) {
