@@ -38,8 +38,8 @@ void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
   const std::uint16_t encoding = frame->key.encoding;
   const std::int64_t count = samples.data.size() > 0 ? samples.data.shape()[0] : 0;
   std::unique_ptr<numerics::GriddedFrame>& open = open_[frame->id];
-  if (!open && (samples.data.size() > 0 || samples.last)) {
-    const std::int64_t coils = std::max<std::int64_t>(1, samples.data.size() > 0 ? samples.data.shape()[1] : 1);
+  if (!open && count > 0) {
+    const std::int64_t coils = samples.data.shape()[1];
     auto& spare = spare_[{encoding, coils}];
     if (spare.empty()) {
       try {
@@ -55,6 +55,9 @@ void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
   }
   if (open && (samples.first || samples.part == Samples::Part::whole)) open->clear();
   if (count > 0) {
+    if (samples.data.shape()[1] != open->coils())
+      throw ClientError(fmt::format("nlinv_realtime: the number of channels changes within a frame, from {} to {}",
+                                    open->coils(), samples.data.shape()[1]));
     const SamplePositions& positions = *samples.positions;
     const std::vector<double> coordinates = image_coordinates(
         scan_->compute.threads(), positions, geometries_.at(encoding).voxel_ratio, samples.offset, count);
@@ -64,6 +67,11 @@ void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
   if (!samples.last) return;
   std::unique_ptr<numerics::GriddedFrame> whole = std::move(open);
   open_.erase(frame->id);
+  if (!whole) {  // a frame without samples tells nothing, not even how many coils there are
+    const numerics::Shape image = geometries_.at(encoding).extents();
+    emit({frame, scan_->compute.zeros<cfloat>({1, 1, image[0], image[1]})});
+    return;
+  }
   emit(frames_.solve(frame, whole->finish(), geometries_.at(encoding).extents()));
   const std::int64_t coils = whole->coils();
   spare_[{encoding, coils}].push_back(std::move(whole));
