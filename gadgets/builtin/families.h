@@ -13,6 +13,7 @@ void add_field(Registry& to);
 void add_gridding(Registry& to);
 void add_images(Registry& to);
 void add_least_squares(Registry& to);
+void add_nlinv(Registry& to);
 void add_readouts(Registry& to);
 void add_steps(Registry& to);
 void add_trajectories(Registry& to);

@@ -1,0 +1,12 @@
+// The family gadgets/nlinv.
+#include "gadgets/builtin/families.h"
+#include "gadgets/nlinv/nlinv_realtime.h"
+
+namespace echotrain {
+
+void add_nlinv(Registry& to) {
+  to.add<NlinvRealtime>();
+  to.add<NlinvOfEquations>();
+}
+
+}  // namespace echotrain

@@ -1,0 +1,38 @@
+// Frames of a scan, each solved from the one before: what both forms of `nlinv_realtime` share.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/nlinv/nlinv_options.h"
+#include "gadgets/numerics/nlinv/nlinv.h"
+
+namespace echotrain {
+
+/// Keeps what the next frame of the same slice (and encoding, contrast, set) begins at.
+class NlinvFrames {
+ public:
+  explicit NlinvFrames(const NlinvRealtimeOptions& options) : options_(options) {}
+  void start(Scan& scan) { scan_ = &scan; }
+
+  /// Solves for a frame and gives its image of `image` points, [y, x], the middle of what is solved for. ClientError
+  /// when the data are not finite, or when the number of coils or the matrix changes.
+  CoilImages solve(const std::shared_ptr<const Frame>& frame, const numerics::NlinvFrame& equations,
+                   const numerics::Shape& image);
+
+ private:
+  struct Series {
+    std::unique_ptr<numerics::Nlinv> nlinv;
+    std::deque<Array<cfloat>> images;  // the last `median`, the newest at the end
+  };
+  Series& series_of(const FrameKey& key, const numerics::Shape& images);
+  Array<cfloat> over_time(Series& series, Array<cfloat> image);
+
+  NlinvRealtimeOptions options_;
+  Scan* scan_ = nullptr;
+  std::map<FrameKey, Series> series_;
+};
+
+}  // namespace echotrain

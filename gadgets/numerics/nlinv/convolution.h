@@ -1,0 +1,31 @@
+// F^H W F of frames that come one after the other, each with other samples, as a convolution.
+//
+// Source: Uecker, Zhang, Frahm, MRM 63, 2010; see also gadgets/numerics/toeplitz/toeplitz.h.
+#pragma once
+
+#include <memory>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// What ToeplitzOperator is, for one frame at a time and one context: set() neither waits for the device nor looks at
+/// the numbers. std::invalid_argument when shapes do not fit.
+class FrameConvolution {
+ public:
+  FrameConvolution(Context& context, const Shape& image);  ///< image: [y, x]
+  ~FrameConvolution();
+  FrameConvolution(const FrameConvolution&) = delete;
+  FrameConvolution& operator=(const FrameConvolution&) = delete;
+
+  /// q: [2y, 2x], lags -y .. y - 1 and -x .. x - 1 about the centre (y, x), as the image of the weights alone has them.
+  void set(DeviceView<const cfloat> q);
+  /// y = T x for images [batch, y, x].
+  void apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,253 @@
+#include "gadgets/numerics/nlinv/nlinv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+
+#include "gadgets/numerics/core/dispatch.h"
+#include "gadgets/numerics/nlinv/nlinv_ops.h"
+#include "gadgets/numerics/reduce/reductions.h"
+
+namespace echotrain::numerics {
+namespace {
+
+void require(bool good, const std::string& problem) {
+  if (!good) throw std::invalid_argument("nlinv: " + problem);
+}
+
+double weight_of(const NlinvOptions& options, double ky, double kx) {
+  return std::pow(1 + options.smoothness * (ky * ky + kx * kx), -options.order);
+}
+
+NlinvAxis make_axis(Context& context, std::int64_t points, std::int64_t field, const NlinvOptions& options) {
+  NlinvAxis axis{.points = points, .most = 0, .cosine = {}, .sine = {}, .cosine_of_points = {}, .sine_of_points = {}};
+  const auto size = static_cast<double>(field);
+  while (axis.most + 1 <= (field - 1) / 2 &&
+         weight_of(options, 0, static_cast<double>(axis.most + 1) / size) >= Nlinv::kLeastWeight)
+    ++axis.most;
+  const std::int64_t waves = axis.wave_rows(), rows = axis.point_rows();
+  std::vector<float> cosine(static_cast<std::size_t>(waves * rows)), sine(cosine), turned(cosine), turned_sine(cosine);
+  for (std::int64_t k = 0; k <= axis.most; ++k)
+    for (std::int64_t r = 0; r <= axis.half(); ++r) {
+      const double angle = 2 * std::numbers::pi * static_cast<double>(k * r % field) / size;
+      const auto at = static_cast<std::size_t>(k * rows + r), of_points = static_cast<std::size_t>(r * waves + k);
+      cosine[at] = turned[of_points] = static_cast<float>(std::cos(angle) / std::sqrt(size));
+      sine[at] = turned_sine[of_points] = static_cast<float>(std::sin(angle) / std::sqrt(size));
+    }
+  axis.cosine = context.upload<float>({cosine.data(), {waves, rows}});
+  axis.sine = context.upload<float>({sine.data(), {waves, rows}});
+  axis.cosine_of_points = context.upload<float>({turned.data(), {rows, waves}});
+  axis.sine_of_points = context.upload<float>({turned_sine.data(), {rows, waves}});
+  return axis;
+}
+
+void check(std::int64_t coils, const Shape& image, const Shape& field, const NlinvOptions& options) {
+  constexpr std::int64_t kLongest = 1024, kMostCoils = 256;
+  require(coils >= 1 && coils <= kMostCoils, fmt::format("1 to {} coils, not {}", kMostCoils, coils));
+  require(image.rank() == 2 && field.rank() == 2, "images have two axes, not " + image.text());
+  for (std::size_t a = 0; a < 2; ++a)
+    require(image[a] >= 4 && image[a] <= kLongest && field[a] >= image[a] && field[a] <= 2 * kLongest,
+            fmt::format("4 to {} points an axis within a field of at most twice as many, not {} in {}", kLongest,
+                        image.text(), field.text()));
+  require(options.newton_steps >= 1 && options.newton_steps <= NlinvOptions::kMostSteps && options.inner >= 1 &&
+              options.inner <= NlinvOptions::kMostInner && options.first_passes >= 1 &&
+              options.first_passes <= NlinvOptions::kMostPasses,
+          fmt::format("{} Newton steps of {}", options.newton_steps, options.inner));
+  require(options.first_alpha > 0 && options.reduction > 0 && options.reduction <= 1 && options.damping >= 0 &&
+              options.damping <= 1 && options.scale > 0 && options.smoothness >= 0 && options.order >= 1,
+          "a weight, a factor or a scale is out of range");
+}
+
+}  // namespace
+
+NlinvProblem make_nlinv_problem(Context& context, std::int64_t coils, const Shape& image, const Shape& field,
+                                const NlinvOptions& options) {
+  NlinvProblem problem{.coils = coils,
+                       .y = make_axis(context, image[0], field[0], options),
+                       .x = make_axis(context, image[1], field[1], options),
+                       .weights = {},
+                       .between = {}};
+  const std::int64_t kx = problem.x.waves(), ky = problem.y.waves();
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < kx; ++i)
+    for (std::int64_t j = 0; j < ky; ++j)
+      weights.push_back(
+          static_cast<float>(weight_of(options, static_cast<double>(j - problem.y.most) / static_cast<double>(field[0]),
+                                       static_cast<double>(i - problem.x.most) / static_cast<double>(field[1]))));
+  problem.weights = context.upload<float>({weights.data(), {kx, ky}});
+  problem.between = context.allocate<cfloat>({coils, ky * problem.x.points});
+  return problem;
+}
+
+std::vector<int> nlinv_inner_steps(const NlinvOptions& options) {
+  std::vector<int> steps;
+  for (int n = 1; n <= options.newton_steps; ++n)
+    steps.push_back(std::max(1, 2 * options.inner * n / (options.newton_steps + 1)));
+  return steps;
+}
+
+namespace on_backend {
+std::int64_t nlinv_back_sums(Context& context, const NlinvProblem& problem) {
+  return ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem));
+}
+void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, const cfloat* p,
+                   cfloat* z) {
+  ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, m, c, p, z));
+}
+void nlinv_back(Context& context, const NlinvProblem& problem, float scale, float alpha, const cfloat* m,
+                const cfloat* c, const cfloat* y, const cfloat* p, cfloat* h, double* sums) {
+  ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, scale, alpha, m, c, y, p, h, sums));
+}
+}  // namespace on_backend
+
+struct Nlinv::State {
+  Context& context;
+  const NlinvOptions options;
+  const Shape extents;
+  NlinvProblem problem;
+  std::vector<int> inner;
+  bool begun = false;                         ///< a frame was solved
+  double factor = 0;                          ///< of the data
+  Array<cfloat> x, reference, r, p, h, d;     // [unknowns]
+  Array<cfloat> coils, product, convolved;    // [coil, y, x]
+  Array<double> products, powers[2], inners;  // partial sums; the residual's products
+
+  State(Context& with, std::int64_t channels, const Shape& image, const Shape& field, const NlinvOptions& wanted)
+      : context(with),
+        options(wanted),
+        extents(image),
+        problem(make_nlinv_problem(with, channels, image, field, wanted)),
+        inner(nlinv_inner_steps(wanted)) {
+    const std::int64_t n = problem.unknowns();
+    for (Array<cfloat>* vector : {&x, &reference, &r, &p, &h, &d}) *vector = context.zeros<cfloat>({n});
+    for (Array<cfloat>* images : {&coils, &product, &convolved})
+      *images = context.zeros<cfloat>({channels, image[0], image[1]});
+    products = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem))});
+    for (auto& sums : powers) sums = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_vector_sums(n))});
+    inners = context.zeros<double>({4});
+    forget();
+  }
+
+  void forget() {
+    begun = false;
+    factor = 0;
+    const std::vector<cfloat> ones(static_cast<std::size_t>(problem.voxels()), 1.0f);
+    context.clear<cfloat>(x.view());
+    context.copy<cfloat>(HostView<const cfloat>(ones.data(), {problem.voxels()}), x.view().part(0, {problem.voxels()}));
+    context.copy<cfloat>(x.cview(), reference.view());
+  }
+
+  /// coils = C x
+  void make_coils() {
+    ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, nullptr, nullptr, x.data(), coils.data()));
+  }
+  void convolve(const NlinvFrame& frame) { frame.matrix(product.cview(), convolved.view()); }
+  void combine(std::int64_t n, double a, const cfloat* u, double b, const cfloat* v, cfloat* to) {
+    ECHOTRAIN_DISPATCH(context, nlinv_combine(context, n, static_cast<float>(a), u, static_cast<float>(b), v, to));
+  }
+
+  /// One Newton step; `coils` belong to x before and after it.
+  void newton_step(const NlinvFrame& frame, double alpha, int steps) {
+    const std::int64_t n = problem.unknowns();
+    const auto scale = static_cast<float>(frame.matrix_scale), weight = static_cast<float>(alpha);
+    const auto back = [&] {
+      ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, scale, weight, x.data(), coils.data(), convolved.data(),
+                                             p.data(), h.data(), products.data()));
+    };
+    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
+    convolve(frame);
+    combine(convolved.size(), factor, frame.right.data(), -1, convolved.data(), convolved.data());
+    combine(n, 1, reference.data(), -1, x.data(), p.data());
+    back();
+    ECHOTRAIN_DISPATCH(context, nlinv_begin(context, n, h.data(), r.data(), p.data(), powers[0].data()));
+    context.clear<cfloat>(d.view());
+    for (int i = 0; i < steps; ++i) {
+      Array<double>&old = powers[i % 2], &now = powers[(i + 1) % 2];
+      ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, x.data(), coils.data(), p.data(), product.data()));
+      convolve(frame);
+      back();
+      ECHOTRAIN_DISPATCH(context, nlinv_step(context, n, old.data(), products.data(), products.size(), p.data(),
+                                             h.data(), d.data(), r.data(), now.data()));
+      if (i + 1 < steps)
+        ECHOTRAIN_DISPATCH(context, nlinv_direction(context, n, now.data(), old.data(), r.data(), p.data()));
+    }
+    combine(n, 1, x.data(), 1, d.data(), x.data());
+    make_coils();
+  }
+
+  NlinvResult run(const NlinvFrame& frame) {
+    NlinvResult result;
+    // Only the first frame's power is needed before the work; later ones are read with the residual.
+    if (factor == 0) {
+      result.power = context.download<double>(frame.power).data()[0];
+      if (!(result.power > 0) || !std::isfinite(result.power)) return result;
+      factor = options.scale / std::sqrt(frame.matrix_scale * result.power);
+    }
+    const Context::KeepMemory keep(context);
+    make_coils();
+    const int passes = begun ? 1 : options.first_passes;
+    for (int pass = 0; pass < passes; ++pass) {
+      if (begun || pass > 0) combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data());
+      double alpha = options.first_alpha;
+      for (const int steps : inner) {
+        newton_step(frame, alpha, steps);
+        alpha *= options.reduction;
+      }
+    }
+    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
+    convolve(frame);
+    inner_products(context, product.cview(), frame.right, inners.view().part(0, {2}));
+    inner_products(context, product.cview(), convolved.cview(), inners.view().part(2, {2}));
+    HostArray<double> host = context.allocate_host<double>({5});
+    context.copy<double>(inners.cview(), host.view().part(0, {4}));
+    context.copy<double>(frame.power, host.view().part(4, {1}));
+    context.synchronize();
+    const double *sums = host.data(), power = sums[4];
+    result.power = power;
+    const double left = power - 2 * sums[0] / factor + sums[2] / (factor * factor);
+    result.residual = power > 0 ? std::sqrt(std::max(0.0, left) / power) : 0;
+    if (!std::isfinite(left)) result.residual = left;
+    return result;
+  }
+};
+
+Nlinv::Nlinv(Context& context, std::int64_t coils, const Shape& image, const Shape& field,
+             const NlinvOptions& options) {
+  check(coils, image, field, options);
+  state_ = std::make_unique<State>(context, coils, image, field, options);
+}
+Nlinv::~Nlinv() = default;
+
+std::int64_t Nlinv::coils() const { return state_->problem.coils; }
+const Shape& Nlinv::image() const { return state_->extents; }
+Shape Nlinv::coefficients() const { return {state_->problem.x.waves(), state_->problem.y.waves()}; }
+DeviceView<const cfloat> Nlinv::unknowns() const { return state_->x.cview(); }
+void Nlinv::reset() { state_->forget(); }
+
+NlinvResult Nlinv::solve(const NlinvFrame& frame, DeviceView<cfloat> to) {
+  State& s = *state_;
+  require(frame.right.shape() == s.coils.shape(),
+          fmt::format("{} is not {}", frame.right.shape().text(), s.coils.shape().text()));
+  require(frame.power.size() == 1 && frame.matrix != nullptr && frame.matrix_scale > 0,
+          "a part of the frame is missing");
+  require(to.shape().rank() == 2 && to.shape()[0] >= 1 && to.shape()[0] <= s.extents[0] && to.shape()[1] >= 1 &&
+              to.shape()[1] <= s.extents[1],
+          fmt::format("{} is not a part of {}", to.shape().text(), s.extents.text()));
+  const NlinvResult result = s.run(frame);
+  const bool good = result.power > 0 && std::isfinite(result.power) && std::isfinite(result.residual);
+  if (good) s.begun = true;
+  if (!good && (s.begun || s.factor > 0)) s.forget();  // what it left must not reach later frames
+  if (!good) {
+    s.context.clear<cfloat>(to);
+    return result;
+  }
+  ECHOTRAIN_DISPATCH(s.context, nlinv_image(s.context, s.problem, static_cast<float>(1 / s.factor), s.x.data(),
+                                            s.coils.data(), to.shape()[0], to.shape()[1], to.data()));
+  return result;
+}
+
+}  // namespace echotrain::numerics

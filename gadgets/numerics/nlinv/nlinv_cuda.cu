@@ -1,0 +1,361 @@
+#include "gadgets/numerics/core/complex_cuda.cuh"
+#include "gadgets/numerics/nlinv/nlinv_ops.h"
+#include "gadgets/numerics/reduce/reductions_cuda.cuh"
+
+namespace echotrain::numerics::cuda {
+namespace {
+
+constexpr int kColumns = 32, kRowsAtOnce = 8;    // threads of a block: columns, and numbers s of the output
+constexpr int kPairs = 32;                       // numbers s of the output that a block works out, with their mirrors
+constexpr int kEach = kPairs / kRowsAtOnce;      // of a thread
+constexpr int kFolded = 32;                      // numbers r of the input in shared memory at a time
+constexpr std::int64_t kOfBlock = 4 * kThreads;  // elements of a vector that a block takes
+static_assert(kColumns * kRowsAtOnce == kThreads);
+static_assert(NlinvAxis::kBlock % kPairs == 0 && NlinvAxis::kBlock % kFolded == 0);
+
+std::int64_t blocks_of_vector(std::int64_t n) { return (n + kOfBlock - 1) / kOfBlock; }
+
+/// The sum over the whole block, valid in all of its threads; every block gets the same bits.
+__device__ double block_total(double mine) {
+  __shared__ double shared;
+  Sums<1> own;
+  own.of[0] = mine;
+  const Sums<1> sum = block_join(own);
+  if (threadIdx.x == 0) shared = sum.of[0];
+  __syncthreads();
+  return shared;
+}
+
+/// The sum of n parts, in all threads.
+__device__ double total(const double* parts, std::int64_t n) {
+  double mine = 0;
+  for (std::int64_t i = threadIdx.x; i < n; i += kThreads) mine += parts[i];
+  const double sum = block_total(mine);
+  __syncthreads();  // `shared` is used again
+  return sum;
+}
+
+/// One side of a transform: `rows` rows about row `half`.
+struct Side {
+  int rows, half;
+};
+
+/// to[s] = sum_r exp(sign i angle(r, s)) from[r], for columns of a coil; rows r and -r share their cosine and, but for
+/// its sign, their sine. Tables: [r >= 0, s >= 0], `stride` a row, filled up with zeros. Load: (coil, row, column);
+/// Store: (coil, row, column, value), which gives a part of the sum. Blocks: columns, numbers s, coils.
+template <class Load, class Store>
+__global__ void transform_kernel(Side in, Side out, int columns, float sign, const float* cosine, const float* sine,
+                                 int stride, Load load, Store store, double* sums) {
+  __shared__ float2 even[kFolded][kColumns], odd[kFolded][kColumns];
+  const int lane = static_cast<int>(threadIdx.x) % kColumns, group = static_cast<int>(threadIdx.x) / kColumns;
+  const int column = static_cast<int>(blockIdx.x) * kColumns + lane,
+            first = static_cast<int>(blockIdx.y) * kPairs + group;
+  const auto coil = static_cast<std::int64_t>(blockIdx.z);
+  float2 cosines[kEach], sines[kEach];
+  for (int i = 0; i < kEach; ++i) cosines[i] = sines[i] = make_float2(0.0f, 0.0f);
+  for (int begin = 0; begin <= in.half; begin += kFolded) {
+    for (int j = group; j < kFolded; j += kRowsAtOnce) {
+      const int r = begin + j;
+      const float2 none = make_float2(0.0f, 0.0f);
+      const bool inside = r <= in.half && column < columns;
+      const float2 up = inside && in.half + r < in.rows ? load(coil, in.half + r, column) : none;
+      const float2 down = inside && r > 0 ? load(coil, in.half - r, column) : none;
+      even[j][lane] = up + down;
+      odd[j][lane] = up - down;
+    }
+    __syncthreads();
+    for (int j = 0; j < kFolded; ++j) {
+      const float2 e = even[j][lane], o = odd[j][lane];
+      const int at = (begin + j) * stride + first;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        const float c = cosine[at + i * kRowsAtOnce], s = sine[at + i * kRowsAtOnce];
+        cosines[i].x += c * e.x;
+        cosines[i].y += c * e.y;
+        sines[i].x += s * o.x;
+        sines[i].y += s * o.y;
+      }
+    }
+    __syncthreads();
+  }
+  double part = 0;
+  if (column < columns)
+    for (int i = 0; i < kEach; ++i) {
+      const int s = first + i * kRowsAtOnce;
+      if (s > out.half) continue;
+      const float2 turned = make_float2(-sign * sines[i].y, sign * sines[i].x);
+      if (out.half + s < out.rows) part += store(coil, out.half + s, column, cosines[i] + turned);
+      if (s > 0) part += store(coil, out.half - s, column, cosines[i] - turned);
+    }
+  if (sums == nullptr) return;
+  const double sum = block_total(part);
+  if (threadIdx.x == 0) sums[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = sum;
+}
+
+dim3 blocks_of(Side out, std::int64_t columns, std::int64_t coils) {
+  return {static_cast<unsigned>((columns + kColumns - 1) / kColumns), static_cast<unsigned>(out.half / kPairs + 1),
+          static_cast<unsigned>(coils)};
+}
+
+Side points_of(const NlinvAxis& axis) { return {static_cast<int>(axis.points), static_cast<int>(axis.half())}; }
+Side waves_of(const NlinvAxis& axis) { return {static_cast<int>(axis.waves()), static_cast<int>(axis.most)}; }
+
+/// Waves to points.
+template <class Load, class Store>
+void to_points(Context& context, const NlinvAxis& axis, std::int64_t columns, std::int64_t coils, Load load,
+               Store store) {
+  const Side out = points_of(axis);
+  transform_kernel<<<blocks_of(out, columns, coils), kThreads, 0, stream_of(context)>>>(
+      waves_of(axis), out, static_cast<int>(columns), 1.0f, axis.cosine.data(), axis.sine.data(),
+      static_cast<int>(axis.point_rows()), load, store, nullptr);
+  check_launch("nlinv_product");
+}
+
+/// The adjoint.
+template <class Load, class Store>
+void to_waves(Context& context, const NlinvAxis& axis, std::int64_t columns, std::int64_t coils, Load load, Store store,
+              double* sums) {
+  const Side out = waves_of(axis);
+  transform_kernel<<<blocks_of(out, columns, coils), kThreads, 0, stream_of(context)>>>(
+      points_of(axis), out, static_cast<int>(columns), -1.0f, axis.cosine_of_points.data(), axis.sine_of_points.data(),
+      static_cast<int>(axis.wave_rows()), load, store, sums);
+  check_launch("nlinv_back");
+}
+
+std::int64_t blocks_to_waves(const NlinvProblem& p) {
+  const dim3 blocks = blocks_of(waves_of(p.x), p.y.waves(), p.coils);
+  return static_cast<std::int64_t>(blocks.x) * blocks.y * blocks.z;
+}
+
+__global__ void multiply_kernel(const float2* m, const float2* c, std::int64_t voxels, std::int64_t n, float2* z) {
+  ECHOTRAIN_GRID_STRIDE(i, n) z[i] = m[i % voxels] * c[i];
+}
+
+/// One thread per voxel adds up the coils, in their order.
+__global__ void image_back_kernel(float scale, float alpha, const float2* c, const float2* y, const float2* p,
+                                  std::int64_t voxels, std::int64_t coils, float2* h, double* sums) {
+  const std::int64_t v = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  double part = 0;
+  if (v < voxels) {
+    float2 sum = make_float2(0.0f, 0.0f);
+    for (std::int64_t coil = 0; coil < coils; ++coil)
+      sum = sum + conjugate(c[coil * voxels + v]) * y[coil * voxels + v];
+    const float2 own = p[v], value = scale * sum + alpha * own;
+    h[v] = value;
+    part = static_cast<double>(own.x) * static_cast<double>(value.x) +
+           static_cast<double>(own.y) * static_cast<double>(value.y);
+  }
+  const double sum = block_total(part);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void combine_kernel(std::int64_t n, float a, const float2* u, float b, const float2* v, float2* to) {
+  ECHOTRAIN_GRID_STRIDE(i, n) to[i] = a * u[i] + b * v[i];
+}
+
+__device__ double square(float2 v) {
+  return static_cast<double>(v.x) * static_cast<double>(v.x) + static_cast<double>(v.y) * static_cast<double>(v.y);
+}
+
+/// Calls work(i), which gives a part of the sum, for a block's elements of a vector.
+template <class Work>
+__device__ double over_block(std::int64_t n, const Work& work) {
+  double part = 0;
+  const std::int64_t end = min(n, (static_cast<std::int64_t>(blockIdx.x) + 1) * kOfBlock);
+  for (std::int64_t i = blockIdx.x * kOfBlock + threadIdx.x; i < end; i += kThreads) part += work(i);
+  return part;
+}
+
+__global__ void begin_kernel(std::int64_t n, const float2* h, float2* r, float2* p, double* sums) {
+  const double sum = block_total(over_block(n, [&](std::int64_t i) {
+    r[i] = p[i] = h[i];
+    return square(h[i]);
+  }));
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void step_kernel(std::int64_t n, const double* old, const double* product, std::int64_t products,
+                            const float2* p, const float2* h, float2* d, float2* r, double* sums) {
+  const double top = total(old, gridDim.x), bottom = total(product, products);
+  const float a = bottom > 0 ? static_cast<float>(top / bottom) : 0.0f;
+  const double sum = block_total(over_block(n, [&](std::int64_t i) {
+    d[i] = d[i] + a * p[i];
+    r[i] = r[i] - a * h[i];
+    return square(r[i]);
+  }));
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void direction_kernel(std::int64_t n, const double* now, const double* old, const float2* r, float2* p) {
+  const double top = total(now, gridDim.x), bottom = total(old, gridDim.x);
+  const float beta = bottom > 0 ? static_cast<float>(top / bottom) : 0.0f;
+  over_block(n, [&](std::int64_t i) {
+    p[i] = r[i] + beta * p[i];
+    return 0.0;
+  });
+}
+
+struct Middle {
+  std::int64_t ny, nx, first_y, first_x, across;
+};
+
+__global__ void image_kernel(float factor, const float2* m, const float2* c, std::int64_t coils, std::int64_t voxels,
+                             Middle middle, float2* to) {
+  ECHOTRAIN_GRID_STRIDE(i, middle.ny * middle.nx) {
+    const std::int64_t at = (middle.first_y + i / middle.nx) * middle.across + middle.first_x + i % middle.nx;
+    float power = 0;
+    for (std::int64_t coil = 0; coil < coils; ++coil) {
+      const float2 value = c[coil * voxels + at];
+      power += value.x * value.x + value.y * value.y;
+    }
+    to[i] = factor * sqrtf(power) * m[at];
+  }
+}
+
+__global__ void real_kernel(const float2* from, std::int64_t n, float scale, float* to) {
+  ECHOTRAIN_GRID_STRIDE(i, n) to[i] = scale * from[i].x;
+}
+
+// What transforms read and write, with the products that go along. `between` holds [coil, ky, x] on the way to the
+// image and [coil, x, ky] on the way back.
+
+struct LoadCoefficients {
+  const float* weights;
+  const float2* h;
+  std::int64_t kx, ky;
+  __device__ float2 operator()(std::int64_t coil, int row, int column) const {
+    return weights[row * ky + column] * h[(coil * kx + row) * ky + column];
+  }
+};
+/// [coil, row, column] of arrays whose rows have `columns` elements.
+struct LoadPlain {
+  const float2* from;
+  std::int64_t rows, columns;
+  __device__ float2 operator()(std::int64_t coil, int row, int column) const {
+    return from[(coil * rows + row) * columns + column];
+  }
+};
+struct LoadTimesImage {
+  const float2 *image, *from;
+  std::int64_t voxels, nx;
+  __device__ float2 operator()(std::int64_t coil, int row, int column) const {
+    const std::int64_t v = row * nx + column;
+    return conjugate(image[v]) * from[coil * voxels + v];
+  }
+};
+/// to: [coil, column, row]
+struct StoreTurned {
+  float2* to;
+  std::int64_t rows, columns;
+  __device__ double operator()(std::int64_t coil, int row, int column, float2 value) const {
+    to[(coil * columns + column) * rows + row] = value;
+    return 0;
+  }
+};
+struct StoreProduct {
+  const float2 *image, *coils, *change;
+  float2* to;
+  std::int64_t voxels, nx;
+  __device__ double operator()(std::int64_t coil, int row, int column, float2 value) const {
+    const std::int64_t v = row * nx + column, at = coil * voxels + v;
+    to[at] = image == nullptr ? value : image[v] * value + change[v] * coils[at];
+    return 0;
+  }
+};
+struct StoreCoefficients {
+  const float* weights;
+  const float2* own;
+  float2* to;
+  std::int64_t kx, ky;
+  float scale, alpha;
+  __device__ double operator()(std::int64_t coil, int row, int column, float2 value) const {
+    const std::int64_t at = (coil * kx + row) * ky + column;
+    const float2 before = own[at], sum = scale * weights[row * ky + column] * value + alpha * before;
+    to[at] = sum;
+    return static_cast<double>(before.x) * static_cast<double>(sum.x) +
+           static_cast<double>(before.y) * static_cast<double>(sum.y);
+  }
+};
+
+}  // namespace
+
+std::int64_t nlinv_back_sums(const NlinvProblem& problem) {
+  return (problem.voxels() + kThreads - 1) / kThreads + blocks_to_waves(problem);
+}
+std::int64_t nlinv_vector_sums(std::int64_t n) { return blocks_of_vector(n); }
+
+void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, const cfloat* p,
+                   cfloat* z) {
+  const std::int64_t kx = problem.x.waves(), ky = problem.y.waves(), nx = problem.x.points, voxels = problem.voxels();
+  const float* const weights = problem.weights.data();
+  const float2* const h = device_view(p) + voxels;
+  // Working space is not what the problem is.
+  float2* const between = const_cast<float2*>(device_view(problem.between.data()));
+  to_points(context, problem.x, ky, problem.coils, LoadCoefficients{weights, h, kx, ky}, StoreTurned{between, nx, ky});
+  to_points(context, problem.y, nx, problem.coils, LoadPlain{between, ky, nx},
+            StoreProduct{device_view(m), device_view(c), device_view(p), device_view(z), voxels, nx});
+}
+
+void nlinv_multiply(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, cfloat* z) {
+  const std::int64_t n = problem.coils * problem.voxels();
+  multiply_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(device_view(m), device_view(c), problem.voxels(),
+                                                                      n, device_view(z));
+  check_launch("nlinv_multiply");
+}
+
+void nlinv_back(Context& context, const NlinvProblem& problem, float scale, float alpha, const cfloat* m,
+                const cfloat* c, const cfloat* y, const cfloat* p, cfloat* h, double* sums) {
+  const std::int64_t kx = problem.x.waves(), ky = problem.y.waves(), nx = problem.x.points, voxels = problem.voxels();
+  const std::int64_t blocks = (voxels + kThreads - 1) / kThreads;
+  image_back_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(context)>>>(
+      scale, alpha, device_view(c), device_view(y), device_view(p), voxels, problem.coils, device_view(h), sums);
+  check_launch("nlinv_back");
+  float2* const between = const_cast<float2*>(device_view(problem.between.data()));
+  to_waves(context, problem.y, nx, problem.coils, LoadTimesImage{device_view(m), device_view(y), voxels, nx},
+           StoreTurned{between, ky, nx}, nullptr);
+  to_waves(
+      context, problem.x, ky, problem.coils, LoadPlain{between, nx, ky},
+      StoreCoefficients{problem.weights.data(), device_view(p) + voxels, device_view(h) + voxels, kx, ky, scale, alpha},
+      sums + blocks);
+}
+
+void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, float b, const cfloat* v, cfloat* to) {
+  combine_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(n, a, device_view(u), b, device_view(v),
+                                                                     device_view(to));
+  check_launch("nlinv_combine");
+}
+
+void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, cfloat* p, double* sums) {
+  begin_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
+      n, device_view(h), device_view(r), device_view(p), sums);
+  check_launch("nlinv_begin");
+}
+
+void nlinv_step(Context& context, std::int64_t n, const double* old, const double* product, std::int64_t products,
+                const cfloat* p, const cfloat* h, cfloat* d, cfloat* r, double* sums) {
+  step_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
+      n, old, product, products, device_view(p), device_view(h), device_view(d), device_view(r), sums);
+  check_launch("nlinv_step");
+}
+
+void nlinv_direction(Context& context, std::int64_t n, const double* now, const double* old, const cfloat* r,
+                     cfloat* p) {
+  direction_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
+      n, now, old, device_view(r), device_view(p));
+  check_launch("nlinv_direction");
+}
+
+void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
+                 std::int64_t ny, std::int64_t nx, cfloat* to) {
+  const Middle middle{ny, nx, problem.y.half() - ny / 2, problem.x.half() - nx / 2, problem.x.points};
+  image_kernel<<<blocks_for(ny * nx), kThreads, 0, stream_of(context)>>>(
+      factor, device_view(m), device_view(c), problem.coils, problem.voxels(), middle, device_view(to));
+  check_launch("nlinv_image");
+}
+
+void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
+  real_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(device_view(from), n, scale, to);
+  check_launch("nlinv_real");
+}
+
+}  // namespace echotrain::numerics::cuda

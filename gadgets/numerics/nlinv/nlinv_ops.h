@@ -1,0 +1,80 @@
+// The steps of NLINV that each backend does; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/nlinv/nlinv.h"
+
+namespace echotrain::numerics {
+
+/// A smooth function of `points` points about floor(points / 2), as a sum of waves k = -most .. most. By the symmetry
+/// of both, cosines and sines of non-negative numbers are all that is needed.
+struct NlinvAxis {
+  /// Tables are filled up with zeros to whole blocks of this many.
+  static constexpr std::int64_t kBlock = 32;
+  std::int64_t points, most;
+  std::int64_t waves() const { return 2 * most + 1; }
+  std::int64_t half() const { return points / 2; }
+  static std::int64_t padded(std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+  std::int64_t wave_rows() const { return padded(most + 1); }
+  std::int64_t point_rows() const { return padded(half() + 1); }
+  Array<float> cosine, sine;                      ///< [wave_rows, point_rows]: of 2 pi k r / field, over sqrt(field)
+  Array<float> cosine_of_points, sine_of_points;  ///< the same as [point_rows, wave_rows]
+};
+
+/// Unknowns lie in one array: the image [y, x], then coefficients [coil, kx, ky].
+struct NlinvProblem {
+  std::int64_t coils;
+  NlinvAxis y, x;
+  Array<float> weights;   ///< [kx, ky]
+  Array<cfloat> between;  ///< [coil, ky x]: working space
+  std::int64_t voxels() const { return y.points * x.points; }
+  std::int64_t waves() const { return y.waves() * x.waves(); }
+  std::int64_t unknowns() const { return voxels() + coils * waves(); }
+};
+
+/// image, field: [y, x], as in Nlinv.
+NlinvProblem make_nlinv_problem(Context& context, std::int64_t coils, const Shape& image, const Shape& field,
+                                const NlinvOptions& options);
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
+/// Numbers of partial sums that nlinv_back() and the operations on vectors of n elements give.
+std::int64_t nlinv_back_sums(const NlinvProblem& problem);
+std::int64_t nlinv_vector_sums(std::int64_t n);
+/// z = m C p + p_image c, where C makes coil images of the coefficients in p. m and c null: z = C p.
+void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, const cfloat* p,
+                   cfloat* z);
+/// z = m c
+void nlinv_multiply(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, cfloat* z);
+/// h = scale D^H y + alpha p: sum conj(c) y, and C^H (conj(m) y). sums: parts of <p, h>.
+void nlinv_back(Context& context, const NlinvProblem& problem, float scale, float alpha, const cfloat* m,
+                const cfloat* c, const cfloat* y, const cfloat* p, cfloat* h, double* sums);
+/// to = a u + b v; `to` may be either.
+void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, float b, const cfloat* v, cfloat* to);
+/// r = p = h; sums: parts of |r|^2.
+void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, cfloat* p, double* sums);
+/// A step of conjugate gradients: a = old / product, d += a p, r -= a h. Of `old` and `product` the parts are given.
+/// sums: parts of the new |r|^2.
+void nlinv_step(Context& context, std::int64_t n, const double* old, const double* product, std::int64_t products,
+                const cfloat* p, const cfloat* h, cfloat* d, cfloat* r, double* sums);
+/// p = r + (now / old) p
+void nlinv_direction(Context& context, std::int64_t n, const double* now, const double* old, const cfloat* r,
+                     cfloat* p);
+/// The middle [ny, nx] of factor m sqrt(sum |c|^2).
+void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
+                 std::int64_t ny, std::int64_t nx, cfloat* to);
+/// to = scale * Re(from)
+void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
+)
+// clang-format on
+
+/// The derivative and its adjoint on the context's backend, for tests.
+namespace on_backend {
+std::int64_t nlinv_back_sums(Context& context, const NlinvProblem& problem);
+void nlinv_product(Context& context, const NlinvProblem& problem, const cfloat* m, const cfloat* c, const cfloat* p,
+                   cfloat* z);
+void nlinv_back(Context& context, const NlinvProblem& problem, float scale, float alpha, const cfloat* m,
+                const cfloat* c, const cfloat* y, const cfloat* p, cfloat* h, double* sums);
+}  // namespace on_backend
+
+}  // namespace echotrain::numerics
