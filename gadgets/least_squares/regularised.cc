@@ -206,6 +206,29 @@ double Regularised::bound_of(const NormalEquations& equations, const numerics::L
   return std::min(bound, kAbove * value);
 }
 
+/// The same of all frames. Each power iteration costs as much as a good part of a solution, and frames of one scan are
+/// sampled alike: of many frames with the same coil maps only some are looked at, those with the largest spectrum among
+/// them, and all others' eigenvalues are taken to lie as far below what their spectrum allows.
+double Regularised::bound_of(const Frames& frames, const std::vector<const numerics::LinearOperator*>& matrices) {
+  constexpr std::size_t kLooks = 4;
+  const std::size_t count = matrices.size();  // 1 where all frames share a matrix
+  std::size_t widest = 0;
+  bool same_maps = true;
+  for (std::size_t f = 0; f < count; ++f) {
+    if (frames[f].matrix->largest() > frames[widest].matrix->largest()) widest = f;
+    same_maps = same_maps && frames[f].maps.memory() == frames.front().maps.memory();
+  }
+  const std::size_t step = same_maps ? std::max<std::size_t>(1, (count + kLooks - 1) / kLooks) : 1;
+  double bound = 0, share = 0;  // of what the spectrum allows
+  for (std::size_t f = 0; f < count; ++f) {
+    if (f % step != 0 && f != widest) continue;
+    const double found = bound_of(frames[f], *matrices[f]);
+    bound = std::max(bound, found);
+    if (found > 0) share = std::max(share, found / frames[f].matrix->largest());
+  }
+  return step == 1 ? bound : share * frames[widest].matrix->largest();
+}
+
 /// Solves for the lambda that was asked for, or for the one that leaves the noise.
 Regularised::Found Regularised::minimise(const Frames& frames, numerics::ProximalProblem& problem,
                                          numerics::DeviceView<cfloat> x, double bound) {
@@ -266,7 +289,6 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
   Found found{{}, 0, nullptr};
   try {
     std::vector<std::unique_ptr<numerics::LinearOperator>> operators;
-    double bound = 0;
     const bool alike = std::all_of(frames.begin(), frames.end(), [&](const NormalEquations& each) {
       return each.matrix == frames.front().matrix && each.maps.memory() == frames.front().maps.memory();
     });
@@ -274,8 +296,8 @@ void Regularised::solve(Frames frames, const Emit<CoilImages>& emit) {
       if (alike && !operators.empty()) break;
       operators.push_back(operator_of(compute, each));
       problem.matrices.push_back(operators.back().get());
-      bound = std::max(bound, bound_of(each, *operators.back()));
     }
+    const double bound = bound_of(frames, problem.matrices);
     problem.b = b.cview();
     problem.priors = priors_of(series);
     if (problem.priors.empty() && count == 1 && options_.series != "none")

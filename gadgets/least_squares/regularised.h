@@ -41,6 +41,7 @@ class Regularised final : public Gadget<NormalEquations, CoilImages> {
   void solve(Frames frames, const Emit<CoilImages>& emit);
   std::vector<numerics::WeighedPrior> priors_of(const numerics::Shape& series) const;
   double bound_of(const NormalEquations& equations, const numerics::LinearOperator& matrix);
+  double bound_of(const Frames& frames, const std::vector<const numerics::LinearOperator*>& matrices);
   Found minimise(const Frames& frames, numerics::ProximalProblem& problem, numerics::DeviceView<numerics::cfloat> x,
                  double bound);
   FrameKey series_of(FrameKey key) const;

@@ -146,7 +146,7 @@ def test_stamps_that_cannot_be_are_refused_with_what_to_do(server, tmp_path):
 
 
 def test_every_command_of_the_document_runs(tmp_path):
-    """In order; with fewer sweeps, and with stamps made up in place of the measured ones."""
+    """In order; with fewer sweeps and frames, and with stamps made up in place of the measured ones."""
     text = (SOURCE / "docs" / "cine.md").read_text()
     (pipeline,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "breath.yaml").write_text(pipeline)
@@ -155,9 +155,10 @@ def test_every_command_of_the_document_runs(tmp_path):
     stamps = np.where(before < 0, 1000, np.floor((times - waves[before]) / 2.5))
     np.save(tmp_path / "Vol1_ticks.npy", stamps)
     commands = re.findall(r"^(?:echotrain|python) .*", text, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 6
     for line in commands:
-        name, *arguments = shlex.split(line.replace("--sweeps 220", "--sweeps 80"))
+        shorter = line.replace("--sweeps 220", "--sweeps 80").replace("--frames 24", "--frames 4")
+        name, *arguments = shlex.split(shorter)
         command = [BIN / name if name == "echotrain" else sys.executable, *arguments]
         done = subprocess.run([str(part) for part in command], cwd=tmp_path, env=python_client.environment(),
                               capture_output=True, text=True, timeout=200)  # fmt: skip

@@ -19,10 +19,12 @@ Systole systole_of(const SimulateOptions& options) {
 
 }  // namespace
 
-CineScanner::CineScanner(const SimulateOptions& options, const ScanPath& scan, const CoilSet& coils,
-                         protocol::DatasetWriter& file, const std::optional<Physiology>& physiology)
+CineScanner::CineScanner(const SimulateOptions& options, const ScanPath& scan, const Undersampling& lines,
+                         const CoilSet& coils, protocol::DatasetWriter& file,
+                         const std::optional<Physiology>& physiology)
     : options_(options),
       scan_(scan),
+      lines_(lines),
       coils_(coils),
       file_(file),
       writer_(options, scan, file),
@@ -42,7 +44,6 @@ double CineScanner::shown_phase(const SimulateOptions& options, int phase) {
 }
 
 void CineScanner::scan() {
-  if (options_.noise_scan) writer_.noise_readouts();
   const std::vector<Shot> shots = options_.gating == "retrospective" ? retrospective()
                                   : options_.gating == "free"        ? free_running()
                                                                      : prospective();
@@ -106,19 +107,22 @@ std::vector<CineScanner::Shot> CineScanner::retrospective() {
 }
 
 std::vector<CineScanner::Shot> CineScanner::free_running() {
-  std::vector<int> sweep;
-  for (int line = 0; line < scan_.shots(); ++line) {
-    if (options_.centre_every > 0 && line % options_.centre_every == 0) sweep.push_back(scan_.shots() / 2);
-    sweep.push_back(line);
-  }
   std::vector<Shot> shots;
   const double tr = repetition_time_ms(options_);
-  for (int repetition = 0; repetition < options_.frames; ++repetition)
+  for (int repetition = 0; repetition < options_.frames; ++repetition) {
+    std::vector<int> sweep;
+    const std::vector<AcquiredReadout> lines = lines_.frame(repetition);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (options_.centre_every > 0 && i % static_cast<std::size_t>(options_.centre_every) == 0)
+        sweep.push_back(scan_.shots() / 2);
+      sweep.push_back(lines[i].readout);
+    }
     for (int slice = 0; slice < options_.slices; ++slice)
       for (int n = 0; n < options_.sweeps; ++n)
         for (std::size_t i = 0; i < sweep.size(); ++i)
           shots.push_back({repetition, slice, sweep[i], 0, (static_cast<double>(shots.size()) + 0.5) * tr,
                            n + 1 == options_.sweeps && i + 1 == sweep.size()});
+  }
   return shots;
 }
 
@@ -126,10 +130,14 @@ CineScanner::Body CineScanner::body(double ms) {
   return {heart_.phase(ms), heart_.strength(ms), breathing_ ? options_.breathing_mm * breathing_->depth(ms) : 0};
 }
 
-ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) const {
+Phantom CineScanner::phantom(const Body& body) const {
   const double shift = body.shift_mm * scan_.matrix() / options_.fov_mm;
-  const Phantom phantom = Phantom::beating(scan_.matrix(), body.phase, shift, body.strength);
-  const ReadoutPath path = scan_.readout(shot.line, 0);
+  return Phantom::beating(scan_.matrix(), body.phase, shift, body.strength);
+}
+
+ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) const {
+  const Phantom phantom = this->phantom(body);
+  const ReadoutPath path = scan_.readout(shot.line, shot.repetition);
   const std::size_t samples = path.positions.size();
   ReadoutWriter::Samples data(samples * options_.coils);
   std::vector<cdouble> signal(options_.coils);
@@ -141,7 +149,10 @@ ReadoutWriter::Samples CineScanner::measure(const Shot& shot, const Body& body) 
 }
 
 void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
-  protocol::AcquisitionHeader head = writer_.header(0, shot.milliseconds);
+  std::vector<float> trajectory;
+  if (!scan_.cartesian()) trajectory = interleaved(scan_.readout(shot.line, shot.repetition), scan_.dims());
+  const int trajectory_dims = static_cast<int>(trajectory.size()) / scan_.samples();
+  protocol::AcquisitionHeader head = writer_.header(trajectory_dims, shot.milliseconds);
   head.center_sample = static_cast<std::uint16_t>(scan_.center_sample());
   head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(shot.line);
   head.idx.phase = static_cast<std::uint16_t>(shot.phase);
@@ -156,12 +167,13 @@ void CineScanner::write(const Shot& shot, ReadoutWriter::Samples data) {
         static_cast<std::uint32_t>(std::floor(std::max(0.0, breathing_->since_ms(shot.milliseconds)) / kTickMs));
   const bool last_phase = options_.gating != "prospective" || shot.phase + 1 == options_.phases;
   const bool last_in_repetition = shot.last_in_slice && last_phase && shot.slice + 1 == options_.slices;
-  raise_flag(head, shot.line == 0 && options_.gating == "prospective", ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
+  raise_flag(head, shot.line == 0 && (options_.gating == "prospective" || !scan_.cartesian()),
+             ISMRMRD::ISMRMRD_ACQ_FIRST_IN_SLICE);
   raise_flag(head, shot.last_in_slice, ISMRMRD::ISMRMRD_ACQ_LAST_IN_SLICE);
   raise_flag(head, last_in_repetition, ISMRMRD::ISMRMRD_ACQ_LAST_IN_REPETITION);
   raise_flag(head, last_in_repetition && shot.repetition + 1 == options_.frames,
              ISMRMRD::ISMRMRD_ACQ_LAST_IN_MEASUREMENT);
-  writer_.write(head, {}, std::move(data));
+  writer_.write(head, std::move(trajectory), std::move(data));
 }
 
 }  // namespace echotrain::client

@@ -26,6 +26,8 @@ namespace {
 
 using Samples = std::vector<std::complex<float>>;
 
+bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
+
 std::string_view trajectory_text(TrajectoryKind kind) {
   switch (kind) {
     case TrajectoryKind::cartesian:
@@ -50,22 +52,28 @@ TrajectoryKind kind_of(const SimulateOptions& o) {
   return epi(o) ? TrajectoryKind::cartesian : parse_trajectory(o.trajectory);
 }
 
-bool cardiac(const SimulateOptions& o) { return o.motion == "cardiac"; }
-
 void check_cardiac(const SimulateOptions& o) {
-  if (o.trajectory != "cartesian") throw UsageError("--motion cardiac is for --trajectory cartesian");
+  const bool lines = o.trajectory == "cartesian";
+  if (!lines && o.trajectory != "radial" && o.trajectory != "golden_radial" && o.trajectory != "spiral")
+    throw UsageError("--motion cardiac is for --trajectory cartesian, radial, golden_radial or spiral");
   if (o.contrasts != 1) throw UsageError("--motion cardiac is for one contrast: leave out --contrasts");
   const UndersamplingOptions &u = o.undersampling, full;
-  if (o.depth > 1 || o.noise_only || u.acceleration != full.acceleration ||
-      u.calibration_mode != full.calibration_mode || u.partial_fourier < 1 || u.partial_echo < 1 ||
-      u.sampling != full.sampling)
+  if (o.depth > 1 || o.noise_only || u.partial_fourier < 1 || u.partial_echo < 1 || u.sampling != full.sampling)
     throw UsageError(
-        "--motion cardiac is for full scans of slices: leave out --depth, --acceleration, --partial-fourier, "
-        "--partial-echo, --sampling and --noise-only");
+        "--motion cardiac is for scans of slices: leave out --depth, --partial-fourier, --partial-echo, --sampling and "
+        "--noise-only");
+  if ((u.acceleration != full.acceleration || u.calibration_mode != full.calibration_mode) &&
+      (o.gating != "free" || u.calibration_mode != "interleaved"))
+    throw UsageError(
+        "--motion cardiac is for full scans, or with --gating free and --calibration-mode interleaved for an "
+        "--acceleration");
   if (o.gating != "prospective" && o.gating != "retrospective" && o.gating != "free")
     throw UsageError("unknown --gating '" + o.gating + "'; use prospective, retrospective or free");
-  if (o.gating != "free" && (o.sweeps != 1 || o.centre_every != 0))
-    throw UsageError("--sweeps and --centre-every are for --gating free");
+  if (!lines && o.gating != "free") throw UsageError("spokes and spirals run on through the beats: --gating free");
+  if (o.gating != "free" && (o.sweeps != 1 || o.centre_every != 0 || o.truth_every != 0))
+    throw UsageError("--sweeps, --centre-every and --truth-every are for --gating free");
+  if (!lines && (o.sweeps != 1 || o.centre_every != 0))
+    throw UsageError("--sweeps and --centre-every are for --trajectory cartesian: give more --frames");
   if (o.systole != "linear" && o.systole != "weissler")
     throw UsageError("unknown --systole '" + o.systole + "'; use linear or weissler");
   const double acquired = o.phases * repetition_time_ms(o), beat = 60000 / o.heart_rate;
@@ -83,9 +91,10 @@ void check(const SimulateOptions& o) {
   if (o.contrasts < 1) throw UsageError("a scan has 1 or more --contrasts");
   if (o.motion != "none" && o.motion != "cardiac") throw UsageError("unknown --motion '" + o.motion + "'; use cardiac");
   if (cardiac(o)) check_cardiac(o);
-  if (!cardiac(o) &&
-      (!o.physiology.empty() || o.breathing_mm != 0 || o.sweeps != 1 || o.centre_every != 0 || o.systole != "linear"))
-    throw UsageError("--physiology, --breathing-mm, --sweeps, --centre-every and --systole are for --motion cardiac");
+  if (!cardiac(o) && (!o.physiology.empty() || o.breathing_mm != 0 || o.sweeps != 1 || o.centre_every != 0 ||
+                      o.systole != "linear" || o.truth_every != 0))
+    throw UsageError(
+        "--physiology, --breathing-mm, --sweeps, --centre-every, --truth-every and --systole are for --motion cardiac");
   if ((o.noise_scan || o.noise_only) && o.noise <= 0)
     throw UsageError("--noise-scan and --noise-only need noise to measure: give --noise SIGMA above 0");
   if (o.undersampling.partial_echo < 1 && (o.trajectory != "cartesian" || o.samples != 0))
@@ -114,17 +123,6 @@ int samples_of(const SimulateOptions& o) {
   if (o.undersampling.partial_echo == 1) return o.samples;
   const int all = o.matrix * o.oversampling;
   return std::max(all / 2 + 1, static_cast<int>(std::lround(o.undersampling.partial_echo * all)));
-}
-
-// The trajectory as ISMRMRD has it: [sample, dimension], a density weight as the third dimension (in stacks too, where
-// the encoding step gives z).
-std::vector<float> interleave(const ReadoutPath& path, int dims) {
-  std::vector<float> values;
-  for (std::size_t s = 0; s < path.positions.size(); ++s) {
-    for (int d = 0; d < dims; ++d) values.push_back(static_cast<float>(path.positions[s][d]));
-    if (!path.weights.empty()) values.push_back(static_cast<float>(path.weights[s]));
-  }
-  return values;
 }
 
 // Makes a scan readout by readout, in the order of a scanner.
@@ -218,9 +216,8 @@ class Scanner {
                               : ISMRMRD::ISMRMRD_ACQ_IS_PARALLEL_CALIBRATION);
 
     std::vector<float> trajectory;
-    if (!scan_.cartesian()) {
-      trajectory = interleave(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
-    }
+    // A density weight is the third dimension, in stacks too, where the encoding step gives z.
+    if (!scan_.cartesian()) trajectory = interleaved(scan_.readout(r, frame), scan_.weighted() ? 2 : scan_.dims());
     const auto contrasts = static_cast<std::size_t>(options_.contrasts);
     const std::size_t first_phantom = phantoms_.size() > contrasts ? static_cast<std::size_t>(slice) * contrasts : 0;
     writer_.write(head, std::move(trajectory),
@@ -252,6 +249,23 @@ std::vector<Phantom> objects_of(const SimulateOptions& o, const ScanPath& scan, 
       const Phantom echo = phantom.echo(c);
       objects.push_back(slices > 0 ? echo.slice(slice_mm(o, s) * o.matrix / o.fov_mm) : echo);
     }
+  return objects;
+}
+
+// A beating heart in the middle of each `truth_every` readouts, whose times become the array `truth_ms`.
+std::vector<Phantom> instants_of(const SimulateOptions& o, CineScanner& scanner, std::size_t readouts,
+                                 protocol::DatasetWriter& file) {
+  std::vector<Phantom> objects;
+  std::vector<float> times;
+  const auto every = static_cast<std::size_t>(o.truth_every);
+  for (std::size_t begin = 0; begin + every <= readouts; begin += every) {
+    const double ms = (static_cast<double>(begin) + static_cast<double>(every) / 2) * repetition_time_ms(o);
+    objects.push_back(scanner.at(ms));
+    times.push_back(static_cast<float>(ms));
+  }
+  if (objects.empty())
+    throw UsageError(fmt::format("--truth-every {}: the scan has {} readouts", o.truth_every, readouts));
+  if (o.truth || o.coil_truth) file.array("truth_ms", {times.size()}, times.data());
   return objects;
 }
 
@@ -372,7 +386,7 @@ std::string simulated_header(const SimulateOptions& o, const ScanPath& scan) {
 
 double repetition_time_ms(const SimulateOptions& o) {
   if (o.tr_ms > 0) return o.tr_ms;
-  return cardiac(o) ? 0.9 * 60000 / o.heart_rate / o.phases : 5;
+  return cardiac(o) && o.trajectory == "cartesian" ? 0.9 * 60000 / o.heart_rate / o.phases : 5;
 }
 
 void simulate(const SimulateOptions& given, std::ostream& out) {
@@ -384,6 +398,7 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
     physiology = read_physiology(o.physiology);
     o.heart_rate = 60000 / Heart(physiology->beats_ms, o.seed, Systole::linear).mean_interval_ms();
   }
+  if (o.gating.empty()) o.gating = !cardiac(o) || o.trajectory == "cartesian" ? "prospective" : "free";
   check(o);
   ScanShape shape = shape_of(o);
   const ScanPath whole(kind_of(o), shape);  // with whole echoes
@@ -393,7 +408,7 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   if (scan.dims() == 3 && o.slices != 1) throw UsageError("this scan is one volume: leave out --slices");
   const bool in_slices = scan.dims() == 2 && o.phantom == "ellipsoids_3d" && !cardiac(o);
   const int slices = in_slices ? o.slices : 0;  // that differ
-  const std::vector<Phantom> objects = objects_of(o, scan, slices);
+  std::vector<Phantom> objects = objects_of(o, scan, slices);
   const CoilSet coils(o.coils, scan.dims(), o.matrix, scan.depth());
 
   protocol::DatasetWriter file(o.output, o.group);
@@ -402,9 +417,13 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   std::size_t readouts = lines.frame(0).size() * static_cast<std::size_t>(o.slices);
   int samples = scan.samples();
   if (cardiac(o)) {
-    CineScanner scanner(o, scan, coils, file, physiology);
+    if (!scan.cartesian() && o.truth_every == 0) o.truth_every = scan.shots();
+    CineScanner scanner(o, scan, lines, coils, file, physiology);
+    if (o.noise_scan) scanner.noise_readouts();
+    const std::uint32_t noise = scanner.written();
     scanner.scan();
     written = scanner.written();
+    if (o.truth_every > 0) objects = instants_of(o, scanner, written - noise, file);
   } else if (epi(o)) {
     EpiScanner scanner(o, scan, lines, objects, coils, file);
     scanner.scan();
@@ -422,7 +441,8 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   file.flush();
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
   if (cardiac(o))
-    parts = fmt::format(", {} cardiac phases, {} gating, {:.4g} beats per minute", o.phases, o.gating, o.heart_rate);
+    parts = fmt::format(", {} {}, {} gating, {:.4g} beats per minute", o.truth_every > 0 ? objects.size() : o.phases,
+                        o.truth_every > 0 ? "instants" : "cardiac phases", o.gating, o.heart_rate);
   out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
                      o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
                      o.frames, readouts, samples, parts, written);

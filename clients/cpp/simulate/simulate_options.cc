@@ -132,13 +132,21 @@ config::OptionTable<SimulateOptions> simulate_options() {
       .text("gradient_delays", &O::gradient_delays,
             "X:Y:XY, of radial scans: by how many samples data lie farther on along x and y than the trajectory says "
             "(negative: gradients come late), and along the other axis")
-      .text("motion", &O::motion, "cardiac: a beating heart, one line per beat, and its ECG; instead of --phantom")
-      .text("gating", &O::gating,
-            "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase), "
-            "retrospective (readouts run on, each beat moves on to the next line) or free (lines run on, too)")
+      .text("motion", &O::motion,
+            "cardiac: a beating heart and its ECG, in lines, spokes or spirals; instead of --phantom")
+      .text(
+          "gating", &O::gating,
+          "of a heart: prospective (each trigger starts the readouts of all phases, counted in idx.phase), "
+          "retrospective (readouts run on, each beat moves on to the next line) or free (lines run on, too) (default: "
+          "prospective; of spokes and spirals, which run on, free)")
+      .default_in_help()
       .integer("sweeps", &O::sweeps, 1, kMost, "of --gating free: how often each line is acquired")
       .integer("centre_every", &O::centre_every, 0, 4096,
                "of --gating free: the central line is acquired before each so many lines, for navigators; 0: never")
+      .integer("truth_every", &O::truth_every, 1, kMost,
+               "of --gating free: `truth`, `truth_1`, ... are the body in the middle of each so many readouts, at the "
+               "times of `truth_ms` (default: of lines, phases of the beat at expiration; else of each frame)")
+      .default_in_help()
       .path("physiology", &O::physiology, "FILE",
             "of a heart: text with its R waves (`r MS`) and breathing (`b MS DEPTH`), in place of --heart-rate")
       .text(

@@ -77,10 +77,12 @@ struct SimulateOptions {
   double tr_ms = 0;             ///< between readouts; 0: repetition_time_ms()
   std::string gradient_delays;  ///< of radial scans: "x:y:xy" [samples], by which samples lie beside their positions
   std::string motion = "none";  ///< none or cardiac: the phantom is then Phantom::beating
-  std::string gating =
-      "prospective";     ///< of a heart: prospective, retrospective or free (clients/cpp/simulate/cine_scanner.h)
+  std::string gating;    ///< of a heart: prospective (Cartesian, if empty), retrospective or free (others, if empty);
+                         ///< clients/cpp/simulate/cine_scanner.h
   int sweeps = 1;        ///< of free gating: how often each line is acquired
   int centre_every = 0;  ///< of free gating: the central line once more before as many lines; 0: never
+  int truth_every = 0;   ///< of free gating: `truth`, `truth_1`, ... are the body in the middle of each so many
+                         ///< readouts; 0: phases of the beat, and of spokes and spirals the middle of each frame
   std::string systole = "linear";    ///< of a heart: linear or weissler (clients/cpp/simulate/heart.h)
   std::filesystem::path physiology;  ///< of a heart: R waves and breathing (clients/cpp/simulate/physiology.h)
   double breathing_mm = 0;           ///< of a heart: how far a breath moves it; 0: held breath
@@ -89,8 +91,8 @@ struct SimulateOptions {
   double heart_rate = 60;            ///< beats per minute
   double jitter = 0.05;              ///< of the intervals between beats: standard deviation as a share of the mean
   double blob_sigma = 2;             ///< [pixels]
-  bool truth = true;  ///< also writes the array `truth`, [slice, y, x] of slices that differ; of contrast or phase c >
-                      ///< 0: `truth_c`
+  bool truth = true;  ///< also writes the array `truth`, [slice, y, x] of slices that differ; of contrast, phase or
+                      ///< instant c > 0: `truth_c`
   bool coil_truth = false;  ///< also writes the complex array `coil_truth`; of contrast c > 0: `coil_truth_c`
 };
 

@@ -70,6 +70,15 @@ ReadoutPath centre_out_spoke(const ScanPath& scan, int index) {
 
 }  // namespace
 
+std::vector<float> interleaved(const ReadoutPath& path, int dims) {
+  std::vector<float> values;
+  for (std::size_t s = 0; s < path.positions.size(); ++s) {
+    for (int d = 0; d < dims; ++d) values.push_back(static_cast<float>(path.positions[s][d]));
+    if (!path.weights.empty()) values.push_back(static_cast<float>(path.weights[s]));
+  }
+  return values;
+}
+
 const std::vector<std::string>& trajectory_names() {
   static const std::vector<std::string> names = {"cartesian", "radial",         "golden_radial",   "spiral",
                                                  "kooshball", "stack_of_stars", "stack_of_spirals"};

@@ -27,6 +27,9 @@ struct ReadoutPath {
   std::vector<double> weights;
 };
 
+/// The positions as ISMRMRD has them: [sample, dimension], after `dims` of them a density weight where there is one.
+std::vector<float> interleaved(const ReadoutPath& path, int dims);
+
 /// The sizes of a scan. Zero readouts or samples mean enough for the Nyquist criterion; zero partitions mean a quarter
 /// of the matrix.
 struct ScanShape {

@@ -154,7 +154,13 @@ TEST(CineScan, OptionsThatDoNotGoTogether) {
     EXPECT_EQ(result.code, 2);
     return result.err;
   };
-  EXPECT_NE(refused({"--trajectory", "radial"}).find("cartesian"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "stack_of_stars"}).find("golden_radial"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "radial", "--gating", "prospective"}).find("run on"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "radial", "--sweeps", "2"}).find("--frames"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "radial", "--truth-every", "9999"}).find("--truth-every"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "cartesian", "--truth-every", "2"}).find("--gating free"), std::string::npos);
+  EXPECT_NE(refused({"--trajectory", "cartesian", "--gating", "free", "--acceleration", "2"}).find("interleaved"),
+            std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--gating", "none"}).find("retrospective"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--tr-ms", "100"}).find("do not fit into a beat"), std::string::npos);
   EXPECT_NE(refused({"--trajectory", "cartesian", "--sweeps", "2"}).find("--gating free"), std::string::npos);
