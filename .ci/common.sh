@@ -44,10 +44,16 @@ use_ccache() {
   fi
 }
 
+# in_build TEXT: whether a line of the build's CMakeCache.txt, if there is one, begins so.
+in_build() { grep -qs "^$1" "$build/CMakeCache.txt"; }
+
 # configure_release [CMAKE ARGUMENT...]: from the environment, ECHOTRAIN_WERROR and ECHOTRAIN_CUDA_ARCHITECTURES.
 configure_release() {
-  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO -DECHOTRAIN_FAMILIES=all
-    -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO) line
+  local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO) line
+  # After ./run demo, which leaves these out; else a choice of the user's stays.
+  if ! in_build ECHOTRAIN_FAMILIES:STRING=all; then
+    arguments+=(-DECHOTRAIN_FAMILIES=all -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO)
+  fi
   while read -r line; do arguments+=("$line"); done < <(use_ccache)
   if [ -n "${ECHOTRAIN_WERROR:-}" ]; then arguments+=("-DECHOTRAIN_WERROR=$ECHOTRAIN_WERROR"); fi
   local python

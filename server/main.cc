@@ -168,9 +168,9 @@ std::shared_ptr<numerics::Resources> make_resources(const config::ServerOptions&
 
 int serve(const config::ServerOptions& options, const Request& request, const Registry& registry) {
   config::PipelineLibrary library = load_library(options);
-  leave_out_what_is_not_built(library, registry);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
+  leave_out_what_is_not_built(library, registry);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
   const std::shared_ptr<numerics::Resources> resources = make_resources(options);
   if (request.stdio) {

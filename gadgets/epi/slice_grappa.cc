@@ -20,6 +20,8 @@
 namespace echotrain {
 namespace {
 
+constexpr std::int64_t kMostAtOnce = 32;  // slices of a group
+
 using protocol::AcquisitionHeader;
 using protocol::ReadoutKind;
 
@@ -41,6 +43,17 @@ struct FrameLines {
   std::vector<const AcquisitionHeader*> heads;  // null: did not come
   std::vector<std::vector<std::int32_t>> rows;  // of each batch's readouts; -1: counts no more, or lies between
   std::int64_t count() const { return static_cast<std::int64_t>(heads.size()); }
+
+  /// From the line `from` on, as many as `lines`; those that did not come have no heads.
+  void widen(std::int64_t from, std::int64_t lines) {
+    const auto before = static_cast<std::int32_t>((first - from) / step);
+    heads.insert(heads.begin(), static_cast<std::size_t>(before), nullptr);
+    heads.resize(static_cast<std::size_t>(lines));
+    for (auto& batch : rows)
+      for (std::int32_t& row : batch)
+        if (row >= 0) row += before;
+    first = from;
+  }
 };
 
 FrameLines lines_of(const std::vector<Readouts>& held, std::int64_t step) {
@@ -104,6 +117,10 @@ void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
     if (!multiband || multiband->factor == 1) continue;
     const std::int64_t slices = encoding.slice ? encoding.slice->maximum + 1 : 1;
     space.factor = multiband->factor;
+    if (space.factor > kMostAtOnce)
+      throw ClientError(
+          fmt::format("slice_grappa: the header's multiband_factor is {}; at most {} slices are told apart",
+                      space.factor, kMostAtOnce));
     if (slices % space.factor != 0)
       throw ClientError(fmt::format(
           "slice_grappa: the header's multiband_factor is {}, but its encodingLimits have {} slice(s), which "
@@ -233,11 +250,12 @@ std::vector<double> SliceGrappa::turns_of(const Space& space, const Owner& owner
 }
 
 /// The kernels of a group, made for as many lines. Those for another number of lines are made anew of what is kept.
-SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t lines, std::int64_t coils,
-                                           std::int64_t samples) {
+SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t first, std::int64_t lines,
+                                           std::int64_t coils, std::int64_t samples) {
   const auto [at, is_new] = groups_.try_emplace(owner);
   Group& group = at->second;
   if (is_new) {
+    group.first = first;
     group.lines = lines;
     group.samples = samples;
     try {
@@ -252,7 +270,10 @@ SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t line
     for (std::int64_t m = 0; m < spaces_[owner.first].factor; ++m)
       if (const auto slice = slices_.find(slice_of(owner, m)); slice != slices_.end()) slice->second.references.clear();
   }
-  if (!group.failed && (group.lines != lines || group.samples != samples || group.kernels.coils != coils))
+  // Outer lines of a later frame may be missing.
+  const std::int64_t step = spaces_[owner.first].step, before = first - group.first;
+  const bool within = before >= 0 && before % step == 0 && before / step + lines <= group.lines;
+  if (!group.failed && (!within || group.samples != samples || group.kernels.coils != coils))
     throw ClientError(fmt::format(
         "slice_grappa: a frame of group {} has {} lines of {} coils and {} samples, but the first one had {} of {} and "
         "{}; all repetitions of simultaneous slices are to be alike",
@@ -313,13 +334,14 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
                     "groups: lines of simultaneous slices name their group",
                     owner.second, space.factor * space.groups, space.factor, space.groups));
   const std::int64_t coils = any->data.shape()[1], samples = any->data.shape()[2];
-  const FrameLines lines = lines_of(held, space.step);
-  const std::int64_t count = lines.count();
-  Group& group = group_for(owner, count, coils, samples);
+  FrameLines lines = lines_of(held, space.step);
+  Group& group = group_for(owner, lines.first, lines.count(), coils, samples);
   if (group.failed) {
     for (Readouts& each : held) pass(std::move(each), emit);
     return;
   }
+  lines.widen(group.first, group.lines);
+  const std::int64_t count = lines.count();
   numerics::Context& compute = scan_->compute;
   Array<cfloat> kspace = compute.zeros<cfloat>({coils, count, samples});
   for (std::size_t h = 0; h < held.size(); ++h)
@@ -374,10 +396,11 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
            ++end)
         if (const AcquisitionHeader* head = lines.heads[static_cast<std::size_t>(end)])
           move(out.heads.emplace_back(*head));
-      if (out.heads.empty()) continue;  // the frame's last line has come
+      if (out.heads.empty()) continue;
       out.frame = shared;
       out.first = std::exchange(first, false);
-      out.last = end == count;
+      out.last =
+          std::all_of(lines.heads.begin() + end, lines.heads.end(), [](const auto* head) { return head == nullptr; });
       out.data = part_of(rows, (m * count + begin) * coils * samples, {end - begin, coils, samples});
       emit(std::move(out));
     }

@@ -77,7 +77,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
     numerics::HybridKernels hybrid;
     numerics::LineCorrections rows;
     std::vector<double> turns;  // of each slice
-    std::int64_t lines = 0, samples = 0;
+    std::int64_t first = 0, lines = 0, samples = 0;
     bool failed = false;
   };
   using Owner = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
@@ -86,7 +86,8 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   bool has_kernels(const Owner& slice) const;
   void separate(std::vector<Readouts> held, const Emit<Readouts>& emit);
   void pass(Readouts&& readouts, const Emit<Readouts>& emit) const;
-  Group& group_for(const Owner& owner, std::int64_t lines, std::int64_t coils, std::int64_t samples);
+  Group& group_for(const Owner& owner, std::int64_t first, std::int64_t lines, std::int64_t coils,
+                   std::int64_t samples);
   void fit(Group& group, const Owner& owner, std::int64_t coils);
   HostArray<cfloat> block_of(const Slice& slice, std::int64_t first, std::int64_t last) const;
   std::vector<double> turns_of(const Space& space, const Owner& owner) const;

@@ -76,6 +76,7 @@ class DeviceCache : private numerics::Droppable {
     const auto begin = std::chrono::steady_clock::now();
     std::shared_ptr<const Made> made;
     try {
+      const numerics::KeepsCore keeps;  // others may wait for it
       made = make(session, place, request);
     } catch (...) {
       end_making(request);
@@ -116,6 +117,7 @@ class DeviceCache : private numerics::Droppable {
                               {.device = place.second,
                                .memory_budget = memory_to_make(place, request),
                                .stop_token = session.stop_token(),
+                               .group = session.group(),
                                .account = session.account()});
         auto made = request.make(own);
         own.synchronize();  // others use it on streams of their own

@@ -10,6 +10,7 @@
 
 #include "gadgets/api/items.h"
 #include "gadgets/api/scan.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/trajectory/gradient_delays.h"
 #include "gadgets/trajectories/readout_geometry.h"
 
@@ -45,7 +46,7 @@ class DelayFinder {
   using Anatomy = std::array<std::uint16_t, 5>;  // encoding, slice, contrast, phase, set
   static Anatomy anatomy_of(const FrameKey& key) { return {key.encoding, key.slice, key.contrast, key.phase, key.set}; }
   bool counts(const Spoke& spoke, const FrameKey& key) const;
-  numerics::Spokes with_samples(Scan& scan, const TrajectorySpace& space,
+  numerics::Spokes with_samples(Scan& scan, numerics::MemoryShare& paid, const TrajectorySpace& space,
                                 const std::vector<const Readouts*>& held) const;
 
   std::int64_t spokes() const { return static_cast<std::int64_t>(angles_.size()); }

@@ -11,7 +11,8 @@ namespace {
 
 using numerics::GradientDelays;
 
-constexpr std::size_t kMostOrientations = 1024, kMostFilters = 64;
+constexpr float kLeastDwell_us = 1e-3F;  // no receiver samples faster
+constexpr std::size_t kMostOrientations = 1024, kMostFilters = 4;
 
 /// What waiting readouts take beside their data, which the context pays for.
 std::uint64_t bytes_beside_data(const Readouts& readouts) {
@@ -61,17 +62,10 @@ void TrajectoryCorrection::process(Readouts&& readouts, const Emit<Readouts>& em
     if (readouts.last) note(readouts);
     return emit(std::move(readouts));
   }
-  const std::uint64_t frame = readouts.frame->id;
   const bool last = readouts.last;
-  if (!readouts.heads.empty()) frames_[frame] = orientation_of(readouts.heads.front(), readouts.frame->key.encoding);
-  const auto known = frames_.find(frame);
-  if (known == frames_.end()) {  // a frame without readouts
-    if (waiting_.empty()) return emit(std::move(readouts));
-    waiting_.push_back({std::move(readouts), {}});
-    return release(emit);
-  }
-  const Orientation orientation = known->second;
-  if (last) frames_.erase(known);
+  if (last && readouts.first && readouts.heads.empty() && waiting_.empty()) return emit(std::move(readouts));
+  // One for all of a frame, however it is cut into batches.
+  const Orientation orientation = orientation_of(readouts.frame->reference, readouts.frame->key.encoding);
   if (states_.size() >= kMostOrientations && !states_.contains(orientation))
     throw ClientError(
         fmt::format("trajectory_correction: the slices of a scan have at most {} orientations", kMostOrientations));
@@ -136,16 +130,14 @@ void TrajectoryCorrection::correct(Readouts& readouts) {
   readouts.trajectory = std::move(own);
   if (options_.method == "girf") return apply_girf(readouts, space);
   const std::int64_t samples = readouts.trajectory.shape()[1];
+  GradientDelays found;
+  if (estimates()) {
+    const auto state = states_.find(orientation_of(readouts.frame->reference, readouts.frame->key.encoding));
+    if (state == states_.end() || !state->second.found || !state->second.found->delays) return;
+    found = *state->second.found->delays;
+  }
   for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
-    const auto& head = readouts.heads[i];
-    GradientDelays delays;
-    if (estimates()) {
-      const auto state = states_.find(orientation_of(head, readouts.frame->key.encoding));
-      if (state == states_.end() || !state->second.found || !state->second.found->delays) continue;
-      delays = *state->second.found->delays;
-    } else {
-      delays = given(head);
-    }
+    const GradientDelays delays = estimates() ? found : given(readouts.heads[i]);
     if (delays.largest() == 0) continue;
     std::vector<double> k = physical_positions(readouts, i, space);
     numerics::delay_positions(delays, {k.data(), {samples, space.dims}});
@@ -157,7 +149,7 @@ GradientDelays TrajectoryCorrection::given(const protocol::AcquisitionHeader& he
   GradientDelays delays{options_.x, options_.y, options_.xy};
   if (options_.unit == "us") {
     const double dwell = head.sample_time_us;
-    if (!(dwell > 0)) {
+    if (!(dwell >= kLeastDwell_us)) {
       scan_->warn(
           "trajectory_correction: delays are given in microseconds, but readouts come without sample_time_us; their "
           "trajectory is kept as it came; give the delays in samples");
@@ -174,7 +166,7 @@ void TrajectoryCorrection::apply_girf(Readouts& readouts, const TrajectorySpace&
   for (std::size_t i = 0; i < readouts.heads.size(); ++i) {
     const auto& head = readouts.heads[i];
     const float dwell = head.sample_time_us;
-    if (!(dwell > 0) || samples < 2) {
+    if (!(dwell >= kLeastDwell_us) || samples < 2) {
       scan_->warn(
           "trajectory_correction: readouts come without sample_time_us, which tells their gradients; their trajectory "
           "is kept as it came");

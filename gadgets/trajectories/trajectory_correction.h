@@ -77,7 +77,6 @@ class TrajectoryCorrection final : public Gadget<Readouts, Readouts> {
   Scan* scan_ = nullptr;
   std::vector<TrajectorySpace> spaces_;
   std::map<Orientation, State> states_;
-  std::map<std::uint64_t, Orientation> frames_;  // that are open
   struct Waiting {
     Readouts readouts;
     Orientation orientation;

@@ -83,6 +83,11 @@ bool Inbox::full(bool give_back) {
   return (bytes_ >= bound_ || gives_back_) && !cancelled_;
 }
 
+std::int64_t Inbox::waiting() const {
+  const std::scoped_lock lock(mutex_);
+  return readouts_;
+}
+
 std::size_t Inbox::bytes() const {
   const std::scoped_lock lock(mutex_);
   return bytes_;
@@ -124,7 +129,6 @@ Inbox::Taken Inbox::take() {
       batch->insert(batch->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
   }
-  taken.waiting = readouts_;
   return taken;
 }
 

@@ -43,12 +43,12 @@ class Inbox {
   /// whether anything is in it: its memory is wanted elsewhere.
   bool full(bool give_back = false);
 
-  std::size_t bytes() const;  ///< queued and in the worker's hands
+  std::size_t bytes() const;     ///< queued and in the worker's hands
+  std::int64_t waiting() const;  ///< acquisitions that are queued
 
   struct Taken {
     std::optional<Work> work;  ///< empty when there is none left
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
-    std::int64_t waiting = 0;  ///< acquisitions that are queued behind this work
   };
   /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
   /// that alone. The work taken before counts as done.

@@ -146,7 +146,7 @@ void Worker::work() {
       Inbox::Taken taken = inbox_.take();
       woken_ = false;
       in_turn([&] {
-        if (taken.work) process(pipeline, std::move(*taken.work), taken.waiting);
+        if (taken.work) process(pipeline, std::move(*taken.work), inbox_.waiting());
         count_work();
         if (taken.end) pipeline.finish(*taken.end);
       });

@@ -210,7 +210,10 @@ void Context::in_pieces(std::size_t bytes, bool by_cpu, const Do& run) const {
   }
 }
 
-void Context::synchronize() { state_->device->synchronize(); }
+void Context::synchronize() {
+  if (Yield* const yield = Yield::of_thread(); yield != nullptr && cuda()) yield->rest();  // the GPU works meanwhile
+  state_->device->synchronize();
+}
 void Context::on_complete(std::function<void()> done) { state_->device->on_complete(std::move(done)); }
 void Context::check() { state_->device->check(); }
 const std::shared_ptr<MemoryAccount>& Context::account() const { return state_->device->account(); }

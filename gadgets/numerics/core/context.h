@@ -74,6 +74,7 @@ class Context {
   /// Says when the scan is to stop. Every operation checks it before it begins, and work on threads() before each
   /// piece; what takes longer than some 100 ms checks it in between.
   const std::stop_token& stop_token() const { return options_.stop_token; }
+  const std::shared_ptr<Helped>& group() const { return options_.group; }
   /// Stopped when the scan is to stop.
   void check_stop() const { threads_.check_stop(); }
 

@@ -23,6 +23,18 @@ class Yield {
   static Yield*& of_thread();
 };
 
+/// While it lives, the calling thread keeps its core: others wait for what it makes, or it measures times.
+class KeepsCore {
+ public:
+  KeepsCore() : before_(std::exchange(Yield::of_thread(), nullptr)) {}
+  ~KeepsCore() { Yield::of_thread() = before_; }
+  KeepsCore(const KeepsCore&) = delete;
+  KeepsCore& operator=(const KeepsCore&) = delete;
+
+ private:
+  Yield* const before_;
+};
+
 /// How long a pool's threads have helped a caller, or all callers of a group [s]; negative: not yet. Guarded by the
 /// pool.
 struct Helped {

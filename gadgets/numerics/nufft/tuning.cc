@@ -120,6 +120,7 @@ class Search {
                  {.device = session.device(),
                   .memory_budget = kTrialMemory,
                   .stop_token = session.stop_token(),
+                  .group = session.group(),
                   .account = session.account()}),
         problem_(problem),
         options_(options),
@@ -298,7 +299,10 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
       fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(backend, context.resources()), ECHOTRAIN_VERSION, kRevision,
                   problem_class(dims, width, grid_points, samples, coils));
   std::unique_lock lock(mutex_, std::defer_lock);
-  while (!lock.try_lock_for(kPatience)) context.check_stop();
+  while (!lock.try_lock_for(kPatience)) {
+    context.check_stop();
+    if (Yield* const yield = Yield::of_thread()) yield->rest();  // who tries out may need the core
+  }
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   const std::vector<NufftTuning> candidates = candidate_tunings(dims, width, backend, context.threads().size());
   if (const auto kept = store_.find(key))
@@ -306,6 +310,7 @@ NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinat
 
   NufftTuning best = usual;
   try {
+    const KeepsCore keeps;  // a pause would count as time
     ++trials_;
     const double most_work = kMostWork[backend == Backend::cuda ? 1 : 0];
     std::int64_t factor = 1;

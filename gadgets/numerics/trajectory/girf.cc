@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kMostBefore = 16384;  // steps
 
 std::int64_t steps_before(double dwell) {
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(GirfFilter::kSettle / dwell)), 1, kMostBefore);
+  return static_cast<std::int64_t>(std::clamp(std::ceil(GirfFilter::kSettle / dwell), 1.0, double{kMostBefore}));
 }
 
 }  // namespace

@@ -170,6 +170,22 @@ TEST_P(SliceGrappaTest, LinesThatDidNotComeAreCounted) {
   }
 }
 
+/// The second repetition lacks its first and its last line, which hold less than 1e-3 of the energy.
+TEST_P(SliceGrappaTest, OuterLinesMayBeMissingFromLaterFrames) {
+  const Slices scan{.groups = 1};
+  auto readouts = scan.scan(2);
+  const auto second = readouts.end() - kN;
+  set_flag(*(readouts.end() - 2), kLastInSlice);
+  readouts.pop_back();
+  readouts.erase(second);
+  const Outcome out = run(apart_pipeline(), scan.header_of(), readouts, here());
+  ASSERT_EQ(out.images.size(), 4u);
+  for (const auto& image : out.images) {
+    EXPECT_EQ(note_of(image, "missing_lines"), image.head.repetition == 0 ? "(none)" : "2");
+    EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), 0.05);
+  }
+}
+
 ECHOTRAIN_ON_BACKENDS(SliceGrappaTest);
 
 TEST(SliceGrappaInputTest, ScansOfSingleSlicesPass) {

@@ -48,16 +48,18 @@ TEST(Inbox, MergesReadoutsAndKeepsTheirOrderAmongImages) {
   EXPECT_EQ(end.end, End::truncated);
 }
 
-TEST(Inbox, SaysHowManyReadoutsWaitBehindWhatItGives) {
+TEST(Inbox, SaysHowManyReadoutsWaitBehindWhatItHasGiven) {
   Inbox inbox(1 << 30, [] {});
   inbox.push(readouts(2, 100, 0));
   inbox.push(image(10));
   inbox.push(readouts(3, 100, 2));
   inbox.push(readouts(1, 2 * Inbox::kBatchBytes, 5));
-  EXPECT_EQ(inbox.take().waiting, 4);
-  EXPECT_EQ(inbox.take().waiting, 4);
-  EXPECT_EQ(inbox.take().waiting, 1);
-  EXPECT_EQ(inbox.take().waiting, 0);
+  for (const std::int64_t waiting : {4, 4, 1, 0}) {
+    inbox.take();
+    EXPECT_EQ(inbox.waiting(), waiting);
+  }
+  inbox.push(readouts(1, 100, 6));
+  EXPECT_EQ(inbox.waiting(), 1) << "what has come since, too";
 }
 
 TEST(Inbox, LeavesTheScanWhatWasReservedForIt) {
