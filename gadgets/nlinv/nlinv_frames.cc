@@ -21,8 +21,12 @@ Parameters<NlinvRealtimeOptions> nlinv_parameters() {
                "Newton steps of a frame, always that many")
       .integer(
           "inner", &Options::inner, 1, NlinvOptions::kMostInner,
-          "steps of conjugate gradients in a Newton step, in the mean; they rise with the step, from 2 to 17 for 7 "
-          "Newton steps of 10: 68 in all. Their number is fixed, so that every frame takes the same time")
+          "steps of conjugate gradients in a Newton step, in the mean; they rise with the step, from 2 to 12 for 6 "
+          "Newton steps of 7: 42 in all. Their number is fixed, so that every frame takes the same time")
+      .integer("first_frame_passes", &Options::first_frame_passes, 1, NlinvOptions::kMostPasses,
+               "how often the first frame of a slice is solved: at first from nothing, then from its own solution, "
+               "which it is "
+               "drawn to as later frames are drawn to the frame before. It takes as many times as long")
       .number("damping", &Options::damping, 0, 1,
               "the frame before, times this, is what a frame is drawn to; 0: frames differ as they like, near 1: what "
               "moves leaves a trace")
@@ -44,6 +48,7 @@ numerics::NlinvOptions solver_options(const NlinvRealtimeOptions& options) {
   numerics::NlinvOptions out;
   out.newton_steps = static_cast<int>(options.newton_steps);
   out.inner = static_cast<int>(options.inner);
+  out.first_passes = static_cast<int>(options.first_frame_passes);
   out.damping = options.damping;
   out.first_alpha = options.alpha;
   out.reduction = options.reduction;

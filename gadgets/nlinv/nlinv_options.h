@@ -10,8 +10,9 @@ namespace echotrain {
 
 /// nlinv_parameters() says what they mean.
 struct NlinvRealtimeOptions {
-  std::int64_t newton_steps = 7;
-  std::int64_t inner = 10;
+  std::int64_t newton_steps = 6;
+  std::int64_t inner = 7;
+  std::int64_t first_frame_passes = 2;
   double damping = 0.9;
   double alpha = 1;
   double reduction = 0.5;

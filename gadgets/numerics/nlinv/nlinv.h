@@ -18,8 +18,8 @@ namespace echotrain::numerics {
 
 struct NlinvOptions {
   static constexpr int kMostSteps = 30, kMostInner = 100, kMostPasses = 10;
-  int newton_steps = 7;
-  int inner = 10;           ///< steps of conjugate gradients in a Newton step, in the mean; see nlinv_inner_steps()
+  int newton_steps = 6;
+  int inner = 7;            ///< steps of conjugate gradients in a Newton step, in the mean; see nlinv_inner_steps()
   int first_passes = 2;     ///< of the Newton steps in the first frame, the later ones as if a frame had been before
   double first_alpha = 1;   ///< weight of the prior in the first Newton step
   double reduction = 0.5;   ///< of that weight from step to step
@@ -30,7 +30,7 @@ struct NlinvOptions {
 };
 
 /// Steps of conjugate gradients in each Newton step: floor(2 inner n / (steps + 1)) in step n, at least one. Their
-/// number is fixed, so that a frame takes the same time whatever it shows: 2 5 7 10 12 15 17, 68 in all, for 7 and 10.
+/// number is fixed, so that a frame takes the same time whatever it shows: 2 4 6 8 10 12, 42 in all, for 6 and 7.
 std::vector<int> nlinv_inner_steps(const NlinvOptions& options);
 
 /// y = F^H W F x for every coil; x, y: [coil, y, x].
@@ -54,8 +54,9 @@ struct NlinvResult {
 /// of its sensitivity c = sum_k w(k) h(k) exp(2 pi i k.r / field) / sqrt(field points). Coefficients whose weight is
 /// below kLeastWeight are left out: what they could add is that square times what others do. Every Newton step solves
 ///   (D^H T D + alpha) dx = D^H (b - T (m c)) + alpha (reference - x)
-/// by conjugate gradients from 0. The first frame begins at m = 1, h = 0 and has it as the reference; later frames
-/// begin at the frame before, and have `damping` times it as the reference.
+/// by conjugate gradients from 0. The first frame begins at m = 1, h = 0 and has it as the reference; its
+/// second pass begins at what the first one found, as later frames begin at the frame before, and has `damping` times
+/// it as the reference.
 ///
 /// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; sums are ordered, so
 /// the same input gives the same bits in every run where `matrix` does. std::invalid_argument when shapes do not fit.
