@@ -10,20 +10,20 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kNx = 30, kNy = 26, kSamples = 150, kArms = 24;
+constexpr int kColumns = 30, kRows = 26, kSamples = 150, kArms = 24;
 constexpr double kDwell = 30e-6, kRange = 180;
 
 /// Arms of a spiral of 4.5 ms, and the field.
 FieldProblem field_of_spiral(double first_s = 0) {
-  return field_problem(kNy, kNx, kRange, kDwell * (kSamples - 1), kArms, kSamples, first_s);
+  return field_problem(kRows, kColumns, kRange, kDwell * (kSamples - 1), kArms, kSamples, first_s);
 }
 
 /// A disc with a notch and a ramp of phase, [y, x].
 std::vector<cdouble> object() {
   std::vector<cdouble> out;
-  for (int y = 0; y < kNy; ++y)
-    for (int x = 0; x < kNx; ++x) {
-      const double u = x - kNx / 2, v = y - kNy / 2;
+  for (int y = 0; y < kRows; ++y)
+    for (int x = 0; x < kColumns; ++x) {
+      const double u = x - kColumns / 2, v = y - kRows / 2;
       const bool inside = u * u + v * v < 100 && !(u > 2 && std::abs(v) < 2);
       out.push_back(inside ? std::polar(1.0, 0.05 * u) : cdouble(0));
     }
@@ -57,8 +57,8 @@ std::vector<float> weights() {
   return out;
 }
 
-protocol::Header spiral_header() { return header({.encoded = {kNx, kNy, 1}, .trajectory = "spiral"}); }
-protocol::Image map_image(const std::vector<float>& hz, int nx = kNx, int ny = kNy) {
+protocol::Header spiral_header() { return header({.encoded = {kColumns, kRows, 1}, .trajectory = "spiral"}); }
+protocol::Image map_image(const std::vector<float>& hz, int nx = kColumns, int ny = kRows) {
   return sent_image(hz, {nx, ny, 1}, {{"role", "field_map"}});
 }
 std::string gridded_with(const std::string& field, const std::string& gridding = "accuracy: 1e-4") {
@@ -150,10 +150,10 @@ TEST_P(OffResonanceGadgetTest, TheSolverFindsTheObject) {
 TEST_P(OffResonanceGadgetTest, AMapOfAnotherMatrixIsInterpolated) {
   FieldProblem p = field_of_spiral();
   const auto plane = [](double u, double v) { return 120 * u - 60 * v + 10; };  // of the field of view
-  for (int y = 0; y < kNy; ++y)
-    for (int x = 0; x < kNx; ++x)
-      p.field_hz[static_cast<std::size_t>(y * kNx + x)] =
-          static_cast<float>(plane((x - kNx / 2) / static_cast<double>(kNx), (y - kNy / 2) / static_cast<double>(kNy)));
+  for (int y = 0; y < kRows; ++y)
+    for (int x = 0; x < kColumns; ++x)
+      p.field_hz[static_cast<std::size_t>(y * kColumns + x)] = static_cast<float>(
+          plane((x - kColumns / 2) / static_cast<double>(kColumns), (y - kRows / 2) / static_cast<double>(kRows)));
   std::vector<float> fine;
   constexpr int kFx = 64, kFy = 80;
   for (int y = 0; y < kFy; ++y)
