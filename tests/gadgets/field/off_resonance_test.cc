@@ -146,6 +146,32 @@ TEST_P(OffResonanceGadgetTest, TheSolverFindsTheObject) {
   EXPECT_LT(corrected, 1.1 * nrmse(pixels<cfloat>(still.images.at(0)), object()));
 }
 
+// What fhd makes of a slice's map is kept for the frames after, for more slices than a handful.
+TEST_P(OffResonanceGadgetTest, OperatorsOfManySlicesAreKept) {
+  constexpr int kSlices = 18;
+  const FieldProblem p = field_of_spiral();
+  const std::vector<cdouble> samples(static_cast<std::size_t>(p.count()), 1.0);
+  std::vector<protocol::Image> maps;
+  std::vector<Acquisition> scan;
+  for (int slice = 0; slice < kSlices; ++slice) {
+    maps.push_back(map_image(p.field_hz));
+    maps.back().head.slice = static_cast<std::uint16_t>(slice);
+  }
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int slice = 0; slice < kSlices; ++slice)
+      for (Acquisition& a : scan_of(p, samples, 0, repetition)) {
+        a.head.idx.slice = static_cast<std::uint16_t>(slice);
+        scan.push_back(std::move(a));
+      }
+  const auto out = run(yaml("  - density_compensation: {method: from_data}\n  - fhd: {accuracy: 0.01, off_resonance: "
+                            "true, field: {accuracy: 0.05}}\n  - pcg: {prior: none, iterations: 1}\n  - coil_combine: "
+                            "{method: none}\n  - image: {component: complex}\n"),
+                       spiral_header(), std::move(scan), {.backend = GetParam(), .images = std::move(maps)});
+  EXPECT_EQ(out.images.size(), 2u * kSlices);
+  EXPECT_EQ(out.counts.work.operators_made, static_cast<std::uint64_t>(kSlices));
+  EXPECT_EQ(out.counts.work.operators_reused, static_cast<std::uint64_t>(kSlices));
+}
+
 // A map of another matrix covers the same field of view.
 TEST_P(OffResonanceGadgetTest, AMapOfAnotherMatrixIsInterpolated) {
   FieldProblem p = field_of_spiral();
