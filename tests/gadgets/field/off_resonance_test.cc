@@ -211,6 +211,16 @@ TEST_P(OffResonanceGadgetTest, BadInputIsRefused) {
               HasSubstr("sample_time_us of the readouts is 0"));
   EXPECT_THAT(refusal(gridded_with(""), {map}, [](auto& scan) { scan[3].head.center_sample = 9; }),
               HasSubstr("differ in sample_time_us or center_sample"));
+  // Of a sliding window, after readouts that agree.
+  const std::string sliding =
+      yaml("  - density_compensation: {method: from_data}\n  - off_resonance\n  - image: {component: complex}\n",
+           "frame: {readouts: 12, stride: 6}\n");
+  EXPECT_THAT(refusal(sliding, {map},
+                      [](auto& scan) {
+                        for (std::size_t i = 18; i < kArms; ++i) scan[i].head.center_sample = 9;
+                      }),
+              HasSubstr("differ in sample_time_us or center_sample"));
+  EXPECT_EQ(refusal(sliding, {map}), "(no ClientError)");
   auto two = p.field_hz;
   two.insert(two.end(), p.field_hz.begin(), p.field_hz.end());
   EXPECT_THAT(refusal(gridded_with(""), {map_image(two)}), HasSubstr("2 channels"));
