@@ -57,8 +57,9 @@ struct NlinvResult {
 /// by conjugate gradients from 0. The first frame begins at m = 1, h = 0 and has it as the reference; later frames
 /// begin at the frame before, and have `damping` times it as the reference.
 ///
-/// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; sums are ordered, so
-/// the same input gives the same bits in every run where `matrix` does. std::invalid_argument when shapes do not fit.
+/// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; the first frame also
+/// waits for its power before the work; sums are ordered, so the same input gives the same bits in every run where
+/// `matrix` does. std::invalid_argument when shapes do not fit.
 class Nlinv {
  public:
   static constexpr double kLeastWeight = 1e-5;
