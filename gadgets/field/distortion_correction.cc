@@ -63,6 +63,7 @@ const DistortionCorrection::Shifts& DistortionCorrection::shifts_of(const Frame&
     kept_.splice(kept_.begin(), kept_, found);
     return kept_.front();
   }
+  kept_.remove_if([&](const Shifts& each) { return each.slice == slice && each.map != map; });  // replaced since
   HostArray<float> shift = field_map_of(*scan_, slice, image);
   const auto most = static_cast<double>(image[1]);
   double largest = 0;

@@ -62,6 +62,14 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
     return scan_->info(fmt::format("field_map: images of contrast {} are not used", contrast));
   const auto found = waiting_.find(key);
   if (found == waiting_.end() || found->second.frame->key.contrast == contrast) {
+    // The partner of an earlier repetition will not come.
+    const auto place = [](FrameKey of) {
+      of.repetition = 0;
+      return of;
+    };
+    lost_ += std::erase_if(waiting_, [&](const auto& each) {
+      return each.first != key && place(each.first) == place(key) && each.second.frame->key.contrast == contrast;
+    });
     waiting_.insert_or_assign(key, std::move(images));
     return;
   }
@@ -79,7 +87,7 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
   numerics::gather_from_coils(compute, early.data.view(), late.data.view(), product.view());
   const HostArray<cfloat> host = compute.download<cfloat>(product.view());
   HostArray<float> hz = compute.allocate_host<float>({n[1], n[2], n[3]});
-  constexpr std::uint64_t kWorkBytes = 80;  // of a voxel, while the map is made
+  constexpr std::uint64_t kWorkBytes = 160;  // of a voxel, while the map is made
   numerics::MemoryShare work(compute.account());
   work.grow_to(static_cast<std::uint64_t>(hz.size()) * kWorkBytes);
   numerics::FieldMapFacts facts;
@@ -100,11 +108,9 @@ void FieldMap::process(CoilImages&& images, const Emit<CoilImages>& emit) {
 }
 
 void FieldMap::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
-  if (!waiting_.empty())
-    scan_->warn(
-        fmt::format("field_map: {} images of contrast {} have no partner of contrast {}; they give no map",
-                    waiting_.size(), waiting_.begin()->second.frame->key.contrast,
-                    waiting_.begin()->second.frame->key.contrast == options_.early ? options_.late : options_.early));
+  if (const std::size_t alone = lost_ + waiting_.size(); alone > 0)
+    scan_->warn(fmt::format("field_map: {} images of contrast {} or {} have no partner of the other; they give no map",
+                            alone, options_.early, options_.late));
   waiting_.clear();
 }
 

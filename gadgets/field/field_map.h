@@ -1,6 +1,7 @@
 // A field map of two echoes.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <vector>
 
@@ -40,7 +41,8 @@ class FieldMap final : public Gadget<CoilImages, CoilImages> {
   Options options_;
   Scan* scan_ = nullptr;
   std::vector<double> echo_times_ms_;
-  std::map<FrameKey, CoilImages> waiting_;  // by key without the contrast: one echo
+  std::map<FrameKey, CoilImages> waiting_;  // by key without the contrast: one echo, of the latest repetition
+  std::size_t lost_ = 0;                    // images of earlier repetitions whose partner did not come
 };
 
 }  // namespace echotrain

@@ -197,7 +197,7 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
 
   const std::int64_t so_far = std::min(++place.frames, options_.average);
   numerics::add_to_mean(compute, workshop.right.cview(), 1 / static_cast<float>(so_far), place.mean.view());
-  if (place.frames == 1) make_maps(place);
+  if (place.frames <= 2) make_maps(place);  // the first frame may have held nothing
 
   const numerics::Shape one{1, 1, image[0], image[1]};
   numerics::combine(compute, place.maps.cview(), workshop.right.cview(), place.solver.right().reshaped(one),
@@ -211,7 +211,7 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
   emit({frame, std::move(out)});
-  if (place.frames > 1 && maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
+  if (place.frames > 2 && maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
 }
 
 }  // namespace echotrain

@@ -18,9 +18,10 @@ namespace echotrain {
 /// Solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame, from the frame
 /// before on, by a fixed number of conjugate gradient steps; L is the largest value of F^H W F's spectrum. F^H W d and
 /// F^H W F are scattered from the frame's own positions: no plan, no sort, no power iteration. The maps S come from a
-/// mean of the latest frames, which forgets old ones, and are made again now and then, after the frame's image has
-/// left. Parts of a frame go to the device as they come; the work begins with the last one, so that the bits do not
-/// depend on how readouts arrive. On CUDA, nothing waits for the device once the first two frames have passed.
+/// mean of the latest frames, which forgets old ones. The first two frames make them before their image, later ones now
+/// and then after their image has left. Parts of a frame go to the device as they come; the work begins with the last
+/// one, so that the bits do not depend on how readouts arrive. On CUDA, nothing waits for the device once the first two
+/// frames have passed, unless a frame has more than about a million samples: their upload then waits for pinned memory.
 ///
 /// Sources: CG-SENSE: Pruessmann et al., MRM 46, 2001; F^H W F as a convolution: Fessler et al., IEEE TSP 53(9), 2005;
 /// frames that begin with the one before: Sorensen et al., "Real-time reconstruction of sensitivity encoded radial MRI

@@ -221,8 +221,14 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open,
   for (const auto e : what.image) lags.push_back(2 * e);
   numerics::OffResonanceNormal::Options options;
   options.accuracy = options_.field.accuracy;
-  constexpr std::size_t kMostKept = 16;
-  if (corrected_.size() >= kMostKept) corrected_.pop_back();
+  constexpr std::size_t kMostKept = 256;
+  constexpr std::uint64_t kMostBytes = 1ull << 30;
+  std::uint64_t bytes = 0;
+  for (const Corrected& each : corrected_) bytes += each.matrix->bytes();
+  while (!corrected_.empty() && (corrected_.size() >= kMostKept || bytes > kMostBytes)) {
+    bytes -= corrected_.back().matrix->bytes();
+    corrected_.pop_back();
+  }
   try {
     options.nufft = numerics::options_for_accuracy(options_.accuracy, lags);
     corrected_.push_front(

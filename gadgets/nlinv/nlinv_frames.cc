@@ -96,16 +96,18 @@ CoilImages NlinvFrames::solve(const std::shared_ptr<const Frame>& frame, const n
   Array<cfloat> out = scan_->compute.allocate<cfloat>({1, 1, image[0], image[1]});
   const auto solve_once = [&] { return series.nlinv->solve(equations, out.view().reshaped(image)); };
   numerics::NlinvResult result = solve_once();
+  const bool began = std::exchange(series.begun, false);
   if (!std::isfinite(result.power))
     throw ClientError("nlinv_realtime: the data are not finite, or so large that sums of them are not");
-  if (!std::isfinite(result.residual)) {
+  if (!std::isfinite(result.residual) && began) {
     scan_->warn("nlinv_realtime: the steps from the frame before led nowhere; the frame was solved as a first one");
     result = solve_once();
-    if (!std::isfinite(result.residual))
-      throw ClientError(
-          "nlinv_realtime: no image can be solved for: sums of the data are too large for numbers, or the Newton steps "
-          "diverge, which a larger alpha or a smaller scale prevents");
   }
+  if (!std::isfinite(result.residual))
+    throw ClientError(
+        "nlinv_realtime: no image can be solved for: sums of the data are too large for numbers, or the Newton steps "
+        "diverge, which a larger alpha or a smaller scale prevents");
+  series.begun = result.power > 0;
   const numerics::NlinvOptions options = solver_options(options_);
   std::map<std::string, std::string> notes{
       {"nlinv_newton_steps", std::to_string(options.newton_steps)},

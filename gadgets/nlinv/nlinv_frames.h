@@ -25,6 +25,7 @@ class NlinvFrames {
  private:
   struct Series {
     std::unique_ptr<numerics::Nlinv> nlinv;
+    bool begun = false;                // the frame before left a solution
     std::deque<Array<cfloat>> images;  // the last `median`, the newest at the end
   };
   Series& series_of(const FrameKey& key, const numerics::Shape& images);

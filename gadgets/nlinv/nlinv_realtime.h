@@ -15,8 +15,9 @@ namespace echotrain {
 
 /// Real-time NLINV of samples anywhere: each frame is solved from the one before by regularised Newton steps, for its
 /// image and all sensitivities; the first begins at a constant image and no sensitivities. Samples are gridded as they
-/// come, and F^H W F is a convolution made of the frame's own samples, without a plan for their trajectory. The image's
-/// meta attributes say how it went (nlinv_*). ClientError for 3D encodings. Sources: gadgets/numerics/nlinv/nlinv.h.
+/// come, and F^H W F is a convolution made of the frame's own samples, without a plan for their trajectory. The first
+/// frame waits for the device twice, later ones once. The image's meta attributes say how it went (nlinv_*).
+/// ClientError for 3D encodings. Sources: gadgets/numerics/nlinv/nlinv.h.
 class NlinvRealtime final : public Gadget<Samples, CoilImages> {
  public:
   using Options = NlinvRealtimeOptions;

@@ -45,12 +45,13 @@ std::int64_t unwrap(const ThreadPool& threads, const Extents& n, const std::vect
   std::vector<std::int64_t> seeds;
   for (std::int64_t v = 0; v < size; ++v)
     if (trusted[static_cast<std::size_t>(v)]) seeds.push_back(v);
+  StopCheck stop(threads);
   std::stable_sort(seeds.begin(), seeds.end(), [&](std::int64_t a, std::int64_t b) {
+    stop();
     return signal[static_cast<std::size_t>(a)] > signal[static_cast<std::size_t>(b)];
   });
   std::vector<char> done(phase.size(), 0);
   std::int64_t regions = 0;
-  StopCheck stop(threads);
   for (const std::int64_t seed : seeds) {
     if (done[static_cast<std::size_t>(seed)]) continue;
     ++regions;
@@ -142,8 +143,12 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
   });
   std::vector<double> sorted = signal;
   const auto high = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(size - 1, size * 99 / 100));
+  threads.check_stop();
   std::nth_element(sorted.begin(), high, sorted.end());
-  const double least = options.threshold * *high;
+  threads.check_stop();
+  // Where nearly all voxels are 0, the percentile is too.
+  const double strong = *high > 0 ? *high : *std::max_element(signal.begin(), signal.end());
+  const double least = options.threshold * strong;
   FieldMapFacts facts;
   std::vector<char> trusted(size);
   for (std::size_t v = 0; v < size; ++v) {
@@ -165,7 +170,7 @@ FieldMapFacts field_map(ThreadPool& threads, HostView<const cfloat> product, dou
     std::vector<double> sum(size, 0), weight(size, 0);
     for (std::size_t v = 0; v < size; ++v)
       if (trusted[v]) {
-        weight[v] = signal[v] / *high;
+        weight[v] = signal[v] / strong;
         sum[v] = weight[v] * phase[v];
       }
     blur(threads, n, *sigma, sum);

@@ -58,8 +58,9 @@ struct NlinvResult {
 /// second pass begins at what the first one found, as later frames begin at the frame before, and has `damping` times
 /// it as the reference.
 ///
-/// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; sums are ordered, so
-/// the same input gives the same bits in every run where `matrix` does. std::invalid_argument when shapes do not fit.
+/// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; the first frame also
+/// waits for its power before the work; sums are ordered, so the same input gives the same bits in every run where
+/// `matrix` does. std::invalid_argument when shapes do not fit.
 class Nlinv {
  public:
   static constexpr double kLeastWeight = 1e-5;

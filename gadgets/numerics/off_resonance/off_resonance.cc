@@ -49,7 +49,8 @@ std::shared_ptr<const OffResonance> OffResonance::make(Context& context, HostVie
   made->weights_ =
       context.upload<cfloat>({weights.data(), {static_cast<std::int64_t>(made->times_s_.size()), segments.count()}});
   made->at_s_ = context.upload<double>({segments.at_s.data(), {segments.count()}});
-  context.synchronize();  // from here on it may be used on other streams
+  made->segments_.weights = {};  // they are where the context computes
+  context.synchronize();         // from here on it may be used on other streams
   return made;
 }
 

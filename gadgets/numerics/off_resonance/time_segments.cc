@@ -167,6 +167,13 @@ TimeSegments time_segments(Context& context, const FieldHistogram& field, std::s
          "times are not finite numbers");
   const Span times = span_of(times_s), hz = span_of(field.hz);
   const double cycles = times.length() * hz.length();
+  const auto too_many = [&] {
+    return std::invalid_argument(fmt::format(
+        "off-resonance: {} segments are not enough: frequencies span {:.0f} Hz over {:.1f} ms, which is {:.0f} "
+        "cycles; mask or smooth the field map, or check the time of a sample",
+        kMostSegments, hz.length(), 1e3 * times.length(), cycles));
+  };
+  if (!(cycles <= static_cast<double>(kMostSegments))) throw too_many();
   // The number is found with a few times, at which the error is smooth; weights are then worked out for all.
   std::vector<double> some(times_s.begin(), times_s.end());
   constexpr double kTimesPerCycle = 6, kLeastTimes = 48;
@@ -185,10 +192,7 @@ TimeSegments time_segments(Context& context, const FieldHistogram& field, std::s
     }
     if (best <= accuracy) return fit(context, field, nodes(times, n, best_share), times_s);
   }
-  throw std::invalid_argument(fmt::format(
-      "off-resonance: {} segments are not enough: frequencies span {:.0f} Hz over {:.1f} ms, which is {:.0f} "
-      "cycles; mask or smooth the field map, or check the time of a sample",
-      kMostSegments, hz.length(), 1e3 * times.length(), cycles));
+  throw too_many();
 }
 
 }  // namespace echotrain::numerics

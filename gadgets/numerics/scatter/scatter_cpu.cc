@@ -13,9 +13,9 @@ constexpr std::int64_t kPieces = 16;
 
 /// Footprints of a frame's samples, in memory that the next frame uses again.
 struct Footprints {
-  std::vector<std::int32_t> starts;  // [sample, 2]: y, x
-  std::vector<float> weights;        // [sample, 2, width]
-  Array<cfloat> lags;                // of scattered_lags()
+  Array<std::int32_t> starts;  // [sample, 2]: y, x
+  Array<float> weights;        // [sample, 2, width]
+  Array<cfloat> lags;          // of scattered_lags()
 };
 
 /// to[x] += value weights[x], x < width, of complex numbers.
@@ -67,8 +67,9 @@ void scatter_prepare(Context& context, ScatterNufft::Impl& impl) {
 void scatter(Context& context, ScatterNufft::Impl& impl, const ScatterJob& job) {
   const Tiling& t = impl.tiling;
   auto& footprints = *static_cast<Footprints*>(impl.state.get());
-  footprints.starts.resize(static_cast<std::size_t>(2 * job.count));
-  footprints.weights.resize(static_cast<std::size_t>(2 * job.count * t.width));
+  const std::int64_t places = 2 * job.count;
+  if (footprints.starts.size() < places) footprints.starts = context.allocate<std::int32_t>({places});
+  if (footprints.weights.size() < places * t.width) footprints.weights = context.allocate<float>({places * t.width});
   NufftPlan::Impl plan;  // what place_samples() asks of one
   plan.tiling = t;
   plan.samples = job.count;

@@ -23,7 +23,8 @@ struct FixedCgOptions {
 /// Minimises x^H A x - 2 Re x^H b + previous L |x - x_previous|^2 + size L |x|^2 from x_previous on, by `iterations`
 /// steps, whatever the residual is; `previous` counts as 0 where there is no frame before, or it was zero or not
 /// finite. It owns its vectors, asks for no memory and waits for nothing, so that on CUDA its steps are recorded as a
-/// graph once and launched for frame after frame. Confined to one context.
+/// graph once and launched for frame after frame; a stop of the scan then waits until all steps have run. Confined to
+/// one context.
 class FixedCg {
  public:
   /// y = A x, images of one shape; the same work in the same memory in every call.

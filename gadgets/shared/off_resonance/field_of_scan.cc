@@ -26,6 +26,12 @@ Between between(std::int64_t i, std::int64_t n, std::int64_t of) {
   return {first, std::min(first + 1, of - 1), static_cast<float>(inside - std::floor(inside))};
 }
 
+[[noreturn]] void refuse_other_times() {
+  throw ClientError(
+      "off-resonance: readouts of one frame differ in sample_time_us or center_sample; send them as frames of their "
+      "own (another contrast or set)");
+}
+
 }  // namespace
 
 Parameters<FieldOptions> field_parameters() {
@@ -109,27 +115,29 @@ std::vector<double> FieldOfScan::times_of(const SampleTiming& timing) const {
 
 std::shared_ptr<const numerics::OffResonance> FieldOfScan::of_frame(const Samples& samples,
                                                                     const numerics::Shape& image) {
-  const bool moved = samples.part == Samples::Part::moved;
-  auto& kept = moved ? windows_[samples.frame->window] : frames_[samples.frame->id];
+  if (samples.part == Samples::Part::moved) {
+    Window& window = windows_[samples.frame->window];
+    if (window.made && window.timing != samples.timing) refuse_other_times();
+    if (!window.made) window = {samples.timing, find(samples, image)};
+    return window.made;
+  }
+  auto& kept = frames_[samples.frame->id];
   // Readouts of a frame that differ are refused by find(), whichever of them is the first to differ.
-  if (!kept || samples.timing.interval_s < 0 || (samples.first && !moved)) kept = find(samples, image);
+  if (!kept || samples.timing.interval_s < 0 || samples.first) kept = find(samples, image);
   const auto found = kept;
-  if (samples.last && !moved) frames_.erase(samples.frame->id);
+  if (samples.last) frames_.erase(samples.frame->id);
   return found;
 }
 
 std::shared_ptr<const numerics::OffResonance> FieldOfScan::find(const Samples& samples, const numerics::Shape& image) {
   const SampleTiming& timing = samples.timing;
   const std::uint16_t slice = samples.frame->key.slice;
+  if (timing.interval_s < 0) refuse_other_times();
   if (!(timing.interval_s > 0) || timing.interval_s > 1e-3 || timing.per_readout < 1)
     throw ClientError(
-        timing.interval_s < 0
-            ? std::string("off-resonance: readouts of one frame differ in sample_time_us or center_sample; send them "
-                          "as frames of their own (another contrast or set)")
-            : fmt::format(
-                  "off-resonance: sample_time_us of the readouts is {}, but the time from one sample to the next "
-                  "must be known: above 0 and up to 1000",
-                  1e6 * timing.interval_s));
+        fmt::format("off-resonance: sample_time_us of the readouts is {}, but the time from one sample to the next "
+                    "must be known: above 0 and up to 1000",
+                    1e6 * timing.interval_s));
   const std::shared_ptr<void> map = scan_->side_images.find(kFieldMapRole, slice).memory();
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& each) {
     return each.slice == slice && each.timing == timing && each.image == image && each.map == map;
@@ -144,6 +152,7 @@ std::shared_ptr<const numerics::OffResonance> FieldOfScan::find(const Samples& s
         fmt::format("off-resonance: {} readouts of {} samples make a shot; more than {} samples are not taken",
                     options_.shot_readouts, timing.per_readout, kMostTimes));
   const HostArray<float> field = field_map_of(*scan_, slice, image);
+  kept_.remove_if([&](const Kept& each) { return each.slice == slice && each.map != map; });  // replaced since
   try {
     kept_.push_front({slice, timing, image, map,
                       numerics::OffResonance::make(scan_->compute, field.view(), times_of(timing), options_.accuracy)});

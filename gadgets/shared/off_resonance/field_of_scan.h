@@ -54,13 +54,18 @@ class FieldOfScan {
     std::shared_ptr<void> map;  // the side image that it was made of
     std::shared_ptr<const numerics::OffResonance> made;
   };
+  struct Window {
+    SampleTiming timing;  // of all its readouts
+    std::shared_ptr<const numerics::OffResonance> made;
+  };
   std::vector<double> times_of(const SampleTiming& timing) const;
   std::shared_ptr<const numerics::OffResonance> find(const Samples& samples, const numerics::Shape& image);
 
   FieldOptions options_;
   Scan* scan_ = nullptr;
-  std::list<Kept> kept_;                                                                     // most recent first
-  std::map<std::uint64_t, std::shared_ptr<const numerics::OffResonance>> frames_, windows_;  // that are open
+  std::list<Kept> kept_;                                                           // most recent first
+  std::map<std::uint64_t, std::shared_ptr<const numerics::OffResonance>> frames_;  // that are open
+  std::map<std::uint64_t, Window> windows_;                                        // that slide
 };
 
 }  // namespace echotrain

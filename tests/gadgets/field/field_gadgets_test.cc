@@ -55,7 +55,24 @@ TEST_P(FieldGadgetsTest, TwoEchoesAreAMapInHz) {
     EXPECT_EQ(meta_of(image, "field_map_wrap"), Values{"406.50"});
   }
   EXPECT_EQ(out.said(protocol::Level::info, "contrast 2 are not used"), 1);
-  EXPECT_EQ(map("delta_ms: 2.46", {echo(0, 0)}).warned("no partner of contrast 1"), 1);
+  EXPECT_EQ(map("delta_ms: 2.46", {echo(0, 0)}).warned("1 images of contrast 0 or 1 have no partner"), 1);
+}
+
+// An echo waits for its partner until the next repetition brings the same one.
+TEST_P(FieldGadgetsTest, AnEchoWaitsUntilTheNextRepetition) {
+  const auto in = [](int repetition, protocol::Image image) {
+    image.head.repetition = static_cast<std::uint16_t>(repetition);
+    return image;
+  };
+  const auto with = map("delta_ms: 2.46", {in(0, echo(0, 0)), in(1, echo(0, 0)), in(1, echo(kDelta, 1))});
+  EXPECT_EQ(with.images.size(), 1u);
+  EXPECT_EQ(with.warned("1 images of contrast 0 or 1 have no partner"), 1);
+  const auto late = map("delta_ms: 2.46", {in(0, echo(0, 0)), in(1, echo(0, 0)), in(0, echo(kDelta, 1))});
+  EXPECT_EQ(late.images.size(), 0u);
+  EXPECT_EQ(late.warned("3 images of contrast 0 or 1 have no partner"), 1);
+  // Another slice's echo is not in the way.
+  const auto slices = map("delta_ms: 2.46", {in(0, echo(0, 0)), in(1, echo(0, 0, 1)), in(0, echo(kDelta, 1))});
+  EXPECT_EQ(slices.images.size(), 1u);
 }
 
 TEST_P(FieldGadgetsTest, OddEchoesAreRefused) {

@@ -146,6 +146,32 @@ TEST_P(OffResonanceGadgetTest, TheSolverFindsTheObject) {
   EXPECT_LT(corrected, 1.1 * nrmse(pixels<cfloat>(still.images.at(0)), object()));
 }
 
+// What fhd makes of a slice's map is kept for the frames after, for more slices than a handful.
+TEST_P(OffResonanceGadgetTest, OperatorsOfManySlicesAreKept) {
+  constexpr int kSlices = 18;
+  const FieldProblem p = field_of_spiral();
+  const std::vector<cdouble> samples(static_cast<std::size_t>(p.count()), 1.0);
+  std::vector<protocol::Image> maps;
+  std::vector<Acquisition> scan;
+  for (int slice = 0; slice < kSlices; ++slice) {
+    maps.push_back(map_image(p.field_hz));
+    maps.back().head.slice = static_cast<std::uint16_t>(slice);
+  }
+  for (int repetition = 0; repetition < 2; ++repetition)
+    for (int slice = 0; slice < kSlices; ++slice)
+      for (Acquisition& a : scan_of(p, samples, 0, repetition)) {
+        a.head.idx.slice = static_cast<std::uint16_t>(slice);
+        scan.push_back(std::move(a));
+      }
+  const auto out = run(yaml("  - density_compensation: {method: from_data}\n  - fhd: {accuracy: 0.01, off_resonance: "
+                            "true, field: {accuracy: 0.05}}\n  - pcg: {prior: none, iterations: 1}\n  - coil_combine: "
+                            "{method: none}\n  - image: {component: complex}\n"),
+                       spiral_header(), std::move(scan), {.backend = GetParam(), .images = std::move(maps)});
+  EXPECT_EQ(out.images.size(), 2u * kSlices);
+  EXPECT_EQ(out.counts.work.operators_made, static_cast<std::uint64_t>(kSlices));
+  EXPECT_EQ(out.counts.work.operators_reused, static_cast<std::uint64_t>(kSlices));
+}
+
 // A map of another matrix covers the same field of view.
 TEST_P(OffResonanceGadgetTest, AMapOfAnotherMatrixIsInterpolated) {
   FieldProblem p = field_of_spiral();
@@ -185,6 +211,16 @@ TEST_P(OffResonanceGadgetTest, BadInputIsRefused) {
               HasSubstr("sample_time_us of the readouts is 0"));
   EXPECT_THAT(refusal(gridded_with(""), {map}, [](auto& scan) { scan[3].head.center_sample = 9; }),
               HasSubstr("differ in sample_time_us or center_sample"));
+  // Of a sliding window, after readouts that agree.
+  const std::string sliding =
+      yaml("  - density_compensation: {method: from_data}\n  - off_resonance\n  - image: {component: complex}\n",
+           "frame: {readouts: 12, stride: 6}\n");
+  EXPECT_THAT(refusal(sliding, {map},
+                      [](auto& scan) {
+                        for (std::size_t i = 18; i < kArms; ++i) scan[i].head.center_sample = 9;
+                      }),
+              HasSubstr("differ in sample_time_us or center_sample"));
+  EXPECT_EQ(refusal(sliding, {map}), "(no ClientError)");
   auto two = p.field_hz;
   two.insert(two.end(), p.field_hz.begin(), p.field_hz.end());
   EXPECT_THAT(refusal(gridded_with(""), {map_image(two)}), HasSubstr("2 channels"));

@@ -185,16 +185,35 @@ TEST_P(CgSenseRealtimeTest, WindowsOfAnyNumberOfReadouts) {
   for (const auto& image : out.images) EXPECT_LT(error_of(image, Scene::object(0)), 0.03);
 }
 
-// A frame without signal is zero, and what comes after is as if it had not been.
+/// With weights of its own, a ramp.
+Acquisition weighted(Acquisition a, float factor) {
+  std::vector<float> positions(2 * kRead), trajectory;
+  a.trajectory.copy_to(positions.data());
+  for (std::size_t i = 0; i < kRead; ++i) {
+    trajectory.insert(trajectory.end(), {positions[2 * i], positions[2 * i + 1]});
+    trajectory.push_back(factor * (0.25f + std::abs(static_cast<float>(i) - kRead / 2)));
+  }
+  a.head.trajectory_dimensions = 3;
+  a.trajectory = protocol::Payload::take(trajectory);
+  return a;
+}
+
+// A frame without signal, or whose weighed sums are not finite, is zero, and what comes after is as if it had not been.
 TEST_P(CgSenseRealtimeTest, AFrameWithoutSignal) {
   const Scene scene(3);
-  auto scan = scene.spokes(0, 34, 0, 0, 0.0);
-  for (auto& a : scene.spokes(34, 34, 1, 0)) scan.push_back(std::move(a));
-  for (auto& a : scene.spokes(68, 34, 2, 0)) scan.push_back(std::move(a));
-  const auto out = run(realtime("iterations: 20, lambda: 0, tikhonov: 0.001, calibration: 12"), plane(), scan, here());
-  ASSERT_EQ(out.images.size(), 3u);
-  EXPECT_EQ(pixels<cfloat>(out.images[0]), std::vector<cfloat>(kN * kN));
-  EXPECT_LT(magnitude_error(out.images[2], Scene::object(0)), 0.05);
+  for (const bool finite : {true, false}) {
+    std::vector<Acquisition> scan;
+    for (auto& a : scene.spokes(0, 34, 0, 0, finite ? 0.0 : 1e30)) scan.push_back(weighted(a, finite ? 1.0f : 1e12f));
+    for (auto& a : scene.spokes(34, 34, 1, 0)) scan.push_back(weighted(a, 1));
+    for (auto& a : scene.spokes(68, 34, 2, 0)) scan.push_back(weighted(a, 1));
+    const auto out = run(yaml("  - density_compensation: {method: from_data}\n  - cg_sense_realtime: {iterations: 20, "
+                              "lambda: 0, tikhonov: 0.001, calibration: 12}\n  - image: {component: complex}\n"),
+                         plane(), std::move(scan), here());
+    ASSERT_EQ(out.images.size(), 3u);
+    EXPECT_EQ(pixels<cfloat>(out.images[0]), std::vector<cfloat>(kN * kN));
+    EXPECT_LT(magnitude_error(out.images[1], Scene::object(0)), 0.05) << finite;
+    EXPECT_LT(magnitude_error(out.images[2], Scene::object(0)), 0.05) << finite;
+  }
 }
 
 TEST_P(CgSenseRealtimeTest, RefusesWhatItCannotDo) {

@@ -247,6 +247,48 @@ TEST_P(NlinvRealtimeTest, RefusesWhatItCannotSolve) {
   EXPECT_ANY_THROW(run(radial_chain("newton_steps: 0"), radial_header(), spokes(0, 5, scene), here()));
 }
 
+/// With weights of their own, all the same.
+std::vector<Acquisition> weighted(std::vector<Acquisition> scan, float weight) {
+  for (Acquisition& a : scan) {
+    std::vector<float> positions(a.trajectory.bytes.size() / sizeof(float)), trajectory;
+    a.trajectory.copy_to(positions.data());
+    for (std::size_t i = 0; i < positions.size(); i += 2)
+      trajectory.insert(trajectory.end(), {positions[i], positions[i + 1], weight});
+    a.head.trajectory_dimensions = 3;
+    a.trajectory = protocol::Payload::take(trajectory);
+  }
+  return scan;
+}
+
+// A first frame that leads nowhere is refused at once: there is no frame before to blame. A later one is tried again.
+TEST_P(NlinvRealtimeTest, AFirstFrameWithoutASolutionIsRefusedAtOnce) {
+  const Scene scene(0);
+  Scene huge(0);
+  for (cfloat& value : huge.images) value *= 1e30f;
+  for (const bool first : {true, false}) {
+    std::vector<std::string> said;
+    numerics::Context compute(GetParam(), test_resources());
+    const std::string text =
+        yaml("  - density_compensation: {method: from_data}\n  - nlinv_realtime\n  - image: {component: magnitude}\n");
+    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
+                      {[](protocol::Image&&, const ImageTimes&) {},
+                       [&](protocol::Level, const std::string& line) { said.push_back(line); }},
+                      {}, nullptr);
+    EXPECT_THAT(client_error([&] {
+                  pipeline.start(radial_header());
+                  if (!first) pipeline.push(weighted(spokes(0, 13, scene), 1), std::nullopt);
+                  // F^H W d is not finite in single precision, the sum of W |d|^2 is in double.
+                  pipeline.push(weighted(spokes(1, 13, huge), 1e12f), std::nullopt);
+                  pipeline.finish(End::complete);
+                  pipeline.wait();
+                }),
+                HasSubstr("no image can be solved for"));
+    const auto again = std::count_if(said.begin(), said.end(),
+                                     [](const auto& line) { return line.find("led nowhere") != std::string::npos; });
+    EXPECT_EQ(again, first ? 0 : 1);
+  }
+}
+
 ECHOTRAIN_ON_BACKENDS(NlinvRealtimeTest);
 
 }  // namespace

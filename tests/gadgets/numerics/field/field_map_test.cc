@@ -111,6 +111,13 @@ TEST(FieldMap, RegionsAreNearZeroAndOddInputIsTold) {
   EXPECT_NEAR(map[5], 230, 1e-2);
   EXPECT_NEAR(map[35], 230, 1e-2);
   EXPECT_NEAR(map[20], 230, 1e-2);
+  // One voxel of signal, where the 99th percentile is 0.
+  std::fill(scene.product.begin(), scene.product.end(), cfloat(0));
+  scene.product[820] = cfloat(std::polar(1.0, 2 * std::numbers::pi * 90 * 2e-3));
+  for (const double smoothing : {0.0, 1.0}) {
+    EXPECT_EQ(scene.map({.threshold = 0.1, .smooth = smoothing}, map).trusted, 1);
+    for (const float f : map) ASSERT_NEAR(f, 90, 1e-2);
+  }
   std::fill(scene.product.begin(), scene.product.end(), cfloat(0));
   EXPECT_EQ(scene.map({}, map).trusted, 0);
   EXPECT_EQ(map, std::vector<float>(1600, 0));

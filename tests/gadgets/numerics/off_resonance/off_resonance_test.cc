@@ -254,6 +254,8 @@ TYPED_TEST(OffResonanceTest, BadProblemsAreRefused) {
   p.times_s.clear();
   EXPECT_THAT(text([&] { this->field(p, 1e-3); }), HasSubstr("no times"));
   p = field_problem(16, 16, 100, 5e-3, 2, 50);
+  p.field_hz[3] = 1e25f;  // more cycles than an integer holds
+  EXPECT_THAT(text([&] { this->field(p, 1e-3); }), HasSubstr("mask or smooth the field map"));
   p.field_hz[3] = std::nanf("");
   EXPECT_THAT(text([&] { this->field(p, 1e-3); }), HasSubstr("not finite"));
 }
