@@ -230,6 +230,30 @@ TYPED_TEST(ScatterTest, FrameToeplitzIsTheExplicitProduct) {
   }
 }
 
+// What the next frame uses again is on the bill of the scan: two places and two rows of weights per sample.
+TEST(ScatterOnCpu, FootprintsArePaidFor) {
+  Context context(Backend::cpu, test_resources());
+  const Shape image{8, 8};
+  const NufftOptions options;
+  ScatterNufft scatter(context, image, options, 1);
+  auto to = context.allocate<cfloat>({1, 8, 8});
+  const auto scattered = [&](std::int64_t n) {
+    const auto positions = context.zeros<double>({n, 2});
+    const auto samples = context.zeros<cfloat>({n, 1});
+    scatter.adjoint(context, positions.cview(), samples.cview(), {}, to.view());
+  };
+  const auto bytes = [&](std::uint64_t n) {
+    return n * 2 * (sizeof(std::int32_t) + sizeof(float) * static_cast<std::uint64_t>(options.kernel_width));
+  };
+  scattered(10);
+  const std::uint64_t before = context.account()->used();
+  scattered(20000);
+  const std::uint64_t after = context.account()->used();
+  EXPECT_GE(after - before, bytes(20000) - bytes(10));  // sizes are rounded up
+  scattered(15000);
+  EXPECT_EQ(context.account()->used(), after);
+}
+
 TYPED_TEST(ScatterTest, RefusesWhatDoesNotFit) {
   Context& context = this->context();
   const NufftOptions options;
