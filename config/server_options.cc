@@ -144,6 +144,10 @@ const OptionTable<ServerOptions>& server_option_table() {
                    "memory that one scan may use on its GPU; 0 takes session_memory_mib, or 8192")
           .integer("cpu_scans", &S::cpu_scans, 0, 10000,
                    "scans at a time on the CPU; further ones wait; 0 sets no limit")
+          .flag("address_turns", &S::address_turns,
+                "while scans of several addresses compute, give each address an equal part of the cores, by turns of "
+                "10 ms "
+                "(docs/reliability.md says where that helps)")
           .integer("max_waiting", &S::max_waiting, 0, 100000,
                    "scans that may wait for a GPU or the CPU; further ones are refused")
           .seconds("wait_timeout_s", &S::wait_timeout_s, "longest wait for a GPU or the CPU")

@@ -12,14 +12,15 @@ import reference
 from programs import Server
 from vitals import Vitals
 
-MATRIX, CLIENTS, SECONDS = 32, 20, 15
+MATRIX, CLIENTS, SECONDS = 32, 20, 8
 MEMORY_MIB, SLACK_MIB = 1024, 256
 
 
-@pytest.fixture
-def server(tmp_path):
+@pytest.fixture(params=["false", "true"], ids=["freely", "by_turns"])
+def server(tmp_path, request):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
     options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)
+    options += ("--address-turns", request.param)
     server = Server(tmp_path, *options, environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]
