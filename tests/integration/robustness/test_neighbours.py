@@ -16,11 +16,11 @@ MATRIX, CLIENTS, SECONDS = 32, 20, 8
 MEMORY_MIB, SLACK_MIB = 1024, 256
 
 
-@pytest.fixture(params=["false", "true"], ids=["freely", "by_turns"])
+@pytest.fixture(params=[(), ("--address-turns",)], ids=["freely", "by_turns"])
 def server(tmp_path, request):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
     options = ("--backend", "cpu", "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)
-    options += ("--address-turns", request.param)
+    options += request.param
     server = Server(tmp_path, *options, environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]
