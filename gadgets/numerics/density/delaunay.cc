@@ -51,7 +51,8 @@ class Messages {
 
 /// Ends a run of Qhull early when `stop` says so. Before each point that it adds, Qhull compares their number with
 /// STOPadd, where 0 means all; it has no other way to be asked. STOPcone, set to a point that does not exist, keeps it
-/// from checking what it has made. Written again and again, because a run begins by setting both to 0.
+/// from checking what it has made, and thresholds that are off from looking at each facet at the end. Written again and
+/// again, because a run begins by setting all of them.
 class Interrupter {
  public:
   Interrupter(qhT& qh, const std::stop_token& stop) {
@@ -63,6 +64,8 @@ class Interrupter {
         if (stop.stop_requested()) {
           std::atomic_ref(qh.STOPcone).store(std::numeric_limits<int>::max());
           std::atomic_ref(qh.STOPadd).store(1);
+          std::atomic_ref(qh.SPLITthresholds).store(0);
+          std::atomic_ref(qh.GOODthreshold).store(0);
         }
         changed.wait_for(lock, over, kTick, [] { return false; });
       }
