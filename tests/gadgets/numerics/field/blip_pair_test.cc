@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <string>
 #include <vector>
 
 #include "tests/support/backends.h"
@@ -98,6 +99,7 @@ TEST(BlipPair, AKnownFieldIsFound) {
     const Found found = find(distort({largest}, 0));
     // The smoothness, 0.02 beside (up + down)^2 = 4, takes 0.5 % of the shift's slope along y, and makes it follow its
     // slope along x as much: 1 % of the shift. Cubic convolution of an edge of 1.2 voxels: below 0.01.
+    RecordProperty("rms_of_" + std::to_string(static_cast<int>(largest)), std::to_string(found.rms));
     EXPECT_LT(found.rms, 0.01 + 0.012 * largest);
     EXPECT_LT(found.facts.after, 0.05 * found.facts.before + 1e-9) << largest;
   }
@@ -112,6 +114,7 @@ TEST(BlipPair, NoiseMovesItLittle) {
   // Noise of 0.03 in both images leaves of a voxel's slope 0.03 sqrt(2) / 2 = 0.021; over the 40 voxels of a line
   // between its borders, which hold it, that adds up to 0.021 sqrt(40 / 6) = 0.055, less where lines beside agree.
   const Found found = find(distort({4}, 0.03));
+  RecordProperty("rms", std::to_string(found.rms));
   EXPECT_LT(found.rms, std::hypot(0.01 + 0.012 * 4, 0.055));
 }
 
