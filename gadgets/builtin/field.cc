@@ -1,5 +1,6 @@
 // The family gadgets/field.
 #include "gadgets/builtin/families.h"
+#include "gadgets/field/blip_up_down.h"
 #include "gadgets/field/distortion_correction.h"
 #include "gadgets/field/field_map.h"
 #include "gadgets/field/off_resonance.h"
@@ -10,6 +11,7 @@ void add_field(Registry& to) {
   to.add<OffResonanceImages>();
   to.add<FieldMap>();
   to.add<DistortionCorrection>();
+  to.add<BlipUpDown>();
 }
 
 }  // namespace echotrain

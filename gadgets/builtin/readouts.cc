@@ -4,6 +4,7 @@
 #include "gadgets/readouts/channels.h"
 #include "gadgets/readouts/coil_compression.h"
 #include "gadgets/readouts/external_calibration.h"
+#include "gadgets/readouts/k0_navigator.h"
 #include "gadgets/readouts/noise_adjust.h"
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
@@ -16,6 +17,7 @@ void add_readouts(Registry& to) {
   to.add<NoiseAdjust>();
   to.add<Channels>();
   to.add<CoilCompression>();
+  to.add<K0Navigator>();
   to.add<CardiacBinning>();
   to.add<RadialTrajectory>();
   to.add<RadialTrajectoryOfPlanes>();

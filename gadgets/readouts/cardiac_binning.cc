@@ -55,9 +55,9 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
       .choice("systole", &Options::systole, {"linear", "weissler"},
               "how phases follow an interval's length: linear stretches all of it; weissler stretches systole, whose "
               "length follows the heart rate, and diastole each by itself")
-      .choice("respiratory", &Options::respiratory, {"none", "stamp", "navigator"},
-              "what tells of breathing: none (it is not looked at), stamp (a physiology_time_stamp), or navigator, the "
-              "centre of k-space")
+      .choice("respiratory", &Options::respiratory, {"none", "stamp", "navigator", "attached"},
+              "what tells of breathing: none (it is not looked at), stamp (a physiology_time_stamp), navigator, the "
+              "centre of k-space, or attached, the position that a k0_navigator before has given each readout")
       .integer("respiratory_stamp", &Options::respiratory_stamp, 0, 2,
                "respiratory: stamp: which of the three physiology_time_stamps counts from the last breath's trigger")
       .number("respiratory_from_ms", &Options::respiratory_from_ms, 0, 1e6,
@@ -67,16 +67,19 @@ Parameters<CardiacBinning::Options> CardiacBinning::parameters() {
               "respiratory: stamp: readouts as far from the last breath's trigger, or farther, are left out")
       .unit("ms")
       .number("navigator_from", &Options::navigator_from, 0, 1,
-              "respiratory: navigator: readouts nearer to expiration than this share of all moments are left out")
+              "respiratory: navigator or attached: readouts nearer to expiration than this share of all moments are "
+              "left out")
       .number("navigator_to", &Options::navigator_to, 0, 1,
-              "respiratory: navigator: readouts nearer to inspiration than this share of all moments are left out; 0.5 "
-              "keeps the half nearest to expiration, 1 keeps inspiration too")
+              "respiratory: navigator or attached: readouts nearer to inspiration than this share of all moments are "
+              "left out; 0.5 keeps the half nearest to expiration, 1 keeps inspiration too")
       .number("navigator_low_hz", &Options::navigator_low_hz, 0.02, 10,
               "respiratory: navigator: frequency of the slowest breathing; a mouse: 0.5")
       .unit("Hz")
       .number("navigator_high_hz", &Options::navigator_high_hz, 0.02, 10,
               "respiratory: navigator: frequency of the fastest breathing, below the heart's; a mouse: 4")
-      .unit("Hz");
+      .unit("Hz")
+      .integer("respiratory_slot", &Options::respiratory_slot, 0, 7,
+               "respiratory: attached: which user_float holds the position, k0_navigator's `slot`");
 }
 
 void CardiacBinning::check_options() const {
@@ -179,11 +182,33 @@ void CardiacBinning::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   settle(new_beats || news ? 0 : before, false, emit);
 }
 
-bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) const {
+bool CardiacBinning::takes_breath(const protocol::AcquisitionHeader& head) {
+  if (options_.respiratory == "attached") return takes_position(head);
   if (options_.respiratory != "stamp") return true;
   const double since_ms =
       head.physiology_time_stamp[static_cast<std::size_t>(options_.respiratory_stamp)] * options_.stamp_tick_ms;
   return since_ms >= options_.respiratory_from_ms && since_ms < options_.respiratory_to_ms;
+}
+
+/// By the position that a k0_navigator attached.
+bool CardiacBinning::takes_position(const protocol::AcquisitionHeader& head) {
+  const auto slot = static_cast<std::size_t>(options_.respiratory_slot);
+  const double position = head.user_float[slot];
+  constexpr double kUntold = -1;
+  if (position == kUntold) {
+    scan_->warn(
+        "cardiac_binning: respiratory: attached: breathing was not told in parts of the scan, whose readouts are left "
+        "out");
+    return false;
+  }
+  if (!(position > 0 && position <= 1))
+    throw ClientError(fmt::format(
+        "cardiac_binning: respiratory: attached: user_float[{}] of a readout is {:g}, which is no position "
+        "in the breath (above 0, up to 1); put `k0_navigator: {{slot: {}}}` before cardiac_binning, or take "
+        "`respiratory: navigator`",
+        slot, position, slot));
+  position_told_ = true;
+  return position >= options_.navigator_from && (position < options_.navigator_to || options_.navigator_to >= 1);
 }
 
 /// Returns whether the readout's stamp tells of a new beat. ClientError where stamps cannot be right.
@@ -228,6 +253,10 @@ void CardiacBinning::finish(End how, const Emit<Readouts>& emit) {
   for (auto& [number, group] : groups_) group.whole = true;
   settle(0, true, emit);
   if (const std::string wrong = breathing_ ? breathing_->nothing_told() : ""; !wrong.empty()) throw ClientError(wrong);
+  if (options_.respiratory == "attached" && next_group_ > 0 && !position_told_)
+    throw ClientError(
+        "cardiac_binning: respiratory: attached: no readout has a position in the breath; k0_navigator's warning says "
+        "why");
 }
 
 void CardiacBinning::refuse_without_beats() const {

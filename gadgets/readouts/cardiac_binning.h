@@ -47,7 +47,7 @@ namespace echotrain {
 /// trigger, lies in [respiratory_from_ms, respiratory_to_ms) are used. `respiratory: navigator`: only those whose
 /// breathing position, which the centre of k-space tells (gadgets/readouts/gating/breathing_gate.h), lies in
 /// [navigator_from, navigator_to); a readout then waits until 1 / navigator_low_hz after it (and up to half as long
-/// again) are in.
+/// again) are in. `respiratory: attached`: the same range of the position that a k0_navigator before has attached.
 ///
 /// A repetition's images are made when the interval of its last readout is known: at once where the header's limits say
 /// that there is one idx.phase, else with the next repetition or at the end of the scan.
@@ -76,6 +76,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
     double navigator_to = 0.5;
     double navigator_low_hz = 0.1;
     double navigator_high_hz = 0.5;
+    std::int64_t respiratory_slot = 5;
   };
   static constexpr std::string_view kName = "cardiac_binning";
   static constexpr std::string_view kSummary =
@@ -123,7 +124,8 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   enum class Place { known, unknown, nowhere, other_breath };
 
   void check_options() const;
-  bool takes_breath(const protocol::AcquisitionHeader& head) const;
+  bool takes_breath(const protocol::AcquisitionHeader& head);
+  bool takes_position(const protocol::AcquisitionHeader& head);
   bool add_stamp(const Readout& readout);
   double phase_of(double since_ms, double interval_ms) const;
   [[noreturn]] void refuse_without_beats() const;
@@ -154,7 +156,7 @@ class CardiacBinning final : public Gadget<Readouts, Readouts> {
   std::map<std::uint64_t, Group> groups_;   // by number, in the order in which they began
   std::vector<Readout> unplaced_;           // in order of arrival
   std::uint64_t next_group_ = 0, next_frame_ = 0;
-  bool has_trajectory_ = false;
+  bool has_trajectory_ = false, position_told_ = false;
   std::vector<bool> one_phase_;  // of each encoding: the header says that idx.phase does not change
 };
 

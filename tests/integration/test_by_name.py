@@ -46,6 +46,8 @@ CASES = {
                            "--acceleration 2 --calibration 24 --calibration-mode separate", 0.02, 2),  # fmt: skip
     "radial_2d": Case("--trajectory radial --matrix 48 --coils 4", 0.04),
     "radial_corrected": Case("--trajectory golden_radial --matrix 48 --coils 4 --gradient-delays=-0.6:-0.65:0", 0.06),  # 0.26 uncorrected
+    "radial_self_gated": Case("--trajectory golden_radial --motion cardiac --matrix 32 --coils 4 --readouts 2400 --frames 1 "
+                              "--tr-ms 10 --breathing-mm 20 --truth-every 2400", 0.08),  # 0.15 ungated; the heart beats in both
     "radial_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 75", 0.06, 5),
     "spiral_2d": Case("--trajectory spiral --matrix 48 --coils 4 --samples 400", 0.04),
     "stack_of_stars": Case("--trajectory stack_of_stars --matrix 32 --coils 3 --readouts 89", 0.04),

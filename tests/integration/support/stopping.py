@@ -143,6 +143,10 @@ def shipped_scan(name, folder, large):
         return simulated(folder, name, *HEART, *gating, "--matrix", 192 if large else 64, "--coils", 4)
     if name in ("radial_2d", "radial_corrected", "radial_realtime"):
         return by_name(radial(768, 2, 16, 1200, 1536) if large else radial(192, 2, 8, 300, 384))
+    if name == "radial_self_gated":
+        size = ("--matrix", 384, "--coils", 16) if large else ("--matrix", 96, "--coils", 4)
+        return simulated(folder, name, "--trajectory", "golden_radial", "--motion", "cardiac", *size, "--readouts", 1500,
+                         "--frames", 1, "--tr-ms", 10, "--breathing-mm", 20)  # fmt: skip
     if name == "spiral_2d":
         return by_name(radial(768, 2, 16, 1200, 1536, weighted=True) if large
                        else radial(192, 2, 8, 300, 384, weighted=True))  # fmt: skip
