@@ -54,6 +54,7 @@ CASES = {
     "cg_sense_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 63", 0.12, 3),
     "grasp_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144 --frames 2", 0.1, 2),
     "nlinv_realtime": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 72 --frames 2", 0.1, 2),
+    "cg_sense_cartesian_realtime": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 0.02, 2),
     "nlinv_cartesian": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 0.05, 2),
     "fhd_pcg_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.07),
     "fhd_pcg_3d": Case(f"{BALL} --coils 2", 0.05),

@@ -151,7 +151,7 @@ def shipped_scan(name, folder, large):
         scan = (radial(size, 2, 4, 1200, 1536, weighted=True) if large
                 else radial(size, 2, 4, 300, 384, weighted=True))  # fmt: skip
         return by_name([scan[0], field_map(size, 120 if large else 400), *scan[1:]])
-    if name == "nlinv_cartesian":
+    if name in ("nlinv_cartesian", "cg_sense_cartesian_realtime"):
         return by_name(cartesian(768, 8) if large else cartesian(192, 8))
     if name == "nlinv_realtime":
         return by_name(radial(384, 2, 10, 200, 768) if large else radial(192, 2, 8, 100, 384))
