@@ -5,6 +5,7 @@
 #include "gadgets/least_squares/pcg.h"
 #include "gadgets/least_squares/realtime/cg_sense_of_equations.h"
 #include "gadgets/least_squares/realtime/cg_sense_realtime.h"
+#include "gadgets/least_squares/realtime/cg_sense_sms.h"
 #include "gadgets/least_squares/regularised.h"
 
 namespace echotrain {
@@ -16,6 +17,7 @@ void add_least_squares(Registry& to) {
   to.add<Regularised>();
   to.add<CgSenseRealtime>();
   to.add<CgSenseOfEquations>();
+  to.add<CgSenseSms>();
 }
 
 }  // namespace echotrain

@@ -134,7 +134,8 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
   emit({equations.frame, std::move(out)});
-  if (!given && place.frames > options_.average && options_.maps_are_due(place.frames)) make_maps(place);
+  if (!given && place.frames > options_.average && maps_are_due(place.frames, options_.average, options_.refresh))
+    make_maps(place);
 }
 
 }  // namespace echotrain

@@ -34,7 +34,7 @@ Parameters<CgSenseRealtimeOptions> cg_sense_parameters() {
       .unit("voxels");
 }
 
-bool CgSenseRealtimeOptions::maps_are_due(std::int64_t frames) const {
+bool maps_are_due(std::int64_t frames, std::int64_t average, std::int64_t refresh) {
   if (frames <= average && std::has_single_bit(static_cast<std::uint64_t>(frames))) return true;
   return frames == average || (refresh > 0 && frames % refresh == 0);
 }

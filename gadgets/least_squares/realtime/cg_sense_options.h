@@ -17,10 +17,10 @@ struct CgSenseRealtimeOptions {
   std::int64_t refresh = 16;
   std::int64_t calibration = 20;
   std::int64_t block = 7;
-
-  /// Whether maps are made again behind the frame of this number, counted from 1.
-  bool maps_are_due(std::int64_t frames) const;
 };
 Parameters<CgSenseRealtimeOptions> cg_sense_parameters();
+
+/// Whether maps are made again behind the frame of this number, counted from 1.
+bool maps_are_due(std::int64_t frames, std::int64_t average, std::int64_t refresh);
 
 }  // namespace echotrain

@@ -179,7 +179,8 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
   emit({frame, std::move(out)});
-  if (place.frames > 2 && options_.maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
+  if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
+    make_maps(place);  // for the frames after this one
 }
 
 }  // namespace echotrain

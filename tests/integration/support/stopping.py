@@ -157,7 +157,7 @@ def shipped_scan(name, folder, large):
         return by_name(radial(384, 2, 10, 200, 768) if large else radial(192, 2, 8, 100, 384))
     if name == "grasp_2d":
         return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))
-    if name in ("cg_sense_2d", "cg_sense_realtime", "fhd_pcg_2d"):
+    if name in ("cg_sense_2d", "cg_sense_realtime", "cg_sense_sms", "fhd_pcg_2d"):
         return by_name(radial(768, 2, 12, 600, 1536) if large else radial(192, 2, 8, 200, 384))
     if name == "fhd_pcg_3d":
         return by_name(radial(192, 3, 1, 650, 380) if large else radial(64, 3, 1, 500, 128))
