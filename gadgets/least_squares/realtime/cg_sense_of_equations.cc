@@ -101,6 +101,14 @@ void CgSenseOfEquations::make_maps(Place& place) {
   adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, place.maps);
 }
 
+/// Caches drop what nobody holds, and nobody waits here for the device, which still reads it.
+void CgSenseOfEquations::hold(std::shared_ptr<const numerics::NormalOperator> matrix) {
+  while (!in_use_.empty() && *in_use_.front().done) in_use_.pop_front();
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  in_use_.push_back({std::move(matrix), done});
+  scan_->compute.on_complete([done = std::move(done)] { *done = true; });
+}
+
 void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
   numerics::Context& compute = scan_->compute;
   if (equations.sets != 1)
@@ -133,6 +141,7 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
       place.scale.cview(), /*may_record=*/false);  // the next frame's operator is another
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
+  hold(equations.matrix);
   emit({equations.frame, std::move(out)});
   if (!given && place.frames > options_.average && maps_are_due(place.frames, options_.average, options_.refresh))
     make_maps(place);

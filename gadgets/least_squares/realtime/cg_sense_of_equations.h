@@ -1,7 +1,9 @@
 // Parallel imaging frame by frame, of equations that other gadgets made: Cartesian lines, others in each frame.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 
@@ -53,7 +55,13 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
     double density = 0;        // mean over k-space and frames
     std::int64_t frames = 0;
   };
+  /// An operator that the device may still read.
+  struct InUse {
+    std::shared_ptr<const numerics::NormalOperator> matrix;
+    std::shared_ptr<std::atomic<bool>> done;
+  };
   Place& place_for(const NormalEquations& equations);
+  void hold(std::shared_ptr<const numerics::NormalOperator> matrix);
   void begin_mean(Place& place, const numerics::Shape& right);
   void add_to_mean(Place& place, const NormalEquations& equations);
   void make_maps(Place& place);
@@ -61,6 +69,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   Options options_;
   Scan* scan_ = nullptr;
   std::map<FrameKey, Place> places_;
+  std::deque<InUse> in_use_;  // oldest first
 };
 
 }  // namespace echotrain
