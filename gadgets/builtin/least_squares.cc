@@ -1,9 +1,11 @@
 // The family gadgets/least_squares.
 #include "gadgets/builtin/families.h"
-#include "gadgets/least_squares/cg_sense_realtime.h"
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/least_squares/fhd.h"
 #include "gadgets/least_squares/pcg.h"
+#include "gadgets/least_squares/realtime/cg_sense_of_equations.h"
+#include "gadgets/least_squares/realtime/cg_sense_realtime.h"
+#include "gadgets/least_squares/realtime/cg_sense_sms.h"
 #include "gadgets/least_squares/regularised.h"
 
 namespace echotrain {
@@ -14,6 +16,8 @@ void add_least_squares(Registry& to) {
   to.add<PcgSolver>();
   to.add<Regularised>();
   to.add<CgSenseRealtime>();
+  to.add<CgSenseOfEquations>();
+  to.add<CgSenseSms>();
 }
 
 }  // namespace echotrain

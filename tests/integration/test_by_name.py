@@ -56,6 +56,7 @@ CASES = {
     "cg_sense_realtime": Case("--trajectory golden_radial --matrix 32 --coils 4 --readouts 63", 0.12, 3),
     "grasp_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144 --frames 2", 0.1, 2),
     "nlinv_realtime": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 72 --frames 2", 0.1, 2),
+    "cg_sense_cartesian_realtime": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 0.02, 2),
     "nlinv_cartesian": Case("--trajectory cartesian --matrix 48 --coils 4 --frames 2", 0.05, 2),
     "fhd_pcg_2d": Case("--trajectory golden_radial --matrix 48 --coils 4 --readouts 144", 0.07),
     "fhd_pcg_3d": Case(f"{BALL} --coils 2", 0.05),
@@ -65,6 +66,7 @@ ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--a
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
              "images_denoise", "images_display", "images_invert",  # the same; tested in images/test_images_in
              "cartesian_magnitude_phase", "cartesian_and_images",  # of two series; tested in images/test_branches
+             "cg_sense_sms",  # takes measured scans; tested in trajectories/test_sms
              "spiral_off_resonance"}  # needs a field map; tested in test_off_resonance
 
 

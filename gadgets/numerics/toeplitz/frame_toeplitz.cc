@@ -88,6 +88,18 @@ void FrameToeplitz::apply_sense(Context& context, DeviceView<const cfloat> maps,
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl.of, job));
 }
 
+void FrameToeplitz::apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {
+  const Impl& impl = *impl_;
+  Shape coils{impl.coils};
+  for (const auto e : impl.of.image) coils.push_back(e);
+  require_frame(context.backend() == impl.of.backend, "it was made for another backend");
+  require_frame(x.shape() == coils && y.shape() == coils,
+                fmt::format("expected images of {}, got {} and {}", coils.text(), x.shape().text(), y.shape().text()));
+  const ToeplitzJob job{
+      .batch = impl.coils, .x = x.data(), .y = y.data(), .work = impl_->work.size() > 0 ? impl_->work.data() : nullptr};
+  ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl.of, job));
+}
+
 bool FrameToeplitz::can_be_recorded() const { return static_cast<bool>(impl_->of.axes); }
 
 }  // namespace echotrain::numerics

@@ -31,7 +31,9 @@ class FrameToeplitz {
   /// so that it can be recorded as a CUDA graph.
   void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
                    DeviceView<cfloat> y) const;
-  /// Whether apply_sense() may be recorded: not where it needs cuFFT, whose plans other work may replace.
+  /// y = F^H W F x for as many images as there are coils, x and y [coil, image...], not the same memory. Likewise.
+  void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
+  /// Whether apply_sense() and apply() may be recorded: not where it needs cuFFT, whose plans other work may replace.
   bool can_be_recorded() const;
 
  private:

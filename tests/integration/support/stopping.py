@@ -155,13 +155,13 @@ def shipped_scan(name, folder, large):
         scan = (radial(size, 2, 4, 1200, 1536, weighted=True) if large
                 else radial(size, 2, 4, 300, 384, weighted=True))  # fmt: skip
         return by_name([scan[0], field_map(size, 120 if large else 400), *scan[1:]])
-    if name == "nlinv_cartesian":
+    if name in ("nlinv_cartesian", "cg_sense_cartesian_realtime"):
         return by_name(cartesian(768, 8) if large else cartesian(192, 8))
     if name == "nlinv_realtime":
         return by_name(radial(384, 2, 10, 200, 768) if large else radial(192, 2, 8, 100, 384))
     if name == "grasp_2d":
         return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))
-    if name in ("cg_sense_2d", "cg_sense_realtime", "fhd_pcg_2d"):
+    if name in ("cg_sense_2d", "cg_sense_realtime", "cg_sense_sms", "fhd_pcg_2d"):
         return by_name(radial(768, 2, 12, 600, 1536) if large else radial(192, 2, 8, 200, 384))
     if name == "fhd_pcg_3d":
         return by_name(radial(192, 3, 1, 650, 380) if large else radial(64, 3, 1, 500, 128))

@@ -223,6 +223,9 @@ TYPED_TEST(ScatterTest, FrameToeplitzIsTheExplicitProduct) {
       auto y = this->upload(Random(10).normals(n), image);  // must be overwritten
       matrix.apply_sense(context, this->upload(maps, of_coils).cview(), this->upload(x, image).cview(), y.view());
       EXPECT_LT(testing::relative_error(this->download(y), truth, truth.size()), 2e-5) << image.text();
+      auto each = this->upload(maps, of_coils);  // must be overwritten
+      matrix.apply(context, this->upload(products, of_coils).cview(), each.view());
+      EXPECT_LT(testing::relative_error(this->download(each), back, back.size()), 2e-5) << image.text();
       const float largest = context.template download<float>(matrix.largest()).data()[0];
       const double expected = largest_of_spectrum(s, image, matrix.grid());
       EXPECT_NEAR(static_cast<double>(largest), expected, 2e-5 * expected) << image.text();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/least_squares/realtime/cg_sense_options.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/scatter/scatter.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
@@ -28,21 +29,12 @@ namespace echotrain {
 /// using a graphics processing unit", IEEE TMI 28(12), 2009, whose maps also come from the data as they arrive.
 class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
  public:
-  struct Options {
-    std::int64_t iterations = 10;
-    double lambda = 0.01;
-    double tikhonov = 0;
-    double accuracy = 1e-3;
-    std::int64_t average = 8;
-    std::int64_t refresh = 16;
-    std::int64_t calibration = 20;
-    std::int64_t block = 7;
-  };
+  using Options = CgSenseRealtimeOptions;
   static constexpr std::string_view kName = "cg_sense_realtime";
   static constexpr std::string_view kSummary =
       "Parallel imaging of frames whose trajectories never repeat, without plans, each from the frame before.";
   static constexpr Delivery kDelivery = Delivery::parts;  // F^H F is of a whole window
-  static Parameters<Options> parameters();
+  static Parameters<Options> parameters() { return cg_sense_parameters(); }
 
   explicit CgSenseRealtime(Options options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
@@ -79,7 +71,6 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
   Place& place_for(const FrameKey& key, const Workshop& workshop);
   void make_maps(Place& place);
-  bool maps_are_due(std::int64_t frames) const;
 
   Options options_;
   Scan* scan_ = nullptr;

@@ -1,9 +1,8 @@
-#include "gadgets/least_squares/cg_sense_realtime.h"
+#include "gadgets/least_squares/realtime/cg_sense_realtime.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 #include <utility>
 
@@ -28,32 +27,6 @@ FrameKey place_of(FrameKey key) {
 }
 
 }  // namespace
-
-Parameters<CgSenseRealtime::Options> CgSenseRealtime::parameters() {
-  return Parameters<Options>()
-      .integer("iterations", &Options::iterations, 1, numerics::FixedCgOptions::kMostIterations,
-               "steps of each frame, whatever the residual is")
-      .number(
-          "lambda", &Options::lambda, 0, 100,
-          "weight of the difference to the frame before, relative to a bound on the largest eigenvalue of F^H F (the "
-          "largest value of its spectrum on the doubled grid, two to four times as large); more of it shows less "
-          "noise and fewer streaks, and later what moves")
-      .number("tikhonov", &Options::tikhonov, 0, 100, "weight of the image's own size, likewise")
-      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "relative RMS error of F^H d and F^H F")
-      .integer("average", &Options::average, 1, 1000,
-               "coil maps come from the mean of about so many frames; a frame's share then falls by 1 / average with "
-               "each frame after it")
-      .unit("frames")
-      .integer("refresh", &Options::refresh, 0, 1000000,
-               "the maps are made again after so many frames, and after the first 1, 2, 4, ... of `average`; 0: only "
-               "after these")
-      .unit("frames")
-      .integer("calibration", &Options::calibration, 8, 256,
-               "extent of the middle of k-space that coil maps are made from, per axis")
-      .unit("samples")
-      .integer("block", &Options::block, 1, numerics::kMostBlock, "extent of the neighbourhood of coil maps (Walsh)")
-      .unit("voxels");
-}
 
 CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::Shape& image, std::int64_t coil_count,
                                     const numerics::NufftOptions& of_data, const numerics::NufftOptions& of_lags)
@@ -122,11 +95,6 @@ void CgSenseRealtime::make_maps(Place& place) {
   numerics::Context& compute = scan_->compute;
   adaptive_maps_of_middle(compute, middle_of_kspace(compute, place.mean, options_.calibration),
                           static_cast<int>(options_.block), 0, place.maps);
-}
-
-bool CgSenseRealtime::maps_are_due(std::int64_t frames) const {
-  if (frames <= options_.average && std::has_single_bit(static_cast<std::uint64_t>(frames))) return true;
-  return frames == options_.average || (options_.refresh > 0 && frames % options_.refresh == 0);
 }
 
 void CgSenseRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
@@ -211,7 +179,8 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   Array<cfloat> out = compute.allocate<cfloat>(one);
   compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
   emit({frame, std::move(out)});
-  if (place.frames > 2 && maps_are_due(place.frames)) make_maps(place);  // for the frames after this one
+  if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
+    make_maps(place);  // for the frames after this one
 }
 
 }  // namespace echotrain

@@ -1,0 +1,150 @@
+#include "gadgets/least_squares/realtime/cg_sense_of_equations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "gadgets/least_squares/coil_maps.h"
+#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/layout/running_mean.h"
+#include "gadgets/numerics/operators/normal_operator.h"
+
+namespace echotrain {
+namespace {
+
+// Places of k-space that were sampled less densely than this part of the mean count for less, and those never sampled
+// for nothing; of places sampled as the mean is, 1 % is lost.
+constexpr double kLeastDensity = 0.1;
+
+numerics::Shape of_items(std::int64_t items, const numerics::Shape& image) {
+  numerics::Shape out{items};
+  for (const auto extent : image) out.push_back(extent);
+  return out;
+}
+
+}  // namespace
+
+CgSenseOfEquations::Place::Place(numerics::Context& compute, const numerics::Shape& extents,
+                                 const numerics::FixedCgOptions& options)
+    : solver(compute, extents, options), image(extents), scale(compute.zeros<float>({1})) {}
+
+void CgSenseOfEquations::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
+
+CgSenseOfEquations::Place& CgSenseOfEquations::place_for(const NormalEquations& equations) {
+  const numerics::Shape& image = equations.matrix->image();
+  FrameKey key = equations.frame->key;
+  key.repetition = key.phase = 0;
+  auto found = places_.find(key);
+  if (found == places_.end()) {
+    const numerics::FixedCgOptions solver{
+        .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
+    found = places_.try_emplace(key, scan_->compute, image, solver).first;
+  }
+  if (!(found->second.image == image))
+    throw ClientError(fmt::format("cg_sense_realtime: a frame has a matrix of {}, but the frames before had {}",
+                                  image.text(), found->second.image.text()));
+  return found->second;
+}
+
+void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) {
+  const std::int64_t coils = right[0];
+  constexpr std::int64_t kMostCoils = 128;  // Walsh's correlations grow with the square of the coils
+  if (coils > kMostCoils)
+    throw ClientError(fmt::format(
+        "cg_sense_realtime: it is for up to {} channels, not {}; put coil_compression before it", kMostCoils, coils));
+  numerics::Context& compute = scan_->compute;
+  const numerics::Shape all{coils + 1, right[1], right[2], right[3]};
+  place.next = compute.allocate<cfloat>(all);
+  place.mean = compute.zeros<cfloat>(all);
+  place.maps = compute.allocate<cfloat>(right);
+  // A point in the middle, whose k-space is 1 everywhere where middle_of_kspace() makes it.
+  place.point = compute.zeros<cfloat>({right[1], right[2], right[3]});
+  const std::int64_t middle = ((right[1] / 2) * right[2] + right[2] / 2) * right[3] + right[3] / 2;
+  const auto value = static_cast<cfloat>(static_cast<float>(place.point.size()));
+  compute.copy<cfloat>(numerics::HostView<const cfloat>(&value, {1}), place.point.view().part(middle, {1}));
+}
+
+void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equations) {
+  numerics::Context& compute = scan_->compute;
+  const auto& n = equations.right.shape();
+  if (!place.mean) begin_mean(place, n);
+  if (place.mean.shape()[0] != n[0] + 1)
+    throw ClientError(fmt::format("cg_sense_realtime: the number of channels changes within a scan, from {} to {}",
+                                  place.mean.shape()[0] - 1, n[0]));
+  compute.copy<cfloat>(equations.right.cview(), place.next.view().part(0, n));
+  const numerics::Shape one = of_items(1, place.image);
+  equations.matrix->apply(compute, place.point.cview().reshaped(one), place.next.view().slice(n[0]).reshaped(one));
+  const double share = 1 / static_cast<double>(std::min(place.frames, options_.average));
+  numerics::add_to_mean(compute, place.next.cview(), static_cast<float>(share), place.mean.view());
+  place.density += share * (equations.matrix->diagonal() - place.density);
+}
+
+void CgSenseOfEquations::make_maps(Place& place) {
+  numerics::Context& compute = scan_->compute;
+  const Array<cfloat> middle = middle_of_kspace(compute, place.mean, options_.calibration);
+  const auto& n = middle.shape();
+  const std::int64_t coils = n[0] - 1;
+  const numerics::Shape block{n[1], n[2], n[3]}, of_coils{coils, n[1], n[2], n[3]};
+  // Each coil's k-space k over the density D, as conj(D) k / (|D|^2 + least^2).
+  Array<cfloat> densities = compute.allocate<cfloat>({2, coils, n[1], n[2], n[3]});
+  Array<cfloat> data = compute.zeros<cfloat>({2, coils, n[1], n[2], n[3]});
+  compute.copy<cfloat>(middle.cview().part(0, of_coils), data.view().slice(0));
+  for (std::int64_t c = 0; c < coils; ++c)
+    compute.copy<cfloat>(middle.cview().slice(coils), densities.view().slice(0).slice(c));
+  const std::vector<cfloat> least(static_cast<std::size_t>(of_coils.size()),
+                                  static_cast<float>(kLeastDensity * place.density));
+  compute.copy<cfloat>(numerics::HostView<const cfloat>(least.data(), of_coils), densities.view().slice(1));
+  Array<cfloat> even = compute.allocate<cfloat>(of_coils);
+  numerics::combine(compute, densities.cview(), data.cview(), even.view().reshaped({1, coils, n[1], n[2], n[3]}));
+  adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, place.maps);
+}
+
+/// Caches drop what nobody holds, and nobody waits here for the device, which still reads it.
+void CgSenseOfEquations::hold(std::shared_ptr<const numerics::NormalOperator> matrix) {
+  while (!in_use_.empty() && *in_use_.front().done) in_use_.pop_front();
+  auto done = std::make_shared<std::atomic<bool>>(false);
+  in_use_.push_back({std::move(matrix), done});
+  scan_->compute.on_complete([done = std::move(done)] { *done = true; });
+}
+
+void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {
+  numerics::Context& compute = scan_->compute;
+  if (equations.sets != 1)
+    throw ClientError("cg_sense_realtime: it solves for one image, but coil_maps gives two sets of maps; use pcg");
+  Place& place = place_for(equations);
+  ++place.frames;
+  const auto& n = equations.right.shape();
+  const numerics::Shape one{1, n[1], n[2], n[3]};
+  const auto right = place.solver.right().reshaped(one);
+  const bool given = static_cast<bool>(equations.maps);
+  if (given) {
+    compute.copy<cfloat>(equations.right.cview(), right);
+  } else {
+    add_to_mean(place, equations);
+    if (place.frames <= options_.average) make_maps(place);
+    numerics::combine(compute, place.maps.cview(), equations.right.cview(), right, /*divide=*/false);
+  }
+  const Array<cfloat>& maps = given ? equations.maps : place.maps;
+  const auto of_coils = maps.cview().reshaped(of_items(maps.shape()[0], place.image));
+  if (const double largest = equations.matrix->largest(); largest != place.on_device) {
+    const auto value = static_cast<float>(largest);
+    compute.copy<float>(numerics::HostView<const float>(&value, {1}), place.scale.view());
+    place.on_device = largest;
+  }
+  place.solver.solve(
+      compute,
+      [&](numerics::DeviceView<const cfloat> x, numerics::DeviceView<cfloat> y) {
+        equations.matrix->apply_sense(compute, of_coils, x, y);
+      },
+      place.scale.cview(), /*may_record=*/false);  // the next frame's operator is another
+  Array<cfloat> out = compute.allocate<cfloat>(one);
+  compute.copy<cfloat>(place.solver.image().reshaped(one), out.view());
+  hold(equations.matrix);
+  emit({equations.frame, std::move(out)});
+  if (!given && place.frames > options_.average && maps_are_due(place.frames, options_.average, options_.refresh))
+    make_maps(place);
+}
+
+}  // namespace echotrain

@@ -1,0 +1,126 @@
+// Parallel imaging of slices that are excited at once and told apart by the phase of their excitation.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gadgets/api/gadget.h"
+#include "gadgets/least_squares/realtime/cg_sense_options.h"
+#include "gadgets/least_squares/realtime/sms_samples.h"
+#include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/scatter/scatter.h"
+#include "gadgets/numerics/solver/fixed_cg.h"
+#include "gadgets/numerics/toeplitz/frame_toeplitz.h"
+
+namespace echotrain {
+
+/// Simultaneous multi-slice scans (SMS, multi-band) of radial or other non-Cartesian 2D readouts: of M slices, slice m
+/// has the phase phi = 2 pi m n / M in readouts of number n = 0 .. M - 1 (SmsEncoding), so that
+/// d_c(k) = sum_m exp(i phi_mn) F S_mc x_m. For each frame it solves sum_n sum_c |F_n sum_m exp(i phi_mn) S_mc x_m -
+/// d_nc|_W^2 + lambda L sum_m |x_m - x_m,before|^2 + tikhonov L sum_m |x_m|^2 for all slices together, where F_n has
+/// the positions of the readouts of number n, which need not be those of another number: from the frame before on, by a
+/// fixed number of conjugate gradient steps, as CgSenseRealtime does for one slice, and like it without plans. L is the
+/// largest value of the spectrum of F^H W F of all readouts.
+///
+/// Maps of each slice come from a mean over the latest frames of sum_n exp(-i phi_mn) F_n^H W d_n, in whose middle of
+/// k-space the other slices cancel where all numbers have samples closely enough.
+///
+/// In:  Readouts [readout, coil, sample] with positions in the plane; weights are the analytic ramp of each readout by
+///      itself, or sent with the data. The header's encoded matrix has one plane, or M of them.
+/// Out: M images a frame, one after the other. Of the S slices that the header's limits announce, G = S / M sets if M
+///      divides S, else G = S, images of the set g have the numbers g, g + G, g + 2 G, ...; slice m lies (m - (M - 1) /
+///      2) `distance` along the slice direction from the readouts' position, and is `distance` thick: the header's
+///      field of view along z over the M planes. Meta attribute: multiband.
+///
+/// A frame that lacks a number is solved with the others. On CUDA, nothing waits for the device once the first frames
+/// have passed, but for uploads of more than about a million samples. ClientError for Cartesian trajectories, when
+/// neither the header nor `slices` says how many slices there are, and when the header has planes of another number.
+///
+/// Sources: Rosenzweig et al., "Simultaneous multi-slice MRI using Cartesian and radial FLASH and regularized nonlinear
+/// inversion: SMS-NLINV", MRM 79, 2018; radial CAIPIRINHA: Yutzy et al., MRM 65, 2011.
+class CgSenseSms final : public Gadget<Readouts, CoilImages> {
+ public:
+  struct Options {
+    std::int64_t slices = 0;
+    std::string number = "kspace_encode_step_2";
+    std::string direction = "positive";
+    std::string weights = "ramp";
+    double distance = 0;
+    std::int64_t iterations = 20;
+    double lambda = 0.01;
+    double tikhonov = 0.001;
+    double accuracy = 1e-3;
+    std::int64_t average = 8;
+    std::int64_t refresh = 16;
+    std::int64_t calibration = 20;
+    std::int64_t block = 7;
+  };
+  static constexpr std::string_view kName = "cg_sense_sms";
+  static constexpr std::string_view kSummary =
+      "Parallel imaging of slices excited at once (SMS) with phases that differ from readout to readout, frame by "
+      "frame.";
+  static constexpr Delivery kDelivery = Delivery::parts;
+  static Parameters<Options> parameters();
+
+  explicit CgSenseSms(Options options) : options_(std::move(options)) {}
+  void start(const protocol::Header& header, Scan& scan) override;
+  void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
+
+ private:
+  struct Space {
+    SmsEncoding sms;
+    SmsFrame::Space samples;
+    numerics::Shape image;  // [y, x]
+    numerics::NufftOptions of_data, of_lags;
+    std::int64_t sets = 1;  // of slices that are excited at once
+    double distance_mm = 0;
+    std::array<float, 3> fov_mm{};
+  };
+  /// What the frames of an encoding work in.
+  struct Workshop {
+    Workshop(numerics::Context& compute, const Space& space, std::int64_t coils);
+    std::int64_t coils;
+    numerics::ScatterNufft data, lags;
+    std::deque<numerics::FrameToeplitz> of_number;  // which does not move
+    numerics::FrameToeplitz all;                    // of the mean over numbers, for its largest value
+    Array<cfloat> right;                            // [number, coil, y, x]: F_n^H W d
+    Array<cfloat> apart;                            // [slice, coil, y, x]
+    Array<cfloat> seen, returned;                   // [number, coil, y, x]
+    Array<cfloat> no_lags;
+    Array<cfloat> demodulation;         // [slice, number]: exp(-i phi)
+    std::vector<Array<cfloat>> phases;  // of each slice, [number, number], diagonal: exp(i phi)
+  };
+  /// What frames of one place leave to the next.
+  struct Place {
+    Place(numerics::Context& compute, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
+    numerics::FixedCg solver;
+    std::vector<Array<cfloat>> mean, maps;  // of each slice: [coil, 1, y, x]
+    Array<cfloat> turned;                   // [slice, number, coil, y, x]: exp(i phi) maps
+    std::int64_t frames = 0;
+  };
+
+  void add_space(const protocol::Header& header, std::size_t encoding);
+  Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
+  Place& place_for(const FrameKey& key, std::int64_t coils);
+  void make_equations(const SmsFrame& open, const Space& space, Workshop& workshop);
+  void add_to_mean(const Space& space, Workshop& workshop, Place& place);
+  void make_maps(const Space& space, const Workshop& workshop, Place& place);
+  void reconstruct(const SmsFrame& open, const std::shared_ptr<const Frame>& frame, const Emit<CoilImages>& emit);
+  void give(const Space& space, Place& place, const Frame& frame, const Emit<CoilImages>& emit);
+
+  Options options_;
+  Scan* scan_ = nullptr;
+  std::vector<Space> spaces_;
+  std::map<std::uint16_t, Workshop> workshops_;  // by encoding
+  std::map<FrameKey, Place> places_;
+  std::map<std::uint64_t, SmsFrame> open_;  // by frame
+  std::int64_t most_ = 1;                   // slices that one frame makes
+  bool warned_of_beyond_ = false;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,217 @@
+// cg_sense_sms: slices that were excited at once, simulated in float64, told apart again.
+#include <gmock/gmock.h>
+
+#include "tests/gadgets/scan.h"
+#include "tests/support/direct_sum.h"
+
+namespace echotrain::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSide = 20, kSamples = 40;
+
+std::string sms_chain(const std::string& options, const std::string& keys = "") {
+  return yaml("  - cg_sense_sms: {" + options + "}\n  - image: {component: complex}\n", keys);
+}
+protocol::Header sms_header(int planes = 1, int sets = 1, const std::string& parallel = "") {
+  return header({.encoded = {kSide, kSide, planes},
+                 .encoded_fov = {kSide, kSide, 5.0 * planes},
+                 .trajectory = "radial",
+                 .limits = limit("slice", 0, sets - 1, 0),
+                 .parallel = parallel});
+}
+
+/// Slices with other objects and other sensitivities, the sum of whose squares is 1.
+struct Slices {
+  int m, coils;
+  std::vector<std::vector<cdouble>> objects, maps;  // of each slice: [y, x], [coil, y, x]
+  explicit Slices(int count, int receivers = 6) : m(count), coils(receivers) {
+    for (int s = 0; s < m; ++s) {
+      std::vector<cdouble> map, object;
+      std::vector<double> power(kSide * kSide);
+      for (int c = 0; c < coils; ++c)
+        for (int y = 0; y < kSide; ++y)
+          for (int x = 0; x < kSide; ++x) {
+            const double angle = 2 * std::numbers::pi * c / coils + 0.9 * s;
+            const double dx = (x - kSide / 2) / (0.8 * kSide) - std::cos(angle),
+                         dy = (y - kSide / 2) / (0.8 * kSide) - std::sin(angle);
+            const cdouble one = std::exp(-dx * dx - dy * dy) * std::polar(1.0, 0.5 * c + 0.4 * dx + 0.3 * s);
+            map.push_back(coils == 1 ? 1.0 : one);
+            power[static_cast<std::size_t>(y * kSide + x)] += std::norm(map.back());
+          }
+      for (std::size_t i = 0; i < map.size(); ++i) map[i] /= std::sqrt(power[i % power.size()]);
+      for (int y = 0; y < kSide; ++y)
+        for (int x = 0; x < kSide; ++x) {
+          const double r = std::hypot(x - kSide / 2 - s, y - kSide / 2),
+                       hole = std::hypot(x - kSide / 2 - 3 + 3 * s, y - kSide / 2 + 2 - 2 * s);
+          object.push_back((1 + 0.5 * s) / (1 + std::exp(2 * (r - 6))) - 0.7 * std::exp(-hole * hole / 5));
+        }
+      maps.push_back(std::move(map));
+      objects.push_back(std::move(object));
+    }
+  }
+  /// A spoke with the phases of number n: sum_m exp(i sign 2 pi m n / M) of what each slice gives.
+  Acquisition spoke(double angle, int n, int sign = 1) const {
+    std::vector<cfloat> seen(maps[0].size());
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      cdouble sum = 0;
+      for (std::size_t s = 0; s < objects.size(); ++s)
+        sum += std::polar(1.0, sign * 2 * std::numbers::pi * static_cast<double>(s) * n / m) * maps[s][i] *
+               objects[s][i % objects[s].size()];
+      seen[i] = cfloat(sum);
+    }
+    std::vector<float> trajectory;
+    std::vector<double> k;
+    for (int i = 0; i < kSamples; ++i)
+      for (const double direction : {std::cos(angle), std::sin(angle)}) {
+        trajectory.push_back(static_cast<float>(direction * (i - kSamples / 2) / kSamples));
+        k.push_back(static_cast<double>(trajectory.back()));
+      }
+    const auto values = direct_forward(k, seen, coils, {kSide, kSide});  // [sample, coil]
+    std::vector<cfloat> data;
+    for (int c = 0; c < coils; ++c)
+      for (int i = 0; i < kSamples; ++i) data.emplace_back(values[static_cast<std::size_t>(i * coils + c)]);
+    Acquisition out = readout(coils, std::move(data), std::move(trajectory));
+    out.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(n);
+    out.head.slice_dir[2] = 1;
+    out.head.read_dir[0] = out.head.phase_dir[1] = 1;
+    out.head.position[2] = 30;
+    return out;
+  }
+  /// `angles` of each number; those of another number lie `turned` of a step further.
+  std::vector<Acquisition> frame(int angles, double turned, int repetition = 0, int sign = 1) const {
+    std::vector<Acquisition> out;
+    for (int i = 0; i < angles; ++i)
+      for (int n = 0; n < m; ++n) {
+        out.push_back(spoke(std::numbers::pi * (i + turned * n + 0.31 * repetition) / angles, n, sign));
+        out.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
+        out.back().head.idx.repetition = static_cast<std::uint16_t>(repetition);
+      }
+    set_flag(out.back(), kLastInSlice);
+    return out;
+  }
+};
+
+double error_of_slice(const protocol::Image& image, const std::vector<cdouble>& truth) {
+  std::vector<double> got, size;
+  for (const auto v : pixels<cfloat>(image)) got.push_back(std::abs(cdouble(v)));
+  for (const auto v : truth) size.push_back(std::abs(v));
+  return nrmse(got, size);
+}
+
+using CgSenseSmsTest = OnBackend;
+
+// Two and three slices, phases of all numbers at the same angles and at angles between one another. A third of the
+// angles that an image needs; maps are those of the middle of k-space, which limits what is found. With the numbers
+// mixed up, slices leak into each other: their objects differ by more than 0.3.
+TEST_P(CgSenseSmsTest, TellsSlicesApart) {
+  for (const int m : {2, 3})
+    for (const double turned : {0.0, 1.0 / m}) {
+      const Slices slices(m);
+      const auto out = run(sms_chain(fmt::format("slices: {}, iterations: 25, lambda: 0, tikhonov: 0.0005, "
+                                                 "calibration: 12, block: 5",
+                                                 m)),
+                           sms_header(m), slices.frame(16, turned), here());
+      ASSERT_EQ(out.images.size(), static_cast<std::size_t>(m));
+      for (int s = 0; s < m; ++s) {
+        const auto& image = out.images[static_cast<std::size_t>(s)];
+        EXPECT_LT(error_of_slice(image, slices.objects[static_cast<std::size_t>(s)]), 0.08) << m << turned << s;
+        EXPECT_EQ(image.head.slice, s);
+        EXPECT_FLOAT_EQ(image.head.position[2], static_cast<float>(30 + 5 * (s - (m - 1) / 2.0)));
+        EXPECT_FLOAT_EQ(image.head.field_of_view[2], 5);
+      }
+      EXPECT_GT(error_of_slice(out.images[1], slices.objects[0]), 0.3);
+    }
+}
+
+// One coil sees all slices alike, its map is 1, and each number has all angles that an image needs: phases alone tell
+// the slices apart, and the objects are left, whose corners of k-space are empty to 1e-3. Numbers may be counted by
+// spoke, and turn the other way. Counted wrongly, slices are exchanged: their objects differ by more than 0.3.
+TEST_P(CgSenseSmsTest, PhasesAloneWithOneCoil) {
+  const Slices slices(3, 1);
+  const std::string options = "slices: 3, iterations: 30, lambda: 0, tikhonov: 0, accuracy: 1e-5, calibration: 12";
+  const auto worst = [&](const std::string& more, std::vector<Acquisition> scan) {
+    const auto out = run(sms_chain(options + more), sms_header(), std::move(scan), here());
+    EXPECT_EQ(out.images.size(), 3u);
+    double error = 0;
+    for (std::size_t s = 0; s < out.images.size(); ++s)
+      error = std::max(error, nrmse(pixels<cfloat>(out.images[s]), slices.objects[s]));
+    return error;
+  };
+  EXPECT_LT(worst("", slices.frame(32, 0.4)), 1e-2);
+  EXPECT_LT(worst(", direction: negative", slices.frame(32, 0.4, 0, -1)), 1e-2);
+  EXPECT_GT(worst("", slices.frame(32, 0.4, 0, -1)), 0.3);
+  auto by_spoke = slices.frame(32, 0.4);
+  for (std::size_t i = 0; i < by_spoke.size(); ++i) {
+    by_spoke[i].head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
+    by_spoke[i].head.idx.kspace_encode_step_2 = 0;
+  }
+  EXPECT_LT(worst(", number: kspace_encode_step_1", by_spoke), 1e-2);
+}
+
+// Frames of few spokes, each from the one before: the fourth is better than the first, which had a mean of itself alone
+// for its maps. The same bits however readouts arrive; a frame that lacks a number is an image all the same.
+TEST_P(CgSenseSmsTest, FramesInAScan) {
+  const Slices slices(2);
+  std::vector<Acquisition> scan;
+  for (int f = 0; f < 4; ++f)
+    for (auto& a : slices.frame(7, 0.5, f))
+      if (f != 2 || a.head.idx.kspace_encode_step_2 == 0) scan.push_back(std::move(a));
+  const std::string text = sms_chain("slices: 2, iterations: 12, lambda: 0.01, calibration: 12, block: 5, average: 4");
+  const auto whole = run(text, sms_header(2), scan, here());
+  ASSERT_EQ(whole.images.size(), 8u);
+  for (std::size_t s = 0; s < 2; ++s) {
+    const double first = error_of_slice(whole.images[s], slices.objects[s]),
+                 third = error_of_slice(whole.images[4 + s], slices.objects[s]),
+                 fourth = error_of_slice(whole.images[6 + s], slices.objects[s]);
+    EXPECT_LT(fourth, 0.8 * first) << s;
+    EXPECT_LT(third, 0.08) << s;
+  }
+  const auto split = run(text, sms_header(2), scan, {.backend = GetParam(), .split = [](std::size_t) { return 3u; }});
+  ASSERT_EQ(split.images.size(), 8u);
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(pixels<cfloat>(split.images[i]), pixels<cfloat>(whole.images[i])) << i;
+}
+
+// Of the sets of slices 0, 2 and 1, 3, each has frames of its own. The header says how many slices are excited at once.
+TEST_P(CgSenseSmsTest, SetsOfSlices) {
+  const Slices slices(2);
+  std::vector<Acquisition> scan;
+  for (int set = 0; set < 2; ++set)
+    for (auto& a : slices.frame(6, 0.5)) {
+      a.head.idx.slice = static_cast<std::uint16_t>(set);
+      scan.push_back(std::move(a));
+    }
+  const auto out = run(sms_chain("distance: 12"),
+                       sms_header(1, 4,
+                                  "<accelerationFactor><kspace_encoding_step_1>1</kspace_encoding_step_1>"
+                                  "<kspace_encoding_step_2>1</kspace_encoding_step_2></accelerationFactor>"
+                                  "<multiband><spacing><dZ>12</dZ></spacing><deltaKz>1</deltaKz>"
+                                  "<multiband_factor>2</multiband_factor><calibration>separable2D</calibration>"
+                                  "<calibration_encoding>0</calibration_encoding></multiband>"),
+                       scan, here());
+  ASSERT_EQ(out.images.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(out.images[i].head.slice, i / 2 + 2 * (i % 2)) << i;
+    EXPECT_FLOAT_EQ(out.images[i].head.position[2], i % 2 == 0 ? 24 : 36) << i;
+  }
+  EXPECT_EQ(pixels<cfloat>(out.images[0]), pixels<cfloat>(out.images[2]));
+}
+
+TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
+  const Slices slices(2, 1);
+  const auto refusal = [&](const std::string& options, const protocol::Header& h, std::vector<Acquisition> scan) {
+    return client_error([&] { run(sms_chain(options), h, std::move(scan), here()); });
+  };
+  EXPECT_THAT(refusal("", sms_header(2), slices.frame(2, 0)), HasSubstr("say it by `slices`"));
+  EXPECT_THAT(refusal("slices: 3", sms_header(2), slices.frame(2, 0)), HasSubstr("has 2 planes, but 3 slices"));
+  EXPECT_THAT(refusal("slices: 2", header({.encoded = {kSide, kSide, 1}}), {}), HasSubstr("slice_grappa"));
+  EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), slices.frame(2, 0)),
+              HasSubstr("2 trajectory dimensions, but 3 are needed"));
+  EXPECT_ANY_THROW(run(sms_chain("slices: 17"), sms_header(), {}, here()));
+}
+
+ECHOTRAIN_ON_BACKENDS(CgSenseSmsTest);
+
+}  // namespace
+}  // namespace echotrain::testing
