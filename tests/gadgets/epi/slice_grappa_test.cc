@@ -243,5 +243,21 @@ TEST(SliceGrappaInputTest, WhatDoesNotFitIsRefused) {
             std::string::npos);
 }
 
+/// Virtual coils of each slice have nothing in common with those of the other slices of its group.
+TEST(SliceGrappaInputTest, SlicesShareTheirVirtualCoils) {
+  const Slices scan;
+  const auto with = [&](const std::string& before, const std::string& after) {
+    return run(yaml(before + "  - slice_grappa: {regularization: 1e-7}\n" + after +
+                    "  - cartesian_kspace: {calibration: none}\n  - fft\n  - coil_combine: {method: rss}\n  - image\n"),
+               scan.header_of(), scan.scan());
+  };
+  const std::string by_slice = "  - coil_compression: {channels: 4, per: slice}\n";
+  EXPECT_NE(client_error([&] { with(by_slice, ""); }).find("use coil_compression: {per: scan}"), std::string::npos);
+  EXPECT_EQ(with("  - coil_compression: {channels: 4, per: scan}\n", "").images.size(), 4u);
+  EXPECT_EQ(with("", by_slice).images.size(), 4u);
+  EXPECT_EQ(with("  - coil_compression: {channels: 5, per: slice}\n", "").images.size(), 4u)
+      << "5 coils stay as they are";
+}
+
 }  // namespace
 }  // namespace echotrain::testing
