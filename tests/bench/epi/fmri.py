@@ -95,9 +95,9 @@ class Bench:
                     spent = sorted((s - before.get(t, 0) for t, s in self.threads().items()), reverse=True)
                     print(f"    {found[-1]:.2f} s; threads: " + " ".join(f"{s:.2f}" for s in spent[:6]), flush=True)
             times.append(min(found))
-        slices = (a.volumes - a.volumes // 4) * a.slices
-        print(f"unpaced, {a.slices} slices x {a.volumes} volumes, {a.multiband} at once: "
-              f"{slices / (times[1] - times[0]):.0f} slices/s", flush=True)  # fmt: skip
+        slices, more = (a.volumes - a.volumes // 4) * a.slices, times[1] - times[0]
+        rate = f"{slices / more:.0f} slices/s" if more > 0 else "no rate (give more --volumes)"
+        print(f"unpaced, {a.slices} slices x {a.volumes} volumes, {a.multiband} at once: {rate}", flush=True)
 
     def paced(self):
         a = self.arguments
