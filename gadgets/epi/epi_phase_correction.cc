@@ -7,7 +7,6 @@
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/epi/ghost_search.h"
-#include "gadgets/numerics/fft/fft.h"
 #include "gadgets/shared/lines/epi_lines.h"
 #include "protocol/data/epi_description.h"
 
@@ -202,8 +201,8 @@ void EpiPhaseCorrection::make_factors(State& state, State& source, std::int64_t 
     phases[i] += more.constant + more.slope * static_cast<double>(x);
   }
   const std::vector<cfloat> factors = factors_of(phases, points);
-  state.factors =
-      scan_->compute.upload<cfloat>({factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
+  state.factors = numerics::profile_phases(
+      scan_->compute, {factors.data(), {2, static_cast<std::int64_t>(phases.size()) / points, points}});
   state.coils = coils;
   state.made_of = {&source, source.phases};
 }
@@ -219,15 +218,19 @@ std::vector<bool> EpiPhaseCorrection::correct(Readouts& readouts) {
   std::vector<bool> reversed;
   for (const auto& head : heads) reversed.push_back(is_reversed(head));
   const auto slice_of = [&](std::size_t i) { return Slice{heads[i].encoding_space_ref, heads[i].idx.slice}; };
+  Array<cfloat> changed;
   for (std::size_t begin = 0, end = 0; begin < heads.size(); begin = end) {
     while (end < heads.size() && slice_of(end) == slice_of(begin)) ++end;
-    correct(readouts, slice_of(begin), begin, end);
+    correct(readouts, slice_of(begin), begin, end, changed);
   }
+  if (changed) readouts.data = std::move(changed);
   return reversed;
 }
 
-/// Corrects the lines from begin to end, which are of one slice.
-void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end) {
+/// Corrects the lines from begin to end, which are of one slice, into `changed`, in one pass. Where no line of the
+/// batch changes, `changed` stays empty.
+void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end,
+                                 Array<cfloat>& changed) {
   const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
   State &state = states_[slice], &source = source_of(slice);
   const auto lines = std::pair(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -253,28 +256,33 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   }
   state.references = state.references || !images;
   const std::pair<const State*, std::uint64_t> made_of{&source, source.phases};
-  if (!state.factors || state.factors.shape()[2] != points || state.coils != coils || state.made_of != made_of)
+  if (!state.factors.values || state.factors.values.shape()[2] != points || state.coils != coils ||
+      state.made_of != made_of)
     make_factors(state, source, coils, points);
   const bool drifts = options_.b0_drift && state.train.has_navigators();
-  std::vector<numerics::LineChange> changes;  // of the lines that do change; others keep their bits
-  std::vector<std::int64_t> which;
+  std::vector<numerics::LineChange> changes;
   for (std::size_t i = begin; i < end; ++i) {
     auto& head = readouts.heads[i];
     const bool reversed = is_reversed(head);
     ++state.lines;
     state.reversed += reversed ? 1 : 0;
     if (images && readouts.frame) follow_blips(state, readouts.frame->id, head.idx.kspace_encode_step_1);
-    numerics::LineChange change{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}};
+    numerics::LineChange& change =
+        changes.emplace_back(numerics::LineChange{reversed ? 1 : 0, reversed ? 1 : 0, {1, 0}});
     if (drifts) {
       const double phase = state.train.drift_at_next_line();
       if (phase != 0) change.factor = cfloat(std::polar(1.0, -phase));
     }
-    if (!reversed && change.factor == cfloat{1, 0}) continue;
-    changes.push_back(change);
-    which.push_back(static_cast<std::int64_t>(i));
+    if (!reversed && change.factor == cfloat{1, 0}) change.set = numerics::kLineStays;
     if (reversed) turn(head);
   }
-  change(readouts, which, changes, state.factors.cview());
+  const auto stays = [](const numerics::LineChange& change) { return change.set == numerics::kLineStays; };
+  if (changes.size() == readouts.heads.size() && std::all_of(changes.begin(), changes.end(), stays)) return;
+  if (!changed) changed = scan_->compute.allocate<cfloat>(readouts.data.shape());
+  const numerics::Shape some{static_cast<std::int64_t>(end - begin), coils, points};
+  const std::int64_t at = static_cast<std::int64_t>(begin) * coils * points;
+  numerics::change_profiles(scan_->compute, {changes.data(), {some[0]}}, state.factors,
+                            readouts.data.cview().part(at, some), changed.view().part(at, some));
 }
 
 /// Counts where the lines of a frame go.
@@ -286,28 +294,6 @@ void EpiPhaseCorrection::follow_blips(State& state, std::uint64_t frame, std::in
   }
   state.frame = frame;
   state.row = row;
-}
-
-/// Changes the profiles of these readouts.
-void EpiPhaseCorrection::change(Readouts& readouts, const std::vector<std::int64_t>& which,
-                                const std::vector<numerics::LineChange>& changes,
-                                numerics::DeviceView<const cfloat> factors) {
-  if (which.empty()) return;
-  numerics::Context& compute = scan_->compute;
-  const std::int64_t coils = readouts.data.shape()[1], points = readouts.data.shape()[2];
-  const auto count = static_cast<std::int64_t>(which.size());
-  Array<cfloat> profiles = compute.allocate<cfloat>({count, coils, points});
-  Array<cfloat> changed = compute.allocate<cfloat>({count, coils, points});
-  const float scale = 1.0f / static_cast<float>(points);
-  // Line by line: the bits of transforms may depend on how many are made at once.
-  for (std::int64_t i = 0; i < count; ++i)
-    numerics::centered_fft(compute, readouts.data.cview().slice(which[static_cast<std::size_t>(i)]),
-                           profiles.view().slice(i), {points}, 1, numerics::Direction::inverse, scale);
-  numerics::change_lines(compute, {changes.data(), {count}}, factors, profiles.cview(), changed.view());
-  for (std::int64_t i = 0; i < count; ++i)
-    numerics::centered_fft(compute, changed.cview().slice(i),
-                           readouts.data.view().slice(which[static_cast<std::size_t>(i)]), {points}, 1,
-                           numerics::Direction::forward, 1.0f);
 }
 
 /// Finds the phase that the navigators leave in a frame.
@@ -328,7 +314,7 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
       power[static_cast<std::size_t>(i / shape[2] % shape[1])].first -= std::norm(lines.back().data()[i]);
   }
   if (power.empty()) return;
-  if (rows_[slice.first] > kMostSearched || state.factors.shape()[2] > kMostSearched) {
+  if (rows_[slice.first] > kMostSearched || state.factors.values.shape()[2] > kMostSearched) {
     state.found = numerics::LinearPhase{};
     scan_->warn(
         fmt::format("epi_phase_correction: the phase is searched for in images of at most {0} x {0}; ghosts remain",
@@ -337,7 +323,7 @@ void EpiPhaseCorrection::search(State& state, const Slice& slice, const std::vec
   }
   std::sort(power.begin(), power.end());
   const auto coils = std::min<std::int64_t>(kMostCoils, static_cast<std::int64_t>(power.size()));
-  const std::int64_t points = state.factors.shape()[2];
+  const std::int64_t points = state.factors.values.shape()[2];
   const auto& transform = transforms_.try_emplace(points, points).first->second;
   numerics::GhostSearch search(compute.account(), coils, rows_[slice.first], points);
   std::vector<cfloat> line(static_cast<std::size_t>(coils * points));
@@ -369,11 +355,13 @@ void EpiPhaseCorrection::complete(const State& state, std::vector<Held>& held) {
     for (std::int64_t x = 0; x < points; ++x)
       factors.push_back(
           cfloat(std::polar(1.0, -state.found->constant - state.found->slope * static_cast<double>(x - points / 2))));
-    std::vector<std::int64_t> which;
-    for (std::size_t i = 0; i < each.reversed.size(); ++i)
-      if (each.reversed[i]) which.push_back(static_cast<std::int64_t>(i));
-    change(each.readouts, which, std::vector<numerics::LineChange>(which.size()),
-           scan_->compute.upload<cfloat>({factors.data(), {1, 1, points}}).cview());
+    std::vector<numerics::LineChange> changes;
+    for (const bool reversed : each.reversed) changes.push_back({reversed ? 0 : numerics::kLineStays, 0, {1, 0}});
+    const auto phases = numerics::profile_phases(scan_->compute, {factors.data(), {1, 1, points}});
+    Array<cfloat> changed = scan_->compute.allocate<cfloat>(each.readouts.data.shape());
+    numerics::change_profiles(scan_->compute, {changes.data(), {each.readouts.data.shape()[0]}}, phases,
+                              each.readouts.data.cview(), changed.view());
+    each.readouts.data = std::move(changed);
   }
 }
 

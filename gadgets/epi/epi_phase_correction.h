@@ -12,7 +12,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/epi/echo_train.h"
 #include "gadgets/numerics/core/memory_budget.h"
-#include "gadgets/numerics/epi/line_changes.h"
+#include "gadgets/numerics/epi/profile_changes.h"
 
 namespace echotrain {
 
@@ -65,7 +65,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     std::uint64_t phases = 0;                    // how many there have been
     std::optional<numerics::LinearPhase> found;  // in the slice's own first frame, beyond the phase
     bool without = false;                        // there was no phase then
-    Array<cfloat> factors;                       // [2, coil or 1, x]: of lines that run forward, of reversed ones
+    numerics::ProfilePhases factors;             // [2, coil or 1, x]: of lines that run forward, of reversed ones
     std::int64_t coils = 0;                      // of the lines that they were made for
     std::pair<const State*, std::uint64_t> made_of{nullptr, 0};  // whose phase, and its number
     std::int64_t lines = 0, reversed = 0;                        // of the image since navigators or a frame's end
@@ -88,9 +88,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   void make_factors(State& state, State& source, std::int64_t coils, std::int64_t points);
   bool searches(const State& state, const State& source) const;
   std::vector<bool> correct(Readouts& readouts);
-  void correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end);
-  void change(Readouts& readouts, const std::vector<std::int64_t>& which,
-              const std::vector<numerics::LineChange>& changes, numerics::DeviceView<const cfloat> factors);
+  void correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end, Array<cfloat>& changed);
   void search(State& state, const Slice& slice, const std::vector<Held>& held);
   void complete(const State& state, std::vector<Held>& held);
   void note(Readouts& readouts);

@@ -24,6 +24,16 @@ constexpr std::size_t kMostPaths = 8, kMostKinds = 8;                // of an en
 constexpr std::int64_t kMostLinePoints = 1024, kMostSamples = 4096;  // of a line: solving for it costs their squares
 constexpr double kSamePath = 0.002;                                  // steps
 
+/// The samples of readouts whose description has no times of a gradient.
+std::optional<std::int64_t> described_flat(const protocol::Header& header, std::size_t encoding) {
+  const auto description = protocol::trajectory_description(header.xml, encoding);
+  if (!description) return std::nullopt;
+  for (const char* time : {"rampUpTime", "flatTopTime", "rampDownTime", "acqDelayTime"})
+    if (description->value(time)) return std::nullopt;
+  const double samples = description->value("numSamples").value_or(0);
+  return samples >= 1 && samples <= 65535 ? std::optional(std::llround(samples)) : std::nullopt;
+}
+
 std::optional<numerics::Trapezoid> described_trapezoid(const protocol::Header& header, std::size_t encoding,
                                                        std::string& without) {
   const auto description = protocol::trajectory_description(header.xml, encoding);
@@ -68,7 +78,9 @@ void RampRegrid::start(const protocol::Header& header, Scan& scan) {
     space.epi = encoding.trajectory == protocol::Trajectory::epi;
     space.points = encoding.encoded.matrix[0];
     space.to_steps = to_cycles_per_pixel(encoding, scan.trajectory_unit)[0] * static_cast<double>(space.points);
-    if (space.epi) space.trapezoid = described_trapezoid(header, e, space.without);
+    if (!space.epi) continue;
+    space.trapezoid = described_trapezoid(header, e, space.without);
+    space.flat_samples = described_flat(header, e);
   }
 }
 
@@ -213,6 +225,12 @@ const RampRegrid::Weights& RampRegrid::described(const Readouts& readouts) {
         "ramp_regrid: readouts differ in samples, discarded samples or dwell time in more than {} ways", kMostKinds));
   const bool could_be_regular = head.number_of_samples == space.points;
   std::string why = space.without;
+  if (space.flat_samples && readouts.kind != ReadoutKind::calibration) {
+    if (head.number_of_samples == *space.flat_samples && head.number_of_samples <= space.points) return weights_[key];
+    why += fmt::format(
+        "; without ramps, its numSamples, {}, would have to be that of the readouts and at most the matrix'",
+        *space.flat_samples);
+  }
   if (space.trapezoid) {
     const std::uint64_t paid = paid_->bytes();
     try {

@@ -25,6 +25,10 @@ namespace echotrain {
 /// Out: the same with encoded matrix x samples and no trajectory; the centre of k-space is sample floor(n/2) of a line
 ///      that was not reversed. Readouts of other encodings and kinds pass, and so do those that are regular already.
 ///
+/// A description with numSamples and none of the gradient's times says that all samples were taken where the gradient
+/// is flat (GE's converter without ramp sampling): such readouts are regular, also where they are shorter than the
+/// matrix, and pass.
+///
 /// `delay: navigators`: a gradient that comes late moves samples on ramps otherwise than those of its flat part, so
 /// that no phase along x undoes it. Phase-correction lines wait for the first other line; then those of their first
 /// slice tell the delay of the scan's gradient (gadgets/epi/gradient_delay.h), which a text says. Where they do not,
@@ -65,7 +69,8 @@ class RampRegrid final : public Gadget<Readouts, Readouts> {
     std::int64_t points = 0;                       // of a regular line
     double to_steps = 1;                           // from the trajectory's unit
     std::optional<numerics::Trapezoid> trapezoid;  // samples and dwell are 0 where the description has none
-    std::string without;                           // why there is none
+    std::optional<std::int64_t> flat_samples;      // of a description without a gradient: sampled where it is flat
+    std::string without;                           // why there is no trapezoid
     std::vector<Path> paths;                       // that came with readouts, all of as many samples
     Weights along_paths;
     std::optional<double> delay_us;  // of the gradient; empty: not known yet

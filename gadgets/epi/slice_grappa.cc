@@ -15,6 +15,7 @@
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/layout/rearrange.h"
+#include "gadgets/shared/lines/slice_coils.h"
 #include "protocol/data/epi_description.h"
 
 namespace echotrain {
@@ -106,6 +107,7 @@ Parameters<SliceGrappa::Options> SliceGrappa::parameters() {
 
 void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  slice_coils_ = SliceCoils::announced(scan);
   paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     const auto& encoding = header.encodings[e];
@@ -333,6 +335,10 @@ void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emi
         fmt::format("slice_grappa: a readout for images names slice {}, but {} slices, {} at once, are {} "
                     "groups: lines of simultaneous slices name their group",
                     owner.second, space.factor * space.groups, space.factor, space.groups));
+  if (std::any_of(slice_coils_.begin(), slice_coils_.end(), [](const auto& made) { return *made; }))
+    throw ClientError(
+        "slice_grappa: a gadget before has given each slice virtual coils of its own, and simultaneous slices have to "
+        "share theirs; use coil_compression: {per: scan}, or put it after slice_grappa");
   const std::int64_t coils = any->data.shape()[1], samples = any->data.shape()[2];
   FrameLines lines = lines_of(held, space.step);
   Group& group = group_for(owner, lines.first, lines.count(), coils, samples);

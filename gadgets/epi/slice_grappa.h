@@ -33,8 +33,9 @@ namespace echotrain {
 /// fit).
 ///
 /// Frames whose slices have no reference lines that make kernels pass as they are, slices on top of each other, with a
-/// warning. Lines of images that come twice count once. ClientError for slices that are no multiple of the factor, and
-/// for reference lines of other coils or samples than the lines of images.
+/// warning. Lines of images that come twice count once. ClientError for slices that are no multiple of the factor, for
+/// reference lines of other coils or samples than the lines of images, and where a gadget before has given each slice
+/// virtual coils of its own.
 class SliceGrappa final : public Gadget<Readouts, Readouts> {
  public:
   struct Options {
@@ -102,6 +103,7 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   std::map<std::uint64_t, std::vector<Readouts>> held_;  // by frame
   std::unique_ptr<numerics::MemoryShare> paid_held_;
   Array<cfloat> ones_;
+  std::vector<std::shared_ptr<bool>> slice_coils_;  // of gadgets before: whether slices have coils of their own
 };
 
 }  // namespace echotrain

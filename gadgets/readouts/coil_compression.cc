@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/shared/lines/slice_coils.h"
 #include "gadgets/shared/measurement.h"
 
 namespace echotrain {
@@ -34,6 +35,7 @@ Parameters<CoilCompression::Options> CoilCompression::parameters() {
 
 void CoilCompression::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
+  if (options_.per == "slice") by_slice_ = SliceCoils::announce(scan);
   for (const auto& encoding : header.encodings) {
     using protocol::Trajectory;
     Space space;
@@ -202,6 +204,7 @@ void CoilCompression::learn(Group& group, const std::optional<std::uint64_t>& fr
   const numerics::Shape shape =
       geometric() ? numerics::Shape{found_coils.kept, coils_, positions} : numerics::Shape{found_coils.kept, coils_};
   group.matrix = compute.upload<cfloat>({found_coils.matrix.data(), shape});
+  if (by_slice_) *by_slice_ = true;
 }
 
 /// Adds the held readouts of `frame`, or, without one, calibration readouts, for which `chosen` is true. False: there

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -86,6 +87,7 @@ class CoilCompression final : public Gadget<Readouts, Readouts> {
   std::vector<Space> spaces_;
   std::int64_t coils_ = 0;            // that come; 0: not known yet
   std::optional<std::int64_t> kept_;  // the same in all groups
+  std::shared_ptr<bool> by_slice_;    // tells others that slices have virtual coils of their own
   std::map<std::uint16_t, Group> groups_;
 };
 

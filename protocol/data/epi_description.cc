@@ -66,7 +66,9 @@ std::optional<TrajectoryDescription> trajectory_description(std::string_view xml
   out.identifier = printable(text_of(node, "identifier"), kLongestName);
   for (const pugi::xml_node child : node.children()) {
     if (plain_name(child) != "userParameterLong" && plain_name(child) != "userParameterDouble") continue;
-    if (const auto value = number_in(text_of(child, "value")))
+    // GE's converter for real-time EPI writes <value><value>2</value></value>.
+    const bool nested = text_of(child, "value").empty();
+    if (const auto value = number_in(text_of(nested ? child_named(child, "value") : child, "value")))
       out.values[printable(text_of(child, "name"), kLongestName)] = *value;
   }
   return out;

@@ -1,6 +1,7 @@
 // Simultaneous slices become images of their own, against Gaussians that are known in closed form.
 #include "gadgets/epi/slice_grappa.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/gadgets/scan.h"
@@ -140,6 +141,37 @@ TEST_P(SliceGrappaTest, SlicesBecomeImagesOfTheirOwn) {
     }
 }
 
+/// In whatever order frames come, and also where references of a group come only after the first frame of another,
+/// images are the same.
+TEST_P(SliceGrappaTest, TheOrderOfGroupsDoesNotMatter) {
+  const Slices scan{.groups = 3};
+  const Outcome once = run(apart_pipeline(), scan.header_of(), scan.scan(), here());
+  ASSERT_EQ(once.images.size(), 6u);
+  auto backwards = scan.references();
+  for (int group = scan.groups - 1; group >= 0; --group)
+    for (int y = 0; y < kN; ++y) {
+      backwards.push_back(scan.line(group, true, y));
+      if (y == kN - 1) set_flag(backwards.back(), kLastInSlice);
+    }
+  std::vector<Acquisition> later, of_last;  // references of group 2, slices 2 and 5, come after the frame of group 0
+  for (auto& each : scan.references()) (each.head.idx.slice % scan.groups == 2 ? of_last : later).push_back(each);
+  const auto frames = scan.frames();
+  later.insert(later.end(), frames.begin(), frames.begin() + kN);
+  later.insert(later.end(), of_last.begin(), of_last.end());
+  later.insert(later.end(), frames.begin() + kN, frames.end());
+  for (const auto& readouts : {backwards, later}) {
+    const Outcome out = run(apart_pipeline(), scan.header_of(), readouts, here());
+    ASSERT_EQ(out.images.size(), 6u);
+    EXPECT_EQ(out.warned(""), 0);
+    for (const auto& image : out.images) {
+      EXPECT_LT(nrmse(pixels<cfloat>(image), scan.image(image.head.slice)), kApartGood) << image.head.slice;
+      const auto same = std::find_if(once.images.begin(), once.images.end(),
+                                     [&](const auto& other) { return other.head.slice == image.head.slice; });
+      EXPECT_EQ(pixels<cfloat>(image), pixels<cfloat>(*same)) << image.head.slice;
+    }
+  }
+}
+
 TEST_P(SliceGrappaTest, AShiftMayBeGiven) {
   const Slices scan{.shift = 2, .spacing = false};
   const auto header = scan.header_with("<multiband><multiband_factor>2</multiband_factor></multiband>");
@@ -241,6 +273,22 @@ TEST(SliceGrappaInputTest, WhatDoesNotFitIsRefused) {
                 .find("reference lines of slice 0 have 2 coils and 24 samples, but lines of "
                       "images have 5 and 24"),
             std::string::npos);
+}
+
+/// Virtual coils of each slice have nothing in common with those of the other slices of its group.
+TEST(SliceGrappaInputTest, SlicesShareTheirVirtualCoils) {
+  const Slices scan;
+  const auto with = [&](const std::string& before, const std::string& after) {
+    return run(yaml(before + "  - slice_grappa: {regularization: 1e-7}\n" + after +
+                    "  - cartesian_kspace: {calibration: none}\n  - fft\n  - coil_combine: {method: rss}\n  - image\n"),
+               scan.header_of(), scan.scan());
+  };
+  const std::string by_slice = "  - coil_compression: {channels: 4, per: slice}\n";
+  EXPECT_NE(client_error([&] { with(by_slice, ""); }).find("use coil_compression: {per: scan}"), std::string::npos);
+  EXPECT_EQ(with("  - coil_compression: {channels: 4, per: scan}\n", "").images.size(), 4u);
+  EXPECT_EQ(with("", by_slice).images.size(), 4u);
+  EXPECT_EQ(with("  - coil_compression: {channels: 5, per: slice}\n", "").images.size(), 4u)
+      << "5 coils stay as they are";
 }
 
 }  // namespace

@@ -1,9 +1,13 @@
 """The ways in which headers and readouts say where EPI's samples lie, from the wire: images are the same.
 
-As Siemens' converter writes it: whole microseconds in userParameterLong, dwellTime in userParameterDouble. As writers of
-Pulseq scans and others do: all of them doubles, no dwellTime (the readouts' sample_time_us holds), names with prefixes of
-the namespace. As converters give it that know the gradient itself (GE's and Philips' scans say no trapezoid): a trajectory
-with each readout, and no description.
+As Siemens' converter writes it: whole microseconds in userParameterLong, dwellTime in userParameterDouble. As GE's does
+(github.com/ismrmrd/ge_to_ismrmrd, src/config/epi.xsl and epiRT.xsl): the same names, a dwellTime of 2 us whatever the scan,
+which epiRT.xsl writes as <value><value>2</value></value>, readouts without sample_time_us; without ramp sampling, none of the
+gradient's times, and readouts that may be shorter than the matrix. As writers of Pulseq scans and others do: all of them
+doubles, no dwellTime (the readouts' sample_time_us holds), names with prefixes of the namespace. As who knows the gradient
+itself gives it: a trajectory with each readout, and no description. Philips' converter (github.com/ismrmrd/
+philips_to_ismrmrd) writes `cartesian` for each scan, no flags of direction and no phase-correction lines, so that its EPI has
+to be given that way.
 """
 
 import re
@@ -18,12 +22,13 @@ from programs import run_client, variant
 
 RAMP, FLAT, DELAY = 150, 100, 23  # us; DELAY is that of the header: 0.15 of the ramp, rounded
 LATE = 3.4
+GE_RAMP, GE_FLAT, GE_DELAY, GE_SAMPLES = 60, 84, 9, 93  # us; samples of 2 us, as GE's converter says of all scans
 
 
-def simulated(folder):
+def simulated(folder, ramp=RAMP, flat=FLAT, late=LATE):
     path = folder / "scan.h5"
-    made = run_client("simulate", "-o", path, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ramp-us", RAMP,
-                      "--flat-us", FLAT, "--gradient-delay-us", LATE, "--ghost", 0.2)  # fmt: skip
+    made = run_client("simulate", "-o", path, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ramp-us", ramp,
+                      "--flat-us", flat, "--gradient-delay-us", late, "--ghost", 0.2)  # fmt: skip
     assert made.returncode == 0, made.stderr
     return path
 
@@ -68,15 +73,45 @@ def as_trajectory(xml, rows):
     return re.sub(r"<trajectoryDescription>.*?</trajectoryDescription>", "", xml, flags=re.DOTALL), rows
 
 
-@pytest.mark.parametrize("form", [as_siemens, as_doubles, as_trajectory])
-def test_each_form_gives_the_image(server, backend, tmp_path, form):
-    scan, changed, config = simulated(tmp_path), tmp_path / "changed.h5", tmp_path / "epi.yaml"
+def ge_description(*times):
+    """As epi.xsl writes it: etl, numberOfNavigators, the gradient's times if there are ramps, numSamples, dwellTime."""
+    longs = [("etl", 64), ("numberOfNavigators", 3), *times]
+    text = "".join(f"<userParameterLong><name>{n}</name><value>\n  {v}\n</value></userParameterLong>" for n, v in longs)
+    return ("<trajectoryDescription><identifier>ConventionalEPI</identifier>" + text + "<userParameterDouble>"
+            "<name>dwellTime</name><value>2.0</value></userParameterDouble></trajectoryDescription>")  # fmt: skip
+
+
+def with_description(xml, text):
+    assert "<trajectoryDescription>" in xml
+    return re.sub(r"<trajectoryDescription>.*?</trajectoryDescription>", text, xml, flags=re.DOTALL)
+
+
+def as_ge(xml, rows):
+    assert rows["head"]["number_of_samples"][0] == GE_SAMPLES
+    rows = rows.copy()
+    rows["head"]["sample_time_us"] = 0
+    times = [("rampUpTime", GE_RAMP), ("rampDownTime", GE_RAMP), ("flatTopTime", GE_FLAT), ("acqDelayTime", GE_DELAY)]
+    return with_description(xml, ge_description(*times, ("numSamples", GE_SAMPLES))), rows
+
+
+def as_ge_real_time(xml, rows):
+    xml, rows = as_ge(xml, rows)
+    return xml.replace("<value>2.0</value>", "<value>\n <value>2</value>\n</value>"), rows
+
+
+def write_as(form, scan, changed):
     with h5py.File(scan) as source, h5py.File(changed, "w") as target:
-        xml = source["dataset/xml"][0].decode()
-        xml, rows = form(xml, source["dataset/data"][:])
+        xml, rows = form(source["dataset/xml"][0].decode(), source["dataset/data"][:])
         group = target.create_group("dataset")
         group.create_dataset("xml", data=[xml], dtype=h5py.string_dtype())
         group.create_dataset("data", data=rows, maxshape=(None,))
+
+
+@pytest.mark.parametrize("form", [as_siemens, as_ge, as_ge_real_time, as_doubles, as_trajectory])
+def test_each_form_gives_the_image(server, backend, tmp_path, form):
+    gradient = (GE_RAMP, GE_FLAT, 1.7) if form in (as_ge, as_ge_real_time) else ()
+    scan, changed, config = simulated(tmp_path, *gradient), tmp_path / "changed.h5", tmp_path / "epi.yaml"
+    write_as(form, scan, changed)
     config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}"))
                       .replace("frame: auto", "trajectory_unit: cycles_per_pixel\nframe: auto"))  # fmt: skip
     result = server.send(changed, config, tmp_path / "images.h5")
@@ -87,18 +122,52 @@ def test_each_form_gives_the_image(server, backend, tmp_path, form):
     assert reference.nrmse(image.squeeze(), scans.read_array(scan, "truth")) < 7e-4
 
 
+@pytest.mark.parametrize("kept", [64, 48])
+def test_ge_without_ramp_sampling(server, backend, tmp_path, kept):
+    """Regular readouts of as many samples as the matrix has points, or fewer: GE's matrix is that of the transform."""
+    scan, changed, config = tmp_path / "scan.h5", tmp_path / "changed.h5", tmp_path / "epi.yaml"
+    made = run_client("simulate", "-o", scan, "--trajectory", "epi", "--matrix", 64, "--coils", 4, "--ghost", 0.2,
+                      "--phantom", "blob")  # fmt: skip
+    assert made.returncode == 0, made.stderr
+
+    def form(xml, rows):
+        rows = rows.copy()
+        for row in rows:
+            samples = np.asarray(row["data"]).view(np.complex64).reshape(4, 64)
+            row["data"] = samples[:, 32 - kept // 2 : 32 + kept // 2].copy().ravel().view(np.float32)
+        rows["head"]["number_of_samples"] = kept
+        rows["head"]["center_sample"] = kept // 2
+        rows["head"]["sample_time_us"] = 0
+        text = ge_description(("numSamples", kept))
+        return (with_description(xml, text) if "<trajectoryDescription>" in xml
+                else xml.replace("</trajectory>", "</trajectory>" + text)), rows  # fmt: skip
+
+    write_as(form, scan, changed)
+    config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}")))
+    result = server.send(changed, config, tmp_path / "images.h5")
+    assert result.returncode == 0, result.stderr
+    assert "warning" not in result.stderr.lower(), result.stderr
+    (image,) = scans.read_images(tmp_path / "images.h5")[1]
+    # Beyond 24 of 64 steps, a Gaussian of 2 pixels has exp(-2 pi^2 2^2 (24/64)^2) = 2e-5 of its spectrum.
+    assert reference.nrmse(image.squeeze(), scans.read_array(scan, "truth")) < 1e-4
+
+
+
 @pytest.mark.parametrize("change, text", [
     (("<name>rampUpTime</name>", "<name>rampUp</name>"), "'ConventionalEPI' has no rampUpTime"),
     (("<name>numSamples</name><value>", "<name>numSamples</name><value>1"), "numSamples is 1"),
     (("<name>acqDelayTime</name><value>", "<name>acqDelayTime</name><value>4"), "the gradient ends at 400 us"),
+    # Without ramps, as GE writes it, but samples that are more than the matrix has points.
+    ((r"<userParameterLong><name>(ramp|flat|acq)\w+</name><value>\d+</value></userParameterLong>", ""),
+     "without ramps, its numSamples, "),
 ])  # fmt: skip
 def test_what_does_not_fit_is_told(server, backend, tmp_path, change, text):
     scan, changed, config = simulated(tmp_path), tmp_path / "changed.h5", tmp_path / "epi.yaml"
     with h5py.File(scan) as source, h5py.File(changed, "w") as target:
         xml = source["dataset/xml"][0].decode()
-        assert change[0] in xml
+        assert re.search(change[0], xml)
         group = target.create_group("dataset")
-        group.create_dataset("xml", data=[xml.replace(*change)], dtype=h5py.string_dtype())
+        group.create_dataset("xml", data=[re.sub(change[0], change[1], xml)], dtype=h5py.string_dtype())
         group.create_dataset("data", data=source["dataset/data"][:], maxshape=(None,))
     config.write_text(variant("epi_2d", ("backend: auto", f"backend: {backend}")))
     result = server.send(changed, config, tmp_path / "images.h5")

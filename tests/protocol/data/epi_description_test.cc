@@ -37,12 +37,14 @@ TEST(TrajectoryDescriptionTest, NumbersByName) {
       "<userParameterLong><name>etl</name><value>many</value></userParameterLong>"
       "<userParameterDouble><name>dwellTime</name><value>3.5</value></userParameterDouble>"
       "<userParameterString><name>flatTopTime</name><value>160</value></userParameterString>"
+      "<userParameterDouble><name>nested</name><value>\n <value>2</value>\n</value></userParameterDouble>"
       "</trajectoryDescription>";
   const auto found = trajectory_description(header("", text), 1);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->identifier, "ConventionalEPI");
   EXPECT_EQ(found->value("rampUpTime"), 190.0);
   EXPECT_EQ(found->value("dwellTime"), 3.5);
+  EXPECT_EQ(found->value("nested"), 2.0);
   EXPECT_EQ(found->value("etl"), std::nullopt);
   EXPECT_EQ(found->value("flatTopTime"), std::nullopt);
   EXPECT_FALSE(trajectory_description(header("", text), 0));
