@@ -53,14 +53,19 @@ def anchors(text):
     return found
 
 
-def links(text):
-    """(line, target) of each link, fenced blocks and code spans left out; a link's text may go over a line's end."""
-    lines = [""] * (text.count("\n") + 1)
+def found_links(text):
+    """A match for each link, at its place in the text; fenced blocks and code spans are left out. A link's text may go
+    over a line's end."""
+    lines = [" " * len(line) for line in text.splitlines()]
     for number, line in prose(text):
         lines[number - 1] = line
-    joined = without_code("\n".join(lines))
-    for found in LINK.finditer(joined):
-        yield joined.count("\n", 0, found.start(1)) + 1, found[1]
+    return LINK.finditer(without_code("\n".join(lines)))
+
+
+def links(text):
+    """(line, target) of each link."""
+    for found in found_links(text):
+        yield text.count("\n", 0, found.start(1)) + 1, found[1]
 
 
 def markdown_files(root):
