@@ -87,7 +87,7 @@ std::string bash_values(const CommandPage& page, const std::string& command, con
     // A switch takes no value, and where a value is optional another flag may come.
     if (info.positional || value_of(info) == Value::none) continue;
     std::vector<std::string> patterns;
-    for (const std::string& flag : flags_of(info)) patterns.push_back(command + ":" + flag);
+    for (const std::string& flag : flags_of(info)) patterns.push_back(fmt::format("{}:{}", command, flag));
     const std::string unless = info.alone ? "[[ $now == -* ]] || " : "";
     cases += fmt::format("    {}) {}{{ {}_{}; return; }} ;;\n", fmt::join(patterns, " | "), unless, prefix,
                          bash_action(info));
@@ -157,7 +157,7 @@ std::string zsh_arguments(const CommandPage& page, const std::string& prefix) {
       lines += fmt::format(" \\\n    {}", quoted((info.repeats ? "*" : "") + value));
       continue;
     }
-    if (info.alone && !value.empty()) value = ":" + value;  // optional
+    if (info.alone && !value.empty()) value.insert(0, ":");  // optional
     if (info.kind == Kind::pair) value += fmt::format(":{}:_files", escaped(info.noun));
     const std::vector<std::string> flags = flags_of(info);
     for (const std::string& flag : flags) {
