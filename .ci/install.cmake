@@ -19,6 +19,22 @@ foreach(program echotrain echotrain-server)
   install(TARGETS ${program} RUNTIME_DEPENDENCY_SET echotrain_dependencies
           RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
 endforeach()
+# Manual pages and completion, which each program prints of itself when it is linked. Zsh of Debian looks for those of
+# packages in a folder of its own.
+set(pages ${CMAKE_BINARY_DIR}/pages)
+file(MAKE_DIRECTORY ${pages}/bash ${pages}/zsh)
+foreach(program echotrain echotrain-server)
+  add_custom_command(TARGET ${program} POST_BUILD VERBATIM
+    COMMAND ${program} --man > ${pages}/${program}.1
+    COMMAND ${program} --completion bash > ${pages}/bash/${program}
+    COMMAND ${program} --completion zsh > ${pages}/zsh/_${program}
+    BYPRODUCTS ${pages}/${program}.1 ${pages}/bash/${program} ${pages}/zsh/_${program})
+  install(FILES ${pages}/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
+  install(FILES ${pages}/bash/${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT programs)
+  install(FILES ${pages}/zsh/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT programs)
+  install(FILES ${pages}/zsh/_${program} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions
+          COMPONENT service EXCLUDE_FROM_ALL)
+endforeach()
 if(TARGET echotrain-ranks)
   set_target_properties(echotrain-ranks PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS echotrain-ranks RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ranks)
@@ -27,7 +43,7 @@ install(DIRECTORY config/pipelines DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrai
 file(GLOB documents CONFIGURE_DEPENDS docs/*.md docs/*.png docs/*.gif)
 list(FILTER documents EXCLUDE REGEX "/stream\\.gif$")  # large, and only the README on the web shows it
 install(FILES README.md ${documents} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
-install(DIRECTORY docs/operations docs/plugin docs/client DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
+install(DIRECTORY docs/operations docs/plugin docs/client docs/tutorials DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain COMPONENT programs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/echotrain RENAME copyright COMPONENT programs)
 
 # Libraries of every Linux host, and of every CUDA host, stay out of the archive.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# .ci/lint.sh format | includes | tables | tidy | tidy-changed
+# .ci/lint.sh format | includes | links | tables | tidy | tidy-changed
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -113,6 +113,7 @@ tidy_changed() {
 case ${1:-} in
   format) check_format ;;
   includes) python3 .ci/check_includes.py --self-test && python3 .ci/check_includes.py ;;
+  links) python3 .ci/check_links.py --self-test && python3 .ci/check_links.py ;;
   tables) python3 tests/bench/tables.py --check ;;
   tidy)
     prepare_tidy
@@ -122,5 +123,5 @@ case ${1:-} in
     prepare_tidy
     tidy_changed
     ;;
-  *) die "usage: .ci/lint.sh format | includes | tables | tidy | tidy-changed" ;;
+  *) die "usage: .ci/lint.sh format | includes | links | tables | tidy | tidy-changed" ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks]. Debian 12 and Ubuntu 24.04,
-# by apt; the Python packages of the tests go to build/venv. Where nothing is missing, it does not call apt.
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks] [docs]. Debian 12 and
+# Ubuntu 24.04, by apt; the Python packages of the tests go to build/venv, those of the site to build/venv-docs. Where nothing is missing, it does not call apt.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -8,7 +8,7 @@ set -euo pipefail
 build_packages=(cmake ninja-build g++ ccache pkg-config git libboost-dev libssl-dev libhdf5-dev libismrmrd-dev libfftw3-dev libzfp-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libcli11-dev libeigen3-dev libpng-dev libpugixml-dev
   libqhull-dev prometheus-cpp-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3)
-test_packages=(openssl curl ismrmrd-tools python3-venv netcat-openbsd haproxy iproute2 libdcmtk-dev orthanc dcm2niix)
+test_packages=(openssl curl ismrmrd-tools python3-venv netcat-openbsd haproxy zsh mandoc iproute2 libdcmtk-dev orthanc dcm2niix)
 lint_packages=(clang-format clang-tidy)
 bench_packages=(libbenchmark-dev)
 fuzz_packages=(clang libclang-rt-dev llvm)
@@ -18,6 +18,8 @@ ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
 optional_python_packages=(onnx onnxruntime mrd-python)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
+
+docs_python_packages=('mkdocs-material>=9.5,<10' 'mkdocs<2')
 
 install_packages() {
   local missing=() package
@@ -74,6 +76,20 @@ install_python() {
   if [ -d "$build/venv" ]; then echo "$wanted" >"$build/venv/packages"; fi
 }
 
+# The site's, apart from the tests' packages.
+install_docs() {
+  local venv=$build/venv-docs
+  if [ "$(cat "$venv/packages" 2>/dev/null)" = "${docs_python_packages[*]}" ]; then return; fi
+  say "set-up: MkDocs Material, into build/venv-docs"
+  mkdir -p "$build"
+  if ! { python3 -m venv --clear "$venv" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 \
+    --timeout 20 "${docs_python_packages[@]}"; } >"$build/pip-docs.log" 2>&1; then
+    rm -rf "$venv"
+    die "the site needs MkDocs Material, which could not be installed (no network?); see build/pip-docs.log"
+  fi
+  echo "${docs_python_packages[*]}" >"$venv/packages"
+}
+
 for part in "${@:-build}"; do
   case $part in
     build) install_packages "${build_packages[@]}" ;;
@@ -87,6 +103,10 @@ for part in "${@:-build}"; do
     package) install_packages "${package_packages[@]}" ;;
     image) install_packages "${image_packages[@]}" ;;
     ranks) install_packages "${ranks_packages[@]}" ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image, ranks" ;;
+    docs)
+      install_packages python3-venv
+      install_docs
+      ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image, ranks, docs" ;;
   esac
 done

@@ -13,9 +13,6 @@ constexpr int kUsage = 2;
 
 using Kind = OptionInfo::Kind;
 
-/// As people type it: "--port", or "input" where it has no flag.
-std::string typed(const OptionInfo& info) { return info.positional ? info.name : info.flag(); }
-
 /// A switch that takes no value.
 bool stands_alone(const OptionInfo& info, Manner manner) {
   return info.kind == Kind::yes_or_no && manner == Manner::once;
@@ -57,6 +54,21 @@ void declare(CLI::App& app, const OptionInfo& info, Manner manner, std::vector<s
   if (!info.heading.empty()) option->group(info.heading);
 }
 
+OptionInfo switch_option(const std::string& name, const std::string& help) {
+  OptionInfo info;
+  info.name = name;
+  info.help = help;
+  info.kind = Kind::yes_or_no;
+  info.alone = "true";
+  return info;
+}
+
+OptionInfo help_option() {
+  OptionInfo info = switch_option("help", "Print this help message and exit");
+  info.letter = 'h';
+  return info;
+}
+
 /// "; did you mean --port?" when an unknown flag is near one that `app` has.
 std::string suggestion(const CLI::App& app) {
   std::vector<std::string> names;
@@ -72,6 +84,8 @@ std::string suggestion(const CLI::App& app) {
 }
 
 }  // namespace
+
+std::string typed(const OptionInfo& info) { return info.positional ? info.name : info.flag(); }
 
 namespace detail {
 
@@ -100,6 +114,7 @@ struct Command::Parser {
   std::unique_ptr<CLI::App> root;  // null for a subcommand
   CLI::App* app = nullptr;
   std::function<int()> action;
+  CommandPage page;  // without its commands
 };
 
 Command::Command(std::unique_ptr<Parser> parser) : parser_(std::move(parser)) {}
@@ -107,6 +122,8 @@ Command::Command(std::unique_ptr<Parser> parser) : parser_(std::move(parser)) {}
 Command::Command(const std::string& name, const std::string& purpose) : parser_(std::make_unique<Parser>()) {
   parser_->root = std::make_unique<CLI::App>(purpose, name);
   parser_->app = parser_->root.get();
+  parser_->page = {.name = name, .purpose = purpose};
+  add_pages();
 }
 
 Command::~Command() = default;
@@ -114,6 +131,7 @@ Command::~Command() = default;
 Command& Command::add_command(const std::string& name, const std::string& purpose) {
   auto parser = std::make_unique<Parser>();
   parser->app = parser_->app->add_subcommand(name, purpose);
+  parser->page = {.name = name, .purpose = purpose, .options = {{help_option()}}};
   parser_->app->require_subcommand(1);
   return *commands_.emplace_back(new Command(std::move(parser)));
 }
@@ -121,11 +139,51 @@ Command& Command::add_command(const std::string& name, const std::string& purpos
 std::shared_ptr<const detail::Words> Command::add_options(const std::vector<OptionInfo>& options, Manner manner) {
   const auto words = std::make_shared<detail::Words>(options.size());
   for (std::size_t i = 0; i < options.size(); ++i) declare(*parser_->app, options[i], manner, (*words)[i]);
+  for (const OptionInfo& info : options) parser_->page.options.push_back({info, manner == Manner::settings});
   return words;
 }
 
-void Command::version(const std::string& text) { parser_->app->set_version_flag("--version", text); }
-void Command::examples(const std::string& text) { parser_->app->footer(text); }
+void Command::version(const std::string& text) {
+  parser_->app->set_version_flag("--version", text);
+  parser_->page.version = text;
+  parser_->page.options.push_back({switch_option("version", "Display program version information and exit")});
+}
+
+void Command::examples(const std::string& text) {
+  parser_->app->footer(text);
+  parser_->page.examples = text;
+}
+
+CommandPage Command::page() const {
+  CommandPage page = parser_->page;
+  for (const auto& command : commands_) page.commands.push_back(command->page());
+  return page;
+}
+
+void Command::add_pages() {
+  OptionInfo shell;
+  shell.name = "completion";
+  shell.help = "Print what makes this shell complete the program's words, and exit";
+  shell.kind = Kind::choice;
+  shell.choices = {"bash", "zsh"};
+  const OptionInfo manual = switch_option("man", "Print the manual page, for `man -l -`, and exit");
+  parser_->page.options = {{help_option()}, {shell}, {manual}};
+  // Thrown before anything that is required is missed, as CLI11's own --version.
+  parser_->app
+      ->add_option(
+          shell.flag(),
+          [this](const std::vector<std::string>& given) -> bool {
+            if (given.front() != "bash" && given.front() != "zsh")
+              throw CLI::ValidationError("--completion", "'" + given.front() + "' is not one of bash, zsh");
+            throw CLI::CallForVersion(given.front() == "bash" ? bash_completion(page()) : zsh_completion(page()), 0);
+          },
+          shell.help)
+      ->type_name(shell.allowed())
+      ->option_text(shell.allowed());
+  parser_->app->add_flag_callback(
+      manual.flag(), [this] { throw CLI::CallForVersion(manual_page(page()), 0); }, manual.help);
+}
+
 void Command::act(std::function<int()> action) { parser_->action = std::move(action); }
 
 int Command::run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {

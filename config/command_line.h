@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/command_page.h"
 #include "config/option.h"
 
 namespace echotrain::config {
@@ -97,6 +98,8 @@ class Command {
 
   void version(const std::string& text);   ///< what --version prints
   void examples(const std::string& text);  ///< the end of --help
+  /// What was declared, for shells and manuals; a program's run() prints both of them: --completion bash|zsh, --man.
+  CommandPage page() const;
   /// What the command does; it returns the exit code.
   void act(std::function<int()> action);
 
@@ -107,6 +110,7 @@ class Command {
  private:
   struct Parser;
   explicit Command(std::unique_ptr<Parser> parser);
+  void add_pages();
   std::shared_ptr<const detail::Words> add_options(const std::vector<OptionInfo>& options, Manner manner);
 
   std::unique_ptr<Parser> parser_;

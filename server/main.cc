@@ -126,12 +126,14 @@ int print_openrecon_label(const std::vector<std::string>& names, const config::P
   return print(server::openrecon_label(pipelines, registry));
 }
 
-int explain(const std::string& name, const Registry& registry) {
+int explain(const std::string& name, const config::ServerOptions& options, const Registry& registry) {
   if (name == config::kBranch) return print(explain_branches());
   const std::vector<std::string> names = registry.names();
   if (registry.find(name) == nullptr) {
+    const config::PipelineLibrary library = load_library(options);
+    if (const config::PipelineSpec* spec = library.find(name)) return print(explain_pipeline(*spec, registry));
     const std::string near = config::nearest(name, names);
-    fmt::print(stderr, "no gadget is called '{}'{} --list-gadgets shows all\n", name,
+    fmt::print(stderr, "no gadget or pipeline is called '{}'{} --list shows all\n", name,
                near.empty() ? "." : fmt::format("; did you mean '{}'?", near));
     return kFailed;
   }
@@ -200,7 +202,7 @@ config::OptionTable<Request> request_table() {
       .path("options", &R::options_file, "FILE.yaml", "YAML file of the options below; the command line overrides it")
       .path("check", &R::check_file, "FILE.yaml", "check a pipeline file, print its chain and exit")
       .path("explain", &R::explain, "GADGET",
-            "print what a gadget does and its parameters, and exit; without a name: all pipelines and gadgets")
+            "print what a gadget (or a pipeline) does and its parameters, and exit; without a name: all of them")
       .alone("")
       .flag("markdown", &R::markdown, "with --explain: all gadgets, as docs/gadgets.md has them")
       .flag("stdio", &R::stdio, "serve one measurement from standard input to standard output, and exit")
@@ -231,7 +233,7 @@ int answer(Request request, const config::ServerOptions& options) {
     return print_openrecon_label(request.openrecon_label, load_library(options), registry);
   if (request.print_options) return print(config::server_options_template());
   if (request.markdown) return print(gadgets_markdown(registry));
-  if (request.explain && !request.explain->empty()) return explain(*request.explain, registry);
+  if (request.explain && !request.explain->empty()) return explain(*request.explain, options, registry);
   if (request.explain) return explain_all(load_library(options), registry);
   if (request.list) return list_all(load_library(options), registry);
   if (request.list_pipelines) return print(list_pipelines(load_library(options).all()));

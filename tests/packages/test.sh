@@ -88,6 +88,9 @@ say "installed: $(($(du -sxm "$work/debian" --exclude=var/lib/apt/lists | cut -f
 absent debian gcc cc g++ ld
 grep -q '^ExecStart=/usr/bin/echotrain-server ' "$work/debian/usr/lib/systemd/system/echotrain-server.service" ||
   die "the unit does not start the installed server"
+for file in man/man1/echotrain.1 man/man1/echotrain-server.1 bash-completion/completions/echotrain zsh/vendor-completions/_echotrain-server; do
+  [ -s "$work/debian/usr/share/$file" ] || die "the package has no /usr/share/$file"
+done
 scan debian /usr/bin --options /etc/echotrain/echotrain.yaml
 
 say "the package for developers, $(basename "$dev"): a gadget and a client compiled against it"

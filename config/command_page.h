@@ -1,0 +1,38 @@
+// A program's command line as data, and what is made of it: completion for shells, and a manual page.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/option.h"
+
+namespace echotrain::config {
+
+/// An option as it may be given on the command line.
+struct ShownOption : OptionInfo {
+  bool setting = false;  ///< may be given again, and true or false may follow a switch (Manner::settings)
+};
+
+/// A program, or one of its subcommands, as it was declared.
+struct CommandPage {
+  std::string name, purpose;
+  std::string version;   ///< "tool 1.2"; of programs only
+  std::string examples;  ///< as --help ends
+  std::vector<ShownOption> options;
+  std::vector<CommandPage> commands;
+};
+
+/// A script that completes words of the program in bash: commands, flags, choices, files, folders, and the names of
+/// pipelines and gadgets, for which it asks the echotrain-server beside the program (or on the PATH).
+std::string bash_completion(const CommandPage& program);
+
+/// The same for zsh, to be named _PROGRAM in a folder of `fpath`.
+std::string zsh_completion(const CommandPage& program);
+
+/// The manual page, section 1, in the language of man(7).
+std::string manual_page(const CommandPage& program);
+
+/// As people type it: "--port", or "input" where it has no flag.
+std::string typed(const OptionInfo& info);
+
+}  // namespace echotrain::config

@@ -1,0 +1,90 @@
+"""Commands and pipelines of pages that are no tutorials, and the links between all pages."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import scans
+from programs import BIN, SHIPPED, SOURCE
+from python_client import environment
+
+DOCS = SOURCE / "docs"
+
+
+def boxes(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_links_lead_somewhere():
+    checker = SOURCE / ".ci" / "check_links.py"
+    tested = run(sys.executable, checker, "--self-test")
+    assert tested.returncode == 0, tested.stderr
+    done = run(sys.executable, checker, SOURCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(re.search(r"links: (\d+)", done.stdout)[1]) > 500
+
+
+def test_commands_by_trajectory(tmp_path):
+    commands = boxes("by-trajectory.md", "bash")
+    script = "set -eu\n" + "\n".join(commands)
+    done = run("bash", "-c", script, cwd=tmp_path, env={**environment(), "PATH": f"{BIN}:/usr/bin:/bin"})
+    assert done.returncode == 0, done.stderr
+    names = re.findall(r"-o (\w+_images\.h5)", script)
+    assert len(names) == len(commands) + 1 == 9
+    for name in names:
+        images = scans.read_images(tmp_path / name)[1]
+        assert len(images) >= 1 and np.isfinite(images).all() and images.std() > 0, name
+
+
+def test_every_pipeline_is_on_the_page_that_chooses():
+    page = (DOCS / "which-pipeline.md").read_text()
+    left_out = {"passthrough", "cartesian_and_images", "cartesian_edges", "cartesian_magnitude_phase", "cartesian_grappa"}
+    missing = {each.stem for each in SHIPPED.glob("*.yaml")} - set(re.findall(r"`(\w+)`", page))
+    assert missing == left_out, "name it there, or here if it is a variant of another one"
+
+
+def test_the_translated_configuration_is_right(tmp_path):
+    (text,) = boxes("from-gadgetron.md", "yaml")
+    (tmp_path / "my_grappa.yaml").write_text(text)
+    done = run(BIN / "echotrain-server", "--check", tmp_path / "my_grappa.yaml")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", ["from-gadgetron.md", "from-fire-and-bart.md", "which-pipeline.md"])
+def test_pages_name_what_there_is(page):
+    """Whatever of our gadgets or pipelines stands in a table's last columns, or is a gadget with parameters, exists."""
+    listed = run(BIN / "echotrain-server", "--list").stdout
+    known = set(re.findall(r"^(\w+) ", listed, re.MULTILINE)) | {"branch"}
+    text = (DOCS / page).read_text()
+    named = set(re.findall(r"`(\w+): \{", text)) - {"frame", "image", "python"}
+    named |= {each for each in re.findall(r"`([a-z]+_[a-z0-9_]+)`", text) if each.partition("_")[0] in
+              {"cartesian", "radial", "spiral", "epi", "nlinv", "cg", "fhd", "grasp", "images", "ultrasound"}}  # fmt: skip
+    assert named and named <= known, named - known
+
+
+def test_files_of_bart_go_through_a_server(server, tmp_path):
+    if shutil.which("bart") is None:
+        pytest.skip("bart is not installed")
+    made = boxes("from-fire-and-bart.md", "sh")[0].replace("echotrain-server &\n", "")
+    (code,) = boxes("from-fire-and-bart.md", "python")
+    reference = "bart nufft -i -m 10 k kspace coils && bart rss 8 coils reference"
+    done = run("bash", "-e", "-c", f"{made}\n{reference}", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    before = f"import functools, echotrain as e\ne.reconstruct = functools.partial(e.reconstruct, port={server.port})\n"
+    after = "import numpy\nnumpy.save('image.npy', image.data[0, 0])\n"
+    done = run(sys.executable, "-c", before + code + after, cwd=tmp_path, env=environment())
+    assert done.returncode == 0, done.stderr
+    image = np.load(tmp_path / "image.npy")
+    theirs = np.abs(np.fromfile(tmp_path / "reference.cfl", np.complex64)).reshape(image.shape)  # [y, x]
+    alike = {name: np.corrcoef(image.ravel(), each.ravel())[0, 1] for name, each in
+             {"same": theirs, "y": theirs[::-1], "x": theirs[:, ::-1], "xy": theirs[::-1, ::-1], "T": theirs.T}.items()}  # fmt: skip
+    # The same object in the same place: gridding against BART's least squares.
+    assert alike["same"] > 0.9 and alike.pop("same") > 0.1 + max(alike.values()), alike
