@@ -22,6 +22,8 @@ namespace echotrain::server {
 /// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
 /// count what they do for an address, not for each of its scans. Thread-safe.
 ///
+/// Who need not wait takes no lock and makes no call of the kernel. Those who wait hold up their own address only.
+///
 /// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
 class Turns : public std::enable_shared_from_this<Turns> {
   using Clock = std::chrono::steady_clock;
@@ -37,23 +39,26 @@ class Turns : public std::enable_shared_from_this<Turns> {
  private:
   struct Address {
     std::string name;
-    std::int64_t scans = 0;
-    int computing = 0;               // threads
-    Clock::time_point last{};        // began to compute
-    std::list<Scan*> waiting;        // for a turn, the first one longest
-    std::atomic<bool> full = false;  // who computes is to make room
+    std::int64_t scans = 0;               // guarded by the turns
+    std::atomic<int> computing = 0;       // threads
+    std::atomic<Clock::duration> last{};  // when one began to compute
+    std::atomic<bool> full = false;       // who computes is to make room, and who begins is to stand in line
+    std::mutex mutex;
+    std::list<Scan*> waiting;  // for a turn, the first one longest; guarded by the mutex
     const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();
   };
 
   int share() const;
-  void count();
+  void count(Clock::time_point now);
+  void count_now(Clock::time_point now);
+  static bool take(Address& address, int most);
   void look_again(Address& address);
 
   const int cores_;
+  std::atomic<int> active_ = 0;             // addresses that compute
+  std::atomic<Clock::duration> counted_{};  // when they were counted; zero: it is to be done at once
   std::mutex mutex_;
-  int active_ = 0;                                             // addresses that compute
-  Clock::time_point counted_{};                                // when they were counted
-  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans
+  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans; guarded by the mutex
 };
 
 class Turns::Scan final : public numerics::Yield {
@@ -84,13 +89,14 @@ class Turns::Scan final : public numerics::Yield {
   friend class Turns;
   Scan(std::shared_ptr<Turns> turns, std::shared_ptr<Address> address);
   void begin();
+  void stand_in_line();
   void end();
 
   const std::shared_ptr<Turns> turns_;
   const std::shared_ptr<Address> address_;  // null: no turns
   std::stop_token stop_;
   bool computing_ = false;  // has a turn; of the thread
-  bool granted_ = false;    // guarded by the turns
+  bool granted_ = false;    // guarded by the address
   std::condition_variable_any grants_;
   Clock::time_point since_;
 };
