@@ -1,6 +1,7 @@
 #include "server/base/turns.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace echotrain::server {
@@ -14,6 +15,7 @@ constexpr std::chrono::seconds kLongest{2};
 constexpr std::chrono::seconds kRest{1};
 /// How often addresses that compute are counted.
 constexpr std::chrono::milliseconds kRecount{5};
+constexpr int kAll = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -34,7 +36,6 @@ std::unique_ptr<Turns::Scan> Turns::scan(const std::string& address) {
 
 // How many threads of an address may compute at once.
 int Turns::share() const {
-  constexpr int kAll = 1 << 30;
   const int active = active_;
   return active < 2 ? kAll : std::max(1, cores_ / active);
 }
@@ -137,6 +138,12 @@ void Turns::Scan::look() {
 }
 
 std::shared_ptr<numerics::Helped> Turns::Scan::helped() const { return address_ ? address_->helped : nullptr; }
+
+// All who work for an address leave half a part of the cores to others, at once: their pieces of work can be long.
+int Turns::Scan::most_helpers() const {
+  const int share = turns_->share();
+  return share == kAll ? kAll : std::max(0, turns_->cores_ - std::max(1, share / 2) - address_->computing);
+}
 
 void Turns::Scan::rest() {
   if (computing_) end();

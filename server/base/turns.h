@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <string>
 
-#include "gadgets/numerics/core/thread_pool.h"
+#include "gadgets/numerics/core/threads/lends_helpers.h"
 
 namespace echotrain::server {
 
@@ -20,7 +20,8 @@ namespace echotrain::server {
 /// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
 /// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do
 /// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
-/// count what they do for an address, not for each of its scans. Thread-safe.
+/// count what they do for an address, not for each of its scans, and leave half a part of the cores to others.
+/// Thread-safe.
 ///
 /// Who need not wait takes no lock and makes no call of the kernel. Those who wait hold up their own address only.
 ///
@@ -61,7 +62,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
   std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans; guarded by the mutex
 };
 
-class Turns::Scan final : public numerics::Yield {
+class Turns::Scan final : public numerics::LendsHelpers {
  public:
   ~Scan() override;
 
@@ -81,6 +82,7 @@ class Turns::Scan final : public numerics::Yield {
 
   void look() override;
   void rest() override;
+  int most_helpers() const override;
 
   /// How long the CPU's threads have helped the scans of the address; null without an address.
   std::shared_ptr<numerics::Helped> helped() const;
