@@ -43,45 +43,30 @@ bool all_finite(std::span<const std::byte> bytes) {
   return bad == 0;
 }
 
+constexpr std::array<std::string_view, 9> kCounters = {"kspace_encode_step_1",
+                                                       "kspace_encode_step_2",
+                                                       "average",
+                                                       "slice",
+                                                       "contrast",
+                                                       "phase",
+                                                       "repetition",
+                                                       "set",
+                                                       "segment"};
+
+/// "counter NAME WHAT" of each, made once.
+std::array<std::string, kCounters.size()> kinds(std::string_view what) {
+  std::array<std::string, kCounters.size()> all;
+  for (std::size_t i = 0; i < all.size(); ++i) all.at(i) = fmt::format("counter {} {}", kCounters.at(i), what);
+  return all;
+}
+
 struct Counter {
-  std::string_view name;
+  std::size_t which;  // of kCounters
   std::uint16_t value;
   const std::optional<CounterLimit>& limit;
+  std::string_view name() const { return kCounters.at(which); }
+  bool outside_limits() const { return limit && (value < limit->minimum || value > limit->maximum); }
 };
-
-std::optional<SkipReason> outside_limit(const Counter& counter) {
-  if (!counter.limit || (counter.value >= counter.limit->minimum && counter.value <= counter.limit->maximum)) {
-    return std::nullopt;
-  }
-  return SkipReason{fmt::format("counter {} outside its limits", counter.name),
-                    fmt::format("idx.{} is {}; the header's limits are {} to {}", counter.name, counter.value,
-                                counter.limit->minimum, counter.limit->maximum)};
-}
-
-std::optional<SkipReason> outside_matrix(const Counter& counter, std::uint32_t size) {
-  if (counter.value < size) return std::nullopt;
-  return SkipReason{fmt::format("counter {} outside the matrix", counter.name),
-                    fmt::format("idx.{} is {}; the encoded matrix has {}", counter.name, counter.value, size)};
-}
-
-std::optional<SkipReason> check_counters(const AcquisitionHeader& head, const Encoding& encoding) {
-  const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
-  const Counter step_1{"kspace_encode_step_1", idx.kspace_encode_step_1, encoding.kspace_encoding_step_1};
-  const Counter step_2{"kspace_encode_step_2", idx.kspace_encode_step_2, encoding.kspace_encoding_step_2};
-  // Where a trajectory places the samples, the steps only number the readouts.
-  if (encoding.trajectory == Trajectory::cartesian || encoding.trajectory == Trajectory::epi) {
-    if (auto reason = outside_matrix(step_1, encoding.encoded.matrix[1])) return reason;
-    if (auto reason = outside_matrix(step_2, encoding.encoded.matrix[2])) return reason;
-  }
-  for (const Counter& counter :
-       {step_1, step_2, Counter{"average", idx.average, encoding.average}, Counter{"slice", idx.slice, encoding.slice},
-        Counter{"contrast", idx.contrast, encoding.contrast}, Counter{"phase", idx.phase, encoding.phase},
-        Counter{"repetition", idx.repetition, encoding.repetition}, Counter{"set", idx.set, encoding.set},
-        Counter{"segment", idx.segment, encoding.segment}}) {
-    if (auto reason = outside_limit(counter)) return reason;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -95,52 +80,91 @@ ReadoutKind readout_kind(const AcquisitionHeader& head) {
   return (flags & kReverse) != 0 ? ReadoutKind::other : ReadoutKind::imaging;
 }
 
+template <class Text>
+SkipReason AcquisitionCheck::because(std::string_view kind, const Text& text) {
+  return {kind, told_.insert(kind).second ? text() : std::string()};
+}
+
+std::optional<SkipReason> AcquisitionCheck::check_counters(const AcquisitionHeader& head, const Encoding& encoding) {
+  const ISMRMRD::ISMRMRD_EncodingCounters idx = head.idx;
+  const Counter step_1{0, idx.kspace_encode_step_1, encoding.kspace_encoding_step_1};
+  const Counter step_2{1, idx.kspace_encode_step_2, encoding.kspace_encoding_step_2};
+  const auto outside_matrix = [this](const Counter& counter, std::uint32_t size) {
+    static const auto& all = *new auto(kinds("outside the matrix"));
+    return because(all.at(counter.which), [&] {
+      return fmt::format("idx.{} is {}; the encoded matrix has {}", counter.name(), counter.value, size);
+    });
+  };
+  // Where a trajectory places the samples, the steps only number the readouts.
+  if (encoding.trajectory == Trajectory::cartesian || encoding.trajectory == Trajectory::epi) {
+    const auto& matrix = encoding.encoded.matrix;
+    if (step_1.value >= matrix[1]) return outside_matrix(step_1, matrix[1]);
+    if (step_2.value >= matrix[2]) return outside_matrix(step_2, matrix[2]);
+  }
+  for (const Counter& counter : {step_1, step_2, Counter{2, idx.average, encoding.average},
+                                 Counter{3, idx.slice, encoding.slice}, Counter{4, idx.contrast, encoding.contrast},
+                                 Counter{5, idx.phase, encoding.phase}, Counter{6, idx.repetition, encoding.repetition},
+                                 Counter{7, idx.set, encoding.set}, Counter{8, idx.segment, encoding.segment}}) {
+    static const auto& all = *new auto(kinds("outside its limits"));
+    if (counter.outside_limits())
+      return because(all.at(counter.which), [&] {
+        return fmt::format("idx.{} is {}; the header's limits are {} to {}", counter.name(), counter.value,
+                           counter.limit->minimum, counter.limit->maximum);
+      });
+  }
+  return std::nullopt;
+}
+
 std::optional<SkipReason> AcquisitionCheck::check(const Acquisition& acquisition) {
   const AcquisitionHeader& head = acquisition.head;
   const Shape shape{head.active_channels, head.number_of_samples, head.trajectory_dimensions};
   const std::uint16_t space = head.encoding_space_ref;
   if (shape.samples == 0 || shape.channels == 0) {
-    return SkipReason{"readout without samples",
-                      fmt::format("readout has {} samples and {} channels", shape.samples, shape.channels)};
+    return because("readout without samples", [&] {
+      return fmt::format("readout has {} samples and {} channels", shape.samples, shape.channels);
+    });
   }
   if (space >= header_.encodings.size()) {
-    return SkipReason{
-        "encoding space not in the header",
-        fmt::format("encoding_space_ref is {}; the header has {} encodings", space, header_.encodings.size())};
+    return because("encoding space not in the header", [&] {
+      return fmt::format("encoding_space_ref is {}; the header has {} encodings", space, header_.encodings.size());
+    });
   }
   const ReadoutKind kind = readout_kind(head, header_.encodings[space].trajectory);
   if (head.discard_pre + head.discard_post > shape.samples) {
-    return SkipReason{"more samples to discard than there are",
-                      fmt::format("discard_pre {} + discard_post {} exceed {} samples", +head.discard_pre,
-                                  +head.discard_post, shape.samples)};
+    return because("more samples to discard than there are", [&] {
+      return fmt::format("discard_pre {} + discard_post {} exceed {} samples", +head.discard_pre, +head.discard_post,
+                         shape.samples);
+    });
   }
   // Only lines that are placed in k-space need their place; noise and the like often carry odd values.
   if (kind == ReadoutKind::imaging || kind == ReadoutKind::calibration) {
     if (head.center_sample >= shape.samples) {
-      return SkipReason{
-          "center_sample outside the readout",
-          fmt::format("center_sample is {}; the readout has {} samples", +head.center_sample, shape.samples)};
+      return because("center_sample outside the readout", [&] {
+        return fmt::format("center_sample is {}; the readout has {} samples", +head.center_sample, shape.samples);
+      });
     }
     if (auto reason = check_counters(head, header_.encodings[space])) return reason;
   }
   if (!all_finite(acquisition.trajectory.bytes)) {
-    return SkipReason{"non-finite trajectory",
-                      fmt::format("trajectory of readout {} has NaN or infinity", +head.scan_counter)};
+    return because("non-finite trajectory",
+                   [&] { return fmt::format("trajectory of readout {} has NaN or infinity", +head.scan_counter); });
   }
   if (!all_finite(acquisition.data.bytes)) {
-    return SkipReason{"non-finite samples", fmt::format("data of readout {} has NaN or infinity", +head.scan_counter)};
+    return because("non-finite samples",
+                   [&] { return fmt::format("data of readout {} has NaN or infinity", +head.scan_counter); });
   }
   if (kind == ReadoutKind::other) return std::nullopt;  // a mixture of purposes has no common shape
   const auto [group, added] = groups_.try_emplace({space, kind}, shape);
   const Shape& first = group->second;
   if (first.channels != shape.channels || first.samples != shape.samples ||
       first.trajectory_dimensions != shape.trajectory_dimensions) {
-    return SkipReason{
-        "readout shape differs from its group",
-        fmt::format("readout has {} channels x {} samples with {} trajectory dimensions; the first of its group "
-                    "had {} x {} with {}",
-                    shape.channels, shape.samples, shape.trajectory_dimensions, first.channels, first.samples,
-                    first.trajectory_dimensions)};
+    return because("readout shape differs from its group", [&] {
+      return fmt::format(
+          "readout has {} channels x {} samples with {} trajectory dimensions; the first of its group "
+          "had {} x {} with {}",
+          shape.channels, shape.samples, shape.trajectory_dimensions, first.channels, first.samples,
+          first.trajectory_dimensions);
+    });
   }
   return std::nullopt;
 }

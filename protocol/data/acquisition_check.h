@@ -3,7 +3,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "protocol/data/header.h"
@@ -15,9 +17,10 @@ namespace echotrain::protocol {
 enum class ReadoutKind { imaging, noise, calibration, navigator, phase_correction, other };
 ReadoutKind readout_kind(const AcquisitionHeader& head);
 
-/// Why a message was consumed and counted, but left out. `kind` is a short fixed text (one warning per kind is sent).
+/// Why a message was consumed and counted, but left out. `kind` is a short fixed text, of the program's lifetime (one
+/// warning per kind is sent).
 struct SkipReason {
-  std::string kind;
+  std::string_view kind;
   std::string message;
 };
 
@@ -32,7 +35,7 @@ class AcquisitionCheck {
 
   /// Why `acquisition` must be skipped (docs/protocol.md, "Validation and answers"), or nothing. Non-finite
   /// trajectories and samples are a reason too. A group is an encoding space and a kind of readout; its first good
-  /// readout fixes channels and samples.
+  /// readout fixes channels and samples. Only the first reason of a kind has a message: a scan may have millions.
   std::optional<SkipReason> check(const Acquisition& acquisition);
 
  private:
@@ -41,7 +44,12 @@ class AcquisitionCheck {
     std::uint16_t samples;
     std::uint16_t trajectory_dimensions;
   };
+  template <class Text>
+  SkipReason because(std::string_view kind, const Text& text);
+  std::optional<SkipReason> check_counters(const AcquisitionHeader& head, const Encoding& encoding);
+
   Header header_;
+  std::set<std::string_view> told_;  // kinds whose message was given
   std::map<std::pair<std::uint16_t, ReadoutKind>, Shape> groups_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -45,14 +46,15 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
 
   // Frees the slabs that were given back before the period that ends now.
   bool age() {
+    std::vector<std::unique_ptr<Slab>> old;  // freed outside the lock: that can take milliseconds
     const std::lock_guard lock(mutex_);
-    const std::size_t freed = std::erase_if(free_, [this](const std::unique_ptr<Slab>& slab) {
-      if (slab->period == period_) return false;
-      free_bytes_ -= slab->size;
-      return true;
-    });
+    const auto first =
+        std::stable_partition(free_.begin(), free_.end(), [this](const auto& slab) { return slab->period == period_; });
+    old.assign(std::make_move_iterator(first), std::make_move_iterator(free_.end()));
+    free_.erase(first, free_.end());
+    for (const std::unique_ptr<Slab>& slab : old) free_bytes_ -= slab->size;
     ++period_;
-    return freed > 0;
+    return !old.empty();
   }
 
  private:

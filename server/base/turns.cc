@@ -1,6 +1,7 @@
 #include "server/base/turns.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace echotrain::server {
@@ -14,6 +15,7 @@ constexpr std::chrono::seconds kLongest{2};
 constexpr std::chrono::seconds kRest{1};
 /// How often addresses that compute are counted.
 constexpr std::chrono::milliseconds kRecount{5};
+constexpr int kAll = std::numeric_limits<int>::max();
 
 }  // namespace
 
@@ -32,32 +34,50 @@ std::unique_ptr<Turns::Scan> Turns::scan(const std::string& address) {
   return std::unique_ptr<Scan>(new Scan(shared_from_this(), std::move(found)));
 }
 
-// With the lock held, as all below. How many threads of an address may compute at once.
+// How many threads of an address may compute at once.
 int Turns::share() const {
-  constexpr int kAll = 1 << 30;
-  return active_ < 2 ? kAll : std::max(1, cores_ / active_);
+  const int active = active_;
+  return active < 2 ? kAll : std::max(1, cores_ / active);
 }
 
-void Turns::count() {
-  const auto now = Clock::now();
-  if (now - counted_ < kRecount) return;
-  counted_ = now;
+// One thread counts, and the others go on with what is known.
+void Turns::count(Clock::time_point now) {
+  if (now.time_since_epoch() - counted_.load() < kRecount) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) count_now(now);
+}
+
+// With the lock held.
+void Turns::count_now(Clock::time_point now) {
+  counted_ = now.time_since_epoch();
   const auto computes = [&](const auto& entry) {
     const Address& a = *entry.second;
-    return a.computing > 0 || !a.waiting.empty() || now - a.last < kRest;
+    return a.computing > 0 || a.full || now.time_since_epoch() - a.last.load() < kRest;
   };
   const auto active = static_cast<int>(std::count_if(addresses_.begin(), addresses_.end(), computes));
-  if (active != std::exchange(active_, active))
-    for (const auto& [name, address] : addresses_) look_again(*address);
+  if (active == active_.exchange(active)) return;
+  for (const auto& [name, address] : addresses_) {
+    const std::scoped_lock lock(address->mutex);
+    look_again(*address);
+  }
 }
 
+// One more thread computes, unless as many as may do it already.
+bool Turns::take(Address& address, int most) {
+  int computing = address.computing;
+  while (computing < most)
+    if (address.computing.compare_exchange_weak(computing, computing + 1)) return true;
+  return false;
+}
+
+// With the address's lock held. Who leaves counts down first and then looks at `full`; who stands in line does it the
+// other way round, so that one of them sees the other.
 void Turns::look_again(Address& address) {
   const int most = share();
-  while (address.computing < most && !address.waiting.empty()) {
+  while (!address.waiting.empty() && take(address, most)) {
     Scan* const next = address.waiting.front();
     address.waiting.pop_front();
     next->granted_ = true;
-    ++address.computing;
     next->grants_.notify_one();
   }
   address.full = address.computing > most || !address.waiting.empty();
@@ -71,37 +91,41 @@ Turns::Scan::~Scan() {
   const std::scoped_lock lock(turns_->mutex_);
   if (--address_->scans > 0) return;
   turns_->addresses_.erase(address_->name);
-  turns_->counted_ = {};
-  turns_->count();
+  turns_->count_now(Clock::now());
 }
 
 void Turns::Scan::begin() {
-  std::unique_lock lock(turns_->mutex_);
+  Address& address = *address_;
   const auto now = Clock::now();
-  if (now - std::exchange(address_->last, now) >= kRest) turns_->counted_ = {};  // it begins anew
-  turns_->count();
-  if (address_->computing < turns_->share() && address_->waiting.empty()) {
-    ++address_->computing;
-  } else {
-    granted_ = false;
-    address_->waiting.push_back(this);
-    address_->full = true;
-    if (!grants_.wait_for(lock, stop_, kLongest, [this] { return granted_; })) {
-      address_->waiting.remove(this);
-      ++address_->computing;
-      turns_->look_again(*address_);
-    }
-  }
+  if (now.time_since_epoch() - address.last.exchange(now.time_since_epoch()) >= kRest)
+    turns_->counted_ = Clock::duration();  // it begins anew
+  turns_->count(now);
+  if (address.full || !take(address, turns_->share())) stand_in_line();
   computing_ = true;
-  since_ = address_->last = Clock::now();
+  since_ = Clock::now();
+  address.last = since_.time_since_epoch();
+}
+
+void Turns::Scan::stand_in_line() {
+  Address& address = *address_;
+  std::unique_lock lock(address.mutex);
+  granted_ = false;
+  address.waiting.push_back(this);
+  address.full = true;
+  turns_->look_again(address);
+  if (grants_.wait_for(lock, stop_, kLongest, [this] { return granted_; })) return;
+  address.waiting.remove(this);
+  ++address.computing;
+  turns_->look_again(address);
 }
 
 void Turns::Scan::end() {
-  const std::scoped_lock lock(turns_->mutex_);
+  Address& address = *address_;
   computing_ = false;
-  --address_->computing;
-  turns_->count();
-  turns_->look_again(*address_);
+  --address.computing;
+  if (!address.full) return;
+  const std::scoped_lock lock(address.mutex);
+  turns_->look_again(address);
 }
 
 void Turns::Scan::look() {
@@ -114,6 +138,12 @@ void Turns::Scan::look() {
 }
 
 std::shared_ptr<numerics::Helped> Turns::Scan::helped() const { return address_ ? address_->helped : nullptr; }
+
+// All who work for an address leave half a part of the cores to others, at once: their pieces of work can be long.
+int Turns::Scan::most_helpers() const {
+  const int share = turns_->share();
+  return share == kAll ? kAll : std::max(0, turns_->cores_ - std::max(1, share / 2) - address_->computing);
+}
 
 void Turns::Scan::rest() {
   if (computing_) end();

@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <string>
 
-#include "gadgets/numerics/core/thread_pool.h"
+#include "gadgets/numerics/core/threads/lends_helpers.h"
 
 namespace echotrain::server {
 
@@ -20,7 +20,10 @@ namespace echotrain::server {
 /// compute at once, and the others wait, first come first served. Each computes for some 10 ms, then lets the next one.
 /// Nobody waits where one address computes; one that has not for a second has no part. Priorities (priority.h) do
 /// much of the same where the kernel minds them; this needs no kernel. The CPU's threads that help those who compute
-/// count what they do for an address, not for each of its scans. Thread-safe.
+/// count what they do for an address, not for each of its scans, and leave half a part of the cores to others.
+/// Thread-safe.
+///
+/// Who need not wait takes no lock and makes no call of the kernel. Those who wait hold up their own address only.
 ///
 /// Nobody waits for more than a few seconds, so that a thread that computes may wait for what another one makes.
 class Turns : public std::enable_shared_from_this<Turns> {
@@ -37,26 +40,29 @@ class Turns : public std::enable_shared_from_this<Turns> {
  private:
   struct Address {
     std::string name;
-    std::int64_t scans = 0;
-    int computing = 0;               // threads
-    Clock::time_point last{};        // began to compute
-    std::list<Scan*> waiting;        // for a turn, the first one longest
-    std::atomic<bool> full = false;  // who computes is to make room
+    std::int64_t scans = 0;               // guarded by the turns
+    std::atomic<int> computing = 0;       // threads
+    std::atomic<Clock::duration> last{};  // when one began to compute
+    std::atomic<bool> full = false;       // who computes is to make room, and who begins is to stand in line
+    std::mutex mutex;
+    std::list<Scan*> waiting;  // for a turn, the first one longest; guarded by the mutex
     const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();
   };
 
   int share() const;
-  void count();
+  void count(Clock::time_point now);
+  void count_now(Clock::time_point now);
+  static bool take(Address& address, int most);
   void look_again(Address& address);
 
   const int cores_;
+  std::atomic<int> active_ = 0;             // addresses that compute
+  std::atomic<Clock::duration> counted_{};  // when they were counted; zero: it is to be done at once
   std::mutex mutex_;
-  int active_ = 0;                                             // addresses that compute
-  Clock::time_point counted_{};                                // when they were counted
-  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans
+  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans; guarded by the mutex
 };
 
-class Turns::Scan final : public numerics::Yield {
+class Turns::Scan final : public numerics::LendsHelpers {
  public:
   ~Scan() override;
 
@@ -76,6 +82,7 @@ class Turns::Scan final : public numerics::Yield {
 
   void look() override;
   void rest() override;
+  int most_helpers() const override;
 
   /// How long the CPU's threads have helped the scans of the address; null without an address.
   std::shared_ptr<numerics::Helped> helped() const;
@@ -84,13 +91,14 @@ class Turns::Scan final : public numerics::Yield {
   friend class Turns;
   Scan(std::shared_ptr<Turns> turns, std::shared_ptr<Address> address);
   void begin();
+  void stand_in_line();
   void end();
 
   const std::shared_ptr<Turns> turns_;
   const std::shared_ptr<Address> address_;  // null: no turns
   std::stop_token stop_;
   bool computing_ = false;  // has a turn; of the thread
-  bool granted_ = false;    // guarded by the turns
+  bool granted_ = false;    // guarded by the address
   std::condition_variable_any grants_;
   Clock::time_point since_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -11,10 +12,10 @@ namespace echotrain::server {
 
 /// Counted once, by the scan's worker; the scan's summary holds a copy, and a ScanMeter adds up what is new.
 struct ScanCounts {
-  std::uint64_t readouts = 0, waveforms = 0, images_in = 0;  ///< received
-  std::map<std::string, std::uint64_t> skipped;              ///< messages left out, by kind
-  ScanNumbers work;                                          ///< by the pipeline: plans made and reused, odd images
-  std::uint64_t peak_bytes = 0;                              ///< of arrays
+  std::uint64_t readouts = 0, waveforms = 0, images_in = 0;   ///< received
+  std::map<std::string, std::uint64_t, std::less<>> skipped;  ///< messages left out, by kind
+  ScanNumbers work;                                           ///< by the pipeline: plans made and reused, odd images
+  std::uint64_t peak_bytes = 0;                               ///< of arrays
 };
 
 }  // namespace echotrain::server

@@ -16,8 +16,10 @@ namespace echotrain::server {
 ComputePool::ComputePool(std::vector<Place> places, std::int64_t most_waiting)
     : places_(std::move(places)), most_waiting_(most_waiting) {}
 
-std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend, std::function<void()> wake) {
-  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, std::nullopt, std::move(wake)));
+std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend, std::function<void()> wake,
+                                                      std::string address) {
+  std::unique_ptr<Ticket> ticket(
+      new Ticket(shared_from_this(), backend, std::move(address), std::nullopt, std::move(wake)));
   bool refused = false;
   {
     const std::scoped_lock lock(mutex_);
@@ -31,33 +33,63 @@ std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend,
 }
 
 std::unique_ptr<ComputePool::Ticket> ComputePool::ask_again(numerics::Backend backend, int device,
-                                                            std::function<void()> wake) {
-  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, device, std::move(wake)));
+                                                            std::function<void()> wake, std::string address) {
+  std::unique_ptr<Ticket> ticket(new Ticket(shared_from_this(), backend, std::move(address), device, std::move(wake)));
   const std::scoped_lock lock(mutex_);
   if (!try_grant(*ticket)) line_.push_back(ticket.get());
   return ticket;
 }
 
-// This overtakes nobody: while scans wait for a place, it is not free.
+// With the lock held, as the three below. How many places the ticket's address has.
+std::int64_t ComputePool::held(const Ticket& ticket) const {
+  const auto found = held_.find({ticket.backend_, ticket.address_});
+  return found == held_.end() ? 0 : found->second;
+}
+
+// How many one address may have.
+std::int64_t ComputePool::most(numerics::Backend backend) const {
+  constexpr std::int64_t kEnough = 1 << 30;
+  std::int64_t all = 0;
+  for (const Place& place : places_)
+    if (place.backend == backend) all = std::min(kEnough, all + std::min(kEnough, place.capacity));
+  return all - all / 4;
+}
+
+// This overtakes nobody: while somebody waits for a place, it is not free, or one of the address may not have it.
 bool ComputePool::try_grant(Ticket& ticket) {
+  if (held(ticket) >= most(ticket.backend_)) return false;
   Place* best = nullptr;
   for (Place& place : places_) {
     if (!ticket.suits(place) || place.scans >= place.capacity) continue;
     if (best == nullptr || place.scans < best->scans) best = &place;
   }
-  if (best != nullptr) grant(ticket, *best);
-  return best != nullptr;
+  if (best == nullptr) return false;
+  ++best->scans;
+  if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];
+  ticket.device_ = best->device;
+  ticket.others_ = best->others;
+  ticket.granted_ = true;
+  return true;
 }
 
-void ComputePool::grant(Ticket& ticket, Place& place) {
-  ++place.scans;
-  ticket.device_ = place.device;
-  ticket.others_ = place.others;
-  ticket.granted_ = true;
+// Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone.
+std::vector<std::function<void()>> ComputePool::look_again() {
+  std::vector<std::function<void()>> wakes;
+  std::vector<Ticket*> waiting(line_.begin(), line_.end());
+  while (!waiting.empty()) {
+    const auto next = std::min_element(waiting.begin(), waiting.end(),
+                                       [this](const Ticket* a, const Ticket* b) { return held(*a) < held(*b); });
+    if (try_grant(**next)) {
+      line_.remove(*next);
+      wakes.push_back((*next)->wake_);
+    }
+    waiting.erase(next);
+  }
+  return wakes;
 }
 
 void ComputePool::give_back(Ticket& ticket) {
-  std::function<void()> wake;
+  std::vector<std::function<void()>> wakes;
   {
     const std::scoped_lock lock(mutex_);
     if (!ticket.granted_) {
@@ -68,13 +100,11 @@ void ComputePool::give_back(Ticket& ticket) {
       return each.backend == ticket.backend_ && each.device == ticket.device_;
     });
     --place->scans;
-    const auto next = std::find_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->suits(*place); });
-    if (next == line_.end()) return;
-    grant(**next, *place);
-    wake = (*next)->wake_;  // the ticket may be gone once the lock is released
-    line_.erase(next);
+    if (const auto its = held_.find({ticket.backend_, ticket.address_}); its != held_.end() && --its->second == 0)
+      held_.erase(its);
+    wakes = look_again();
   }
-  wake();
+  for (const auto& wake : wakes) wake();
 }
 
 ComputePool::Ticket::~Ticket() { pool_->give_back(*this); }

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/server_options.h"
@@ -24,8 +26,9 @@ struct Place {
   std::vector<int> others;    ///< GPUs that work with this one
 };
 
-/// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, first come first
-/// served for each backend. Thread-safe. Tickets keep the pool alive.
+/// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, for each backend: who
+/// comes from the address that has fewest places goes first, then who came first. The scans of one address leave a
+/// quarter of a backend's places to others, rounded down. Thread-safe. Tickets keep the pool alive.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
   /// At most `most_waiting` tickets wait at a time.
@@ -48,12 +51,17 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
 
    private:
     friend class ComputePool;
-    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::optional<int> wanted,
+    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::string address, std::optional<int> wanted,
            std::function<void()> wake)
-        : pool_(std::move(pool)), backend_(backend), wanted_(wanted), wake_(std::move(wake)) {}
+        : pool_(std::move(pool)),
+          backend_(backend),
+          address_(std::move(address)),
+          wanted_(wanted),
+          wake_(std::move(wake)) {}
     bool suits(const Place& place) const { return place.backend == backend_ && (!wanted_ || *wanted_ == place.device); }
     const std::shared_ptr<ComputePool> pool_;
     const numerics::Backend backend_;
+    const std::string address_;        // empty: on its own
     const std::optional<int> wanted_;  // the device; none: any
     const std::function<void()> wake_;
     int device_ = 0;
@@ -62,22 +70,26 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   };
 
   /// A ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait is
-  /// granted.
-  std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake);
+  /// granted. `address`: of the client; empty: it has as many places as there are.
+  std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake, std::string address = {});
   /// For a scan that gave its place back and has its state on `device`: a ticket for a place there. Never null: the
   /// line takes it even when it is full.
-  std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake);
+  std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake,
+                                    std::string address = {});
 
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
  private:
+  std::int64_t held(const Ticket& ticket) const;
+  std::int64_t most(numerics::Backend backend) const;
   bool try_grant(Ticket& ticket);
-  void grant(Ticket& ticket, Place& place);
+  std::vector<std::function<void()>> look_again();
   void give_back(Ticket& ticket);
 
   mutable std::mutex mutex_;
   std::vector<Place> places_;
+  std::map<std::pair<numerics::Backend, std::string>, std::int64_t> held_;  // by addresses
   std::list<Ticket*> line_;
   const std::int64_t most_waiting_;
 };

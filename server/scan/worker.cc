@@ -219,7 +219,9 @@ void Worker::tolerate_version(std::uint16_t version) {
 }
 
 void Worker::note_skip(const protocol::SkipReason& reason) {
-  if (++counts_.skipped[reason.kind] == 1)
+  auto count = counts_.skipped.find(reason.kind);
+  if (count == counts_.skipped.end()) count = counts_.skipped.emplace(reason.kind, 0).first;
+  if (++count->second == 1)
     say(Level::warning,
         fmt::format("skipped ({}): {}; further ones of this kind are only counted", reason.kind, reason.message));
 }

@@ -55,6 +55,7 @@ asio::awaitable<void> MessageHandler::consume() {
       flush(batch);
       if (whole) tell_watchdog(whole, data);
       co_await asio::post(connection_.strand, asio::use_awaitable);
+      batch.reserve(kMessagesAtOnce);
       continue;
     }
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();

@@ -59,7 +59,7 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
 void ScanRunner::ask_for_place() {
   if (place_ && place_->backend() == backend_) return;  // the place of the scan that this one replaces
   place_.reset();
-  place_ = connection_.environment.compute->ask(backend_, connection_.waker());
+  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : host());
   if (!place_)
     connection_.fail({"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
                                           "full (max_waiting = {}); try again later",
@@ -170,7 +170,8 @@ void ScanRunner::pause() {
 
 void ScanRunner::ask_again() {
   if (place_) return;
-  place_ = connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker());
+  place_ =
+      connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(), exempt() ? "" : host());
   if (place_->granted())
     go_on();
   else

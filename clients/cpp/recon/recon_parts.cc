@@ -32,7 +32,7 @@ bool ReadoutFilter::keeps(const protocol::Acquisition& readout) {
   const auto reason = check_.check(readout);
   if (!reason) return true;
   ++skipped_;
-  if (warned_.insert(reason->kind).second) err_ << "warning: " << reason->message << '\n';
+  if (warned_.emplace(reason->kind).second) err_ << "warning: " << reason->message << '\n';
   return false;
 }
 

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "gadgets/numerics/core/threads/lends_helpers.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -78,7 +80,8 @@ struct Job {
   Helped& own;    // the caller's; guarded by the pool's mutex, as is the group's
   Helped& group;  // the caller's own where it has none
   const bool grouped;
-  int helpers = 0;  // guarded by the pool's mutex
+  const LendsHelpers* const lender;  // null: as many helpers as there are
+  int helpers = 0;                   // guarded by the pool's mutex
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
   std::exception_ptr error{};
@@ -211,8 +214,15 @@ struct ThreadPool::Impl {
   Job* neediest() const {
     Job* found = nullptr;
     for (Job* job : jobs)
-      if (!job->exhausted() && (found == nullptr || job->needs_more_than(*found))) found = job;
+      if (!job->exhausted() && (found == nullptr || job->needs_more_than(*found)) && may_have_more(*job)) found = job;
     return found;
+  }
+
+  bool may_have_more(const Job& job) const {
+    if (job.lender == nullptr) return true;
+    int helpers = 0;
+    for (const Job* other : jobs) helpers += &other->group == &job.group ? other->helpers : 0;
+    return helpers < job.lender->most_helpers();
   }
 
   void serve() {
@@ -226,7 +236,8 @@ struct ThreadPool::Impl {
       ++job->helpers;
       lock.unlock();
       const auto since = Clock::now();
-      job->run([&] { return Clock::now() - since >= (crowded ? kStep : kMostUncounted); });
+      const bool bounded = job->lender != nullptr;
+      job->run([&] { return Clock::now() - since >= (crowded || bounded ? kStep : kMostUncounted); });
       lock.lock();
       job->help(std::chrono::duration<double>(Clock::now() - since).count());
       --job->helpers;
@@ -261,7 +272,16 @@ void ThreadPool::parallel_for(std::int64_t n, std::int64_t grain,
       work(0, n);
     return;
   }
-  Job job{n, pieces, grain, work, *this, stoppable, own_, group_ ? *group_ : own_, group_ != nullptr};
+  Job job{n,
+          pieces,
+          grain,
+          work,
+          *this,
+          stoppable,
+          own_,
+          group_ ? *group_ : own_,
+          group_ != nullptr,
+          dynamic_cast<const LendsHelpers*>(Yield::of_thread())};
   impl_->add(job);
   do {
     job.run(never);

@@ -2,9 +2,10 @@
 have their bits, the server stays within its memory, and images come at most twice as late as without them.
 
 ECHOTRAIN_NEIGHBOURS_S: seconds among them (300). ECHOTRAIN_NEIGHBOURS_BACKEND: cpu (the default) or cuda, where scans
-are worked out, those of the hostile clients too. Latency is held to its bound where they can have cores of their own (4
-or more in all; a quarter is theirs), for the scan of `./run bench stream` (256 x 256, 16 coils), and printed elsewhere,
-for a smaller one (128 x 128, 4 coils).
+are worked out, those of the hostile clients too. ECHOTRAIN_NEIGHBOURS_ATTACKS: names of attacks, with commas between
+(all). ECHOTRAIN_NEIGHBOURS_TURNS: on or off, the server's `address_turns`. Latency is held to its bound where they can
+have cores of their own (4 or more in all; a quarter is theirs), for the scan of `./run bench stream` (256 x 256, 16
+coils), and printed elsewhere, for a smaller one (128 x 128, 4 coils).
 """
 
 import os
@@ -20,6 +21,8 @@ from vitals import Vitals
 
 SECONDS = float(os.environ.get("ECHOTRAIN_NEIGHBOURS_S") or 300)
 BACKEND = os.environ.get("ECHOTRAIN_NEIGHBOURS_BACKEND") or "cpu"
+ATTACKS = os.environ.get("ECHOTRAIN_NEIGHBOURS_ATTACKS") or ""
+TURNS = os.environ.get("ECHOTRAIN_NEIGHBOURS_TURNS") or ""
 CLIENTS, FRAMES = 200, 400
 MEMORY_MIB, SLACK_MIB = 2048, 256
 
@@ -68,6 +71,10 @@ class Times:
 def server(tmp_path, their_cores):
     environment = {"ECHOTRAIN_CACHE_DIR": str(tmp_path / "cache")}
     options = ("--backend", BACKEND, "--memory-mib", MEMORY_MIB, "--log-level", "warning", "--shutdown-timeout-s", 5)
+    if TURNS not in ("", "on", "off"):
+        pytest.fail(f"ECHOTRAIN_NEIGHBOURS_TURNS is '{TURNS}'; it must be on or off", pytrace=False)
+    if TURNS:
+        options += (f"--address-turns={'true' if TURNS == 'on' else 'false'}",)
     server = Server(tmp_path, *options, environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]
@@ -95,7 +102,7 @@ def test_a_scanner_among_200_hostile_clients(server, capsys, their_cores):
     base = vitals.resident() if BACKEND == "cuda" else 0  # a CUDA context takes memory of its own
     quiet, lost = scan_for(min(30, max(10, SECONDS / 5)), server, scan, truth)
     assert not lost
-    with hostile.Hostile(server, CLIENTS, SECONDS + 600, their_cores) as attackers:
+    with hostile.Hostile(server, CLIENTS, SECONDS + 600, their_cores, attacks=ATTACKS) as attackers:
         among, lost = scan_for(SECONDS, server, scan, truth)
     with capsys.disabled():
         print(f"\nbackend {BACKEND}, hostile clients on {len(their_cores) if their_cores else 'shared'} cores")

@@ -15,13 +15,14 @@ PROGRAM = BIN / "hostile_clients"
 
 class Hostile:
     """`clients` at once for `seconds` or until the block ends, on `cores` if given. Afterwards `did` says what each
-    attack has done: connections, refused, errors, bytes."""
+    attack has done: connections, refused, errors, bytes. `attacks`: names, with commas between; all if there are none."""
 
-    def __init__(self, server, clients, seconds, cores=None, seed=1):
+    def __init__(self, server, clients, seconds, cores=None, seed=1, attacks=None):
         if not PROGRAM.exists():
             pytest.fail(f"{PROGRAM} is not built (it comes with the tests)", pytrace=False)
         where = ["--port", server.port, "--address", server.host, "--source", "127.0.0.2"]
         command = [PROGRAM, *where, "--clients", clients, "--seconds", seconds, "--seed", seed]
+        command += ["--attacks", attacks] if attacks else []
         self.process = subprocess.Popen(
             [str(word) for word in command],
             stdout=subprocess.PIPE,

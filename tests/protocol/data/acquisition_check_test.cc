@@ -40,7 +40,7 @@ std::string verdict(const Acquisition& acquisition, const Header& header = carte
   const auto reason = check.check(acquisition);
   if (!reason) return "";
   EXPECT_FALSE(reason->message.empty());
-  return reason->kind;
+  return std::string(reason->kind);
 }
 
 TEST(AcquisitionCheckTest, GoodReadoutPasses) { EXPECT_EQ(verdict(readout()), ""); }
@@ -208,6 +208,21 @@ TEST(AcquisitionCheckTest, FirstGoodReadoutFixesTheShapeOfItsGroup) {
   second.head.encoding_space_ref = 1;
   EXPECT_FALSE(check.check(second));  // another encoding space
   EXPECT_FALSE(check.check(readout(8, 2)));
+}
+
+TEST(AcquisitionCheckTest, SaysWhyOncePerKind) {
+  AcquisitionCheck check(cartesian_header());
+  Acquisition odd = readout();
+  for (const auto& [step, message] :
+       {std::pair{900, "idx.kspace_encode_step_1 is 900; the encoded matrix has "}, {901, ""}}) {
+    odd.head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(step);
+    const auto reason = check.check(odd);
+    ASSERT_TRUE(reason);
+    EXPECT_EQ(reason->kind, "counter kspace_encode_step_1 outside the matrix");
+    EXPECT_EQ(reason->message.substr(0, std::string(message).size()), message);
+    EXPECT_EQ(reason->message.empty(), step == 901);
+  }
+  EXPECT_FALSE(check.check(readout(0, 2))->message.empty()) << "another kind";
 }
 
 TEST(ReadoutKindTest, FollowsTheFlags) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -91,6 +92,48 @@ TEST(Turns, AnAddressThatNoLongerComputesLeavesItsPart) {
     }));
   }
   EXPECT_TRUE(soon([&] { return many.most() == 6; })) << "after a second";
+}
+
+/// Of 12 cores two addresses have 6 each, and leave half of that free for others, whoever helps.
+TEST(Turns, HelpersLeaveCoresToOtherAddresses) {
+  const auto turns = std::make_shared<Turns>(12);
+  const auto first = turns->scan("10.0.0.1"), second = turns->scan("10.0.0.2");
+  const Computing computing(*first, {});
+  constexpr int kAll = std::numeric_limits<int>::max();
+  EXPECT_EQ(first->most_helpers(), kAll);
+  {
+    const Computing others(*second, {});
+    EXPECT_EQ(first->most_helpers(), 12 - 3 - 1);
+    const auto third = turns->scan("10.0.0.1");
+    const Computing also(*third, {});
+    EXPECT_EQ(first->most_helpers(), 12 - 3 - 2);
+  }
+  EXPECT_TRUE(soon([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    const Computing again(*turns->scan("10.0.0.1"), {});
+    return first->most_helpers() == kAll;
+  })) << "a second after the other one has computed";
+}
+
+/// Threads of four addresses begin and end at once, many times: none is lost in line.
+TEST(Turns, NobodyIsForgottenInLine) {
+  const auto turns = std::make_shared<Turns>(4);
+  std::atomic<int> longest_ms = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 16; ++i)
+      threads.emplace_back([&, scan = turns->scan(std::string(1, static_cast<char>('a' + i % 4)))] {
+        for (int k = 0; k < 100; ++k) {
+          const auto since = Clock::now();
+          const Computing computing(*scan, {});
+          std::this_thread::sleep_for(std::chrono::microseconds(20));
+          const auto ms = static_cast<int>((Clock::now() - since) / milliseconds(1));
+          for (int before = longest_ms; before < ms && !longest_ms.compare_exchange_weak(before, ms);) {
+          }
+        }
+      });
+  }
+  EXPECT_LT(longest_ms, 1900) << "after two seconds they go on without a turn";
 }
 
 TEST(Turns, WhoRestsLetsOthersComputeAndWaitsAgainAfterwards) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/server/raw_client.h"
@@ -34,6 +35,35 @@ TEST(ComputePool, TheLeastLoadedDeviceIsLentFirst) {
   tickets[1].reset();
   tickets[3].reset();
   EXPECT_EQ(pool->ask(Backend::cuda, nothing)->device(), 5);
+}
+
+TEST(ComputePool, AnAddressLeavesAQuarterOfThePlacesToOthers) {
+  const auto pool = pool_of({{Backend::cuda, 0, 4}, {Backend::cuda, 1, 4}, {Backend::cpu, 0, 3}});
+  std::vector<Ticket> many, few;
+  for (int i = 0; i < 8; ++i) many.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  EXPECT_EQ(std::count_if(many.begin(), many.end(), [](const Ticket& each) { return each->granted(); }), 6);
+  const Ticket good = pool->ask(Backend::cuda, nothing, "10.0.0.2"), exempt = pool->ask(Backend::cuda, nothing);
+  EXPECT_TRUE(good->granted()) << "it overtakes those who may not have the place";
+  EXPECT_TRUE(exempt->granted());
+  many.front().reset();
+  EXPECT_TRUE(many[6]->granted()) << "the address may have one more again";
+  EXPECT_FALSE(many[7]->granted());
+  for (int i = 0; i < 3; ++i) few.push_back(pool->ask(Backend::cpu, nothing, "10.0.0.1"));
+  EXPECT_TRUE(few.back()->granted()) << "a quarter of three places is none";
+}
+
+TEST(ComputePool, OfThoseWhoWaitTheAddressWithFewestPlacesGoesFirst) {
+  const auto pool = pool_of({{Backend::cuda, 0, 3}});
+  std::string order;
+  const auto note = [&](char name) { return [&order, name] { order += name; }; };
+  Ticket first = pool->ask(Backend::cuda, nothing, "many"), second = pool->ask(Backend::cuda, nothing, "many"),
+         other = pool->ask(Backend::cuda, nothing, "other");
+  const Ticket a = pool->ask(Backend::cuda, note('a'), "many"), b = pool->ask(Backend::cuda, note('b'), "other"),
+               c = pool->ask(Backend::cuda, note('c'), "new"), d = pool->ask(Backend::cuda, note('d'), "new");
+  first.reset();
+  EXPECT_EQ(order, "c") << "its address has none";
+  second.reset();
+  EXPECT_EQ(order, "ca") << "its address, which has none any more, came before the others that have one";
 }
 
 TEST(ComputePool, WhoWaitsIsServedInOrderOfArrival) {

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "gadgets/numerics/core/threads/lends_helpers.h"
+
 namespace echotrain::numerics {
 namespace {
 
@@ -153,6 +155,47 @@ TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
   });
   done = true;
   EXPECT_GT(by_helpers, kElements * 45 / 100);
+}
+
+struct Lender : LendsHelpers {
+  std::atomic<int> most{0};
+  void look() override {}
+  void rest() override {}
+  int most_helpers() const override { return most; }
+};
+
+/// Of four helpers as many as the lender says, for two callers of a group together.
+TEST(ThreadPoolTest, ALenderBoundsTheHelpersOfAGroup) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(5);
+  const std::stop_source never;
+  const auto group = std::make_shared<Helped>();
+  Lender lender;
+  std::atomic<int> at_once{0}, most{0};
+  const auto most_of_two_loops = [&] {
+    most = 0;
+    std::vector<std::jthread> callers;
+    for (int c = 0; c < 2; ++c)
+      callers.emplace_back([&] {
+        Yield::of_thread() = &lender;
+        ThreadPool pool(threads, never.get_token(), group);
+        pool.parallel_for(60, 1, [&](std::int64_t begin, std::int64_t end) {
+          const int now = ++at_once;
+          for (int before = most; before < now && !most.compare_exchange_weak(before, now);) {
+          }
+          rest(begin, end, 1ms);
+          --at_once;
+        });
+      });
+    callers.clear();
+    return most.load();
+  };
+  lender.most = 100;
+  EXPECT_GT(most_of_two_loops(), 3);
+  lender.most = 1;
+  EXPECT_EQ(most_of_two_loops(), 3) << "one helper beside two callers";
+  lender.most = 0;
+  EXPECT_EQ(most_of_two_loops(), 2) << "none, and the work is done all the same";
 }
 
 TEST(ThreadPoolTest, AnExceptionEndsACrowdedLoop) {
