@@ -68,7 +68,7 @@ TEST(RecentImages, GiveWayToScans) {
   }
   ASSERT_EQ(images.of(1).size(), 3U);
   ASSERT_TRUE(budget->take(12'000));  // of which some 7,000 were left
-  EXPECT_EQ(images.of(1).size(), 1U);
+  ASSERT_EQ(images.of(1).size(), 1U);
   EXPECT_EQ(images.of(1)[0]->number, 3U);  // the oldest have gone
   ASSERT_TRUE(budget->take(8'000));
   EXPECT_TRUE(images.of(1).empty());
