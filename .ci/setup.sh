@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks] [docs]. Debian 12 and
-# Ubuntu 24.04, by apt; the Python packages of the tests go to build/venv, those of the site to build/venv-docs. Where nothing is missing, it does not call apt.
+# Installs what is missing: .ci/setup.sh [build] [test] [lint] [bench] [fuzz] [package] [image] [ranks] [docs] [browser].
+# Debian 12 and Ubuntu 24.04, by apt; the Python packages of the tests go to build/venv, those of the site to build/venv-docs.
+# Where nothing is missing, it does not call apt.
 set -euo pipefail
 # shellcheck source=.ci/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -17,6 +18,9 @@ image_packages=(buildah ccache)
 ranks_packages=(libopenmpi-dev openmpi-bin)
 python_packages=(numpy h5py scipy 'ismrmrd>=1.14' pytest mypy matplotlib nibabel pydicom)
 optional_python_packages=(onnx onnxruntime mrd-python)
+# On Ubuntu, chromium is a snap, which tests cannot drive: they skip there.
+browser_packages=(chromium chromium-driver)
+browser_python_packages=(selenium axe-selenium-python)
 python_modules='numpy, h5py, scipy, ismrmrd, pytest'
 
 docs_python_packages=('mkdocs-material>=9.5,<10' 'mkdocs<2')
@@ -90,6 +94,18 @@ install_docs() {
   echo "${docs_python_packages[*]}" >"$venv/packages"
 }
 
+install_browser() {
+  if [ "$(sed -nE 's/^ID=//p' /etc/os-release)" != debian ]; then
+    warn "tests with a browser are skipped here: they need Debian's chromium"
+    return
+  fi
+  install_packages "${browser_packages[@]}"
+  local python=${ECHOTRAIN_TEST_PYTHON:-$build/venv/bin/python}
+  if [ ! -x "$python" ] || "$python" -c 'import selenium, axe_selenium_python' 2>/dev/null; then return; fi
+  "$python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 "${browser_python_packages[@]}" \
+    >"$build/pip.log" 2>&1 || warn "not installed: ${browser_python_packages[*]} (see build/pip.log); tests that need them will be skipped"
+}
+
 for part in "${@:-build}"; do
   case $part in
     build) install_packages "${build_packages[@]}" ;;
@@ -107,6 +123,7 @@ for part in "${@:-build}"; do
       install_packages python3-venv
       install_docs
       ;;
-    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image, ranks, docs" ;;
+    browser) install_browser ;;
+    *) die "setup: '$part' is not one of build, test, lint, bench, fuzz, package, image, ranks, docs, browser" ;;
   esac
 done

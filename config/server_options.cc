@@ -71,6 +71,12 @@ OptionTable<AdminOptions> admin_options() {
                "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
       .path("token_file", &O::token_file, "FILE",
             "file of tokens, one per line, of those who may stop sessions over HTTP; empty: nobody may")
+      .choice_of<O::Page>("page", &O::page,
+                          {{"off", O::Page::off}, {"loopback", O::Page::loopback}, {"token", O::Page::token}},
+                          "who may look at the live page and its images without a login by a token: programs of this "
+                          "machine, or nobody; off: there is no page")
+      .flag("show_subject", &O::show_subject, "show patients' names on the live page")
+      .integer("viewers", &O::viewers, 1, 1000, "how many may look at the live page at a time")
       .list("hosts", &O::hosts, "name",
             "name that requests to the admin port may have in their Host header, besides localhost and addresses");
 }
@@ -165,6 +171,10 @@ const OptionTable<ServerOptions>& server_option_table() {
               "within 256 MiB above it; 0 takes 15/16 of the container's or 3/4 of the machine's, less 256 MiB")
           .integer("session_memory_mib", &S::session_memory_mib, 0, 1 << 24,
                    "memory that one session may use; 0 takes half of memory_mib, and no more than 8192")
+          .integer(
+              "recent_images_mib", &S::recent_images_mib, 0, 1 << 24,
+              "images of the last scans that stay in memory for the live page, within memory_mib: a scan that needs "
+              "the memory gets it; 0: none")
           .integer("queue_mib", &S::queue_mib, 1, 1 << 16, "bound of each of a session's two queues, input and output")
           .seconds(
               "spare_memory_s", &S::spare_memory_s,

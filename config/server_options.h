@@ -65,8 +65,12 @@ struct AdminOptions {
   bool enabled = true;
   std::string bind = "127.0.0.1";
   std::int64_t port = 9004;
-  std::int64_t agent_port = -1;    ///< for HAProxy's agent-check; -1: none
-  std::string token_file;          ///< of administrators, who may stop sessions; empty: nobody may
+  std::int64_t agent_port = -1;  ///< for HAProxy's agent-check; -1: none
+  std::string token_file;        ///< of administrators, who may stop sessions; empty: nobody may
+  enum class Page { off, loopback, token };
+  Page page = Page::loopback;  ///< loopback: this machine needs no token to look, others do
+  bool show_subject = false;   ///< patients' names on the page and in downloads
+  std::int64_t viewers = 20;
   std::vector<std::string> hosts;  ///< names by which browsers and others may ask, besides localhost and addresses
   bool asked_for = false;          ///< bind or port was given: a failure to bind is then an error
 };
@@ -106,6 +110,7 @@ struct ServerOptions {
   std::int64_t max_connecting = 256;
   std::int64_t memory_mib = 0;
   std::int64_t session_memory_mib = 0;
+  std::int64_t recent_images_mib = 256;  ///< for the live page; 0: none are kept
   std::int64_t queue_mib = 64;
   double spare_memory_s = 60;
   double connect_timeout_s = 10;

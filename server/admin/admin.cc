@@ -14,6 +14,8 @@
 
 #include "protocol/data/text.h"
 #include "server/admin/admin_pages.h"
+#include "server/admin/download.h"
+#include "server/admin/events.h"
 #include "server/base/log.h"
 #include "server/session/listener.h"
 
@@ -37,6 +39,8 @@ Response respond(const AdminPage& page) {
   response.set(http::field::content_type, std::string(page.content_type));
   response.set(http::field::cache_control, "no-store");
   response.set("X-Content-Type-Options", "nosniff");
+  response.set("Cross-Origin-Resource-Policy", "same-origin");
+  for (const auto& [name, value] : page.headers) response.set(name, value);
   response.body() = page.body;
   return response;
 }
@@ -54,6 +58,15 @@ std::string address_of(const tcp::socket& socket) {
   error_code unknown;
   const tcp::endpoint peer = socket.remote_endpoint(unknown);
   return unknown ? "unknown" : text_of(peer);
+}
+
+bool is_here(const tcp::socket& socket) {
+  error_code unknown;
+  const asio::ip::address address = socket.remote_endpoint(unknown).address();
+  if (unknown) return false;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+  return address.is_loopback();
 }
 
 /// The name in a Host header, without its port and in lower case; empty for an address. A web page can be made to come
@@ -79,35 +92,65 @@ bool may_ask(std::string_view host, const std::vector<std::string>& hosts) {
          std::any_of(hosts.begin(), hosts.end(), [&name](const std::string& one) { return host_name(one) == name; });
 }
 
-Response answer(const Request& parser, const std::string& peer, const Environment& environment,
-                const StopSession& stop_session) {
+/// An answer, or that events are to be streamed.
+struct Answer {
+  Response response;
+  bool events = false;
+  LivePages::Beside beside{};
+};
+
+struct Asker {
+  std::string peer;  ///< address:port
+  bool here = false;
+  std::uint16_t port = 0;  ///< that was asked
+};
+
+Answer answer(const Request& parser, const Asker& asker, const Environment& environment, LivePages& live,
+              const StopSession& stop_session) {
   const auto& request = parser.get();
   const auto [host, end] = request.equal_range(http::field::host);
   for (auto field = host; field != end; ++field) {
     const std::string_view value(field->value().data(), field->value().size());
     if (!may_ask(value, environment.options.admin.hosts))
-      return respond(
-          {421, "text/plain",
-           fmt::format("this port is not known as '{}'; the server's option admin.hosts names those by which "
-                       "it may be asked\n",
-                       protocol::quotable(value))});
+      return {
+          respond({421, "text/plain",
+                   fmt::format("this port is not known as '{}'; the server's option admin.hosts names those by which "
+                               "it may be asked\n",
+                               protocol::quotable(value))})};
   }
   const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
              acts = is_action(path);
-  if (acts && request.method() == http::verb::post) {
+  const bool posts = request.method() == http::verb::post,
+             logs = environment.live && (path == "/login" || path == "/logout");
+  LiveOrder order{path, target.substr(std::min(target.size(), path.size() + 1))};
+  order.authorization = view(request[http::field::authorization]);
+  order.cookie = view(request[http::field::cookie]);
+  order.csrf = view(request["X-Echotrain-CSRF"]);
+  order.fetch_site = view(request["Sec-Fetch-Site"]);
+  order.posts = posts;
+  order.from_here = asker.here;
+  order.port = asker.port;
+  if (acts && posts) {
     Response response =
-        respond(admin_action({path, view(request[http::field::authorization]), peer}, environment, stop_session));
+        respond(admin_action({path, order.authorization, live.may_act(order), asker.peer}, environment, stop_session));
     if (response.result() == http::status::unauthorized) response.set(http::field::www_authenticate, "Bearer");
-    return response;
+    return {std::move(response)};
   }
-  if (!reads || acts) {
-    const std::string allowed = acts ? "POST" : "GET, HEAD";
+  if (is_live(path) && (logs ? posts : reads)) {
+    if (const auto refusal = live.refusal(order)) return {respond(*refusal)};
+    Answer answer;
+    answer.events = is_events(path) && request.method() == http::verb::get;
+    if (!answer.events) answer.response = respond(live.answer(order, answer.beside));
+    return answer;
+  }
+  if (!reads || acts || logs) {
+    const std::string allowed = acts || logs ? "POST" : "GET, HEAD";
     Response response = respond({405, "text/plain", fmt::format("only {} is answered here\n", allowed)});
     response.set(http::field::allow, allowed);
-    return response;
+    return {std::move(response)};
   }
-  return respond(admin_page(path, environment));
+  return {respond(admin_page(path, environment))};
 }
 
 }  // namespace
@@ -130,6 +173,7 @@ struct Admin::Connection {
 Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits,
              StopSession stop_session)
     : environment_(environment),
+      live_(environment),
       limits_(limits),
       stop_session_(std::move(stop_session)),
       strand_(asio::make_strand(context)),
@@ -182,7 +226,11 @@ asio::awaitable<void> Admin::accept() {
 
 // A client that holds all connections does not keep others out: the oldest connection makes room.
 void Admin::admit(tcp::socket socket) {
-  if (connections_.size() >= limits_.connections) {
+  constexpr std::size_t kOfViewer = 4;    // events, and images one after another
+  constexpr int kSendBuffer = 256 << 10;  // so that the time that an image takes to leave tells of the link
+  error_code ignored;
+  socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), ignored);
+  if (connections_.size() >= limits_.connections + kOfViewer * live_.viewers().count()) {
     const std::shared_ptr<Connection> oldest = connections_.front();
     connections_.pop_front();
     oldest->place = connections_.end();
@@ -215,20 +263,38 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (error == http::error::end_of_stream || error == beast::error::timeout ||
         error == asio::error::operation_aborted || error == asio::error::connection_reset)
       co_return;
-    Response response =
-        error ? refuse(error) : answer(parser, address_of(stream.socket()), environment_, stop_session_);
+    Answer answered = error ? Answer{refuse(error)}
+                            : answer(parser, {address_of(stream.socket()), is_here(stream.socket()), endpoint_.port()},
+                                     environment_, live_, stop_session_);
+    if (answered.events) {
+      co_await stream_events(stream, live_, environment_, limits_.request_time, [this, connection] {
+        const bool wanted = acceptor_.is_open() && connection->place != connections_.end();
+        if (wanted) connections_.splice(connections_.end(), connections_, connection->place);
+        return wanted;
+      });
+      co_return;
+    }
+    if (!answered.beside.images.empty() && parser.get().method() == http::verb::get) {
+      co_await send_images(stream, answered.beside.images, limits_.request_time);
+      co_return;
+    }
+    Response& response = answered.response;
     // Bodies are not read, so after a request with a body the next one's beginning is unknown.
     keep = !error && parser.is_done() && parser.get().keep_alive();
     response.keep_alive(keep);
     response.version(error ? 11 : parser.get().version());
     response.prepare_payload();
     stream.expires_after(limits_.request_time);
+    const Clock::time_point began = Clock::now();
     if (!error && parser.get().method() == http::verb::head) {
       http::response_serializer<http::string_body> serializer(response);
       co_await http::async_write_header(stream, serializer, redirect_error(use_awaitable, error));
     } else {
       co_await http::async_write(stream, response, redirect_error(use_awaitable, error));
     }
+    if (answered.beside.viewer)
+      live_.viewers().sent(*answered.beside.viewer,
+                           std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began));
     if (error) co_return;
     if (connection->place == connections_.end()) co_return;
     connections_.splice(connections_.end(), connections_, connection->place);

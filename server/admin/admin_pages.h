@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "server/session/environment.h"
 
@@ -12,6 +14,7 @@ struct AdminPage {
   unsigned status = 200;
   std::string_view content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones
 };
 
 /// The page at a path without query: "/metrics". 404 where there is none.

@@ -198,6 +198,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
+  if (request_.live) request_.live->readouts(batch);
   pipeline.push(std::move(batch), waiting);
 }
 
@@ -232,6 +233,7 @@ void Worker::say(Level level, const std::string& text) {
     log_.warn("{}", line);
   else
     log_.info("{}", line);
+  if (request_.live && level >= Level::warning) request_.live->warning(line);
   const std::scoped_lock lock(texts_mutex_);
   if (confirmed_)
     outbox_->text(level, text);
@@ -265,6 +267,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
       say(Level::warning,
           "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
+    if (request_.live) request_.live->image(image);
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread
     const std::scoped_lock lock(mutex_);

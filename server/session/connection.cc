@@ -30,6 +30,7 @@ Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor 
       strand(std::move(its_strand)),
       log(id),
       status(its_environment.board->add(id, std::move(peer), its_environment.memory)),
+      live(its_environment.live ? its_environment.live->session(status) : nullptr),
       transport(std::move(socket)),
       outbox(std::make_shared<Outbox>(static_cast<std::size_t>(options.queue_mib) << 20, waker(), status->queues)) {}
 
@@ -50,6 +51,7 @@ asio::awaitable<void> Connection::wait_to_look() {
 }
 
 void Connection::fail(protocol::Error reason) {
+  if (live) live->error(reason);
   if (!end.error && !end.gone && !end.told) end.error = std::move(reason);
   notify();
 }
@@ -76,6 +78,7 @@ void Connection::fail_internally(const std::exception& error) {
 void Connection::lose(const std::string& why) {
   if (end.gone) return;
   log.warn("{}", why);
+  if (live) live->error({"peer-gone", why});
   cut();
 }
 

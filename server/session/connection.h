@@ -68,6 +68,7 @@ class Connection {
   const asio::any_io_executor strand;
   const SessionLog log;
   const std::shared_ptr<SessionStatus> status;
+  const std::shared_ptr<LiveScan> live;  ///< null: nobody can look
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool opened = false;  ///< the handshake is done: bytes may be exchanged

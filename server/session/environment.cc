@@ -60,6 +60,13 @@ std::shared_ptr<DicomOutput> make_dicom(const config::DicomOptions& options,
   return std::make_shared<DicomOutput>(options, queue, dcmtk_links(options));
 }
 
+std::shared_ptr<LiveBoard> make_live(const config::ServerOptions& options,
+                                     const std::shared_ptr<numerics::MemoryBudget>& memory) {
+  if (!options.admin.enabled || options.admin.page == config::AdminOptions::Page::off) return nullptr;
+  return std::make_shared<LiveBoard>(static_cast<std::uint64_t>(options.recent_images_mib) << 20,
+                                     options.admin.show_subject, memory);
+}
+
 std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
   std::vector<std::string> names;
   for (const DicomPeer& peer : read_peers(options)) names.push_back(peer.name);
@@ -89,6 +96,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           make_dicom(options.dicom, memory),
           options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
           std::move(tidier),
+          make_live(options, memory),
           AllowList(options.per_address_exempt, "per_address_exempt")};
 }
 

@@ -13,6 +13,7 @@
 #include "server/base/turns.h"
 #include "server/capture/capture.h"
 #include "server/dicom/dicom_output.h"
+#include "server/live/live_board.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/session_status.h"
@@ -41,6 +42,7 @@ struct Environment {
   std::shared_ptr<DicomOutput> dicom;          ///< null: no DICOM peers
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
+  std::shared_ptr<LiveBoard> live;             ///< null: nobody can look
   AllowList exempt;                            ///< per_address_exempt
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();

@@ -182,6 +182,7 @@ void MessageHandler::tell(const Step& step) {
   if (step.response) connection_.outbox->response(*step.response);
   if (step.warning.empty()) return;
   connection_.log.warn("{}", protocol::printable(step.warning));
+  if (connection_.live) connection_.live->warning(step.warning);
   connection_.outbox->text(protocol::Level::warning, step.warning);
 }
 

@@ -54,7 +54,10 @@ asio::awaitable<void> Writer::write() {
 void Writer::count(std::vector<Outgoing>& messages, std::uint64_t bytes) {
   connection_.outbox->sent(messages);
   for (const Outgoing& message : messages)
-    if (const auto latency = latency_of(message.times, message.written)) scan_.meter()->sent(*latency);
+    if (const auto latency = latency_of(message.times, message.written)) {
+      scan_.meter()->sent(*latency);
+      if (connection_.live) connection_.live->sent(latency->until_sent());
+    }
   connection_.environment.metrics->add_bytes_out(bytes);
   connection_.status->bytes_out += bytes;
   connection_.status->last_activity = Clock::now();

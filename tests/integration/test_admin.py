@@ -385,3 +385,18 @@ def test_a_wrong_variable_is_named(variable, value):
     result = ask("--list", **{f"ECHOTRAIN_{variable}": value})
     assert result.returncode == 2
     assert f"ECHOTRAIN_{variable}: " in result.stderr and f"'{value}'" in result.stderr
+
+
+def test_watch_shows_scans_in_the_terminal(own_server):
+    port = own_server.admin[1]
+    looked = run_client("watch", "-p", port, "--once")
+    assert looked.returncode == 0, looked.stderr
+    assert looked.stdout.splitlines()[2:] == ["no scan runs"]
+    exchange(own_server, cartesian(1) + [wire.close()])
+    wait_until(lambda: "the last one: complete" in run_client("watch", "-p", port, "--once").stdout)
+    lines = run_client("watch", "localhost", "-p", port, "--once").stdout.splitlines()
+    assert "cartesian_2d" in lines[4] and "8/8 lines  1 images" in lines[4]
+    assert "series 1" in lines[5] and "8 x 8" in lines[5]
+    assert len(lines) == 6 + 8 and any(line.strip() for line in lines[6:])  # the picture
+    wrong = run_client("watch", "-p", own_server.port, "--once", "--timeout", 2)
+    assert wrong.returncode == 1 and "is no admin port" in wrong.stderr

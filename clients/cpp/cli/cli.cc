@@ -20,6 +20,7 @@
 #include "clients/cpp/send/health.h"
 #include "clients/cpp/send/replay.h"
 #include "clients/cpp/send/send.h"
+#include "clients/cpp/send/watch.h"
 #include "clients/cpp/simulate/simulate.h"
 #include "config/command_line.h"
 
@@ -219,6 +220,18 @@ void add_health(config::Command& program, Streams streams) {
   command.act([streams, given = command.add(health_options())] { return health(given.read(), streams.out); });
 }
 
+void add_watch(config::Command& program, Streams streams) {
+  config::Command& command =
+      program.add_command("watch", "show a server's scans, delays and newest image in the terminal, until Ctrl-C");
+  command.examples(
+      "Examples:\n"
+      "  echotrain watch\n"
+      "  echotrain watch recon.example --token-file token --once");
+  command.act([streams, given = command.add(watch_options())] {
+    return watch(given.read(), streams.out, ::isatty(STDOUT_FILENO) != 0);
+  });
+}
+
 int run_program(config::Command& program, const char* name, int argc, const char* const* argv, Streams streams) {
   try {
     return program.run(argc, argv, streams.out, streams.err);
@@ -257,6 +270,7 @@ int run(int argc, const char* const* argv, const std::string& version, const num
   add_noise(program, streams);
   add_verify(program, streams);
   add_health(program, streams);
+  add_watch(program, streams);
   return run_program(program, "echotrain", argc, argv, streams);
 }
 

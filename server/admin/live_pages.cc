@@ -1,0 +1,207 @@
+#include "server/admin/live_pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/admin/page_files.h"
+#include "server/base/log.h"
+#include "server/live/image_view.h"
+
+namespace echotrain::server {
+
+namespace {
+
+constexpr unsigned kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404;
+constexpr std::string_view kFiles = "/page/", kJson = "application/json";
+
+// Nothing from elsewhere, nothing inline; and no script can make markup of a text.
+constexpr std::string_view kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+AdminPage text_page(unsigned status, std::string text) {
+  AdminPage page;
+  page.status = status;
+  page.body = std::move(text);
+  return page;
+}
+
+AdminPage json_page(std::string text) {
+  AdminPage page;
+  page.content_type = kJson;
+  page.body = std::move(text);
+  return page;
+}
+
+std::string_view type_of(std::string_view name) {
+  if (name.ends_with(".html")) return "text/html; charset=utf-8";
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  if (name.ends_with(".svg")) return "image/svg+xml";
+  return "text/plain; charset=utf-8";
+}
+
+AdminPage file_page(std::string_view name) {
+  if (name.empty()) name = "index.html";
+  for (const PageFile& file : page_files())
+    if (file.name == name) {
+      AdminPage page;
+      page.content_type = type_of(name);
+      page.body = file.text;
+      page.headers = {{"Content-Security-Policy", std::string(kPolicy)}, {"Referrer-Policy", "no-referrer"}};
+      return page;
+    }
+  return text_page(kNoPage, "the page has no such file\n");
+}
+
+/// The number of a parameter: 7 for "scan" in "scan=7&z=3". Nothing where it is not there, or is no number.
+std::optional<std::uint64_t> number_in(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = std::min(query.find('&'), query.size());
+    const std::string_view one = query.substr(0, end);
+    query.remove_prefix(std::min(query.size(), end + 1));
+    if (one.size() <= name.size() || !one.starts_with(name) || one[name.size()] != '=') continue;
+    std::uint64_t value = 0;
+    const std::string_view digits = one.substr(name.size() + 1);
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error == std::errc() && stop == digits.data() + digits.size()) return value;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string cookie_name(const LiveOrder& order) { return fmt::format("echotrain_{}", order.port); }
+
+std::string_view bearer(std::string_view authorization) {
+  constexpr std::string_view kScheme = "Bearer ";
+  return authorization.starts_with(kScheme) ? authorization.substr(kScheme.size()) : std::string_view();
+}
+
+}  // namespace
+
+bool is_live(std::string_view path) {
+  return path == "/page" || path == "/login" || path == "/logout" || path.starts_with(kFiles) ||
+         path.starts_with("/live/");
+}
+
+bool is_events(std::string_view path) { return path == "/live/events"; }
+
+LivePages::LivePages(const Environment& environment)
+    : environment_(environment),
+      logins_(environment.admin_tokens),
+      viewers_(static_cast<std::size_t>(environment.options.admin.viewers)) {}
+
+const Logins::Login* LivePages::login(const LiveOrder& order) {
+  return logins_.possible() ? logins_.find(cookie_value(order.cookie, cookie_name(order))) : nullptr;
+}
+
+bool LivePages::may_look(const LiveOrder& order) {
+  if (environment_.options.admin.page == config::AdminOptions::Page::loopback && order.from_here) return true;
+  return knows(order);
+}
+
+/// Whether somebody has shown a token, now or when logging in.
+bool LivePages::knows(const LiveOrder& order) {
+  const std::string_view token = bearer(order.authorization);
+  return login(order) != nullptr || (environment_.admin_tokens && environment_.admin_tokens->contain(token));
+}
+
+bool LivePages::may_act(const LiveOrder& order) {
+  const Logins::Login* const login = this->login(order);
+  return login != nullptr && login->csrf == order.csrf;
+}
+
+std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
+  if (!environment_.live) return text_page(kNoPage, "this server has no page: its option admin.page is off\n");
+  const bool files = order.path == "/page" || order.path.starts_with(kFiles);
+  if (files) return std::nullopt;
+  // Browsers say who has caused a request; other programs say nothing.
+  if (!order.fetch_site.empty() && order.fetch_site != "same-origin" && order.fetch_site != "none")
+    return text_page(kNotYours, "pages of other sites get no answer here\n");
+  const bool login = order.path == "/login" || order.path == "/logout" || order.path == "/live/login";
+  if (login || may_look(order)) return std::nullopt;
+  return text_page(kNoLogin, logins_.possible()
+                                 ? "log in with a token of admin.token_file to look\n"
+                                 : "only programs of the server's machine may look here; with the option "
+                                   "admin.token_file others can log in\n");
+}
+
+AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
+  const std::string_view path = order.path;
+  if (path == "/page") {
+    AdminPage page = text_page(kFound, "");
+    page.headers = {{"Location", "/page/"}};
+    return page;
+  }
+  if (path.starts_with(kFiles)) return file_page(path.substr(kFiles.size()));
+  if (path == "/login" && order.posts) return log_in(order);
+  if (path == "/logout" && order.posts) {
+    if (!may_act(order)) return text_page(kNotYours, "this is not the page that has logged in\n");
+    logins_.log_out(cookie_value(order.cookie, cookie_name(order)));
+    return text_page(200, "logged out\n");
+  }
+  if (path == "/live/login") {
+    const Logins::Login* const login = this->login(order);
+    return json_page(nlohmann::ordered_json{{"possible", logins_.possible()},
+                                            {"logged_in", login != nullptr},
+                                            {"may_look", may_look(order)},
+                                            {"csrf", login != nullptr ? login->csrf : ""}}
+                         .dump());
+  }
+  if (path == "/live/state") return json_page(state_.text(environment_));
+  if (path == "/live/image") return image(order, beside.viewer);
+  if (path == "/live/download") return download(order, beside.images);
+  const RecentImages* const images = environment_.live->images().get();
+  if (path == "/live/images" && images != nullptr)
+    return json_page(images_json(*images, number_in(order.query, "scan").value_or(0)));
+  return text_page(kNoPage, "the page has no such data\n");
+}
+
+AdminPage LivePages::log_in(const LiveOrder& order) {
+  if (!logins_.possible())
+    return text_page(kNotYours, "nobody can log in here; the option admin.token_file names those who may\n");
+  const Logins::Login* const login = logins_.log_in(bearer(order.authorization));
+  if (login == nullptr) {
+    write_log(LogLevel::warning, "admin port: somebody tried to log in without a valid token");
+    return text_page(kNoLogin, "this is no token of admin.token_file\n");
+  }
+  AdminPage page = json_page(nlohmann::ordered_json{{"csrf", login->csrf}}.dump());
+  page.headers = {{"Set-Cookie", fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}", cookie_name(order),
+                                             login->cookie, std::chrono::seconds(Logins::kLasts).count())}};
+  return page;
+}
+
+AdminPage LivePages::download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images) {
+  if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to take images away\n");
+  const RecentImages* const recent = environment_.live->images().get();
+  if (recent != nullptr) images = recent->of(number_in(order.query, "scan").value_or(0));
+  return text_page(kNoPage,
+                   "no image of this scan is kept (any more)\n");  // where there are images, they go out instead
+}
+
+AdminPage LivePages::image(const LiveOrder& order, std::optional<std::uint64_t>& viewer) {
+  const RecentImages* const images = environment_.live->images().get();
+  if (images == nullptr) return text_page(kNoPage, "this server keeps no images: its option recent_images_mib is 0\n");
+  const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
+  const std::uint64_t number = number_in(order.query, "image").value_or(0);  // 0: the newest
+  const auto kept = number == 0 ? images->newest(scan) : images->find(scan, number);
+  if (!kept) return text_page(kNoPage, "this image is not kept (any more)\n");
+  constexpr std::uint64_t kMost = 1 << 20;
+  ViewWish wish;
+  wish.z = static_cast<int>(std::min(kMost, number_in(order.query, "z").value_or(0)));
+  wish.channel = static_cast<int>(std::min(kMost, number_in(order.query, "channel").value_or(0)));
+  if (number_in(order.query, "phase").value_or(0) == 1) wish.part = ViewPart::phase;
+  // Who names itself lets the server choose the size.
+  viewer = number_in(order.query, "viewer");
+  if (viewer) wish.shrink = viewers_.shrink(*viewer);
+  AdminPage page;
+  page.content_type = "application/octet-stream";
+  page.body = view_of(*kept, wish);
+  return page;
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,66 @@
+// What the admin port answers to the live page.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/admin/admin_pages.h"
+#include "server/admin/logins.h"
+#include "server/admin/viewers.h"
+
+namespace echotrain::server {
+
+/// A request, as far as the page's answers depend on it.
+struct LiveOrder {
+  std::string_view path, query;  ///< "/live/image", "scan=7&image=12"
+  std::string_view authorization, cookie, csrf, fetch_site;
+  bool posts = false;
+  bool from_here = false;  ///< the peer is this machine
+  std::uint16_t port = 0;  ///< of the admin port: a browser sends a machine's cookies to all of its ports
+};
+
+/// Whether the page's files, its data or its login are asked for.
+bool is_live(std::string_view path);
+/// Whether this is the stream of events (stream_events() in admin/events.h), which live_page() does not answer.
+bool is_events(std::string_view path);
+
+/// What the page needs to know of who asks.
+class LivePages {
+ public:
+  /// The environment outlives this. Confined to the admin port's strand.
+  explicit LivePages(const Environment& environment);
+
+  /// 404 where there is no page, 403 for requests that another site's page has caused, 401 for who must log in first.
+  std::optional<AdminPage> refusal(const LiveOrder& order);
+  /// What goes with an answer.
+  struct Beside {
+    std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
+    std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
+  };
+  /// Precondition: is_live(order.path), not is_events(), and no refusal.
+  AdminPage answer(const LiveOrder& order, Beside& beside);
+  /// Whether the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
+  bool may_act(const LiveOrder& order);
+
+  Viewers& viewers() { return viewers_; }
+  const std::string& state() { return state_.text(environment_); }
+
+ private:
+  const Logins::Login* login(const LiveOrder& order);
+  bool may_look(const LiveOrder& order);
+  AdminPage log_in(const LiveOrder& order);
+  AdminPage image(const LiveOrder& order, std::optional<std::uint64_t>& viewer);
+  AdminPage download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images);
+  bool knows(const LiveOrder& order);
+
+  const Environment& environment_;
+  Logins logins_;
+  Viewers viewers_;
+  LiveState state_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,58 @@
+#include "server/admin/logins.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
+
+#include <array>
+#include <stdexcept>
+
+namespace echotrain::server {
+
+namespace {
+
+std::string random_word() {
+  std::array<unsigned char, 32> bytes{};
+  if (::RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+    throw std::runtime_error("this system gives no random numbers");
+  std::string word;
+  for (const unsigned char byte : bytes) word += fmt::format("{:02x}", byte);
+  return word;
+}
+
+bool equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace
+
+const Logins::Login* Logins::log_in(std::string_view token, Clock::time_point now) {
+  if (!tokens_ || !tokens_->contain(token)) return nullptr;
+  if (logins_.size() >= kMost) logins_.pop_front();
+  return &logins_.emplace_back(Login{random_word(), random_word(), std::string(token), now + kLasts});
+}
+
+const Logins::Login* Logins::find(std::string_view cookie, Clock::time_point now) {
+  logins_.remove_if([&](const Login& one) { return one.until <= now || !tokens_->contain(one.token); });
+  for (const Login& one : logins_)
+    if (equal(one.cookie, cookie)) return &one;
+  return nullptr;
+}
+
+void Logins::log_out(std::string_view cookie) {
+  logins_.remove_if([&](const Login& one) { return equal(one.cookie, cookie); });
+}
+
+std::string_view cookie_value(std::string_view header, std::string_view name) {
+  while (!header.empty()) {
+    const std::size_t end = std::min(header.find(';'), header.size());
+    std::string_view one = header.substr(0, end);
+    header.remove_prefix(std::min(header.size(), end + 1));
+    while (one.starts_with(' ')) one.remove_prefix(1);
+    if (one.size() > name.size() && one.starts_with(name) && one[name.size()] == '=')
+      return one.substr(name.size() + 1);
+  }
+  return {};
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,48 @@
+// Who has shown an administrator's token to the page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/base/clock.h"
+#include "server/net/tokens.h"
+
+namespace echotrain::server {
+
+/// Browsers that are logged in, each with a cookie that no script can read and a word that requests which change
+/// something must repeat in a header (against cross-site request forgery). Both are 256 random bits. Confined to the
+/// admin port's strand.
+class Logins {
+ public:
+  static constexpr std::size_t kMost = 64;  ///< one more ends the oldest
+  static constexpr std::chrono::hours kLasts{8};
+
+  /// `tokens` may be null: nobody can log in.
+  explicit Logins(std::shared_ptr<const Tokens> tokens) : tokens_(std::move(tokens)) {}
+
+  bool possible() const { return tokens_ != nullptr; }
+  struct Login {
+    std::string cookie, csrf;
+    std::string token;  ///< valid only as long as the file of tokens has it
+    Clock::time_point until;
+  };
+  /// Null for a token that is not one.
+  const Login* log_in(std::string_view token, Clock::time_point now = Clock::now());
+  /// By the value of the cookie; null: nobody.
+  const Login* find(std::string_view cookie, Clock::time_point now = Clock::now());
+  void log_out(std::string_view cookie);
+
+ private:
+  const std::shared_ptr<const Tokens> tokens_;
+  std::list<Login> logins_;  // the oldest first
+};
+
+/// The value of a cookie in a Cookie header; empty when it is not there.
+std::string_view cookie_value(std::string_view header, std::string_view name);
+
+}  // namespace echotrain::server

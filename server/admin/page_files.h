@@ -1,0 +1,17 @@
+// The files of the live page (server/page), which travel inside the program.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace echotrain::server {
+
+struct PageFile {
+  std::string_view name;  ///< "main.js"
+  std::string_view text;
+};
+
+/// Made by CMake.
+std::span<const PageFile> page_files();
+
+}  // namespace echotrain::server

@@ -1,0 +1,29 @@
+// One plane of an image, as a viewer gets it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "server/live/recent_images.h"
+
+namespace echotrain::server {
+
+enum class ViewPart { magnitude, phase };
+
+struct ViewWish {
+  int channel = 0, z = 0;               ///< what is beyond the image is its last one
+  ViewPart part = ViewPart::magnitude;  ///< of complex pixels
+  int shrink = 1;                       ///< 1, 2, 4, 8: this many pixels along x and y become one
+};
+
+/// 4 bytes with the length of a JSON object, the object, blanks up to a multiple of 4 bytes, and the plane's pixels
+/// [y, x] as float32, all little-endian. The object has what the page says of the image: counters, place, size, the
+/// least and the largest value of the plane ("low", "high", of its finite pixels), "width" and "height" of what is
+/// sent. Smaller planes hold the means of the pixels that they stand for; of phases, one of these pixels.
+std::string view_of(const KeptImage& image, const ViewWish& wish);
+
+/// {"images": [{"number", "series", "type", "slice", ...}]} of all images of a session, in the order in which they
+/// came.
+std::string images_json(const RecentImages& images, std::uint64_t session);
+
+}  // namespace echotrain::server

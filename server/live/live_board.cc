@@ -1,0 +1,85 @@
+#include "server/live/live_board.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "protocol/data/text.h"
+
+namespace echotrain::server {
+
+struct LiveBoard::Ended {
+  std::uint64_t id = 0;
+  nlohmann::ordered_json told;
+};
+
+LiveBoard::LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget)
+    : subject_(subject), images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)) {}
+
+LiveBoard::~LiveBoard() = default;
+
+std::shared_ptr<LiveScan> LiveBoard::session(std::shared_ptr<const SessionStatus> status) {
+  auto scan = std::make_shared<LiveScan>(std::move(status), images_, delays_, subject_);
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(scans_, [](const auto& one) { return one.expired(); });
+  scans_.push_back(scan);
+  return scan;
+}
+
+void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
+  if (!scan.worth_telling()) return;
+  auto one = std::make_unique<Ended>();
+  one->id = scan.id();
+  one->told = scan.json(/*pictures=*/false);
+  one->told["state"] = "ended";
+  one->told["outcome"] = summary.outcome;
+  one->told["summary"] = protocol::printable(summary.text());
+  one->told["facts"] = summary.facts();
+  const std::scoped_lock lock(mutex_);
+  ended_.push_front(std::move(one));
+  if (ended_.size() > kMostEnded) ended_.pop_back();
+}
+
+nlohmann::ordered_json LiveBoard::json() const {
+  std::vector<std::shared_ptr<LiveScan>> running;
+  nlohmann::ordered_json scans = nlohmann::ordered_json::array(), ended = nlohmann::ordered_json::array();
+  std::vector<std::uint64_t> gone;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& weak : scans_)
+      if (auto scan = weak.lock()) running.push_back(std::move(scan));
+    for (const auto& one : ended_) {
+      ended.push_back(one->told);
+      gone.push_back(one->id);
+    }
+  }
+  // A session that has ended may still be saying goodbye.
+  for (const auto& scan : running)
+    if (std::find(gone.begin(), gone.end(), scan->id()) == gone.end()) scans.push_back(scan->json(/*pictures=*/true));
+  for (std::size_t i = 0; i < gone.size(); ++i) {
+    const auto kept = images_ ? images_->of(gone[i]) : std::vector<std::shared_ptr<const KeptImage>>();
+    ended[i]["images_kept"] = kept.size();
+    ended[i]["newest_image"] = kept.empty() ? 0 : kept.back()->number;
+  }
+  const LastMinute::Strip strip = delays_.strip();
+  nlohmann::ordered_json p50 = nlohmann::ordered_json::array(), p99 = p50;
+  for (const LastMinute::Spread& second : strip.seconds) {
+    p50.push_back(second.p50);
+    p99.push_back(second.p99);
+  }
+  return {{"scans", std::move(scans)},
+          {"ended", std::move(ended)},
+          {"delays",
+           {{"images", strip.all.count},
+            {"p50_ms", strip.all.p50},
+            {"p99_ms", strip.all.p99},
+            {"p50_of_second", p50},
+            {"p99_of_second", p99}}},
+          {"images",
+           {{"kept", images_ != nullptr},
+            {"bytes", images_ ? images_->bytes() : 0},
+            {"bound", images_ ? images_->bound() : 0},
+            {"left_out", images_ ? images_->left_out() : 0}}}};
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,46 @@
+// The scans that run and those that ran last, for the live page.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "server/live/live_scan.h"
+#include "server/metrics/scan_summary.h"
+
+namespace echotrain::server {
+
+/// Thread-safe. Outlives its scans.
+class LiveBoard {
+ public:
+  static constexpr std::size_t kMostEnded = 50;
+
+  /// `images_bytes` 0: no images are kept, and the page shows none.
+  LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget);
+  ~LiveBoard();
+
+  /// A session is on the board as long as somebody has its LiveScan.
+  std::shared_ptr<LiveScan> session(std::shared_ptr<const SessionStatus> status);
+  /// A session has ended; the last kMostEnded are kept.
+  void ended(const LiveScan& scan, const ScanSummary& summary);
+
+  /// {"scans": [...], "ended": [...], "delays": {...}, "images": {...}}: the newest ended one first.
+  nlohmann::ordered_json json() const;
+  const std::shared_ptr<RecentImages>& images() const { return images_; }  ///< null: none are kept
+
+ private:
+  const bool subject_;
+  const std::shared_ptr<RecentImages> images_;
+  LastMinute delays_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::weak_ptr<LiveScan>> scans_;
+  struct Ended;
+  std::deque<std::unique_ptr<Ended>> ended_;  // the newest first
+};
+
+}  // namespace echotrain::server

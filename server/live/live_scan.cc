@@ -1,0 +1,103 @@
+#include "server/live/live_scan.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "protocol/data/acquisition_check.h"
+#include "protocol/data/text.h"
+#include "protocol/dicom/study.h"
+
+namespace echotrain::server {
+
+namespace {
+// Of a text that a client may have written.
+constexpr std::size_t kMostText = 1024, kMostName = 200;
+constexpr double kMs = 1e-3;
+}  // namespace
+
+LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images,
+                   LastMinute& delays, bool subject)
+    : status_(std::move(status)), images_(std::move(images)), delays_(delays), subject_(subject) {}
+
+void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) {
+  const protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "");
+  KspacePicture picture(header, unit);
+  const std::scoped_lock lock(mutex_);
+  begun_ = true;
+  pipeline_ = protocol::printable(pipeline, kMostName);
+  trajectory_ = header.encodings.empty() ? "" : protocol::to_string(header.encodings.front().trajectory);
+  protocol_name_ = protocol::printable(study.protocol_name, kMostName);
+  patient_name_ = protocol::printable(study.patient_name, kMostName);
+  picture_.emplace(std::move(picture));
+  announced_ = lines_announced(header);
+  lines_ = images_made_ = 0;
+}
+
+void LiveScan::readouts(const std::vector<protocol::Acquisition>& batch) {
+  const std::scoped_lock lock(mutex_);
+  for (const protocol::Acquisition& readout : batch) {
+    if (protocol::readout_kind(readout.head) != protocol::ReadoutKind::imaging) continue;
+    ++lines_;
+    if (picture_) picture_->add(readout);
+  }
+}
+
+void LiveScan::image(const protocol::Image& image) {
+  if (images_) images_->add(status_->id, image);
+  const std::scoped_lock lock(mutex_);
+  ++images_made_;
+}
+
+void LiveScan::error(const protocol::Error& error) {
+  const std::scoped_lock lock(mutex_);
+  if (!error_) error_ = {error.code, protocol::printable(error.message, kMostText)};
+}
+
+void LiveScan::warning(std::string_view text) {
+  const std::scoped_lock lock(mutex_);
+  if (++warnings_said_ <= kMostWarnings) warnings_.push_back(protocol::printable(text, kMostText));
+}
+
+bool LiveScan::worth_telling() const {
+  const std::scoped_lock lock(mutex_);
+  return begun_ || (error_ && status_->bytes_in > 0);
+}
+
+nlohmann::ordered_json LiveScan::json(bool pictures) const {
+  const auto ms_since = [now = Clock::now()](Clock::time_point then) {
+    return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(now - then).count());
+  };
+  const auto newest = images_ ? images_->newest(status_->id) : nullptr;
+  nlohmann::ordered_json json{
+      {"id", status_->id},
+      {"state", to_string(status_->state)},
+      {"peer", status_->peer},
+      {"began", std::chrono::duration_cast<std::chrono::milliseconds>(began_.time_since_epoch()).count()},
+      {"age_s", kMs * static_cast<double>(ms_since(status_->began))},
+      {"idle_s", kMs * static_cast<double>(ms_since(status_->last_activity))},
+      {"backend", status_->backend()},
+      {"bytes_in", status_->bytes_in.load()},
+      {"bytes_out", status_->bytes_out.load()},
+      {"queue_bytes", status_->queues->used()},
+      {"memory_bytes", status_->queues->held()},
+      {"newest_image", newest ? newest->number : 0}};
+  const std::scoped_lock lock(mutex_);
+  json["pipeline"] = pipeline_;
+  json["trajectory"] = trajectory_;
+  json["protocol"] = protocol_name_;
+  if (!patient_name_.empty()) json["patient"] = patient_name_;
+  json["lines"] = lines_;
+  json["lines_announced"] = announced_;
+  json["images"] = images_made_;
+  json["warnings"] = warnings_;
+  json["warnings_said"] = warnings_said_;
+  json["error"] = nullptr;
+  if (error_) json["error"] = {{"code", error_->code}, {"text", error_->message}};
+  if (pictures && picture_ && picture_->height() > 0)
+    json["kspace"] = {{"width", picture_->width()},   {"height", picture_->height()}, {"lines", picture_->lines()},
+                      {"filled", picture_->filled()}, {"cells", picture_->cells()},   {"path", picture_->path()}};
+  return json;
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,69 @@
+// What the live page shows of one session.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "protocol/data/header.h"
+#include "protocol/data/result.h"
+#include "server/live/kspace_picture.h"
+#include "server/live/last_minute.h"
+#include "server/live/recent_images.h"
+#include "server/metrics/session_status.h"
+
+namespace echotrain::server {
+
+/// One session and its scan. Thread-safe; none of its calls waits for anybody who looks.
+class LiveScan {
+ public:
+  /// `images` may be null: none are kept. `subject`: show the patient's name where the header has one. `delays`
+  /// outlives this.
+  LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images, LastMinute& delays,
+           bool subject);
+
+  std::uint64_t id() const { return status_->id; }
+
+  /// A scan begins. A session that begins another one shows that one.
+  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit);
+  /// Readouts that have passed the check, before the pipeline gets them.
+  void readouts(const std::vector<protocol::Acquisition>& batch);
+  void image(const protocol::Image& image);
+  void sent(float latency_ms) { delays_.add(latency_ms); }
+  /// The first one is kept.
+  void error(const protocol::Error& error);
+  /// The first kMostWarnings are kept.
+  static constexpr std::size_t kMostWarnings = 20;
+  void warning(std::string_view text);
+
+  /// Whether there is anything to tell once the session has ended: a scan, or why there was none.
+  bool worth_telling() const;
+  /// An object; `pictures`: with the k-space picture and the newest readout's path.
+  nlohmann::ordered_json json(bool pictures) const;
+
+ private:
+  const std::shared_ptr<const SessionStatus> status_;
+  const std::shared_ptr<RecentImages> images_;
+  LastMinute& delays_;
+  const bool subject_;
+  const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
+
+  mutable std::mutex mutex_;
+  bool begun_ = false;
+  std::string pipeline_, trajectory_, protocol_name_, patient_name_;
+  std::optional<KspacePicture> picture_;
+  std::uint64_t announced_ = 0, lines_ = 0, images_made_ = 0;
+  std::uint64_t warnings_said_ = 0;
+  std::vector<std::string> warnings_;
+  std::optional<protocol::Error> error_;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,168 @@
+#include "server/live/recent_images.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <span>
+#include <utility>
+
+namespace echotrain::server {
+
+namespace {
+// Images that wait to be copied keep memory of their scan. Copying takes less time than making them.
+constexpr std::uint64_t kMostWaitingBytes = 64 << 20;
+constexpr std::size_t kMostWaiting = 64;
+constexpr std::size_t kMostKept = 100'000;
+}  // namespace
+
+RecentImages::RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget)
+    : bound_(bound_bytes), budget_(std::move(budget)) {
+  budget_->offer(*this);
+  thread_ = std::thread([this] { copy_all(); });
+}
+
+RecentImages::~RecentImages() {
+  budget_->withdraw(*this);
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  work_.notify_all();
+  thread_.join();
+}
+
+std::uint64_t RecentImages::size_of(const protocol::Image& image) {
+  return sizeof(KeptImage) + image.pixels.bytes.size() + image.attributes.size();
+}
+
+void RecentImages::add(std::uint64_t session, const protocol::Image& image) {
+  const std::uint64_t bytes = size_of(image);
+  {
+    const std::scoped_lock lock(mutex_);
+    // One image may be larger than what may wait.
+    const bool room =
+        waiting_.empty() || (waiting_.size() < kMostWaiting && waiting_bytes_ + bytes <= kMostWaitingBytes);
+    if (bytes > bound_ || !room) {
+      ++left_out_;
+      return;
+    }
+    waiting_.push_back({session, image});
+    waiting_bytes_ += bytes;
+  }
+  work_.notify_one();
+}
+
+void RecentImages::copy_all() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+    if (ending_) return;
+    Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    waiting_bytes_ -= size_of(next.image);
+    lock.unlock();
+    try {
+      keep(std::move(next));
+    } catch (const std::exception&) {  // the machine has no more memory
+      const std::scoped_lock counting(mutex_);
+      ++left_out_;
+    }
+    lock.lock();
+  }
+}
+
+void RecentImages::keep(Waiting waiting) {
+  const std::uint64_t bytes = size_of(waiting.image);
+  auto kept = std::make_shared<KeptImage>(budget_);
+  // Takes memory that is free, or that of older images; never what others could have.
+  for (;;) {
+    std::shared_ptr<KeptImage> oldest;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (kept_bytes_ + bytes <= bound_ && kept_.size() < kMostKept && budget_->take_if_it_fits(bytes)) break;
+      oldest = take_oldest();
+      if (!oldest) {
+        ++left_out_;
+        return;
+      }
+    }
+  }
+  kept->bytes = bytes;
+  const std::span<const std::byte> pixels = waiting.image.pixels.bytes;
+  kept->image.pixels = protocol::Payload::take(std::vector<std::byte>(pixels.begin(), pixels.end()));
+  kept->image.head = waiting.image.head;
+  kept->image.attributes = std::move(waiting.image.attributes);
+  kept->session = waiting.session;
+  kept->used = budget_->now();
+  const std::scoped_lock lock(mutex_);
+  kept->number = ++last_;
+  newest_ = {kept->number, kept->session};
+  kept_bytes_ += bytes;
+  newest_of_[kept->session] = kept;
+  kept_.push_back(std::move(kept));
+}
+
+std::shared_ptr<KeptImage> RecentImages::take_oldest() {
+  if (kept_.empty()) return nullptr;
+  std::shared_ptr<KeptImage> oldest = std::move(kept_.front());
+  kept_.pop_front();
+  kept_bytes_ -= oldest->bytes;
+  const auto newest = newest_of_.find(oldest->session);
+  if (newest != newest_of_.end() && newest->second == oldest) newest_of_.erase(newest);
+  return oldest;
+}
+
+std::shared_ptr<const KeptImage> RecentImages::newest(std::uint64_t session) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = newest_of_.find(session);
+  return found == newest_of_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const KeptImage> RecentImages::find(std::uint64_t session, std::uint64_t number) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::lower_bound(kept_.begin(), kept_.end(), number,
+                                      [](const auto& one, std::uint64_t wanted) { return one->number < wanted; });
+  return found == kept_.end() || (*found)->number != number || (*found)->session != session ? nullptr : *found;
+}
+
+std::vector<std::shared_ptr<const KeptImage>> RecentImages::of(std::uint64_t session) const {
+  std::vector<std::shared_ptr<const KeptImage>> all;
+  const std::scoped_lock lock(mutex_);
+  std::copy_if(kept_.begin(), kept_.end(), std::back_inserter(all),
+               [session](const auto& one) { return one->session == session; });
+  return all;
+}
+
+RecentImages::Newest RecentImages::newest() const {
+  const std::scoped_lock lock(mutex_);
+  return newest_;
+}
+
+std::uint64_t RecentImages::left_out() const {
+  const std::scoped_lock lock(mutex_);
+  return left_out_;
+}
+
+std::uint64_t RecentImages::bytes() const {
+  const std::scoped_lock lock(mutex_);
+  return kept_bytes_;
+}
+
+std::optional<std::uint64_t> RecentImages::unused_since() const {
+  const std::scoped_lock lock(mutex_);
+  if (kept_.empty()) return std::nullopt;
+  return kept_.front()->used;
+}
+
+void RecentImages::drop(std::uint64_t wanted) {
+  std::vector<std::shared_ptr<KeptImage>> dropped;  // freed after the lock
+  const std::scoped_lock lock(mutex_);
+  for (std::uint64_t freed = 0; freed < std::max<std::uint64_t>(1, wanted);) {
+    std::shared_ptr<KeptImage> oldest = take_oldest();
+    if (!oldest) break;
+    freed += oldest->bytes;
+    dropped.push_back(std::move(oldest));
+  }
+}
+
+}  // namespace echotrain::server

@@ -1,0 +1,88 @@
+// The images of the last scans, in memory.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gadgets/numerics/core/memory_budget.h"
+#include "protocol/data/messages.h"
+
+namespace echotrain::server {
+
+/// An image that is kept. Gives its memory back when nobody has it any more.
+struct KeptImage {
+  explicit KeptImage(std::shared_ptr<numerics::MemoryBudget> its_budget) : budget(std::move(its_budget)) {}
+  ~KeptImage() { budget->give(bytes); }
+  KeptImage(const KeptImage&) = delete;
+  KeptImage& operator=(const KeptImage&) = delete;
+
+  const std::shared_ptr<numerics::MemoryBudget> budget;
+  std::uint64_t bytes = 0;    ///< that were taken from the budget
+  std::uint64_t number = 0;   ///< counts all images of the server from 1
+  std::uint64_t session = 0;  ///< that made it
+  std::uint64_t used = 0;     ///< by MemoryBudget::now()
+  protocol::Image image;      ///< with pixels of its own
+};
+
+/// Keeps images up to a bound, which is within the one budget: a scan that needs the memory gets it, and the oldest
+/// images go first. Thread-safe.
+class RecentImages final : public numerics::Droppable {
+ public:
+  /// Not 0.
+  RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget);
+  ~RecentImages() override;
+
+  /// Takes an image without waiting for anything; a thread of this copies its pixels. What does not fit is left out.
+  void add(std::uint64_t session, const protocol::Image& image);
+  /// The newest of a session; null: none.
+  std::shared_ptr<const KeptImage> newest(std::uint64_t session) const;
+  std::shared_ptr<const KeptImage> find(std::uint64_t session, std::uint64_t number) const;
+  /// In the order in which they came.
+  std::vector<std::shared_ptr<const KeptImage>> of(std::uint64_t session) const;
+  /// Of the newest image, and whose it is: changes with each image. {0, 0}: there was none.
+  struct Newest {
+    std::uint64_t number = 0, session = 0;
+    bool operator==(const Newest&) const = default;
+  };
+  Newest newest() const;
+  std::uint64_t left_out() const;  ///< images that did not fit or came too fast
+  std::uint64_t bytes() const;     ///< of all that are kept
+  std::uint64_t bound() const { return bound_; }
+
+  std::optional<std::uint64_t> unused_since() const override;
+  void drop(std::uint64_t wanted) override;
+
+ private:
+  struct Waiting {
+    std::uint64_t session;
+    protocol::Image image;
+  };
+  static std::uint64_t size_of(const protocol::Image& image);
+  void copy_all();
+  void keep(Waiting waiting);
+  std::shared_ptr<KeptImage> take_oldest();  // with the lock held
+
+  const std::uint64_t bound_;
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Waiting> waiting_;
+  std::uint64_t waiting_bytes_ = 0;
+  std::deque<std::shared_ptr<KeptImage>> kept_;                    // the oldest first
+  std::map<std::uint64_t, std::shared_ptr<KeptImage>> newest_of_;  // by session; each is in kept_
+  std::uint64_t kept_bytes_ = 0, last_ = 0, left_out_ = 0;
+  Newest newest_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace echotrain::server

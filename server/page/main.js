@@ -1,0 +1,67 @@
+// The live page: takes the server's events and gives them to the parts.
+
+import { byId, setText } from "./dom.js";
+import { listen } from "./events.js";
+import { Login } from "./login.js";
+import { showMachine } from "./machine.js";
+import { showEnded, showScans } from "./scans.js";
+import { Viewer } from "./viewer.js";
+
+const kViews = ["now", "before"];
+
+let state = null;
+const viewer = new Viewer();
+
+const actions = {
+  async stop(scan) {
+    const response = await login.post(`/sessions/${scan}/stop`);
+    if (!response.ok) setText(byId("server"), (await response.text()).trim());
+  },
+  watch(scan) {
+    showView("now");
+    viewer.watch(
+      scan,
+      state.scans.some((one) => one.id === scan),
+    );
+  },
+};
+
+function show() {
+  if (!state) return;
+  showMachine(state);
+  showScans(state, actions, login.loggedIn);
+  showEnded(state, actions, login.loggedIn);
+}
+
+const login = new Login(() => {
+  show();
+  events.again();
+});
+
+const events = listen({
+  state(now) {
+    state = now;
+    viewer.release(now.scans.map((scan) => scan.id));
+    show();
+  },
+  image: (event) => viewer.made(event),
+  viewer: (number) => viewer.setNumber(number),
+  link(what) {
+    const line = byId("server");
+    line.classList.toggle("lost", what !== "open");
+    line.dataset.link = what === "open" || what === "lost" ? what : "refused";
+    if (what === "open") login.refresh();
+    setText(line, { open: "connected", lost: "the server does not answer; trying again" }[what] || what);
+  },
+});
+
+function showView(wanted) {
+  for (const name of kViews) {
+    byId(name).hidden = name !== wanted;
+    document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
+  }
+}
+
+for (const button of document.querySelectorAll("[data-view]"))
+  button.addEventListener("click", () => showView(button.dataset.view));
+login.refresh();

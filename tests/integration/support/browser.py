@@ -1,0 +1,66 @@
+"""A headless Chromium that looks at the live page."""
+
+import os
+import pathlib
+import shutil
+import time
+
+import pytest
+
+
+def open_browser(folder):
+    """A driver of Selenium, or a skip that says what is missing."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="no Selenium (./run setup browser)")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("no chromium with chromedriver (./run setup browser; on Ubuntu both are snaps, which cannot be used)")
+    options = selenium.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--window-size=1400,1000", f"--user-data-dir={folder}"):  # fmt: skip
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return selenium.Chrome(options=options, service=selenium.ChromeService(driver))
+
+
+class Page:
+    """What the test does with the page and sees of it."""
+
+    def __init__(self, driver, url, shots):
+        self.driver, self.url, self.shots = driver, url, pathlib.Path(shots)
+        self.shots.mkdir(parents=True, exist_ok=True)
+        driver.get(url)
+
+    def script(self, text, *arguments):
+        return self.driver.execute_script(text, *arguments)
+
+    def text(self, selector):
+        """The text of the first element, or "" when there is none."""
+        return self.script("const e = document.querySelector(arguments[0]); return e ? e.textContent : ''", selector)
+
+    def data(self, selector, name):
+        return self.script("return document.querySelector(arguments[0])?.dataset[arguments[1]]", selector, name)
+
+    def click(self, selector):
+        self.driver.find_element("css selector", selector).click()
+
+    def until(self, condition, what, timeout_s=20):
+        end = time.monotonic() + timeout_s
+        while True:
+            value = condition()
+            if value:
+                return value
+            assert time.monotonic() < end, f"waited too long for {what}; the page says: {self.text('body')}"
+            time.sleep(0.03)
+
+    def shot(self, name):
+        self.driver.save_screenshot(str(self.shots / f"{name}.png"))
+
+    def complaints(self):
+        """What the browser has to say against the page: scripts that failed, requests that its policy forbids."""
+        return [line["message"] for line in self.driver.get_log("browser") if "favicon" not in line["message"]]
+
+
+def shots_folder(default):
+    """Where screenshots go: ECHOTRAIN_SCREENSHOTS, or a folder of the test's."""
+    return pathlib.Path(os.environ.get("ECHOTRAIN_SCREENSHOTS") or default)

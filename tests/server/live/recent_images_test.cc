@@ -1,0 +1,167 @@
+#include "server/live/recent_images.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <complex>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <thread>
+
+#include "server/live/image_view.h"
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+protocol::Image image(std::uint16_t width, std::uint16_t height, float first, std::uint16_t series = 1) {
+  protocol::Image image;
+  image.head.data_type = 5;
+  image.head.matrix_size[0] = width;
+  image.head.matrix_size[1] = height;
+  image.head.matrix_size[2] = image.head.channels = 1;
+  image.head.image_series_index = series;
+  std::vector<float> pixels(static_cast<std::size_t>(width) * height);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = first + static_cast<float>(i);
+  image.pixels = protocol::Payload::take(std::move(pixels));
+  return image;
+}
+
+bool wait_until(const std::function<bool()>& condition) {
+  for (int i = 0; i < 5000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+TEST(RecentImages, KeepsTheNewestWithinItsBound) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>();
+  {
+    RecentImages images(10'000, budget);  // two images of 32 x 32 floats
+    for (int i = 0; i < 5; ++i) {
+      images.add(7, image(32, 32, static_cast<float>(i)));
+      ASSERT_TRUE(wait_until([&] { return images.newest().number == static_cast<std::uint64_t>(i) + 1; }));
+    }
+    const auto kept = images.of(7);
+    ASSERT_EQ(kept.size(), 2U);
+    EXPECT_EQ(kept[0]->number, 4U);
+    EXPECT_EQ(kept[1]->number, 5U);
+    EXPECT_EQ(images.newest(7)->number, 5U);
+    EXPECT_EQ(images.newest(8), nullptr);
+    EXPECT_EQ(images.find(7, 4)->number, 4U);
+    EXPECT_EQ(images.find(7, 3), nullptr);
+    EXPECT_EQ(images.find(8, 4), nullptr);  // of another scan
+    EXPECT_EQ(budget->used(), images.bytes());
+    EXPECT_LE(images.bytes(), 10'000U);
+    images.add(7, image(64, 64, 0));  // larger than the bound
+    EXPECT_EQ(images.left_out(), 1U);
+  }
+  EXPECT_EQ(budget->used(), 0U);
+}
+
+TEST(RecentImages, GiveWayToScans) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>(20'000);
+  RecentImages images(15'000, budget);
+  for (int i = 0; i < 3; ++i) {
+    images.add(1, image(32, 32, 0));
+    ASSERT_TRUE(wait_until([&] { return images.newest().number == static_cast<std::uint64_t>(i) + 1; }));
+  }
+  ASSERT_EQ(images.of(1).size(), 3U);
+  ASSERT_TRUE(budget->take(12'000));  // of which some 7,000 were left
+  ASSERT_EQ(images.of(1).size(), 1U);
+  EXPECT_EQ(images.of(1)[0]->number, 3U);  // the oldest have gone
+  ASSERT_TRUE(budget->take(8'000));
+  EXPECT_TRUE(images.of(1).empty());
+  EXPECT_EQ(images.newest(1), nullptr);
+  images.add(1, image(32, 32, 0));  // takes nothing that others have
+  EXPECT_TRUE(wait_until([&] { return images.left_out() == 1; }));
+  budget->give(20'000);
+}
+
+TEST(RecentImages, HaveCopiesOfTheirOwn) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>();
+  RecentImages images(1 << 20, budget);
+  auto pixels = std::make_shared<std::vector<float>>(16, 3.0f);
+  protocol::Image sent = image(4, 4, 0);
+  sent.pixels = {pixels, std::as_bytes(std::span(*pixels))};
+  images.add(1, sent);
+  ASSERT_TRUE(wait_until([&] { return images.newest().number == 1; }));
+  sent.pixels = {};
+  EXPECT_TRUE(wait_until([&] { return pixels.use_count() == 1; }));  // the scan's memory is its own again
+  (*pixels)[0] = 9;
+  float kept = 0;
+  std::memcpy(&kept, images.newest(1)->image.pixels.bytes.data(), sizeof(kept));
+  EXPECT_EQ(kept, 3);
+}
+
+struct View {
+  std::string head;
+  std::vector<float> values;
+};
+View take_apart(const std::string& bytes) {
+  std::uint32_t length = 0;
+  std::memcpy(&length, bytes.data(), 4);
+  View view{bytes.substr(4, length), std::vector<float>((bytes.size() - 4 - length) / 4)};
+  EXPECT_EQ(length % 4, 0U);
+  std::memcpy(view.values.data(), bytes.data() + 4 + length, view.values.size() * 4);
+  return view;
+}
+bool has(const View& view, const std::string& text) { return view.head.find(text) != std::string::npos; }
+
+View view(protocol::Image made, const ViewWish& wish) {
+  KeptImage image(std::make_shared<numerics::MemoryBudget>());
+  image.image = std::move(made);
+  return take_apart(view_of(image, wish));
+}
+
+TEST(ImageView, IsThePlaneThatIsAskedFor) {
+  protocol::Image volume = image(3, 8, 0);
+  volume.head.matrix_size[1] = 2;
+  volume.head.matrix_size[2] = 2;
+  volume.head.channels = 2;
+  ViewWish wish;
+  wish.z = 1;
+  wish.channel = 1;
+  const View asked = view(volume, wish);
+  EXPECT_EQ(asked.values, (std::vector<float>{18, 19, 20, 21, 22, 23}));
+  EXPECT_TRUE(has(asked, "\"low\":18.0,\"high\":23.0")) << asked.head;
+  wish.z = wish.channel = 99;  // the last ones
+  EXPECT_EQ(view(volume, wish).values, asked.values);
+}
+
+TEST(ImageView, SmallerPlanesHoldMeans) {
+  const View small = view(image(3, 3, 0), {0, 0, ViewPart::magnitude, 2});
+  EXPECT_EQ(small.values, (std::vector<float>{2, 3.5f, 6.5f, 8}));  // of 0 1 3 4, of 2 5, of 6 7, of 8
+  EXPECT_TRUE(has(small, "\"width\":2,\"height\":2")) << small.head;
+  EXPECT_TRUE(has(small, "\"low\":0.0,\"high\":8.0")) << small.head;  // of all pixels
+  protocol::Image phases = image(2, 2, 1);
+  phases.head.image_type = 2;
+  EXPECT_EQ(view(phases, {0, 0, ViewPart::magnitude, 2}).values, (std::vector<float>{1}));  // one of them
+}
+
+TEST(ImageView, TakesComplexAndWholeNumbers) {
+  protocol::Image one = image(2, 1, 0);
+  one.head.data_type = 7;
+  one.pixels = protocol::Payload::take(std::vector<std::complex<float>>{{3, 4}, {0, -2}});
+  EXPECT_EQ(view(one, {}).values, (std::vector<float>{5, 2}));
+  const View phase = view(one, {0, 0, ViewPart::phase, 1});
+  EXPECT_NEAR(phase.values[1], -1.57079633, 1e-6);
+  EXPECT_TRUE(has(phase, "\"part\":\"phase\""));
+  one.head.data_type = 2;
+  one.pixels = protocol::Payload::take(std::vector<std::int16_t>{-3, 7});
+  EXPECT_EQ(view(one, {}).values, (std::vector<float>{-3, 7}));
+  one.pixels = {};  // fewer pixels than the head says
+  EXPECT_EQ(view(one, {}).values, (std::vector<float>{0, 0}));
+}
+
+TEST(ImageView, RangeIsOfFinitePixels) {
+  protocol::Image one = image(3, 1, 0);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  one.pixels = protocol::Payload::take(std::vector<float>{nan, 2, 5});
+  EXPECT_TRUE(has(view(one, {}), "\"low\":2.0,\"high\":5.0"));
+  one.pixels = protocol::Payload::take(std::vector<float>{nan, nan, nan});
+  EXPECT_TRUE(has(view(one, {}), "\"low\":0,\"high\":0") || has(view(one, {}), "\"low\":0.0,\"high\":0.0"));
+}
+
+}  // namespace
+}  // namespace echotrain::server
