@@ -50,6 +50,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
     Array<float> scale;  // [1]: L
     double on_device = 0;
     Array<cfloat> point;       // [z, y, x]
+    Array<cfloat> ones;        // [z, y, x]: the middle of its k-space
     Array<cfloat> next, mean;  // [coil + 1, z, y, x]: F^H W d, then F^H W F of the point
     Array<cfloat> maps;        // [coil, z, y, x]
     double density = 0;        // mean over k-space and frames
