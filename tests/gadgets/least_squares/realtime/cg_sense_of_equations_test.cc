@@ -261,7 +261,7 @@ TEST_P(CgSenseOfEquationsTest, DataOfAnyScale) {
     return run(text, lines_header(), scan, here());
   };
   const auto expected = of(1);
-  for (const double scale : {1e-12, 1e12}) {
+  for (const double scale : {1e-30, 1e30}) {
     const auto out = of(scale);
     ASSERT_EQ(out.images.size(), 3u);
     for (std::size_t f = 0; f < 3; ++f) {
