@@ -14,6 +14,7 @@
 namespace echotrain {
 namespace {
 
+constexpr std::uint64_t kLump = 64;  // bytes that allocations of a batch take beside what is asked for
 constexpr double kLargest = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
 
 /// Ramps of readouts, each as if it were the only one; of rotated copies of the one before they are the same.
@@ -53,7 +54,6 @@ void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_d
   if (!empty() && readouts.data.shape()[1] != coils())
     throw ClientError(
         fmt::format("the number of channels changes within a scan, from {} to {}", coils(), readouts.data.shape()[1]));
-  paid_.grow_to(paid_.bytes() + readouts.heads.size() * sizeof(std::uint16_t));
   std::vector<std::uint16_t>& phases = phases_.emplace_back();
   for (const auto& head : readouts.heads) {
     phases.push_back(static_cast<std::uint16_t>(encoding.phase_of(head)));
@@ -62,6 +62,8 @@ void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_d
   decltype(readouts.heads)().swap(readouts.heads);  // only memory that the session's budget counts is kept
   compute.check_stop();
   batches_.push_back(std::move(readouts));
+  of_phases_ += phases.capacity() * sizeof(std::uint16_t) + kLump;
+  paid_.grow_to(batches_.capacity() * sizeof(Readouts) + phases_.capacity() * sizeof(phases) + of_phases_);
 }
 
 std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices, numerics::Context& compute,

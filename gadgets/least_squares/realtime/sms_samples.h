@@ -63,7 +63,8 @@ class SmsFrame {
   std::vector<Readouts> batches_;
   std::vector<std::vector<std::uint16_t>> phases_;  // of each batch's readouts
   std::int64_t largest_counter_ = 0;
-  numerics::MemoryShare paid_;  // of phases_
+  std::uint64_t of_phases_ = 0;  // bytes of the elements of phases_
+  numerics::MemoryShare paid_;   // of batches_, but for their arrays, and of phases_
 };
 
 }  // namespace echotrain
