@@ -121,7 +121,7 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     check(readouts, spaces_.at(frame->key.encoding));
     open.readouts += readouts.data.shape()[0];
     add_timing(readouts, open.timing);
-    readouts.heads = {};  // only memory that the session's budget counts is kept
+    decltype(readouts.heads)().swap(readouts.heads);  // only memory that the session's budget counts is kept
     // The readouts of a window's frame come all at once, so there is nothing to do ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));

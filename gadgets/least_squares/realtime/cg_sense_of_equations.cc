@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/layout/running_mean.h"
 #include "gadgets/numerics/operators/normal_operator.h"
 
@@ -64,6 +64,9 @@ void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) 
   const std::int64_t middle = ((right[1] / 2) * right[2] + right[2] / 2) * right[3] + right[3] / 2;
   const auto value = static_cast<cfloat>(static_cast<float>(place.point.size()));
   compute.copy<cfloat>(numerics::HostView<const cfloat>(&value, {1}), place.point.view().part(middle, {1}));
+  const Array<cfloat> ones = middle_of_kspace(
+      compute, Array<cfloat>(place.point.memory(), {1, right[1], right[2], right[3]}), options_.calibration);
+  place.ones = Array<cfloat>(ones.memory(), {ones.shape()[1], ones.shape()[2], ones.shape()[3]});
 }
 
 void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equations) {
@@ -93,9 +96,10 @@ void CgSenseOfEquations::make_maps(Place& place) {
   compute.copy<cfloat>(middle.cview().part(0, of_coils), data.view().slice(0));
   for (std::int64_t c = 0; c < coils; ++c)
     compute.copy<cfloat>(middle.cview().slice(coils), densities.view().slice(0).slice(c));
-  const std::vector<cfloat> least(static_cast<std::size_t>(of_coils.size()),
-                                  static_cast<float>(kLeastDensity * place.density));
-  compute.copy<cfloat>(numerics::HostView<const cfloat>(least.data(), of_coils), densities.view().slice(1));
+  const auto least = static_cast<float>(kLeastDensity * place.density);
+  const auto floor = densities.view().slice(1);
+  for (std::int64_t c = 0; c < coils; ++c) compute.copy<cfloat>(place.ones.cview(), floor.slice(c));
+  numerics::scale_lines(compute, {&least, {1}}, floor.reshaped({coils * n[1] * n[2], 1, n[3]}));
   Array<cfloat> even = compute.allocate<cfloat>(of_coils);
   numerics::combine(compute, densities.cview(), data.cview(), even.view().reshaped({1, coils, n[1], n[2], n[3]}));
   adaptive_maps_of_middle(compute, std::move(even), static_cast<int>(options_.block), 0, place.maps);

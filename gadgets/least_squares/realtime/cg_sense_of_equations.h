@@ -23,7 +23,7 @@ namespace echotrain {
 /// each place of k-space was sampled. The middle of the first's k-space over that density has all lines, once the
 /// frames together had them, each with the weight 1; places that none has are 0. Maps are made anew before the images
 /// of the first `average` frames, and then every `refresh` frames behind the image. Before the frames together have the
-/// middle of k-space, images have aliases in them.
+/// middle of k-space, images have aliases in them; before one of them has any of it, they are zero.
 ///
 /// No frame waits for the device, but for what makes an operator of lines that are new (`encoding`). ClientError when
 /// the number of coils or the matrix changes, or when maps come in two sets. Sources: CgSenseRealtime; maps from frames
@@ -50,6 +50,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
     Array<float> scale;  // [1]: L
     double on_device = 0;
     Array<cfloat> point;       // [z, y, x]
+    Array<cfloat> ones;        // [z, y, x]: the middle of its k-space
     Array<cfloat> next, mean;  // [coil + 1, z, y, x]: F^H W d, then F^H W F of the point
     Array<cfloat> maps;        // [coil, z, y, x]
     double density = 0;        // mean over k-space and frames

@@ -157,6 +157,12 @@ void CgSenseSms::add_space(const protocol::Header& header, std::size_t e) {
   }
   const std::int64_t numbers = encoding.slice ? encoding.slice->maximum + 1 : 1;
   space.sets = numbers % m == 0 ? numbers / m : numbers;
+  constexpr std::int64_t kMostNumbers = 65536;  // of 16 bits
+  if (space.sets * m > kMostNumbers)
+    throw ClientError(fmt::format(
+        "cg_sense_sms: the header's limits announce slices 0 to {}, which is no multiple of the {} that are excited at "
+        "once; {} sets of {} slices are more than can be numbered",
+        numbers - 1, m, space.sets, m));
   space.distance_mm = options_.distance > 0
                           ? options_.distance
                           : static_cast<double>(encoding.encoded.fov_mm[2]) / static_cast<double>(planes);
@@ -199,22 +205,50 @@ void CgSenseSms::process(Readouts&& readouts, const Emit<CoilImages>& emit) {
   SmsFrame& open = open_.try_emplace(frame->id, scan_->compute).first->second;
   const bool last = readouts.last;
   const Space& space = spaces_.at(frame->key.encoding);
+  if (frame->key.slice >= space.sets)  // its images would have the numbers of another set's
+    throw ClientError(fmt::format(
+        "cg_sense_sms: readouts have the slice number {}, but the header's limits announce {} set(s) of {} slices that "
+        "are excited at once, numbered from 0; give the limits of all slices that are to be made",
+        frame->key.slice, space.sets, space.sms.slices));
   open.add(std::move(readouts), space.sms, space.samples.from_data, scan_->compute);
   if (!last) return;
   if (!open.empty()) reconstruct(open, frame, emit);
   open_.erase(frame->id);
 }
 
+/// Refuses a frame that no image can be made of, and warns of what images suffer from.
+void CgSenseSms::judge(const SmsFrame& open, const SmsTally& tally, const Space& space) {
+  if (2 * tally.beyond > tally.samples)
+    throw ClientError(fmt::format(
+        "cg_sense_sms: {} of {} samples lie beyond 0.5 cycles/pixel; the trajectory's unit is likely another: set the "
+        "pipeline's trajectory_unit",
+        tally.beyond, tally.samples));
+  if (tally.samples > 0 && !(std::abs(tally.weight) > 0))
+    throw ClientError(
+        "cg_sense_sms: the density weights sum to nothing: all samples lie at one point, or the weights sent with the "
+        "data are zero");
+  if (tally.beyond > 0 && !std::exchange(warned_of_beyond_, true))
+    scan_->warn(fmt::format("cg_sense_sms: {} of {} samples of a frame lie beyond 0.5 cycles/pixel and take no part",
+                            tally.beyond, tally.samples));
+  const std::int64_t m = space.sms.slices;
+  if (tally.numbers < m && !std::exchange(warned_of_missing_, true))
+    scan_->warn(fmt::format(
+        "cg_sense_sms: a frame has readouts of {} of the {} numbers of phases ({}, modulo {}); slices that lack a "
+        "number are told apart by coils, and not well",
+        tally.numbers, m, options_.number, m));
+  if (!space.sms.by_spoke && open.largest_counter() >= m && !std::exchange(warned_of_counter_, true))
+    scan_->warn(fmt::format(
+        "cg_sense_sms: readouts have a kspace_encode_step_2 of up to {}, but {} slices have the numbers 0 to {}; it is "
+        "taken modulo {}, and images are wrong if more slices were excited at once",
+        open.largest_counter(), m, m - 1, m));
+}
+
 /// F_n^H W d and F_n^H W F_n of each number.
 void CgSenseSms::make_equations(const SmsFrame& open, const Space& space, Workshop& workshop) {
   numerics::Context& compute = scan_->compute;
-  std::int64_t beyond = 0;
-  const std::vector<SmsSamples> samples = open.sorted(space.samples, space.sms.slices, compute, beyond);
-  if (beyond > 0 && !std::exchange(warned_of_beyond_, true))
-    scan_->warn(fmt::format(
-        "cg_sense_sms: {} samples of a frame lie beyond 0.5 cycles/pixel and take no part; the trajectory's unit may "
-        "be another",
-        beyond));
+  SmsTally tally;
+  const std::vector<SmsSamples> samples = open.sorted(space.samples, space.sms.slices, compute, tally);
+  judge(open, tally, space);
   std::int64_t n = 0;
   for (const SmsSamples& each : samples) {
     numerics::FrameToeplitz& matrix = workshop.of_number[static_cast<std::size_t>(n)];

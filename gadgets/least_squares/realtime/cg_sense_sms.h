@@ -37,9 +37,11 @@ namespace echotrain {
 ///      2) `distance` along the slice direction from the readouts' position, and is `distance` thick: the header's
 ///      field of view along z over the M planes. Meta attribute: multiband.
 ///
-/// A frame that lacks a number is solved with the others. On CUDA, nothing waits for the device once the first frames
-/// have passed, but for uploads of more than about a million samples. ClientError for Cartesian trajectories, when
-/// neither the header nor `slices` says how many slices there are, and when the header has planes of another number.
+/// A frame that lacks a number is solved with the others, and the client is warned; likewise of a kspace_encode_step_2
+/// of M and more. On CUDA, nothing waits for the device once the first frames have passed, but for uploads of more than
+/// about a million samples. ClientError for Cartesian trajectories, when neither the header nor `slices` says how many
+/// slices there are, when the header has planes of another number, for readouts of a slice number of G and more, and
+/// for frames most of whose samples lie beyond 0.5 cycles/pixel or whose weights sum to 0.
 ///
 /// Sources: Rosenzweig et al., "Simultaneous multi-slice MRI using Cartesian and radial FLASH and regularized nonlinear
 /// inversion: SMS-NLINV", MRM 79, 2018; radial CAIPIRINHA: Yutzy et al., MRM 65, 2011.
@@ -107,6 +109,7 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   void add_space(const protocol::Header& header, std::size_t encoding);
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
   Place& place_for(const FrameKey& key, std::int64_t coils);
+  void judge(const SmsFrame& open, const SmsTally& tally, const Space& space);
   void make_equations(const SmsFrame& open, const Space& space, Workshop& workshop);
   void add_to_mean(const Space& space, Workshop& workshop, Place& place);
   void make_maps(const Space& space, const Workshop& workshop, Place& place);
@@ -120,7 +123,7 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   std::map<FrameKey, Place> places_;
   std::map<std::uint64_t, SmsFrame> open_;  // by frame
   std::int64_t most_ = 1;                   // slices that one frame makes
-  bool warned_of_beyond_ = false;
+  bool warned_of_beyond_ = false, warned_of_missing_ = false, warned_of_counter_ = false;
 };
 
 }  // namespace echotrain

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -13,6 +14,7 @@
 namespace echotrain {
 namespace {
 
+constexpr std::uint64_t kLump = 64;  // bytes that allocations of a batch take beside what is asked for
 constexpr double kLargest = 0.5005;  // cycles/pixel; a hair beyond the edge is rounding in the sender
 
 /// Ramps of readouts, each as if it were the only one; of rotated copies of the one before they are the same.
@@ -45,23 +47,27 @@ class Ramps {
 void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_data, numerics::Context& compute) {
   if (readouts.heads.empty()) return;
   const std::int64_t have = readouts.trajectory ? readouts.trajectory.shape()[2] : 0;
-  if (have < (from_data ? 3 : 2))
+  if (from_data ? have != 3 : have < 2)
     throw ClientError(fmt::format(
         "cg_sense_sms: readouts come with {} trajectory dimensions, but {} are needed [{}]", have, from_data ? 3 : 2,
         from_data ? "kx, ky, and the weight, as `weights: from_data` says" : "kx and ky in the plane of the slices"));
   if (!empty() && readouts.data.shape()[1] != coils())
     throw ClientError(
         fmt::format("the number of channels changes within a scan, from {} to {}", coils(), readouts.data.shape()[1]));
-  paid_.grow_to(paid_.bytes() + readouts.heads.size() * sizeof(std::uint16_t));
   std::vector<std::uint16_t>& phases = phases_.emplace_back();
-  for (const auto& head : readouts.heads) phases.push_back(static_cast<std::uint16_t>(encoding.phase_of(head)));
-  readouts.heads = {};  // only memory that the session's budget counts is kept
+  for (const auto& head : readouts.heads) {
+    phases.push_back(static_cast<std::uint16_t>(encoding.phase_of(head)));
+    largest_counter_ = std::max(largest_counter_, encoding.counter_of(head));
+  }
+  decltype(readouts.heads)().swap(readouts.heads);  // only memory that the session's budget counts is kept
   compute.check_stop();
   batches_.push_back(std::move(readouts));
+  of_phases_ += phases.capacity() * sizeof(std::uint16_t) + kLump;
+  paid_.grow_to(batches_.capacity() * sizeof(Readouts) + phases_.capacity() * sizeof(phases) + of_phases_);
 }
 
 std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices, numerics::Context& compute,
-                                         std::int64_t& beyond) const {
+                                         SmsTally& tally) const {
   std::vector<SmsSamples> out(static_cast<std::size_t>(slices));
   const auto of_phase = [&](std::uint16_t phase) -> SmsSamples& { return out[phase]; };
   std::int64_t samples = 0;
@@ -108,18 +114,21 @@ std::vector<SmsSamples> SmsFrame::sorted(const Space& space, std::int64_t slices
             outside |= !(std::abs(k) <= kLargest && std::abs(of_image) <= kLargest);  // or not a number
             coordinates[phase].push_back(of_image);
           }
-          beyond += outside ? 1 : 0;
+          tally.beyond += outside ? 1 : 0;
           if (outside)
             for (std::size_t a = 0; a < 2; ++a)
               coordinates[phase][coordinates[phase].size() - 1 - a] = std::numeric_limits<double>::quiet_NaN();
           const float weight = ramp ? (*ramp)[s] : raw[static_cast<std::int64_t>(s) * components + 2];
           weights[phase].push_back(outside ? 0.0f : weight);
+          tally.weight += static_cast<double>(weights[phase].back());
         }
       }
     }
   }
+  tally.samples = samples;
   for (std::size_t n = 0; n < out.size(); ++n) {
     if (out[n].count == 0) continue;
+    ++tally.numbers;
     out[n].coordinates = compute.upload<double>({coordinates[n].data(), {out[n].count, 2}});
     out[n].weights = compute.upload<float>({weights[n].data(), {out[n].count}});
   }

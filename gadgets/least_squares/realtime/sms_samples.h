@@ -18,9 +18,10 @@ struct SmsEncoding {
   std::int64_t slices = 1;  ///< M; as many phases: in readouts of number n, slice m has the phase 2 pi m n / M
   bool by_spoke = false;    ///< n is kspace_encode_step_1 modulo M, not kspace_encode_step_2
   bool negative = false;    ///< the phase turns the other way
-  std::int64_t phase_of(const protocol::AcquisitionHeader& head) const {
-    return (by_spoke ? head.idx.kspace_encode_step_1 : head.idx.kspace_encode_step_2) % slices;
+  std::int64_t counter_of(const protocol::AcquisitionHeader& head) const {
+    return by_spoke ? head.idx.kspace_encode_step_1 : head.idx.kspace_encode_step_2;
   }
+  std::int64_t phase_of(const protocol::AcquisitionHeader& head) const { return counter_of(head) % slices; }
 };
 
 /// The samples of one phase, where the context computes.
@@ -29,6 +30,14 @@ struct SmsSamples {
   Array<cfloat> data;         // [sample, coil]
   Array<float> weights;       // [sample]
   std::int64_t count = 0;
+};
+
+/// What a frame's samples were like.
+struct SmsTally {
+  std::int64_t samples = 0;
+  std::int64_t beyond = 0;   ///< of these, those that no voxel can hold; they take no part
+  std::int64_t numbers = 0;  ///< that have samples
+  double weight = 0;         ///< of all samples together
 };
 
 /// What of a frame has come.
@@ -45,14 +54,17 @@ class SmsFrame {
     std::array<double, 2> to_cycles_per_pixel{}, voxel_ratio{};
     bool from_data = false;  ///< the third component is the density weight
   };
-  /// By phase. `beyond`: how many samples no voxel can hold; they take no part.
+  /// By phase.
   std::vector<SmsSamples> sorted(const Space& space, std::int64_t slices, numerics::Context& compute,
-                                 std::int64_t& beyond) const;
+                                 SmsTally& tally) const;
+  std::int64_t largest_counter() const { return largest_counter_; }  ///< SmsEncoding::counter_of() of all readouts
 
  private:
   std::vector<Readouts> batches_;
   std::vector<std::vector<std::uint16_t>> phases_;  // of each batch's readouts
-  numerics::MemoryShare paid_;                      // of phases_
+  std::int64_t largest_counter_ = 0;
+  std::uint64_t of_phases_ = 0;  // bytes of the elements of phases_
+  numerics::MemoryShare paid_;   // of batches_, but for their arrays, and of phases_
 };
 
 }  // namespace echotrain

@@ -1,6 +1,8 @@
 // cg_sense_realtime of Cartesian lines that are others in each frame, against equations written out in float64.
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "tests/gadgets/scan.h"
 #include "tests/support/direct_sum.h"
 
@@ -219,6 +221,77 @@ TEST_P(CgSenseOfEquationsTest, FramesWithoutSignal) {
   ASSERT_EQ(out.images.size(), 8u);
   EXPECT_EQ(pixels<cfloat>(out.images[1]), std::vector<cfloat>(kLines * kLines));
   for (const std::size_t f : {5u, 7u}) EXPECT_LT(error_of_magnitudes(out.images[f], truth), 0.08) << f;
+}
+
+// Encodings of other matrices and contrasts, by turns: each has the images that it has by itself, of data of any scale.
+TEST_P(CgSenseOfEquationsTest, EncodingsAndContrastsByTurns) {
+  const HeaderSpec first{.encoded = {kLines, kLines, 1}, .limits = step_limit(kLines)},
+      second{.encoded = {kLines, kLines, 1},
+             .recon = {kLines - 4, kLines, 1},
+             .recon_fov = {kLines - 4.0, kLines, 1},
+             .limits = step_limit(kLines)};
+  const std::string text = lines_chain("iterations: 6, lambda: 0.1, average: 2, refresh: 2, calibration: 12");
+  std::vector<Acquisition> scan;
+  std::vector<std::vector<Acquisition>> alone(3);
+  for (int f = 0; f < 4; ++f)
+    for (std::uint16_t which = 0; which < 3; ++which)
+      for (auto& a : frame(pattern(2, f + which), f, object(which))) {
+        alone[which].push_back(a);
+        a.head.encoding_space_ref = which / 2;
+        a.head.idx.contrast = which % 2;
+        scan.push_back(std::move(a));
+      }
+  const auto out = run(text, header({first, second}), scan, here());
+  ASSERT_EQ(out.images.size(), 12u);
+  for (std::size_t which = 0; which < 3; ++which) {
+    const auto by_itself = run(text, header(which < 2 ? first : second), alone[which], here());
+    ASSERT_EQ(by_itself.images.size(), 4u);
+    for (std::size_t f = 0; f < 4; ++f)
+      EXPECT_EQ(pixels<cfloat>(out.images[3 * f + which]), pixels<cfloat>(by_itself.images[f])) << which << f;
+  }
+}
+
+TEST_P(CgSenseOfEquationsTest, DataOfAnyScale) {
+  const std::string text = lines_chain("iterations: 8, average: 2, calibration: 12");
+  const auto of = [&](double scale) {
+    std::vector<Acquisition> scan;
+    auto truth = object(0);
+    for (auto& v : truth) v *= scale;
+    for (int f = 0; f < 3; ++f) append(scan, frame(pattern(2, f), f, truth));
+    return run(text, lines_header(), scan, here());
+  };
+  const auto expected = of(1);
+  for (const double scale : {1e-30, 1e30}) {
+    const auto out = of(scale);
+    ASSERT_EQ(out.images.size(), 3u);
+    for (std::size_t f = 0; f < 3; ++f) {
+      std::vector<cdouble> scaled;
+      for (const auto v : pixels<cfloat>(expected.images[f])) scaled.push_back(cdouble(v) * scale);
+      EXPECT_LT(nrmse(pixels<cfloat>(out.images[f]), scaled), 1e-4) << scale << f;
+    }
+  }
+}
+
+// One coil; frames without the middle of k-space, or with a sample that is no number, which later frames recover from.
+TEST_P(CgSenseOfEquationsTest, OddFrames) {
+  const auto truth = object(0);
+  const std::string text = lines_chain("lambda: 0, tikhonov: 0.002, iterations: 30, calibration: 12, average: 2");
+  std::vector<int> outer;
+  for (int y = 0; y < kLines; ++y)
+    if (std::abs(y - kLines / 2) > 8) outer.push_back(y);
+  for (const bool spoilt : {false, true}) {
+    std::vector<Acquisition> scan = frame(spoilt ? pattern(1, 0) : outer, 0, truth, 1);
+    if (spoilt) {
+      std::vector<cfloat> data(kLines, cfloat(std::numeric_limits<float>::quiet_NaN(), 1));
+      scan[kLines / 2].data = protocol::Payload::take(data);
+    }
+    for (int f = 1; f < 4; ++f) append(scan, frame(pattern(1, 0), f, truth, 1));
+    const auto out = run(text, lines_header(), scan, here());
+    ASSERT_EQ(out.images.size(), 4u);
+    for (const auto& image : out.images)
+      for (const auto v : pixels<cfloat>(image)) ASSERT_TRUE(std::isfinite(std::abs(v)));
+    for (const std::size_t f : {1u, 2u, 3u}) EXPECT_LT(error_of_magnitudes(out.images[f], truth), 0.02) << spoilt << f;
+  }
 }
 
 TEST_P(CgSenseOfEquationsTest, RefusesWhatItCannotDo) {

@@ -198,6 +198,37 @@ TEST_P(CgSenseSmsTest, SetsOfSlices) {
   EXPECT_EQ(pixels<cfloat>(out.images[0]), pixels<cfloat>(out.images[2]));
 }
 
+/// With `more` components behind kx and ky, and these times `factor`.
+std::vector<Acquisition> with_components(std::vector<Acquisition> scan, const std::vector<float>& more,
+                                         float factor = 1) {
+  for (auto& a : scan) {
+    std::vector<float> positions(2 * kSamples), trajectory;
+    a.trajectory.copy_to(positions.data());
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      trajectory.insert(trajectory.end(), {factor * positions[2 * i], factor * positions[2 * i + 1]});
+      trajectory.insert(trajectory.end(), more.begin(), more.end());
+    }
+    a.head.trajectory_dimensions = static_cast<std::uint16_t>(2 + more.size());
+    a.trajectory = protocol::Payload::take(trajectory);
+  }
+  return scan;
+}
+
+// Images are made, but somebody has to hear that they are not what they seem.
+TEST_P(CgSenseSmsTest, WarnsOfNumbersThatMissOrAreTooMany) {
+  const auto heard = [&](const std::string& options, std::vector<Acquisition> scan) {
+    const auto out = run(sms_chain(options + ", iterations: 2"), sms_header(), std::move(scan), here());
+    EXPECT_EQ(out.images.size(), 2u);
+    return std::pair(out.warned("readouts of 1 of the 2 numbers"), out.warned("kspace_encode_step_2 of up to 2"));
+  };
+  auto whole = Slices(2).frame(6, 0.5), one = whole;
+  for (auto& a : one) a.head.idx.kspace_encode_step_2 = 0;
+  EXPECT_EQ(heard("slices: 2", whole), std::pair(0, 0));
+  EXPECT_EQ(heard("slices: 2", one), std::pair(1, 0));
+  EXPECT_EQ(heard("slices: 2", Slices(3).frame(6, 0.3)), std::pair(0, 1));
+  EXPECT_EQ(heard("slices: 2, number: kspace_encode_step_1", whole), std::pair(0, 0));
+}
+
 TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
   const Slices slices(2, 1);
   const auto refusal = [&](const std::string& options, const protocol::Header& h, std::vector<Acquisition> scan) {
@@ -208,7 +239,68 @@ TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(refusal("slices: 2", header({.encoded = {kSide, kSide, 1}}), {}), HasSubstr("slice_grappa"));
   EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), slices.frame(2, 0)),
               HasSubstr("2 trajectory dimensions, but 3 are needed"));
+  // A fourth component would be the weight, and the third kz.
+  EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), with_components(slices.frame(2, 0), {0, 1})),
+              HasSubstr("4 trajectory dimensions, but 3 are needed"));
+  EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), with_components(slices.frame(2, 0), {0})),
+              HasSubstr("weights sum to nothing"));
+  EXPECT_THAT(refusal("slices: 2", sms_header(2), with_components(slices.frame(2, 0), {}, kSide)),
+              HasSubstr("trajectory_unit"));
+  // Slice 2 with the one excited with slice 0 would have the same number.
+  auto third = slices.frame(2, 0);
+  for (auto& a : third) a.head.idx.slice = 2;
+  EXPECT_THAT(refusal("slices: 2", sms_header(1, 4), third), HasSubstr("announce 2 set(s) of 2 slices"));
+  EXPECT_THAT(refusal("slices: 2", sms_header(1, 65535), {}), HasSubstr("more than can be numbered"));
   EXPECT_ANY_THROW(run(sms_chain("slices: 17"), sms_header(), {}, here()));
+}
+
+// Encodings of other matrices, by turns: each has the images that it has by itself.
+TEST_P(CgSenseSmsTest, SeveralEncodings) {
+  const Slices slices(2);
+  const HeaderSpec first{.encoded = {kSide, kSide, 1}, .trajectory = "radial"},
+      second{.encoded = {kSide + 4, kSide + 4, 1}, .trajectory = "radial"};
+  const std::string text = sms_chain("slices: 2, iterations: 4, calibration: 12, distance: 5");
+  std::vector<Acquisition> scan;
+  std::vector<std::vector<Acquisition>> alone(2);
+  for (int f = 0; f < 3; ++f)
+    for (std::uint16_t e = 0; e < 2; ++e)
+      for (auto& a : slices.frame(7, 0.5, f)) {
+        alone[e].push_back(a);
+        a.head.encoding_space_ref = e;
+        scan.push_back(std::move(a));
+      }
+  const auto out = run(text, header({first, second}), scan, here());
+  ASSERT_EQ(out.images.size(), 12u);
+  for (std::size_t e = 0; e < 2; ++e) {
+    const auto by_itself = run(text, header(e == 0 ? first : second), alone[e], here());
+    ASSERT_EQ(by_itself.images.size(), 6u);
+    for (std::size_t f = 0; f < 3; ++f)
+      for (std::size_t s = 0; s < 2; ++s)
+        EXPECT_EQ(pixels<cfloat>(out.images[4 * f + 2 * e + s]), pixels<cfloat>(by_itself.images[2 * f + s])) << e << f;
+  }
+}
+
+// Images have the scale of the data, also far from 1.
+TEST_P(CgSenseSmsTest, DataOfAnyScale) {
+  const Slices slices(2);
+  const std::string text = sms_chain("slices: 2, iterations: 8, calibration: 12");
+  const auto expected = run(text, sms_header(2), slices.frame(12, 0.5), here());
+  for (const float scale : {1e-30f, 1e30f}) {
+    auto scan = slices.frame(12, 0.5);
+    for (auto& a : scan) {
+      std::vector<cfloat> data(static_cast<std::size_t>(slices.coils) * kSamples);
+      a.data.copy_to(data.data());
+      for (auto& v : data) v *= scale;
+      a.data = protocol::Payload::take(data);
+    }
+    const auto out = run(text, sms_header(2), scan, here());
+    ASSERT_EQ(out.images.size(), 2u);
+    for (std::size_t s = 0; s < 2; ++s) {
+      std::vector<cdouble> scaled;
+      for (const auto v : pixels<cfloat>(expected.images[s])) scaled.push_back(cdouble(v) * double{scale});
+      EXPECT_LT(nrmse(pixels<cfloat>(out.images[s]), scaled), 1e-4) << scale << s;
+    }
+  }
 }
 
 ECHOTRAIN_ON_BACKENDS(CgSenseSmsTest);
