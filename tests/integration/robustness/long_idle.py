@@ -10,7 +10,7 @@ import numpy as np
 
 import scans
 import wire
-from faulty_clients import Witness, bits, talk
+from faulty_clients import KEEPS_NONE, Witness, bits, talk
 from programs import Server
 from vitals import wait_until
 
@@ -26,7 +26,7 @@ def duration(address, stream):
 def test_scans_are_not_slowed_down(tmp_path, capsys):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard < 65536 else 65536, hard))
-    server = Server(tmp_path, "--backend", "cpu", "--max-sessions", SILENT + SCANNING, "--per-address-exempt", "127.0.0.1",
+    server = Server(tmp_path, "--backend", "cpu", *KEEPS_NONE, "--max-sessions", SILENT + SCANNING, "--per-address-exempt", "127.0.0.1",
                     "--log-level", "warning")  # fmt: skip
     witness = Witness(server)
     rng = np.random.default_rng(2)

@@ -18,7 +18,7 @@ import reference
 import scans
 import wire
 from chaos import Fault, Proxy, linger_zero
-from faulty_clients import Witness, bits, echo_scan, talk
+from faulty_clients import KEEPS_NONE, Witness, bits, echo_scan, talk
 from programs import Server, run_client
 from vitals import Vitals, gpu_mib
 
@@ -52,7 +52,7 @@ def server(request, tmp_path_factory):
     # A scan with flipped bits has a trajectory of its own: the caches of plans must be full when the warm-up is over.
     caches = {f"ECHOTRAIN_{name}_CACHE_MIB": "8" for name in ("PLAN", "OPERATOR", "TRAJECTORY", "DISK")}
     environment = {"ECHOTRAIN_CACHE_DIR": str(folder / "cache"), **caches}
-    server = Server(folder, "--backend", BACKEND, "--log-level", "warning", *options.split(), environment=environment)
+    server = Server(folder, "--backend", BACKEND, "--log-level", "warning", *KEEPS_NONE, *options.split(), environment=environment)
     yield server
     assert server.stop() == 0, server.text()[-4000:]
 

@@ -18,7 +18,7 @@ import scans
 import steps
 import wire
 from chaos import Fault, Proxy, linger_zero
-from faulty_clients import MATRIX, REPETITIONS, Witness, bits, echo_scan, talk
+from faulty_clients import KEEPS_NONE, MATRIX, REPETITIONS, Witness, bits, echo_scan, talk
 from programs import Server, variant
 from vitals import wait_until
 
@@ -33,7 +33,7 @@ def server(tmp_path_factory):
     options = [*itertools.chain(*((f"--{name}-timeout-s", value) for name, value in limits.items()))]
     options += ["--queue-mib", 1, "--spare-memory-s", 0.5]
     options += ["--python", sys.executable, "--python-modules", steps.MODULES, "--python-memory-mib", 256]
-    server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *options)
+    server = Server(tmp_path_factory.mktemp("chaos"), "--backend", "cpu", *KEEPS_NONE, *options)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()
@@ -292,7 +292,7 @@ def test_a_thousand_silent_connections(tmp_path, witness):
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * silent), hard))
     try:
         server = Server(tmp_path, "--backend", "cpu", "--max-sessions", silent + scanning, "--per-address-exempt",
-                        "127.0.0.1", "--log-level", "warning")  # fmt: skip
+                        "127.0.0.1", "--log-level", "warning", *KEEPS_NONE)  # fmt: skip
         own = Witness(server)
         head = b"".join(own.messages[:2])
         idle = []

@@ -13,7 +13,7 @@ import reference
 import scans
 import wire
 from faults import FaultyServer
-from faulty_clients import Witness, bits, echo_scan, talk
+from faulty_clients import KEEPS_NONE, Witness, bits, echo_scan, talk
 from programs import ADDRESS, BIN, Server, variant
 
 FOR_GOOD = 1 << 30  # more calls than a scan makes
@@ -23,7 +23,7 @@ MEMORY_NOISE = 16 << 20
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     # Memory of ended sessions, kept for later ones, must not hide what is lost.
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", "--spare-memory-s", 0.5)
+    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cpu", "--spare-memory-s", 0.5, *KEEPS_NONE)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()
@@ -121,7 +121,7 @@ def same(images, truth, exact):
 
 def test_memory_runs_out(tmp_path, twin):
     """Without injection: the process may have only a little more address space than it has."""
-    server = Server(tmp_path, "--backend", "cpu")
+    server = Server(tmp_path, "--backend", "cpu", *KEEPS_NONE)
     witness = Witness(server)
     rng = np.random.default_rng(1)
     kspace = rng.standard_normal((1, 32, 512, 512, 2)).astype(np.float32).view(np.complex64)[..., 0]  # 64 MiB
@@ -210,7 +210,7 @@ def test_no_memory_for_a_connection(server, witness):
 
 def test_descriptors_run_out(tmp_path):
     """Descriptors really run out: clients wait until another one has gone, and then are served."""
-    server = Server(tmp_path, "--backend", "cpu")
+    server = Server(tmp_path, "--backend", "cpu", *KEEPS_NONE)
     witness = Witness(server)
     unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (witness.idle[1] + 4, unlimited[1]))

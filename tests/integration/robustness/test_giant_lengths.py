@@ -10,7 +10,7 @@ import pytest
 
 import scans
 import wire
-from faulty_clients import Witness, talk
+from faulty_clients import KEEPS_NONE, Witness, talk
 from programs import Server
 from vitals import wait_until
 
@@ -21,7 +21,7 @@ BODY = bytes(1 << 20)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("giants"), "--backend", "cpu", "--session-memory-mib", 2048)
+    server = Server(tmp_path_factory.mktemp("giants"), "--backend", "cpu", "--session-memory-mib", 2048, *KEEPS_NONE)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()
@@ -171,7 +171,7 @@ def unread(client):
 
 def test_a_giant_matrix_is_bounded_by_the_session_memory(tmp_path):
     """A header may announce 2^30 voxels; the first readout must not take their memory."""
-    server = Server(tmp_path, "--backend", "cpu", "--session-memory-mib", 64, "--spare-memory-s", 0.5)
+    server = Server(tmp_path, "--backend", "cpu", "--session-memory-mib", 64, "--spare-memory-s", 0.5, *KEEPS_NONE)
     witness = Witness(server)
     line = wire.acquisition(np.ones((1, 4096), np.complex64), counter=0)
     xml = scans.header_xml("cartesian", (4096, 4096, 64), readouts=4096)

@@ -9,7 +9,7 @@ import reference
 import scans
 import wire
 from faults import FaultyServer
-from faulty_clients import Witness, talk
+from faulty_clients import KEEPS_NONE, Witness, talk
 from programs import Server, variant
 from vitals import gpu_mib
 
@@ -21,7 +21,7 @@ MEMORY_NOISE_MIB = 64  # the driver's own: it takes memory in blocks, and code i
 @pytest.fixture(scope="module")
 def server(cuda, tmp_path_factory):
     # Memory of ended sessions, kept for later ones, would leave few calls to fail.
-    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cuda", "--spare-memory-s", 0.5)
+    server = FaultyServer(tmp_path_factory.mktemp("faulty"), "--backend", "cuda", "--spare-memory-s", 0.5, *KEEPS_NONE)
     yield server
     assert server.stop() == 0, server.text()
     assert "internal error" not in server.text(), server.text()
