@@ -103,7 +103,8 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
         "out `stride` there");
   Held held;
   // Calibration before the first imaging readout has the phase that drift counts from.
-  held.navigated = imaging || (readouts.kind == ReadoutKind::calibration && imaging_came_);
+  const bool corrects = options_.drift == "remove" && imaging_came_;
+  held.navigated = imaging || (readouts.kind == ReadoutKind::calibration && corrects);
   if (imaging && !readouts.heads.empty()) imaging_came_ = true;
   if (held.navigated || readouts.kind == ReadoutKind::navigator) {
     check_times(readouts);

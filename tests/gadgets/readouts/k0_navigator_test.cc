@@ -294,6 +294,21 @@ TEST(K0Navigator, StampsThatBeginAnewGoOn) {
   for (const double position : told.position) EXPECT_GT(position, 0);
 }
 
+TEST(K0Navigator, CalibrationIsLookedAtOnlyWhereItsDriftIsRemoved) {
+  // Calibration of a slice of its own, whose centres nobody follows.
+  auto scan = spokes(20000);
+  for (std::size_t i = 500; i < 510; ++i) {
+    set_flag(scan[i], kCalibration);
+    scan[i].head.idx.slice = 3;
+  }
+  const auto warned = [&](const std::string& drift) {
+    return tell(navigated("breathing: false, drift: " + drift), radial_header(), scan)
+        .outcome.said(protocol::Level::warning, "drift is not told");
+  };
+  EXPECT_EQ(warned("measure"), 0);
+  EXPECT_EQ(warned("remove"), 1);
+}
+
 TEST(K0Navigator, WhatIsKeptOfBreathsIsPaidFor) {
   // Without imaging readouts nothing is judged, and every step of 100 ms is kept: a double of each coil.
   constexpr int kCoils = 16, kSteps = 4000;
