@@ -17,7 +17,7 @@ Parameters<BlipUpDown::Options> BlipUpDown::parameters() {
   return Parameters<Options>()
       .number("smoothness", &Options::smoothness, 1e-6, 100,
               "weight of the shift's squared gradient beside the squared difference of both images, whose 99th "
-              "percentile is 1: more for noisy images")
+              "percentile (of what is above 0) is 1: more for noisy images")
       .integer("wait", &Options::wait, 1, 1024,
                "how many images of a slice wait, at most, for one whose blips run the other way")
       .flag("modulate", &Options::modulate, "true: brightness is that of the object; false: only places are corrected");

@@ -22,7 +22,8 @@ constexpr std::int64_t kSideItems = 3;
 
 /// What a waiting batch takes beside its data, which the context pays for.
 std::uint64_t bytes_beside_data(const Readouts& readouts) {
-  return sizeof(Readouts) + readouts.heads.size() * (sizeof(protocol::AcquisitionHeader) + sizeof(double));
+  constexpr std::uint64_t kAnswerBytes = sizeof(SelfNavigator::State) + 2 * sizeof(double);  // breath, drift and time
+  return sizeof(Readouts) + readouts.heads.size() * (sizeof(protocol::AcquisitionHeader) + kAnswerBytes);
 }
 
 }  // namespace
@@ -102,12 +103,12 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
         "out `stride` there");
   Held held;
   // Calibration before the first imaging readout has the phase that drift counts from.
-  held.navigated = imaging || (readouts.kind == ReadoutKind::calibration && imaging_came_);
+  const bool corrects = options_.drift == "remove" && imaging_came_;
+  held.navigated = imaging || (readouts.kind == ReadoutKind::calibration && corrects);
   if (imaging && !readouts.heads.empty()) imaging_came_ = true;
   if (held.navigated || readouts.kind == ReadoutKind::navigator) {
     check_times(readouts);
-    for (const auto& head : readouts.heads) held.times_ms.push_back(clock_->ms(head.acquisition_time_stamp));
-    for (const double time_ms : held.times_ms) now_ms_ = std::max(now_ms_, time_ms);
+    for (const auto& head : readouts.heads) held.times_ms.push_back(time_of(head));
     if (imaging && breathing_)
       for (std::size_t i = 0; i < held.times_ms.size(); ++i)
         breathing_->expect(anatomy_of(readouts, i), held.times_ms[i]);
@@ -120,6 +121,24 @@ void K0Navigator::process(Readouts&& readouts, const Emit<Readouts>& emit) {
   held_.push_back(std::move(held));
   judge(false);
   release(emit);
+}
+
+/// [ms]; ascends, but for readouts that come a little late. Stamps may begin anew: with each repetition, with each
+/// slice of a scan that was sorted by them, where 32 bits of them end. What follows is then as far from what came
+/// before as no window reaches.
+double K0Navigator::time_of(const protocol::AcquisitionHeader& head) {
+  const double beyond_ms = std::max(1000 * options_.drift_s, 1500 / options_.navigator_low_hz);
+  double time_ms = clock_->ms(head.acquisition_time_stamp) + anew_ms_;
+  if (time_ms < now_ms_ - beyond_ms) {
+    scan_->warn(
+        fmt::format("k0_navigator: acquisition_time_stamp goes back by more than {:g} s; what follows is taken for "
+                    "later than what came before",
+                    beyond_ms / 1000));
+    anew_ms_ += now_ms_ + beyond_ms - time_ms;
+    time_ms = now_ms_ + beyond_ms;
+  }
+  now_ms_ = std::max(now_ms_, time_ms);
+  return time_ms;
 }
 
 /// Without time, readouts would wait for ever.
@@ -143,9 +162,10 @@ void K0Navigator::judge(bool ended) {
   if (!ended && !drift_ready && !(breathing_ && breathing_->ready())) return;
   centres_->take([&](const Anatomy& anatomy, double time_ms, std::span<const cfloat> centre) {
     const Anatomy whose = options_.centre == "navigators" ? Anatomy{} : anatomy;
-    coils_ = centre.size();
     if (breathing_) breathing_->take(whose, time_ms, centre);
-    if (!follows_drift()) return;
+    // A drift counts from the first centre that has a phase.
+    const bool dark = std::all_of(centre.begin(), centre.end(), [](cfloat value) { return value == cfloat(0); });
+    if (!follows_drift() || (dark && !drifts_.contains(whose))) return;
     if (drifts_.size() >= kMostDrifts && !drifts_.contains(whose))
       throw ClientError(fmt::format(
           "k0_navigator follows the drift of at most {} slices, contrasts and sets, each by itself; the scan has more",
@@ -167,8 +187,8 @@ std::optional<double> K0Navigator::drift_at(const Anatomy& anatomy, double time_
   if (!drift && ended_) drift = 0;
   if (found == drifts_.end() && drift)
     scan_->warn(
-        fmt::format("k0_navigator: {} pass the centre of k-space in parts of the scan, whose drift is not told "
-                    "and taken for 0",
+        fmt::format("k0_navigator: {} pass the centre of k-space with a signal in parts of the scan, whose drift is "
+                    "not told and taken for 0",
                     options_.centre == "navigators" ? "no navigators (flag 23)" : "no readouts"));
   return drift;
 }
@@ -350,7 +370,8 @@ void K0Navigator::remove_drift(Readouts& readouts, const std::vector<double>& dr
 }
 
 void K0Navigator::pay() {
-  const std::uint64_t bytes = held_bytes_ + drifts_.size() * PhaseDrift::most_bytes(coils_);
+  std::uint64_t bytes = held_bytes_ + (breathing_ ? breathing_->bytes() : 0);
+  for (const auto& [anatomy, drift] : drifts_) bytes += drift.bytes();
   if (bytes > paid_->bytes())
     paid_->grow_to(bytes);
   else

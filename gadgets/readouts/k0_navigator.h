@@ -39,6 +39,8 @@ namespace echotrain {
 /// Meta attributes: breathing_readouts, those of the frame that were left out; k0_drift [rad], the mean of the frame's.
 /// Images have the side items of their first readout.
 ///
+/// Time stamps that go back by more than any window begin anew, with a warning.
+///
 /// ClientError when navigator_from or navigator_to leaves readouts out and breathing can be told nowhere, when time
 /// stamps stand still, and for sliding windows.
 class K0Navigator final : public Gadget<Readouts, Readouts> {
@@ -88,6 +90,7 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
   bool follows_drift() const { return options_.drift != "none"; }
   Anatomy anatomy_of(const Readouts& readouts, std::size_t i) const;
   void check_times(const Readouts& readouts);
+  double time_of(const protocol::AcquisitionHeader& head);
   void judge(bool ended);
   bool learn_breath(Held& held) const;
   bool learn_drift(Held& held) const;
@@ -113,8 +116,7 @@ class K0Navigator final : public Gadget<Readouts, Readouts> {
   std::map<std::int64_t, Array<cfloat>> ones_;          // [1, 1, sample], by samples
   std::unique_ptr<numerics::MemoryShare> paid_;
   std::uint64_t held_bytes_ = 0;
-  std::size_t coils_ = 0;
-  double now_ms_ = 0;
+  double now_ms_ = 0, anew_ms_ = 0;
   std::uint32_t last_stamp_ = 0;
   std::int64_t same_stamp_ = 0;
   bool imaging_came_ = false, ended_ = false;

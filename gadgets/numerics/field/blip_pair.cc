@@ -268,13 +268,16 @@ BlipPairFacts blip_shift(ThreadPool& threads, HostView<const float> up, HostView
   std::fill_n(shift.data(), shift.size(), 0.0F);
   Values all = scaled(up, 1);
   const Values others = scaled(down, 1);
+  threads.check_stop();
   all.insert(all.end(), others.begin(), others.end());
   if (!std::all_of(all.begin(), all.end(), [](double value) { return std::isfinite(value); }))
     throw std::invalid_argument("blip_shift: the images have values that are not finite");
+  all.erase(std::remove_if(all.begin(), all.end(), [](double value) { return !(value > 0); }), all.end());
   if (all.empty()) return {};
+  threads.check_stop();
   const auto top = all.begin() + static_cast<std::ptrdiff_t>(0.99 * static_cast<double>(all.size() - 1));
   std::nth_element(all.begin(), top, all.end());
-  if (!(*top > 0)) return {};
+  threads.check_stop();
   const Pair pair(threads, n[0], n[1], n[2], options.smoothness);
   const Values a = scaled(up, 1 / *top), b = scaled(down, 1 / *top);
   Values s = pair.zeros();

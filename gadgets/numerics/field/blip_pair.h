@@ -20,9 +20,10 @@ struct BlipPairFacts {
 ///
 /// Blips that run the other way move signals the other way (Chang & Fitzpatrick, IEEE TMI 11:319, 1992; Andersson et
 /// al., NeuroImage 20:870, 2003). The shift minimises half the sum of squared differences of both sides, of images
-/// whose 99th percentile is 1, plus half the smoothness times |grad s|^2 (Ruthotto et al., Phys Med Biol 57:5715,
-/// 2012): by Gauss-Newton steps, each solved by conjugate gradients and shortened until it helps, with images that are
-/// smoothed less and less. s' stays within (-1, 1), beyond which signals pile up and no pair tells them apart.
+/// whose 99th percentile, of what is above 0, is 1, plus half the smoothness times |grad s|^2 (Ruthotto et al., Phys
+/// Med Biol 57:5715, 2012): by Gauss-Newton steps, each solved by conjugate gradients and shortened until it helps,
+/// with images that are smoothed less and less. s' stays within (-1, 1), beyond which signals pile up and no pair tells
+/// them apart.
 ///
 /// up, down: magnitudes [z, y, x]. std::invalid_argument on shapes that do not fit and on values that are not finite.
 /// Images without signal: 0. Stopped.

@@ -51,6 +51,8 @@ class BreathingGate {
   std::optional<SelfNavigator::State> state(const Anatomy& anatomy, double time_ms) const;
   /// Why breathing could not be told anywhere in the scan; empty: it could somewhere, or nothing was asked.
   std::string nothing_told() const;
+  /// What is kept of all anatomies, beside centres that wait, takes about as much.
+  std::uint64_t bytes() const;
 
  private:
   using Verdict = SelfNavigator::Verdict;

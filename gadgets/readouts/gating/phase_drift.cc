@@ -77,6 +77,7 @@ PhaseDrift::Line PhaseDrift::fit(std::int64_t bin) const {
 }
 
 void PhaseDrift::judge(double now_ms) {
+  while (lines_.size() > kWindowsKept * kWidth) lines_.erase(lines_.begin());
   while (ready(now_ms)) {
     unwrap(next_ + kHalf + 1);
     // Bins far from any sample are skipped; without any to come, up to the first that is not over.
@@ -89,7 +90,6 @@ void PhaseDrift::judge(double now_ms) {
     lines_[next_] = fit(next_);
     ++next_;
     bins_.erase(bins_.begin(), bins_.lower_bound(next_ - kHalf));
-    while (lines_.size() > kWindowsKept * kWidth) lines_.erase(lines_.begin());
   }
 }
 
@@ -106,9 +106,10 @@ std::optional<double> PhaseDrift::phase(double time_ms) const {
 
 double PhaseDrift::window_ms() const { return bin_ms_ * static_cast<double>(kWidth); }
 
-std::uint64_t PhaseDrift::most_bytes(std::size_t coils) {
-  return (kWidth + 1) * (sizeof(Bin) + coils * sizeof(std::complex<double>)) +
-         kWindowsKept * kWidth * sizeof(std::pair<std::int64_t, Line>);
+std::uint64_t PhaseDrift::bytes() const {
+  constexpr std::uint64_t kNodeBytes = 48;  // of a map's element, beside what it holds
+  return sizeof(PhaseDrift) + lines_.size() * (kNodeBytes + sizeof(Line)) +
+         bins_.size() * (kNodeBytes + sizeof(Bin) + reference_.size() * sizeof(std::complex<double>));
 }
 
 }  // namespace echotrain

@@ -25,7 +25,8 @@ class PhaseDrift {
   /// Needs window_ms > 0.
   explicit PhaseDrift(double window_ms);
 
-  /// The samples of a readout at the centre of k-space, one per coil; as many each time.
+  /// The samples of a readout at the centre of k-space, one per coil; as many each time. Those of the first bin are not
+  /// all 0.
   void add(double time_ms, std::span<const std::complex<float>> centre);
   /// Whether judge() has something to judge.
   bool ready(double now_ms) const;
@@ -33,11 +34,11 @@ class PhaseDrift {
   void judge(double now_ms);
   /// [rad] beyond the scan's first centres, any multiple of pi; empty: not judged yet. Before the first centre and
   /// after the last one, and in gaps, that of the nearest bin before it, or else the first one; a window before the
-  /// first centre, 0. At most four windows back.
+  /// first centre, 0. At most four windows before the last call of judge().
   std::optional<double> phase(double time_ms) const;
   double window_ms() const;
-  /// What one of these takes.
-  static std::uint64_t most_bytes(std::size_t coils);
+  /// What is kept takes about as much.
+  std::uint64_t bytes() const;
 
  private:
   struct Bin {

@@ -60,6 +60,8 @@ class SelfNavigator {
   void judge(double now_ms);
   /// Empty: not judged yet, or more than eight stretches before the last call of judge().
   std::optional<State> state(double time_ms) const;
+  /// What is kept takes about as much.
+  std::uint64_t bytes() const;
 
  private:
   struct Bin {

@@ -247,6 +247,88 @@ TEST(K0Navigator, ReadoutsLeaveBeforeTheScanEnds) {
   }
 }
 
+TEST(K0Navigator, BatchesLongerThanWhatIsKeptOfDriftsAreTold) {
+  // A batch of the whole scan, 45 s, is judged at once: 45 windows of 1 s. Bins of 48 ms hold two or three readouts,
+  // whose mean time is off by half a readout, 0.0012 rad.
+  const auto phase = [](double ms) { return 0.12 * ms / 1000; };
+  const auto scan = spokes(45000, phase);
+  const auto parameters = navigated("breathing: false, drift: remove, drift_s: 1");
+  const Told told = tell(parameters, radial_header(), scan, 5000);
+  ASSERT_EQ(told.ms.size(), scan.size());
+  for (std::size_t i = 0; i < told.ms.size(); ++i)
+    EXPECT_NEAR(told.drift[i] - told.drift[0], phase(told.ms[i]), 3e-3) << told.ms[i];
+  EXPECT_EQ(tell(parameters, radial_header(), scan, 7).drift, told.drift);
+}
+
+TEST(K0Navigator, DriftCountsFromTheFirstCentreWithASignal) {
+  // The first second is dark, as of readouts before the first pulse.
+  const auto phase = [](double ms) { return 0.12 * ms / 1000; };
+  auto scan = spokes(30000, phase);
+  for (std::size_t i = 0; i < 50; ++i) scan[i].data = protocol::Payload::take(std::vector<cfloat>(2 * kPoints));
+  const Told told = tell(navigated("breathing: false"), radial_header(), scan);
+  ASSERT_EQ(told.ms.size(), scan.size());
+  for (std::size_t i = 60; i < told.ms.size(); ++i)
+    EXPECT_NEAR(told.drift[i] - told.drift[60], phase(told.ms[i]) - phase(told.ms[60]), 3e-3) << told.ms[i];
+  for (auto& each : scan) each.data = protocol::Payload::take(std::vector<cfloat>(2 * kPoints));
+  const Told dark = tell(navigated("breathing: false"), radial_header(), scan);
+  EXPECT_EQ(dark.outcome.said(protocol::Level::warning, "drift is not told"), 1);
+}
+
+TEST(K0Navigator, StampsThatBeginAnewGoOn) {
+  // Sorted by repetition, with stamps since each one's start; or by slice.
+  const auto first = spokes(60000);
+  auto scan = first;
+  for (auto each : first) scan.push_back(std::move(each));
+  const Told told = tell(navigated(""), radial_header(), scan);
+  ASSERT_EQ(told.ms.size(), scan.size());
+  EXPECT_EQ(told.outcome.said(protocol::Level::warning, "acquisition_time_stamp goes back"), 1);
+  // Without a breath across the seam, both halves are told by themselves, as they are of a scan of their own.
+  const Told alone = tell(navigated(""), radial_header(), first);
+  const std::size_t half = first.size();
+  const auto part = [&](const std::vector<double>& of, std::size_t from) {
+    return std::vector<double>(of.begin() + static_cast<std::ptrdiff_t>(from),
+                               of.begin() + static_cast<std::ptrdiff_t>(from + half));
+  };
+  EXPECT_EQ(part(told.position, 0), alone.position);
+  EXPECT_GT(correlation(part(told.signal, half), depths(alone.ms)), 0.95);
+  for (const double position : told.position) EXPECT_GT(position, 0);
+}
+
+TEST(K0Navigator, CalibrationIsLookedAtOnlyWhereItsDriftIsRemoved) {
+  // Calibration of a slice of its own, whose centres nobody follows.
+  auto scan = spokes(20000);
+  for (std::size_t i = 500; i < 510; ++i) {
+    set_flag(scan[i], kCalibration);
+    scan[i].head.idx.slice = 3;
+  }
+  const auto warned = [&](const std::string& drift) {
+    return tell(navigated("breathing: false, drift: " + drift), radial_header(), scan)
+        .outcome.said(protocol::Level::warning, "drift is not told");
+  };
+  EXPECT_EQ(warned("measure"), 0);
+  EXPECT_EQ(warned("remove"), 1);
+}
+
+TEST(K0Navigator, WhatIsKeptOfBreathsIsPaidFor) {
+  // Without imaging readouts nothing is judged, and every step of 100 ms is kept: a double of each coil.
+  constexpr int kCoils = 16, kSteps = 4000;
+  numerics::Context compute(Backend::cpu, test_resources());
+  Pipeline pipeline(
+      PipelinePlan::check(config::read_pipeline(navigated("centre: navigators, tick_ms: 100"), "test.yaml")), compute,
+      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+  pipeline.start(radial_header());
+  const std::uint64_t before = compute.account()->used();
+  for (int n = 0; n < kSteps; ++n) {
+    Acquisition navigator = readout(kCoils, std::vector<cfloat>(2 * kCoils, cfloat(1)));
+    navigator.head.acquisition_time_stamp = static_cast<std::uint32_t>(n);
+    set_flag(navigator, kNavigator);
+    pipeline.push({navigator});
+  }
+  EXPECT_GE(compute.account()->used() - before, kSteps * kCoils * sizeof(double));
+  pipeline.finish(End::complete);
+  pipeline.wait();
+}
+
 TEST(K0Navigator, FramesWithoutTheWantedBreathGiveNoImage) {
   const Told told =
       tell(navigated("navigator_to: 0.2", kRadial, "frame: {readouts: 20}\n"), radial_header(), spokes(40000));
@@ -316,7 +398,7 @@ TEST(K0Navigator, WhatCannotBeFollowedIsRefusedOrSaid) {
     each.trajectory = protocol::Payload::take(std::move(k));
   }
   const Told centreless = tell(navigated("drift: remove"), radial_header(), away);
-  EXPECT_EQ(centreless.outcome.said(protocol::Level::warning, "whose drift is not told"), 1);
+  EXPECT_EQ(centreless.outcome.said(protocol::Level::warning, "drift is not told"), 1);
   EXPECT_EQ(centreless.outcome.said(protocol::Level::warning, "no readout passes the centre of k-space"), 2);
   auto theirs = spokes(12000);
   theirs[3].head.user_float[6] = 1;

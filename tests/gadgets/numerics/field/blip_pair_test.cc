@@ -28,6 +28,11 @@ double object_at(double x, double y) {
   return value;
 }
 
+/// The same with stripes of 6 voxels along y, which fit themselves again when both images are moved by 3.
+double striped_object_at(double x, double y) {
+  return object_at(x, y) * (1 + 0.9 * std::cos(2 * std::numbers::pi * y * (kRows / 2.0) / 6 + 2 * x));
+}
+
 /// The shift [voxels] and its derivative along y [1].
 struct Field {
   double largest;
@@ -49,13 +54,14 @@ struct Distorted {
 };
 
 /// What is at u of a distorted image comes from y with y + sign * s(y) = u: object(y) / (1 + sign * s'(y)).
-Distorted distort(const Field& field, double noise, std::int64_t planes = 1) {
+Distorted distort(const Field& field, double noise, std::int64_t planes = 1,
+                  double (*object)(double, double) = object_at) {
   Random random(7);
   Distorted out;
   const auto image = [&](double sign, double x, double u) {
     double y = u;  // in units of half the rows
     for (int k = 0; k < 50; ++k) y = u - sign * field.shift(x, y) / (kRows / 2.0);
-    const double value = object_at(x, y) / (1 + sign * field.slope(x, y));
+    const double value = object(x, y) / (1 + sign * field.slope(x, y));
     return static_cast<float>(std::abs(value + noise * numerics::cdouble(random.normal())));
   };
   for (std::int64_t z = 0; z < planes; ++z)
@@ -105,6 +111,16 @@ TEST(BlipPair, AKnownFieldIsFound) {
   }
 }
 
+TEST(BlipPair, StripesAreNotTakenForTheirNeighbours) {
+  // Coarse levels see the object without its stripes. A search of the finest level alone ends at stripes beside the
+  // right ones: 1.1 voxels off for a shift of 4, 2.2 for 8.
+  for (const double largest : {4.0, 8.0}) {
+    const Found found = find(distort({largest}, 0, 1, striped_object_at));
+    RecordProperty("rms_of_" + std::to_string(static_cast<int>(largest)), std::to_string(found.rms));
+    EXPECT_LT(found.rms, 0.01 + 0.012 * largest);
+  }
+}
+
 TEST(BlipPair, PlanesOfAVolumeAreFoundTogether) {
   const Found found = find(distort({4}, 0, 3), 3);
   EXPECT_LT(found.rms, 0.01 + 0.012 * 4);
@@ -121,6 +137,24 @@ TEST(BlipPair, NoiseMovesItLittle) {
 TEST(BlipPair, ThreadsDoNotShow) {
   const Distorted pair = distort({4}, 0.02);
   EXPECT_EQ(find(pair, 1, 3).shift, find(pair).shift);
+}
+
+TEST(BlipPair, ASmallObjectInADarkImageIsFound) {
+  // 42 of the 6144 values are not 0: the 99th percentile of all is.
+  numerics::ThreadPool pool(1);
+  const numerics::Shape n{1, kRows, kColumns};
+  constexpr std::int64_t kAt = 32, kBy = 2, kReach = 3, kWide = 3;
+  std::vector<float> up(static_cast<std::size_t>(n.size())), down = up, shift = up;
+  for (std::int64_t x = 20; x < 20 + kWide; ++x)
+    for (std::int64_t j = -kReach; j <= kReach; ++j) {
+      const float value = std::exp(-0.5F * static_cast<float>(j * j) / 2);
+      up[static_cast<std::size_t>((kAt + kBy + j) * kColumns + x)] = value;
+      down[static_cast<std::size_t>((kAt - kBy + j) * kColumns + x)] = value;
+    }
+  const BlipPairFacts facts = numerics::blip_shift(pool, {up.data(), n}, {down.data(), n}, {}, {shift.data(), n});
+  EXPECT_GT(facts.before, 1);
+  EXPECT_LT(facts.after, 0.1 * facts.before);
+  EXPECT_NEAR(shift[static_cast<std::size_t>(kAt * kColumns + 21)], kBy, 0.1);
 }
 
 TEST(BlipPair, WhatDoesNotFitIsRefusedAndNothingIsZero) {
