@@ -23,13 +23,14 @@ std::unique_ptr<Turns::Scan> Turns::scan(const std::string& address) {
   std::shared_ptr<Address> found;
   if (!address.empty()) {
     const std::scoped_lock lock(mutex_);
-    std::shared_ptr<Address>& entry = addresses_[address];
-    if (!entry) {
-      entry = std::make_shared<Address>();
-      entry->name = address;
+    if (const auto known = addresses_.find(address); known != addresses_.end()) {
+      found = known->second;
+    } else {
+      found = std::make_shared<Address>();
+      found->name = address;
+      addresses_.emplace(address, found);
     }
-    ++entry->scans;
-    found = entry;
+    ++found->scans;
   }
   return std::unique_ptr<Scan>(new Scan(shared_from_this(), std::move(found)));
 }
@@ -122,6 +123,7 @@ void Turns::Scan::stand_in_line() {
 void Turns::Scan::end() {
   Address& address = *address_;
   computing_ = false;
+  address.last = Clock::now().time_since_epoch();
   --address.computing;
   if (!address.full) return;
   const std::scoped_lock lock(address.mutex);
@@ -131,10 +133,13 @@ void Turns::Scan::end() {
 void Turns::Scan::look() {
   if (!computing_) {
     begin();
-  } else if (address_->full && Clock::now() - since_ >= kTurn) {
-    end();
-    begin();
+    return;
   }
+  const auto now = Clock::now();
+  turns_->count(now);  // who computes for minutes begins once: others may have come or gone since
+  if (!address_->full || now - since_ < kTurn) return;
+  end();
+  begin();
 }
 
 std::shared_ptr<numerics::Helped> Turns::Scan::helped() const { return address_ ? address_->helped : nullptr; }

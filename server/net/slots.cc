@@ -8,16 +8,11 @@ namespace echotrain::server {
 
 namespace ip = boost::asio::ip;
 
-namespace {
-
-// One machine may have as many addresses of its IPv6 network as it likes.
 ip::address counted_as(const ip::address& address) {
   if (address.is_v4()) return address;
   if (address.to_v6().is_v4_mapped()) return ip::make_address_v4(ip::v4_mapped, address.to_v6());
   return ip::network_v6(address.to_v6(), 64).network();
 }
-
-}  // namespace
 
 void Slots::connect(std::uint64_t id, const ip::address& address, Clock::time_point now) {
   const ip::address who = counted_as(address);

@@ -24,7 +24,7 @@ std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend,
   {
     const std::scoped_lock lock(mutex_);
     if (!try_grant(*ticket)) {
-      refused = static_cast<std::int64_t>(line_.size()) >= most_waiting_;
+      refused = line_is_full(*ticket);
       if (!refused) line_.push_back(ticket.get());
     }
   }
@@ -40,34 +40,47 @@ std::unique_ptr<ComputePool::Ticket> ComputePool::ask_again(numerics::Backend ba
   return ticket;
 }
 
-// With the lock held, as the three below. How many places the ticket's address has.
-std::int64_t ComputePool::held(const Ticket& ticket) const {
-  const auto found = held_.find({ticket.backend_, ticket.address_});
+// With the lock held, as those below. One address leaves a quarter of the line to others, as it does of the places.
+bool ComputePool::line_is_full(const Ticket& ticket) const {
+  const auto waiting = static_cast<std::int64_t>(line_.size());
+  if (ticket.address_.empty() || waiting >= most_waiting_) return waiting >= most_waiting_;
+  const auto its =
+      std::count_if(line_.begin(), line_.end(), [&](const Ticket* each) { return each->address_ == ticket.address_; });
+  return its >= most_waiting_ - most_waiting_ / 4;
+}
+
+// How many places an address has.
+std::int64_t ComputePool::held(numerics::Backend backend, const std::string& address) const {
+  const auto found = held_.find({backend, address});
   return found == held_.end() ? 0 : found->second;
 }
 
-// How many one address may have.
-std::int64_t ComputePool::most(numerics::Backend backend) const {
+ComputePool::Share ComputePool::share(numerics::Backend backend) const {
   constexpr std::int64_t kEnough = 1 << 30;
   std::int64_t all = 0;
   for (const Place& place : places_)
     if (place.backend == backend) all = std::min(kEnough, all + std::min(kEnough, place.capacity));
-  return all - all / 4;
+  return {all - all / 4, all};
 }
 
-// This overtakes nobody: while somebody waits for a place, it is not free, or one of the address may not have it.
-bool ComputePool::try_grant(Ticket& ticket) {
-  if (held(ticket) >= most(ticket.backend_)) return false;
+// The place that it would have; null: it has to wait.
+Place* ComputePool::place_for(const Ticket& ticket) {
   Place* best = nullptr;
   for (Place& place : places_) {
     if (!ticket.suits(place) || place.scans >= place.capacity) continue;
     if (best == nullptr || place.scans < best->scans) best = &place;
   }
-  if (best == nullptr) return false;
-  ++best->scans;
-  if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];
-  ticket.device_ = best->device;
-  ticket.others_ = best->others;
+  return best != nullptr && held(ticket) < share(ticket.backend_).most ? best : nullptr;
+}
+
+// This overtakes nobody: while somebody waits for a place, it is not free, or one of the address may not have it.
+bool ComputePool::try_grant(Ticket& ticket) {
+  Place* const place = place_for(ticket);
+  if (place == nullptr) return false;
+  ticket.others_ = place->others;
+  if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];  // what may run out of memory is done
+  ++place->scans;
+  ticket.device_ = place->device;
   ticket.granted_ = true;
   return true;
 }
@@ -75,17 +88,14 @@ bool ComputePool::try_grant(Ticket& ticket) {
 // Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone.
 std::vector<std::function<void()>> ComputePool::look_again() {
   std::vector<std::function<void()>> wakes;
-  std::vector<Ticket*> waiting(line_.begin(), line_.end());
-  while (!waiting.empty()) {
-    const auto next = std::min_element(waiting.begin(), waiting.end(),
-                                       [this](const Ticket* a, const Ticket* b) { return held(*a) < held(*b); });
-    if (try_grant(**next)) {
-      line_.remove(*next);
-      wakes.push_back((*next)->wake_);
-    }
-    waiting.erase(next);
+  for (;;) {
+    auto next = line_.end();
+    for (auto each = line_.begin(); each != line_.end(); ++each)
+      if (place_for(**each) != nullptr && (next == line_.end() || held(**each) < held(**next))) next = each;
+    if (next == line_.end() || !try_grant(**next)) return wakes;
+    wakes.push_back((*next)->wake_);
+    line_.erase(next);
   }
-  return wakes;
 }
 
 void ComputePool::give_back(Ticket& ticket) {
@@ -116,12 +126,27 @@ bool ComputePool::Ticket::granted() const {
 
 std::int64_t ComputePool::Ticket::position() const {
   const std::scoped_lock lock(pool_->mutex_);
+  if (granted_) return 0;
+  const std::int64_t mine = pool_->held(*this);
   std::int64_t before = 0;
+  bool earlier = true;
   for (const Ticket* each : pool_->line_) {
-    if (each == this) return before;
-    before += each->backend_ == backend_ ? 1 : 0;
+    if (each == this)
+      earlier = false;
+    else if (each->backend_ == backend_)
+      before += pool_->held(*each) < mine + (earlier ? 1 : 0) ? 1 : 0;
   }
-  return 0;
+  return before;
+}
+
+std::string ComputePool::bound(numerics::Backend backend, const std::string& address) const {
+  const std::scoped_lock lock(mutex_);
+  const auto [most, all] = share(backend);
+  if (held(backend, address) < most || most == all) return {};
+  return fmt::format(
+      "{} has {} of the {} places on the {}, the most for one address; who runs the server can exempt the address "
+      "(per_address_exempt)",
+      address, most, all, numerics::to_string(backend));
 }
 
 std::vector<Place> ComputePool::places() const {

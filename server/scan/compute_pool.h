@@ -28,7 +28,8 @@ struct Place {
 
 /// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, for each backend: who
 /// comes from the address that has fewest places goes first, then who came first. The scans of one address leave a
-/// quarter of a backend's places to others, rounded down. Thread-safe. Tickets keep the pool alive.
+/// quarter of a backend's places, and of the line, to others, rounded down: of 4 to 7 one, of fewer none. Thread-safe.
+/// Tickets keep the pool alive.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
   /// At most `most_waiting` tickets wait at a time.
@@ -42,7 +43,7 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     Ticket& operator=(const Ticket&) = delete;
 
     bool granted() const;
-    /// Tickets before this one; 0 when it has been granted.
+    /// Those of the line that go before this one as things are; 0 when it has been granted.
     std::int64_t position() const;
     /// Valid once granted.
     numerics::Backend backend() const { return backend_; }
@@ -77,12 +78,21 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake,
                                     std::string address = {});
 
+  /// That an address has all the places that it may have, for its client; empty where it has not, or may have all.
+  std::string bound(numerics::Backend backend, const std::string& address) const;
+
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
  private:
-  std::int64_t held(const Ticket& ticket) const;
-  std::int64_t most(numerics::Backend backend) const;
+  struct Share {
+    std::int64_t most, all;  // places of one address, and places
+  };
+  bool line_is_full(const Ticket& ticket) const;
+  std::int64_t held(numerics::Backend backend, const std::string& address) const;
+  std::int64_t held(const Ticket& ticket) const { return held(ticket.backend_, ticket.address_); }
+  Share share(numerics::Backend backend) const;
+  Place* place_for(const Ticket& ticket);
   bool try_grant(Ticket& ticket);
   std::vector<std::function<void()>> look_again();
   void give_back(Ticket& ticket);

@@ -47,7 +47,8 @@ asio::awaitable<void> MessageHandler::consume() {
   const Clock::time_point now = Clock::now();
   bool whole = false, data = false;
   std::vector<protocol::Acquisition> batch;
-  batch.reserve(batch_readouts_);  // reads of a steady stream are much alike
+  // Reads of a steady stream are much alike. What is reserved and not filled is in nobody's count: no more than a few.
+  batch.reserve(std::min(batch_readouts_, std::size_t{kMessagesAtOnce}));
   const std::uint64_t before = readouts_;
   for (int handled = 1; !connection_.ending() && !waiting_scan_; ++handled) {
     // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
@@ -55,7 +56,7 @@ asio::awaitable<void> MessageHandler::consume() {
       flush(batch);
       if (whole) tell_watchdog(whole, data);
       co_await asio::post(connection_.strand, asio::use_awaitable);
-      batch.reserve(kMessagesAtOnce);
+      batch.reserve(std::min(batch_readouts_, std::size_t{kMessagesAtOnce}));
       continue;
     }
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "server/memory/memory_estimate.h"
+#include "server/net/slots.h"
 
 namespace echotrain::server {
 
@@ -46,7 +47,7 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
   const std::uint64_t wanted = memory_estimate(request.header, *request.plan, backend_) +
                                step_memory(request.header, *request.plan, connection_.options);
   const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
-  memory_ = environment.reservations->ask({connection_.status->account, bytes, host()}, connection_.waker());
+  memory_ = environment.reservations->ask({connection_.status->account, bytes, who()}, connection_.waker());
   if (!memory_)
     connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
                                           "is full (max_waiting = {}); try again later",
@@ -59,18 +60,25 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
 void ScanRunner::ask_for_place() {
   if (place_ && place_->backend() == backend_) return;  // the place of the scan that this one replaces
   place_.reset();
-  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : host());
+  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : who());
   if (!place_)
-    connection_.fail({"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
-                                          "full (max_waiting = {}); try again later",
-                                          numerics::to_string(backend_), connection_.options.max_waiting)});
+    connection_.fail(
+        {"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
+                             "full (max_waiting = {}); try again later{}",
+                             numerics::to_string(backend_), connection_.options.max_waiting, why_longer(backend_))});
   else if (!place_->granted())
     tell_of_place_wait();
 }
 
 void ScanRunner::tell_of_place_wait() {
-  tell_of_wait(fmt::format("waiting for a place on the {}; {} scans wait before this one",
-                           numerics::to_string(place_->backend()), place_->position()));
+  tell_of_wait(fmt::format("waiting for a place on the {}; {} scans wait before this one{}",
+                           numerics::to_string(place_->backend()), place_->position(), why_longer(place_->backend())));
+}
+
+// A place may be free, but not for one more scan of the address.
+std::string ScanRunner::why_longer(numerics::Backend backend) const {
+  const std::string bound = exempt() ? "" : connection_.environment.compute->bound(backend, who());
+  return bound.empty() ? "" : "; " + bound;
 }
 
 void ScanRunner::tell_of_wait(const std::string& text) {
@@ -93,7 +101,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
   at_ = {place_->backend(), place_->device(), place_->others(), yields_now(),
-         environment.turns->scan(options.address_turns && !exempt() ? host() : "")};
+         environment.turns->scan(options.address_turns && !exempt() ? who() : "")};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<DicomScan> dicom;
   if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);
@@ -113,6 +121,13 @@ std::string ScanRunner::host() const {
   const std::string& peer = connection_.status->peer;
   const std::string host = peer.substr(0, peer.rfind(':'));
   return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+// As bounds of one address count it.
+std::string ScanRunner::who() const {
+  error_code unknown;
+  const asio::ip::address address = asio::ip::make_address(host(), unknown);
+  return unknown ? host() : counted_as(address).to_string();
 }
 
 int ScanRunner::yields_now() const {
@@ -175,7 +190,7 @@ void ScanRunner::pause() {
 void ScanRunner::ask_again() {
   if (place_) return;
   place_ =
-      connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(), exempt() ? "" : host());
+      connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(), exempt() ? "" : who());
   if (place_->granted())
     go_on();
   else

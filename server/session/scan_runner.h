@@ -65,6 +65,8 @@ class ScanRunner {
 
  private:
   std::string host() const;
+  std::string who() const;
+  std::string why_longer(numerics::Backend backend) const;
   int yields_now() const;
   bool exempt() const;
   void ask_for_memory(const ScanRequest& request);

@@ -73,10 +73,11 @@ const EncodedScan& encoded(const std::string& name, const ScanShape& shape) {
   return found->second;
 }
 
+// Lines within the matrix: the server would leave out others.
 const std::map<std::string, ScanShape> kIngest = {
-    {"512x16", {.pipeline = "passthrough", .samples = 512, .channels = 16, .readouts = 4000}},
+    {"512x16", {.pipeline = "passthrough", .samples = 512, .channels = 16, .readouts = 256, .frames = 16}},
     {"128x2",
-     {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 50000, .frames = 4}}};
+     {.pipeline = "passthrough", .matrix = 64, .samples = 128, .channels = 2, .readouts = 64, .frames = 3125}}};
 const ScanShape kCartesian{.pipeline = "cartesian_2d", .frames = 40};
 const ScanShape kGrappa{.pipeline = "cartesian_grappa", .frames = 40, .acceleration = 3, .calibration = 24};
 /// What cartesian_2d does with all lines, for scans that leave some out: their images alias.

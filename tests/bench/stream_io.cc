@@ -156,6 +156,8 @@ void Receiver::run(Connection& connection, const OnImage& on_image) {
         if (on_image) on_image(*image, now);
       } else if (const auto* text = std::get_if<protocol::Text>(&**message)) {
         if (text->text.starts_with("ERROR")) throw std::runtime_error("the server says: " + text->text);
+        if (text->text.find("skipped (") != std::string::npos)
+          throw std::runtime_error("the server leaves out readouts that are to be measured: " + text->text);
       } else if (std::holds_alternative<protocol::Close>(**message)) {
         closed = now;
         return;

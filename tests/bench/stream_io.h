@@ -71,7 +71,7 @@ class Receiver {
 
 /// Sends a whole scan while receiving; the seconds from its first byte to the last image, or to CLOSE when there is
 /// none. std::runtime_error when there are not as many images as `images`, or one whose meta attributes have not
-/// `meta`.
+/// `meta`, or when the server leaves out readouts.
 double scan_seconds(std::uint16_t port, const Buffer& scan, std::size_t images, const std::string& meta = {});
 
 }  // namespace echotrain::bench

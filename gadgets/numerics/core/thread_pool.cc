@@ -31,6 +31,8 @@ constexpr std::chrono::milliseconds kStep{5};
 constexpr double kGrowth = 16;
 /// A helper says at least so often how long it has worked for a caller.
 constexpr std::chrono::milliseconds kMostUncounted{100};
+/// How often one idle thread looks whether more may help.
+constexpr std::chrono::milliseconds kWatch{10};
 /// What a caller that rests may save up of its share in the helpers' time [s].
 constexpr double kMostSaved = 1;
 
@@ -164,6 +166,7 @@ struct ThreadPool::Impl {
   std::atomic<bool> crowded{false};  // several jobs
   double least_helped = 0;           // of the caller or group helped last: what new ones begin with
   bool stopping = false;
+  bool watched = false;  // an idle thread looks now and then
   std::vector<std::thread> threads;
 
   explicit Impl(int helpers) {
@@ -225,12 +228,29 @@ struct ThreadPool::Impl {
     return helpers < job.lender->most_helpers();
   }
 
+  /// Waits for work; null: the pool ends. Lenders do not say when more helpers may come: of the threads that have
+  /// nothing to do, one looks now and then while somebody has work for which more may not come yet, and wakes the next.
+  Job* wait_for_work(std::unique_lock<std::mutex>& lock) {
+    for (;;) {
+      if (stopping) return nullptr;
+      if (Job* const job = neediest()) {
+        if (job->lender != nullptr && !watched) wake.notify_one();
+        return job;
+      }
+      const bool held_back = std::any_of(jobs.begin(), jobs.end(), [](const Job* job) { return !job->exhausted(); });
+      if (held_back && !watched) {
+        watched = true;
+        wake.wait_for(lock, kWatch);
+        watched = false;
+      } else {
+        wake.wait(lock);
+      }
+    }
+  }
+
   void serve() {
     std::unique_lock lock(mutex);
-    for (;;) {
-      Job* job = nullptr;
-      wake.wait(lock, [&] { return stopping || (job = neediest()) != nullptr; });
-      if (stopping) return;
+    while (Job* const job = wait_for_work(lock)) {
       least_helped = std::max(least_helped, job->group.seconds);
       if (job->grouped) job->group.least = std::max(job->group.least, job->own.seconds);
       ++job->helpers;

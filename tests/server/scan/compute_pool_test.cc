@@ -52,6 +52,40 @@ TEST(ComputePool, AnAddressLeavesAQuarterOfThePlacesToOthers) {
   EXPECT_TRUE(few.back()->granted()) << "a quarter of three places is none";
 }
 
+TEST(ComputePool, OfFewPlacesAnAddressMayHaveAll) {
+  const std::vector<std::int64_t> most{1, 2, 3, 3, 4, 5, 6, 6};
+  for (std::size_t places = 1; places <= most.size(); ++places) {
+    const auto pool = pool_of({{Backend::cuda, 0, static_cast<std::int64_t>(places)}}, 100);
+    std::vector<Ticket> tickets;
+    for (std::size_t i = 0; i < places; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+    EXPECT_EQ(std::count_if(tickets.begin(), tickets.end(), [](const Ticket& each) { return each->granted(); }),
+              most[places - 1])
+        << places;
+    EXPECT_EQ(pool->bound(Backend::cuda, "10.0.0.1").empty(), places < 4) << places;
+    EXPECT_EQ(pool->bound(Backend::cuda, "10.0.0.2"), "");
+  }
+}
+
+TEST(ComputePool, WhoIsToldHowManyGoFirstIsToldOfThoseWhoDo) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1}});
+  const Ticket holds = pool->ask(Backend::cuda, nothing, "many"), waits = pool->ask(Backend::cuda, nothing, "many"),
+               other = pool->ask(Backend::cuda, nothing, "other"), third = pool->ask(Backend::cuda, nothing, "third");
+  EXPECT_EQ(waits->position(), 2);
+  EXPECT_EQ(other->position(), 0) << "the first of those whose address has no place";
+  EXPECT_EQ(third->position(), 1);
+}
+
+TEST(ComputePool, AnAddressLeavesAQuarterOfTheLineToOthers) {
+  const auto pool = pool_of({{Backend::cuda, 0, 1}}, 4);
+  std::vector<Ticket> many;
+  for (int i = 0; i < 4; ++i) many.push_back(pool->ask(Backend::cuda, nothing, "many"));
+  EXPECT_TRUE(many[3]);
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing, "many")) << "a place, and three in line";
+  const Ticket other = pool->ask(Backend::cuda, nothing, "other");
+  EXPECT_TRUE(other);
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing, "third")) << "four in line";
+}
+
 TEST(ComputePool, OfThoseWhoWaitTheAddressWithFewestPlacesGoesFirst) {
   const auto pool = pool_of({{Backend::cuda, 0, 3}});
   std::string order;
@@ -199,6 +233,36 @@ TEST(WaitingScans, AreToldAndServedWhenThePlaceIsFree) {
   EXPECT_TRUE(all.ended_well());
   EXPECT_EQ(all.count(1022), 1U);
   EXPECT_TRUE(server.works());
+}
+
+/// As a balancer on this machine says that the client's address is 2001:db8:0:NETWORK::MACHINE.
+std::string from(char network, char machine) {
+  const std::string fixed("\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24", 16), prefix("\x20\x01\x0d\xb8\0\0\0", 7);
+  return fixed + prefix + network + std::string(7, '\0') + machine + std::string(15, '\0') + "\x01\x12\x34\x23\x2a";
+}
+
+TEST(WaitingScans, OfOneIpv6NetworkAreOfOneAddress) {
+  config::ServerOptions options;
+  options.cpu_scans = 4;
+  options.proxy_from = {"127.0.0.1"};
+  TestServer server(options);
+  std::vector<std::unique_ptr<RawClient>> holders;
+  for (char machine = 1; machine <= 3; ++machine) {
+    holders.push_back(std::make_unique<RawClient>(server.port()));
+    holders.back()->send(from(1, machine) + kStart + wire::frame());
+    ASSERT_EQ(holders.back()->receive()->id, 1022) << "its scan runs";
+  }
+  RawClient fourth(server.port()), elsewhere(server.port());
+  fourth.send(from(1, 4) + kStart + wire::frame() + wire::close());
+  const auto told = fourth.receive();
+  ASSERT_TRUE(told);
+  EXPECT_THAT(told->text(),
+              HasSubstr("waiting for a place on the cpu; 0 scans wait before this one; 2001:db8:0:1:: has "
+                        "3 of the 4 places on the cpu, the most for one address; who runs the server"));
+  elsewhere.send(from(2, 4) + kStart + wire::frame() + wire::close());
+  EXPECT_EQ(elsewhere.receive_all().count(1022), 1U);
+  holders.clear();
+  EXPECT_EQ(fourth.receive_all().count(1022), 1U);
 }
 
 TEST(WaitingScans, BeyondTheLineAreRefused) {

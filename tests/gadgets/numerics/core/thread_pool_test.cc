@@ -198,6 +198,36 @@ TEST(ThreadPoolTest, ALenderBoundsTheHelpersOfAGroup) {
   EXPECT_EQ(most_of_two_loops(), 2) << "none, and the work is done all the same";
 }
 
+/// No new loop begins, and nobody helps yet who could look.
+TEST(ThreadPoolTest, HelpersComeWhenALenderLetsThem) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(5);
+  const std::stop_source never;
+  Lender lender;
+  std::mutex mutex;
+  std::set<std::thread::id> who;
+  std::jthread caller([&] {
+    Yield::of_thread() = &lender;
+    ThreadPool pool(threads, never.get_token(), std::make_shared<Helped>());
+    pool.parallel_for(1000, 1, [&](std::int64_t begin, std::int64_t end) {
+      {
+        const std::scoped_lock lock(mutex);
+        who.insert(std::this_thread::get_id());
+      }
+      rest(begin, end, 1ms);
+    });
+  });
+  const auto came = [&] {
+    const std::scoped_lock lock(mutex);
+    return who.size();
+  };
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(came(), 1U);
+  lender.most = 4;
+  caller.join();
+  EXPECT_EQ(came(), 5U) << "900 ms of work were left";
+}
+
 TEST(ThreadPoolTest, AnExceptionEndsACrowdedLoop) {
   using namespace std::chrono_literals;
   const ThreadPool threads(3);
