@@ -9,6 +9,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "server/admin/download.h"
 #include "server/admin/events.h"
 #include "server/base/log.h"
+#include "server/base/priority.h"
 #include "server/session/listener.h"
 
 namespace echotrain::server {
@@ -34,14 +36,14 @@ constexpr std::size_t kMostDrained = 64 << 10;
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;
 
-Response respond(const AdminPage& page) {
+Response respond(AdminPage page) {
   Response response(static_cast<http::status>(page.status), 11);
   response.set(http::field::content_type, std::string(page.content_type));
   response.set(http::field::cache_control, "no-store");
   response.set("X-Content-Type-Options", "nosniff");
   response.set("Cross-Origin-Resource-Policy", "same-origin");
   for (const auto& [name, value] : page.headers) response.set(name, value);
-  response.body() = page.body;
+  response.body() = std::move(page.body);
   return response;
 }
 
@@ -105,6 +107,8 @@ struct Asker {
   std::uint16_t port = 0;  ///< that was asked
 };
 
+asio::awaitable<AdminPage> compute(std::function<AdminPage()> work) { co_return work(); }
+
 Answer answer(const Request& parser, const Asker& asker, const Environment& environment, LivePages& live,
               const StopSession& stop_session) {
   const auto& request = parser.get();
@@ -129,6 +133,7 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
   order.csrf = view(request["X-Echotrain-CSRF"]);
   order.fetch_site = view(request["Sec-Fetch-Site"]);
   order.posts = posts;
+  order.peer = asker.peer;
   order.from_here = asker.here;
   order.port = asker.port;
   if (acts && posts) {
@@ -179,6 +184,7 @@ Admin::Admin(asio::io_context& context, const Environment& environment, const Ad
       strand_(asio::make_strand(context)),
       acceptor_(strand_),
       endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
+  asio::post(computing_, [] { go_after(1); });
   try {
     acceptor_.open(endpoint_.protocol());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
@@ -215,7 +221,7 @@ asio::awaitable<void> Admin::accept() {
     tcp::socket socket(strand_);
     error_code error;
     co_await acceptor_.async_accept(socket, redirect_error(use_awaitable, error));
-    if (!error) {
+    if (!error && acceptor_.is_open()) {  // one that comes during stop() would be served for long
       admit(std::move(socket));
     } else if (acceptor_.is_open()) {  // out of descriptors, most likely
       pause.expires_after(kPauseAfterError);
@@ -274,17 +280,22 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
       });
       co_return;
     }
-    if (!answered.beside.images.empty() && parser.get().method() == http::verb::get) {
-      co_await send_images(stream, answered.beside.images, limits_.request_time);
+    if (!answered.beside.images.empty()) {
+      co_await send_images(stream, std::move(answered.beside.images), parser.get().method() == http::verb::head,
+                           limits_.request_time);
       co_return;
     }
+    if (answered.beside.work)
+      answered.response =
+          respond(co_await asio::co_spawn(computing_, compute(std::move(answered.beside.work)), asio::use_awaitable));
     Response& response = answered.response;
     // Bodies are not read, so after a request with a body the next one's beginning is unknown.
     keep = !error && parser.is_done() && parser.get().keep_alive();
     response.keep_alive(keep);
     response.version(error ? 11 : parser.get().version());
     response.prepare_payload();
-    stream.expires_after(limits_.request_time);
+    // Large images may take longer: a second for each MiB.
+    stream.expires_after(limits_.request_time + std::chrono::seconds(response.body().size() >> 20));
     const Clock::time_point began = Clock::now();
     if (!error && parser.get().method() == http::verb::head) {
       http::response_serializer<http::string_body> serializer(response);

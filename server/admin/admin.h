@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,8 @@ class Admin {
   asio::ip::tcp::acceptor acceptor_;
   asio::ip::tcp::endpoint endpoint_;
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
+  // What takes long, as planes of large images: scans wait for the threads of sockets. Last: it ends first.
+  asio::thread_pool computing_{1};
 };
 
 }  // namespace echotrain::server

@@ -1,7 +1,6 @@
 // The stream of events that the live page listens to.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <chrono>
 #include <functional>

@@ -15,7 +15,7 @@ namespace echotrain::server {
 
 namespace {
 
-constexpr unsigned kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404;
+constexpr unsigned kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404, kLater = 503;
 constexpr std::string_view kFiles = "/page/", kJson = "application/json";
 
 // Nothing from elsewhere, nothing inline; and no script can make markup of a text.
@@ -57,6 +57,24 @@ AdminPage file_page(std::string_view name) {
     }
   return text_page(kNoPage, "the page has no such file\n");
 }
+
+/// Memory of an answer, within the one budget.
+struct Paid {
+  Paid(std::shared_ptr<std::atomic<std::uint64_t>> of_all, std::shared_ptr<numerics::MemoryBudget> its_budget,
+       std::uint64_t its_bytes)
+      : all(std::move(of_all)), budget(std::move(its_budget)), bytes(its_bytes) {
+    *all += bytes;
+  }
+  ~Paid() {
+    *all -= bytes;
+    budget->give(bytes);
+  }
+  Paid(const Paid&) = delete;
+  Paid& operator=(const Paid&) = delete;
+  const std::shared_ptr<std::atomic<std::uint64_t>> all;
+  const std::shared_ptr<numerics::MemoryBudget> budget;
+  const std::uint64_t bytes;
+};
 
 /// The number of a parameter: 7 for "scan" in "scan=7&z=3". Nothing where it is not there, or is no number.
 std::optional<std::uint64_t> number_in(std::string_view query, std::string_view name) {
@@ -112,7 +130,7 @@ bool LivePages::knows(const LiveOrder& order) {
 
 bool LivePages::may_act(const LiveOrder& order) {
   const Logins::Login* const login = this->login(order);
-  return login != nullptr && login->csrf == order.csrf;
+  return login != nullptr && same_secret(login->csrf, order.csrf);
 }
 
 std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
@@ -153,11 +171,20 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
                          .dump());
   }
   if (path == "/live/state") return json_page(state_.text(environment_));
-  if (path == "/live/image") return image(order, beside.viewer);
+  if (path == "/live/image") return image(order, beside);
+  if (is_events(path)) {  // asked for its head only
+    AdminPage page;
+    page.content_type = "text/event-stream";
+    return page;
+  }
   if (path == "/live/download") return download(order, beside.images);
-  const RecentImages* const images = environment_.live->images().get();
-  if (path == "/live/images" && images != nullptr)
-    return json_page(images_json(*images, number_in(order.query, "scan").value_or(0)));
+  if (const auto& images = environment_.live->images(); path == "/live/images" && images) {
+    beside.work = [images, scan = number_in(order.query, "scan").value_or(0),
+                   after = number_in(order.query, "after").value_or(0)] {
+      return json_page(images_json(*images, scan, after));
+    };
+    return {};
+  }
   return text_page(kNoPage, "the page has no such data\n");
 }
 
@@ -166,7 +193,7 @@ AdminPage LivePages::log_in(const LiveOrder& order) {
     return text_page(kNotYours, "nobody can log in here; the option admin.token_file names those who may\n");
   const Logins::Login* const login = logins_.log_in(bearer(order.authorization));
   if (login == nullptr) {
-    write_log(LogLevel::warning, "admin port: somebody tried to log in without a valid token");
+    write_log(LogLevel::warning, fmt::format("admin port: {} tried to log in without a valid token", order.peer));
     return text_page(kNoLogin, "this is no token of admin.token_file\n");
   }
   AdminPage page = json_page(nlohmann::ordered_json{{"csrf", login->csrf}}.dump());
@@ -183,7 +210,7 @@ AdminPage LivePages::download(const LiveOrder& order, std::vector<std::shared_pt
                    "no image of this scan is kept (any more)\n");  // where there are images, they go out instead
 }
 
-AdminPage LivePages::image(const LiveOrder& order, std::optional<std::uint64_t>& viewer) {
+AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {
   const RecentImages* const images = environment_.live->images().get();
   if (images == nullptr) return text_page(kNoPage, "this server keeps no images: its option recent_images_mib is 0\n");
   const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
@@ -196,12 +223,24 @@ AdminPage LivePages::image(const LiveOrder& order, std::optional<std::uint64_t>&
   wish.channel = static_cast<int>(std::min(kMost, number_in(order.query, "channel").value_or(0)));
   if (number_in(order.query, "phase").value_or(0) == 1) wish.part = ViewPart::phase;
   // Who names itself lets the server choose the size.
-  viewer = number_in(order.query, "viewer");
-  if (viewer) wish.shrink = viewers_.shrink(*viewer);
-  AdminPage page;
-  page.content_type = "application/octet-stream";
-  page.body = view_of(*kept, wish);
-  return page;
+  beside.viewer = number_in(order.query, "viewer");
+  if (beside.viewer) wish.shrink = viewers_.shrink(*beside.viewer);
+  // Planes that are on their way to slow readers take no memory that scans could have; one may be larger than all.
+  constexpr std::uint64_t kMostAnswering = 128 << 20;
+  const std::uint64_t bytes = view_bytes(*kept, wish);
+  if ((*answering_ > 0 && *answering_ + bytes > kMostAnswering) || !environment_.memory->take_if_it_fits(bytes)) {
+    AdminPage page = text_page(kLater, "the server has no memory left for this image; ask again\n");
+    page.headers = {{"Retry-After", "1"}};
+    return page;
+  }
+  beside.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
+  beside.work = [kept, wish] {
+    AdminPage page;
+    page.content_type = "application/octet-stream";
+    page.body = view_of(*kept, wish);
+    return page;
+  };
+  return {};
 }
 
 }  // namespace echotrain::server

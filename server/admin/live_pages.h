@@ -1,7 +1,9 @@
 // What the admin port answers to the live page.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@ namespace echotrain::server {
 struct LiveOrder {
   std::string_view path, query;  ///< "/live/image", "scan=7&image=12"
   std::string_view authorization, cookie, csrf, fetch_site;
+  std::string_view peer;  ///< address:port, for the log
   bool posts = false;
   bool from_here = false;  ///< the peer is this machine
   std::uint16_t port = 0;  ///< of the admin port: a browser sends a machine's cookies to all of its ports
@@ -40,6 +43,9 @@ class LivePages {
   struct Beside {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
+    /// Makes the page instead, on a thread that has no sockets to look after: it may take 100 ms. May be empty.
+    std::function<AdminPage()> work{};
+    std::shared_ptr<const void> paid{};  ///< memory of the page; to be kept until it has been sent
   };
   /// Precondition: is_live(order.path), not is_events(), and no refusal.
   AdminPage answer(const LiveOrder& order, Beside& beside);
@@ -53,7 +59,7 @@ class LivePages {
   const Logins::Login* login(const LiveOrder& order);
   bool may_look(const LiveOrder& order);
   AdminPage log_in(const LiveOrder& order);
-  AdminPage image(const LiveOrder& order, std::optional<std::uint64_t>& viewer);
+  AdminPage image(const LiveOrder& order, Beside& beside);
   AdminPage download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images);
   bool knows(const LiveOrder& order);
 
@@ -61,6 +67,7 @@ class LivePages {
   Logins logins_;
   Viewers viewers_;
   LiveState state_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> answering_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace echotrain::server

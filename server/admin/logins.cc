@@ -20,27 +20,28 @@ std::string random_word() {
   return word;
 }
 
-bool equal(std::string_view a, std::string_view b) {
+}  // namespace
+
+bool same_secret(std::string_view a, std::string_view b) {
   return a.size() == b.size() && ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-}  // namespace
-
 const Logins::Login* Logins::log_in(std::string_view token, Clock::time_point now) {
-  if (!tokens_ || !tokens_->contain(token)) return nullptr;
+  const Tokens::Digest digest = Tokens::digest_of(token);
+  if (!tokens_ || !tokens_->contain(digest)) return nullptr;
   if (logins_.size() >= kMost) logins_.pop_front();
-  return &logins_.emplace_back(Login{random_word(), random_word(), std::string(token), now + kLasts});
+  return &logins_.emplace_back(Login{random_word(), random_word(), digest, now + kLasts});
 }
 
 const Logins::Login* Logins::find(std::string_view cookie, Clock::time_point now) {
   logins_.remove_if([&](const Login& one) { return one.until <= now || !tokens_->contain(one.token); });
   for (const Login& one : logins_)
-    if (equal(one.cookie, cookie)) return &one;
+    if (same_secret(one.cookie, cookie)) return &one;
   return nullptr;
 }
 
 void Logins::log_out(std::string_view cookie) {
-  logins_.remove_if([&](const Login& one) { return equal(one.cookie, cookie); });
+  logins_.remove_if([&](const Login& one) { return same_secret(one.cookie, cookie); });
 }
 
 std::string_view cookie_value(std::string_view header, std::string_view name) {

@@ -28,7 +28,7 @@ class Logins {
   bool possible() const { return tokens_ != nullptr; }
   struct Login {
     std::string cookie, csrf;
-    std::string token;  ///< valid only as long as the file of tokens has it
+    Tokens::Digest token{};  ///< valid only as long as the file of tokens has it
     Clock::time_point until;
   };
   /// Null for a token that is not one.
@@ -41,6 +41,9 @@ class Logins {
   const std::shared_ptr<const Tokens> tokens_;
   std::list<Login> logins_;  // the oldest first
 };
+
+/// Takes a time that does not depend on which characters are equal.
+bool same_secret(std::string_view a, std::string_view b);
 
 /// The value of a cookie in a Cookie header; empty when it is not there.
 std::string_view cookie_value(std::string_view header, std::string_view name);

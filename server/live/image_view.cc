@@ -37,10 +37,12 @@ bool is_complex(const protocol::ImageHeader& head) { return head.data_type == 7 
 Plane plane_of(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part) {
   const protocol::ImageHeader& head = image.head;
   Plane plane{head.matrix_size[0], head.matrix_size[1], {}};
-  plane.values.resize(plane.width * plane.height);
-  const std::size_t first = (channel * head.matrix_size[2] + z) * plane.values.size();
+  const std::size_t size = plane.width * plane.height, first = (channel * head.matrix_size[2] + z) * size;
   const std::span<const std::byte> bytes = image.pixels.bytes;
-  if ((first + plane.values.size()) * protocol::bytes_per_pixel(head.data_type) > bytes.size()) return plane;
+  const std::size_t each = protocol::bytes_per_pixel(head.data_type);
+  // Nothing is sent of an image that has fewer pixels than its header says: the header alone must not take memory.
+  if (each == 0 || (first + size) * each > bytes.size()) return {};
+  plane.values.resize(size);
   switch (head.data_type) {
     case 1:
       read<std::uint16_t>(bytes, first, part, plane.values);
@@ -169,10 +171,21 @@ std::string view_of(const KeptImage& kept, const ViewWish& wish) {
   return out;
 }
 
-std::string images_json(const RecentImages& images, std::uint64_t session) {
+std::uint64_t view_bytes(const KeptImage& kept, const ViewWish& wish) {
+  constexpr std::uint64_t kHead = 2048;
+  const auto shrink = static_cast<std::uint64_t>(std::max(1, wish.shrink));
+  const auto pixels = [&](std::size_t a) { return (kept.image.head.matrix_size[a] + shrink - 1) / shrink; };
+  return kHead + pixels(0) * pixels(1) * sizeof(float);
+}
+
+std::string images_json(const RecentImages& images, std::uint64_t session, std::uint64_t after) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const auto& kept : images.of(session)) all.push_back(json_of(*kept));
-  return dumped({{"images", std::move(all)}});
+  const auto some = images.of(session, after, kMostListed);
+  for (const auto& kept : some) all.push_back(json_of(*kept));
+  const RecentImages::Extent extent = images.extent(session);
+  return dumped({{"first", extent.first},
+                 {"more", !some.empty() && extent.last > some.back()->number},
+                 {"images", std::move(all)}});
 }
 
 }  // namespace echotrain::server

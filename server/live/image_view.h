@@ -1,6 +1,7 @@
 // One plane of an image, as a viewer gets it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -22,8 +23,12 @@ struct ViewWish {
 /// sent. Smaller planes hold the means of the pixels that they stand for; of phases, one of these pixels.
 std::string view_of(const KeptImage& image, const ViewWish& wish);
 
-/// {"images": [{"number", "series", "type", "slice", ...}]} of all images of a session, in the order in which they
-/// came.
-std::string images_json(const RecentImages& images, std::uint64_t session);
+/// {"first": 3, "more": false, "images": [{"number", "series", "type", "slice", ...}]} of a session's images with
+/// numbers above `after`, in the order in which they came, at most kMostListed. "first": the oldest that is kept, 0
+/// without any; "more": there are further ones.
+std::string images_json(const RecentImages& images, std::uint64_t session, std::uint64_t after);
+inline constexpr std::size_t kMostListed = 256;
+/// Bytes that view_of() will give, about.
+std::uint64_t view_bytes(const KeptImage& image, const ViewWish& wish);
 
 }  // namespace echotrain::server

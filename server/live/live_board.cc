@@ -11,7 +11,7 @@ namespace echotrain::server {
 struct LiveBoard::Ended {
   std::uint64_t id = 0;
   nlohmann::ordered_json told;
-};
+};  // is not changed any more
 
 LiveBoard::LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget)
     : subject_(subject), images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)) {}
@@ -28,7 +28,7 @@ std::shared_ptr<LiveScan> LiveBoard::session(std::shared_ptr<const SessionStatus
 
 void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   if (!scan.worth_telling()) return;
-  auto one = std::make_unique<Ended>();
+  auto one = std::make_shared<Ended>();
   one->id = scan.id();
   one->told = scan.json(/*pictures=*/false);
   one->told["state"] = "ended";
@@ -43,23 +43,22 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
 nlohmann::ordered_json LiveBoard::json() const {
   std::vector<std::shared_ptr<LiveScan>> running;
   nlohmann::ordered_json scans = nlohmann::ordered_json::array(), ended = nlohmann::ordered_json::array();
-  std::vector<std::uint64_t> gone;
+  std::vector<std::shared_ptr<const Ended>> gone;
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& weak : scans_)
       if (auto scan = weak.lock()) running.push_back(std::move(scan));
-    for (const auto& one : ended_) {
-      ended.push_back(one->told);
-      gone.push_back(one->id);
-    }
+    gone.assign(ended_.begin(), ended_.end());
   }
   // A session that has ended may still be saying goodbye.
   for (const auto& scan : running)
-    if (std::find(gone.begin(), gone.end(), scan->id()) == gone.end()) scans.push_back(scan->json(/*pictures=*/true));
-  for (std::size_t i = 0; i < gone.size(); ++i) {
-    const auto kept = images_ ? images_->of(gone[i]) : std::vector<std::shared_ptr<const KeptImage>>();
-    ended[i]["images_kept"] = kept.size();
-    ended[i]["newest_image"] = kept.empty() ? 0 : kept.back()->number;
+    if (std::none_of(gone.begin(), gone.end(), [&](const auto& one) { return one->id == scan->id(); }))
+      scans.push_back(scan->json(/*pictures=*/true));
+  for (const auto& one : gone) {
+    const RecentImages::Extent kept = images_ ? images_->extent(one->id) : RecentImages::Extent();
+    ended.push_back(one->told);
+    ended.back()["images_kept"] = kept.count;
+    ended.back()["newest_image"] = kept.last;
   }
   const LastMinute::Strip strip = delays_.strip();
   nlohmann::ordered_json p50 = nlohmann::ordered_json::array(), p99 = p50;

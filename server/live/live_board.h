@@ -40,7 +40,7 @@ class LiveBoard {
   mutable std::mutex mutex_;
   mutable std::vector<std::weak_ptr<LiveScan>> scans_;
   struct Ended;
-  std::deque<std::unique_ptr<Ended>> ended_;  // the newest first
+  std::deque<std::shared_ptr<const Ended>> ended_;  // the newest first
 };
 
 }  // namespace echotrain::server

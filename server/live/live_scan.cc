@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "protocol/data/acquisition_check.h"
+#include "protocol/data/meta.h"
 #include "protocol/data/text.h"
 #include "protocol/dicom/study.h"
 
@@ -14,6 +15,37 @@ namespace {
 // Of a text that a client may have written.
 constexpr std::size_t kMostText = 1024, kMostName = 200;
 constexpr double kMs = 1e-3;
+
+/// Whether a text has a word, in small or large letters.
+bool mentions(std::string_view text, std::string_view word) {
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + 32) : a) == b; };
+  return std::search(text.begin(), text.end(), word.begin(), word.end(), same) != text.end();
+}
+
+std::string xml_text(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&')
+      safe += "&amp;";
+    else if (c == '<')
+      safe += "&lt;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+bool names_subject(std::string_view text) {
+  return mentions(text, "patient") || mentions(text, "subject") || mentions(text, "birth");
+}
+
+/// Attributes without those whose name says that they are of the subject; none where the rest cannot be told apart.
+std::string without_subject(const std::string& attributes) {
+  std::string left;
+  for (const auto& [name, value] : protocol::meta_values(attributes))
+    if (!names_subject(name)) protocol::add_meta(left, xml_text(name), xml_text(value));
+  return left;
+}
 }  // namespace
 
 LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images,
@@ -44,7 +76,13 @@ void LiveScan::readouts(const std::vector<protocol::Acquisition>& batch) {
 }
 
 void LiveScan::image(const protocol::Image& image) {
-  if (images_) images_->add(status_->id, image);
+  if (images_ && !subject_ && names_subject(image.attributes)) {
+    protocol::Image nameless = image;
+    nameless.attributes = without_subject(image.attributes);
+    images_->add(status_->id, nameless);
+  } else if (images_) {
+    images_->add(status_->id, image);
+  }
   const std::scoped_lock lock(mutex_);
   ++images_made_;
 }

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <span>
 #include <utility>
+
+#include "protocol/data/layout.h"
 
 namespace echotrain::server {
 
@@ -24,7 +25,7 @@ RecentImages::RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::
 RecentImages::~RecentImages() {
   budget_->withdraw(*this);
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(waiting_mutex_);
     ending_ = true;
   }
   work_.notify_all();
@@ -38,11 +39,12 @@ std::uint64_t RecentImages::size_of(const protocol::Image& image) {
 void RecentImages::add(std::uint64_t session, const protocol::Image& image) {
   const std::uint64_t bytes = size_of(image);
   {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(waiting_mutex_);
     // One image may be larger than what may wait.
     const bool room =
         waiting_.empty() || (waiting_.size() < kMostWaiting && waiting_bytes_ + bytes <= kMostWaitingBytes);
-    if (bytes > bound_ || !room) {
+    // What its header does not describe cannot be shown.
+    if (bytes > bound_ || !room || protocol::pixel_bytes(image.head, bound_) != image.pixels.bytes.size()) {
       ++left_out_;
       return;
     }
@@ -53,7 +55,7 @@ void RecentImages::add(std::uint64_t session, const protocol::Image& image) {
 }
 
 void RecentImages::copy_all() {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(waiting_mutex_);
   for (;;) {
     work_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
     if (ending_) return;
@@ -64,7 +66,6 @@ void RecentImages::copy_all() {
     try {
       keep(std::move(next));
     } catch (const std::exception&) {  // the machine has no more memory
-      const std::scoped_lock counting(mutex_);
       ++left_out_;
     }
     lock.lock();
@@ -98,7 +99,7 @@ void RecentImages::keep(Waiting waiting) {
   kept->number = ++last_;
   newest_ = {kept->number, kept->session};
   kept_bytes_ += bytes;
-  newest_of_[kept->session] = kept;
+  kept_of_[kept->session].push_back(kept);
   kept_.push_back(std::move(kept));
 }
 
@@ -107,30 +108,40 @@ std::shared_ptr<KeptImage> RecentImages::take_oldest() {
   std::shared_ptr<KeptImage> oldest = std::move(kept_.front());
   kept_.pop_front();
   kept_bytes_ -= oldest->bytes;
-  const auto newest = newest_of_.find(oldest->session);
-  if (newest != newest_of_.end() && newest->second == oldest) newest_of_.erase(newest);
+  const auto of_session = kept_of_.find(oldest->session);  // whose oldest it is
+  of_session->second.pop_front();
+  if (of_session->second.empty()) kept_of_.erase(of_session);
   return oldest;
 }
 
 std::shared_ptr<const KeptImage> RecentImages::newest(std::uint64_t session) const {
   const std::scoped_lock lock(mutex_);
-  const auto found = newest_of_.find(session);
-  return found == newest_of_.end() ? nullptr : found->second;
+  const auto found = kept_of_.find(session);
+  return found == kept_of_.end() ? nullptr : found->second.back();
 }
 
 std::shared_ptr<const KeptImage> RecentImages::find(std::uint64_t session, std::uint64_t number) const {
-  const std::scoped_lock lock(mutex_);
-  const auto found = std::lower_bound(kept_.begin(), kept_.end(), number,
-                                      [](const auto& one, std::uint64_t wanted) { return one->number < wanted; });
-  return found == kept_.end() || (*found)->number != number || (*found)->session != session ? nullptr : *found;
+  const auto found = number == 0 ? std::vector<std::shared_ptr<const KeptImage>>() : of(session, number - 1, 1);
+  return found.empty() || found.front()->number != number ? nullptr : found.front();
 }
 
-std::vector<std::shared_ptr<const KeptImage>> RecentImages::of(std::uint64_t session) const {
-  std::vector<std::shared_ptr<const KeptImage>> all;
+std::vector<std::shared_ptr<const KeptImage>> RecentImages::of(std::uint64_t session, std::uint64_t after,
+                                                               std::size_t most) const {
   const std::scoped_lock lock(mutex_);
-  std::copy_if(kept_.begin(), kept_.end(), std::back_inserter(all),
-               [session](const auto& one) { return one->session == session; });
-  return all;
+  const auto found = kept_of_.find(session);
+  if (found == kept_of_.end()) return {};
+  const Images& all = found->second;
+  const auto first = std::upper_bound(all.begin(), all.end(), after,
+                                      [](std::uint64_t number, const auto& one) { return number < one->number; });
+  const auto count = std::min(most, static_cast<std::size_t>(all.end() - first));
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
+RecentImages::Extent RecentImages::extent(std::uint64_t session) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = kept_of_.find(session);
+  if (found == kept_of_.end()) return {};
+  return {found->second.size(), found->second.front()->number, found->second.back()->number};
 }
 
 RecentImages::Newest RecentImages::newest() const {
@@ -138,10 +149,7 @@ RecentImages::Newest RecentImages::newest() const {
   return newest_;
 }
 
-std::uint64_t RecentImages::left_out() const {
-  const std::scoped_lock lock(mutex_);
-  return left_out_;
-}
+std::uint64_t RecentImages::left_out() const { return left_out_; }
 
 std::uint64_t RecentImages::bytes() const {
   const std::scoped_lock lock(mutex_);

@@ -1,10 +1,12 @@
 // The images of the last scans, in memory.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,13 +43,21 @@ class RecentImages final : public numerics::Droppable {
   RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget);
   ~RecentImages() override;
 
-  /// Takes an image without waiting for anything; a thread of this copies its pixels. What does not fit is left out.
+  /// Takes an image; a thread of this copies its pixels. What does not fit is left out. Waits for none of those who
+  /// look: they have a lock of their own.
   void add(std::uint64_t session, const protocol::Image& image);
   /// The newest of a session; null: none.
   std::shared_ptr<const KeptImage> newest(std::uint64_t session) const;
   std::shared_ptr<const KeptImage> find(std::uint64_t session, std::uint64_t number) const;
-  /// In the order in which they came.
-  std::vector<std::shared_ptr<const KeptImage>> of(std::uint64_t session) const;
+  /// In the order in which they came: those with numbers above `after`, and no more than `most`.
+  std::vector<std::shared_ptr<const KeptImage>> of(std::uint64_t session, std::uint64_t after = 0,
+                                                   std::size_t most = std::numeric_limits<std::size_t>::max()) const;
+  /// How many of a session there are, and the numbers of the oldest and of the newest; 0: none.
+  struct Extent {
+    std::size_t count = 0;
+    std::uint64_t first = 0, last = 0;
+  };
+  Extent extent(std::uint64_t session) const;
   /// Of the newest image, and whose it is: changes with each image. {0, 0}: there was none.
   struct Newest {
     std::uint64_t number = 0, session = 0;
@@ -69,19 +79,23 @@ class RecentImages final : public numerics::Droppable {
   static std::uint64_t size_of(const protocol::Image& image);
   void copy_all();
   void keep(Waiting waiting);
-  std::shared_ptr<KeptImage> take_oldest();  // with the lock held
+  std::shared_ptr<KeptImage> take_oldest();  // with mutex_ held
 
   const std::uint64_t bound_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
-  mutable std::mutex mutex_;
+  std::mutex waiting_mutex_;  // of scans, and of the thread; never held together with mutex_
   std::condition_variable work_;
   std::deque<Waiting> waiting_;
   std::uint64_t waiting_bytes_ = 0;
-  std::deque<std::shared_ptr<KeptImage>> kept_;                    // the oldest first
-  std::map<std::uint64_t, std::shared_ptr<KeptImage>> newest_of_;  // by session; each is in kept_
-  std::uint64_t kept_bytes_ = 0, last_ = 0, left_out_ = 0;
-  Newest newest_;
   bool ending_ = false;
+  std::atomic<std::uint64_t> left_out_ = 0;
+
+  mutable std::mutex mutex_;
+  using Images = std::deque<std::shared_ptr<KeptImage>>;  // the oldest first
+  Images kept_;
+  std::map<std::uint64_t, Images> kept_of_;  // the same, by session
+  std::uint64_t kept_bytes_ = 0, last_ = 0;
+  Newest newest_;
   std::thread thread_;
 };
 

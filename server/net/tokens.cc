@@ -38,17 +38,16 @@ void Tokens::reload() {
   digests_ = std::move(digests);
 }
 
-bool Tokens::contain(std::string_view token) const {
-  const Digest digest = digest_of(token);
+bool Tokens::contain(const Digest& digest) const {
   const std::scoped_lock lock(mutex_);
   bool found = false;
   for (const Digest& known : digests_) found |= CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0;
   return found;
 }
 
-Tokens::Digest Tokens::digest_of(std::string_view text) {
+Tokens::Digest Tokens::digest_of(std::string_view token) {
   Digest digest{};
-  if (EVP_Digest(text.data(), text.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+  if (EVP_Digest(token.data(), token.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
     throw std::runtime_error("OpenSSL has no SHA-256");
   return digest;
 }

@@ -18,15 +18,17 @@ class Tokens {
   /// Reads the file again; what fails leaves the tokens as they were.
   void reload();
   /// Takes a time that does not depend on which characters are equal.
-  bool contain(std::string_view token) const;
+  bool contain(std::string_view token) const { return contain(digest_of(token)); }
+
+  /// What may be kept of a token: no dump of this process shows one.
+  using Digest = std::array<unsigned char, 32>;
+  static Digest digest_of(std::string_view token);
+  bool contain(const Digest& digest) const;
 
  private:
-  using Digest = std::array<unsigned char, 32>;
-  static Digest digest_of(std::string_view text);
-
   const std::string file_;
   mutable std::mutex mutex_;
-  std::vector<Digest> digests_;  // so that no dump of this process shows a token
+  std::vector<Digest> digests_;
 };
 
 }  // namespace echotrain::server

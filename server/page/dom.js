@@ -21,12 +21,13 @@ export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Keeps one element per item, in order: `create(item)` once, `update(element, item)` each time. */
+/** Keeps one element per item, in order: `create(item)` once, `update(element, item)` each time. No two items have the
+ * same key: `keyOf(item, its place)`. */
 export function keepList(parent, items, keyOf, create, update) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let place = parent.firstElementChild;
-  for (const item of items) {
-    const key = String(keyOf(item));
+  for (const [i, item] of items.entries()) {
+    const key = String(keyOf(item, i));
     let element = known.get(key);
     if (!element) {
       element = create(item);

@@ -20,7 +20,8 @@ export function listen(on) {
 
   function open() {
     waiting = null;
-    source = new EventSource("/live/events");
+    const mine = new EventSource("/live/events");
+    source = mine;
     source.addEventListener("hello", (event) => {
       on.link("open");
       on.viewer(JSON.parse(event.data).viewer);
@@ -28,8 +29,9 @@ export function listen(on) {
     source.addEventListener("state", (event) => on.state(JSON.parse(event.data)));
     source.addEventListener("image", (event) => on.image(JSON.parse(event.data)));
     source.addEventListener("error", async () => {
-      source.close();
+      mine.close();
       const why = await reason();
+      if (mine !== source) return; // another one was opened meanwhile
       on.link(why);
       if (!waiting) waiting = setTimeout(open, kRetry_ms);
     });

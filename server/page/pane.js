@@ -115,7 +115,7 @@ export class Pane {
 
   move(event) {
     this.tellVoxel(this.voxelAt(event));
-    if (!this.drag || !this.plane) return;
+    if (!this.drag?.window || !this.plane) return;
     if (this.measuring) {
       this.measure = { from: this.drag.from, to: this.voxelAt(event) };
       this.draw();
@@ -300,11 +300,20 @@ export class Pane {
     this.setFollow(running);
   }
 
-  /** Takes the list of the scan's images. */
+  /** Takes what is new in the list of the scan's images, and forgets those that are no longer kept. */
   async refresh() {
-    const response = await fetch(`/live/images?scan=${this.scan}`);
-    if (!response.ok) return;
-    this.images = (await response.json()).images;
+    const scan = this.scan;
+    for (let more = true; more; ) {
+      const after = this.images.at(-1)?.scan === scan ? this.images.at(-1).number : 0;
+      const response = await fetch(`/live/images?scan=${scan}&after=${after}`);
+      if (!response.ok) return;
+      const told = await response.json();
+      if (scan !== this.scan) return;
+      const last = this.images.at(-1)?.scan === scan ? this.images.at(-1).number : 0;
+      const known = this.images.filter((image) => image.scan === scan && told.first > 0 && image.number >= told.first);
+      this.images = known.concat(told.images.filter((image) => image.number > last));
+      more = told.more;
+    }
     if (this.series === null && this.images.length > 0) this.series = this.images.at(-1).series;
     const wanted = [...new Set(this.images.map((image) => image.series))];
     const told = wanted.map((series) => {

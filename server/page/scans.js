@@ -41,7 +41,7 @@ function tellWarnings(parent, scan) {
   keepList(
     parent,
     scan.warnings,
-    (text) => text,
+    (text, place) => place, // one may come twice
     () => make("p", { class: "warning" }),
     (element, text) => setText(element, text),
   );

@@ -38,7 +38,11 @@ export class Viewer {
 
   setNumber(number) {
     this.number = number;
-    for (const pane of this.panes) pane.viewer = number;
+    for (const pane of this.panes) {
+      pane.viewer = number;
+      pane.images = []; // a server that has been started anew counts its images anew
+      if (pane.scan !== 0) pane.refresh().catch(() => {});
+    }
   }
 
   made(event) {

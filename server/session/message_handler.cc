@@ -181,6 +181,8 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
 void MessageHandler::tell(const Step& step) {
   if (!step.remark.empty()) connection_.log.info("{}", protocol::printable(step.remark));
   if (step.response) connection_.outbox->response(*step.response);
+  // Told at once: the client may be gone before it has sent the header, with which it would be refused.
+  if (const auto error = dialogue_.config_error(); error && connection_.live) connection_.live->error(*error);
   if (step.warning.empty()) return;
   connection_.log.warn("{}", protocol::printable(step.warning));
   if (connection_.live) connection_.live->warning(step.warning);

@@ -224,6 +224,13 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   EXPECT_THAT(file->body, testing::StartsWith(wire::id(1022)));
   EXPECT_THAT(file->body, testing::EndsWith(pixels));
 
+  HttpClient asks(port);  // for the head only
+  asks.send("HEAD /live/download?scan=1 HTTP/1.1\r\nHost: localhost\r\n" + cookie + "\r\n");
+  const auto head = asks.receive(/*has_body=*/false);
+  EXPECT_EQ(head->status, 200);
+  EXPECT_EQ(head->headers.at("content-length"), std::to_string(file->body.size()));
+  EXPECT_TRUE(asks.ended());
+
   RawClient scanner(server.port());
   scanner.send(wire::config("cartesian_2d") + wire::header(wire::xml()));
   wait_for(port, [](const json& now) { return !now["scans"].empty(); });
@@ -340,8 +347,9 @@ TEST(Events, TellOfImagesAndBoundTheirListeners) {
   EXPECT_TRUE(server.works());
   EXPECT_TRUE(first.hears("event: image\ndata: {\"scan\":1,\"image\":1}\n\n")) << first.heard();
   {
-    Listening second(server.admin_port()), third(server.admin_port());
-    EXPECT_TRUE(second.hears("event: state"));
+    Listening second(server.admin_port());
+    EXPECT_TRUE(second.hears("event: state"));  // before the next one comes
+    Listening third(server.admin_port());
     EXPECT_TRUE(third.hears("admin.viewers"));
     EXPECT_THAT(third.heard(), testing::StartsWith("HTTP/1.1 503 "));
   }

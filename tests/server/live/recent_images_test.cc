@@ -34,6 +34,26 @@ bool wait_until(const std::function<bool()>& condition) {
   return condition();
 }
 
+struct View {
+  std::string head;
+  std::vector<float> values;
+};
+View take_apart(const std::string& bytes) {
+  std::uint32_t length = 0;
+  std::memcpy(&length, bytes.data(), 4);
+  View view{bytes.substr(4, length), std::vector<float>((bytes.size() - 4 - length) / 4)};
+  EXPECT_EQ(length % 4, 0U);
+  std::memcpy(view.values.data(), bytes.data() + 4 + length, view.values.size() * 4);
+  return view;
+}
+bool has(const View& view, const std::string& text) { return view.head.find(text) != std::string::npos; }
+
+View view(protocol::Image made, const ViewWish& wish) {
+  KeptImage image(std::make_shared<numerics::MemoryBudget>());
+  image.image = std::move(made);
+  return take_apart(view_of(image, wish));
+}
+
 TEST(RecentImages, KeepsTheNewestWithinItsBound) {
   const auto budget = std::make_shared<numerics::MemoryBudget>();
   {
@@ -78,6 +98,44 @@ TEST(RecentImages, GiveWayToScans) {
   budget->give(20'000);
 }
 
+TEST(RecentImages, AreListedInPartsAndBySession) {
+  RecentImages images(1 << 20, std::make_shared<numerics::MemoryBudget>());
+  const std::size_t count = kMostListed + 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    images.add(1 + i % 2, image(2, 2, 0));
+    ASSERT_TRUE(wait_until([&] { return images.newest().number == i + 1; }));
+  }
+  EXPECT_EQ(images.extent(1).count, count / 2);
+  EXPECT_EQ(images.extent(1).first, 1U);
+  EXPECT_EQ(images.extent(2).last, count);
+  EXPECT_EQ(images.extent(3).count, 0U);
+  const auto some = images.of(2, 3, 2);
+  ASSERT_EQ(some.size(), 2U);
+  EXPECT_EQ(some[0]->number, 4U);
+  EXPECT_EQ(some[1]->number, 6U);
+  EXPECT_TRUE(images.of(2, count).empty());
+  for (std::size_t i = 0; i < count; ++i) {
+    images.add(5, image(1, 1, 0));
+    ASSERT_TRUE(wait_until([&] { return images.newest().number == count + i + 1; }));
+  }
+  EXPECT_NE(images_json(images, 5, 0).find("\"more\":true"), std::string::npos);
+  EXPECT_NE(images_json(images, 5, count + 2).find("\"more\":false"), std::string::npos);
+  EXPECT_NE(images_json(images, 6, 0).find("{\"first\":0,\"more\":false,\"images\":[]}"), std::string::npos);
+  images.drop(1);  // the oldest, of session 1
+  EXPECT_EQ(images.extent(1).first, 3U);
+}
+
+TEST(RecentImages, LeaveOutWhatItsHeaderDoesNotDescribe) {
+  RecentImages images(1 << 20, std::make_shared<numerics::MemoryBudget>());
+  protocol::Image lies = image(2, 2, 0);
+  lies.head.matrix_size[0] = lies.head.matrix_size[1] = 65535;
+  images.add(1, lies);
+  lies.head.data_type = 0;
+  images.add(1, lies);
+  EXPECT_EQ(images.left_out(), 2U);
+  EXPECT_TRUE(view(lies, {}).values.empty());  // 16 GiB otherwise
+}
+
 TEST(RecentImages, HaveCopiesOfTheirOwn) {
   const auto budget = std::make_shared<numerics::MemoryBudget>();
   RecentImages images(1 << 20, budget);
@@ -92,26 +150,6 @@ TEST(RecentImages, HaveCopiesOfTheirOwn) {
   float kept = 0;
   std::memcpy(&kept, images.newest(1)->image.pixels.bytes.data(), sizeof(kept));
   EXPECT_EQ(kept, 3);
-}
-
-struct View {
-  std::string head;
-  std::vector<float> values;
-};
-View take_apart(const std::string& bytes) {
-  std::uint32_t length = 0;
-  std::memcpy(&length, bytes.data(), 4);
-  View view{bytes.substr(4, length), std::vector<float>((bytes.size() - 4 - length) / 4)};
-  EXPECT_EQ(length % 4, 0U);
-  std::memcpy(view.values.data(), bytes.data() + 4 + length, view.values.size() * 4);
-  return view;
-}
-bool has(const View& view, const std::string& text) { return view.head.find(text) != std::string::npos; }
-
-View view(protocol::Image made, const ViewWish& wish) {
-  KeptImage image(std::make_shared<numerics::MemoryBudget>());
-  image.image = std::move(made);
-  return take_apart(view_of(image, wish));
 }
 
 TEST(ImageView, IsThePlaneThatIsAskedFor) {
@@ -151,7 +189,7 @@ TEST(ImageView, TakesComplexAndWholeNumbers) {
   one.pixels = protocol::Payload::take(std::vector<std::int16_t>{-3, 7});
   EXPECT_EQ(view(one, {}).values, (std::vector<float>{-3, 7}));
   one.pixels = {};  // fewer pixels than the head says
-  EXPECT_EQ(view(one, {}).values, (std::vector<float>{0, 0}));
+  EXPECT_TRUE(view(one, {}).values.empty());
 }
 
 TEST(ImageView, RangeIsOfFinitePixels) {

@@ -1,0 +1,45 @@
+#include "server/live/live_scan.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+namespace echotrain::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string attributes_kept(bool subject, const std::string& attributes) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>();
+  const auto images = std::make_shared<RecentImages>(1 << 20, budget);
+  LastMinute delays;
+  LiveScan scan(std::make_shared<SessionStatus>(1, "here", budget), images, delays, subject);
+  protocol::Image image;
+  image.head.data_type = 5;
+  image.head.matrix_size[0] = image.head.matrix_size[1] = image.head.matrix_size[2] = image.head.channels = 1;
+  image.pixels = protocol::Payload::take(std::vector<float>(1));
+  image.attributes = attributes;
+  scan.image(image);
+  for (int i = 0; i < 5000 && images->newest().number == 0; ++i) std::this_thread::sleep_for(1ms);
+  const auto kept = images->newest(1);
+  return kept ? kept->image.attributes : "not kept";
+}
+
+TEST(LiveScan, KeepsNoAttributesOfTheSubjectUnlessToldTo) {
+  const std::string named =
+      "<ismrmrdMeta><meta><name>PatientName</name><value>O'Neill</value></meta>"
+      "<meta><name>SUBJECT_ID</name><value>4711</value></meta>"
+      "<meta><name>DataRole</name><value>a &lt; b &amp; c</value></meta></ismrmrdMeta>";
+  EXPECT_EQ(attributes_kept(true, named), named);
+  const std::string left = attributes_kept(false, named);
+  EXPECT_EQ(left.find("Neill"), std::string::npos);
+  EXPECT_EQ(left.find("4711"), std::string::npos);
+  EXPECT_NE(left.find("<value>a &lt; b &amp; c</value>"), std::string::npos) << left;
+  EXPECT_EQ(attributes_kept(false, "no XML of patient 4711"), "");
+  const std::string nameless = "<ismrmrdMeta><meta><name>DataRole</name><value>Image</value></meta></ismrmrdMeta>";
+  EXPECT_EQ(attributes_kept(false, nameless), nameless);
+}
+
+}  // namespace
+}  // namespace echotrain::server
