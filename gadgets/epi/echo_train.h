@@ -18,6 +18,7 @@ struct PhaseOptions {
   std::string coils = "joint";
   std::string refine = "none";
   bool b0_drift = true;
+  bool dual_polarity = false;
 };
 
 /// The odd/even phase that a set of navigators gives.

@@ -55,13 +55,17 @@ Parameters<EpiPhaseCorrection::Options> EpiPhaseCorrection::parameters() {
       .choice("refine", &Options::refine, {"none", "entropy"},
               "whether the first frame of each slice is held, and the phase improved until its image has least entropy")
       .flag("b0_drift", &Options::b0_drift,
-            "take out what each shot's navigators precess more than those of the slice's first shot");
+            "take out what each shot's navigators precess more than those of the slice's first shot")
+      .flag("dual_polarity", &Options::dual_polarity,
+            "take out what else differs between lines of both directions, by kernels from reference lines (flag 20) "
+            "that came twice, with flag 22 and without; frames are held until they are whole");
 }
 
 void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   paid_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
   paid_held_ = std::make_unique<numerics::MemoryShare>(scan.compute.account());
+  if (options_.dual_polarity) dual_ = std::make_unique<DualPolarity>(scan);
   for (const auto& encoding : header.encodings) {
     const auto multiband = protocol::multiband(header.xml, epi_.size());
     multiband_.push_back(multiband && multiband->factor > 1);
@@ -84,21 +88,24 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   if (epi && readouts.kind == ReadoutKind::phase_correction) return learn(readouts);
   if (!epi || (readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
     return emit(std::move(readouts));
+  if (dual_ && readouts.kind == ReadoutKind::imaging) dual_->release(emit);
   std::vector<bool> reversed;
   if (!readouts.heads.empty()) reversed = correct(readouts);
+  if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty())
+    return dual_->learn(std::move(readouts), reversed, emit);
   if (!readouts.frame) return emit(std::move(readouts));
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
   State& state = states_[slice];
   const std::uint64_t frame = readouts.frame->id;
-  const bool last = readouts.last;
-  if (searches(state, source_of(slice)) || held_.contains(frame)) {
+  const bool last = readouts.last, kernels = has_kernels(slice);
+  if (kernels || searches(state, source_of(slice)) || held_.contains(frame)) {
     std::vector<Held>& held = held_[frame];
     paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
-    if (!state.found) search(state, slice, held);
-    if (state.found) complete(state, held);
-    note(held.back().readouts);
+    if (!kernels && !state.found) search(state, slice, held);
+    if (!kernels && state.found) complete(state, held);
+    note(held.back().readouts, kernels ? dual_->correct(slice, held) : std::nullopt);
     for (Held& each : held) {
       paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
       emit(std::move(each.readouts));
@@ -106,12 +113,13 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
     held_.erase(frame);
     return;
   }
-  if (last) note(readouts);
+  if (last) note(readouts, {});
   emit(std::move(readouts));
 }
 
 /// What is held belongs to frames that never became whole.
-void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& /*emit*/) {
+void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
+  if (dual_) dual_->release(emit);
   held_.clear();
   paid_held_->set(0);
 }
@@ -235,8 +243,9 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
   State &state = states_[slice], &source = source_of(slice);
   const auto lines = std::pair(readouts.heads.begin() + static_cast<std::ptrdiff_t>(begin),
                                readouts.heads.begin() + static_cast<std::ptrdiff_t>(end));
-  // Plain reference lines need no navigators.
-  const bool turns = std::any_of(lines.first, lines.second, is_reversed);
+  // Plain reference lines need no navigators, nor do those that kernels are made of.
+  const bool images = readouts.kind == ReadoutKind::imaging;
+  const bool turns = std::any_of(lines.first, lines.second, is_reversed) && !(dual_ && (!images || has_kernels(slice)));
   if (turns && options_.method != "none" && !source.train.has_navigators())
     scan_->warn(fmt::format(
         "epi_phase_correction: no phase-correction lines (flag 24) came before the lines of slice {}; the phase is "
@@ -248,7 +257,6 @@ void EpiPhaseCorrection::correct(Readouts& readouts, const Slice& slice, std::si
                     "those of another "
                     "slice",
                     slice.second));
-  const bool images = readouts.kind == ReadoutKind::imaging;
   if (source.train.changed()) {
     state.lines = state.reversed = 0;
     state.references = false;
@@ -379,13 +387,24 @@ void EpiPhaseCorrection::check_directions(State& state, const State& source, std
   state.references = false;
 }
 
-void EpiPhaseCorrection::note(Readouts& readouts) {
+/// Whether the slice's reversed lines are made by kernels of references of both directions.
+bool EpiPhaseCorrection::has_kernels(const Slice& slice) {
+  if (!dual_) return false;
+  if (!multiband_[slice.first]) return dual_->ready(slice);
+  scan_->warn(
+      "epi_phase_correction: dual_polarity is not done for slices that were excited at once, whose references are of "
+      "one slice each; their lines are corrected by the navigators' phase alone");
+  return false;
+}
+
+void EpiPhaseCorrection::note(Readouts& readouts, std::optional<double> missed) {
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
   State &state = states_[slice], &source = source_of(slice);
   check_directions(state, source, slice.second);
   std::map<std::string, std::string> notes{{"epi_correction", source.phase  ? options_.method
                                                               : state.found ? "entropy"
                                                                             : "none"}};
+  if (missed) notes["epi_dual_polarity"] = fmt::format("{:.5f}", *missed);
   if (state.found) notes["epi_refined"] = fmt::format("{:.5f} {:.6f}", state.found->constant, state.found->slope);
   if (source.phase) {
     notes["epi_slope"] = fmt::format("{:.5f}", source.phase->linear.slope);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/epi/dual_polarity.h"
 #include "gadgets/epi/echo_train.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/epi/profile_changes.h"
@@ -29,20 +30,27 @@ namespace echotrain {
 /// shot, so that a drift of the field moves no image, and shots fit together. A scan of navigators of its own (more
 /// than 4 lines) tells no drift.
 ///
+/// `dual_polarity`: what is left between lines of both ways, and is no straight line, is taken out by kernels that make
+/// reversed lines from themselves and their neighbours (gadgets/numerics/epi/dual_polarity.h). They are fitted to
+/// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; of these the
+/// forward ones go on. Frames are held until they are whole, and nothing is searched for in them.
+///
 /// In:  Readouts [readout, coil, sample] of EPI, regular lines in the order of time (ramp_regrid gives such); phase
 ///      correction on the host.
 /// Out: Readouts of images and of calibration that all run forward, without the flag. Phase correction ends here. Other
 ///      kinds and encodings pass.
 /// Meta attributes: epi_correction (linear, pointwise, entropy or none), epi_slope [rad/pixel] and epi_constant [rad]
-/// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement), epi_blips (up:
-/// encoding step 1 rises from line to line; down: it falls, and distortion points the other way), ghost_level and
-/// ghost_level_uncorrected: ghost over object, as the navigators tell.
+/// of the frame's last lines, epi_drift [rad/echo], epi_refined (constant and slope of the refinement),
+/// epi_dual_polarity (what its kernels miss of the references), epi_blips (up: encoding step 1 rises from line to line;
+/// down: it falls, and distortion points the other way), ghost_level and ghost_level_uncorrected: ghost over object, as
+/// the navigators tell.
 ///
 /// Where the header has `multiband`, navigators of several slices at once are compared with such alone for the drift.
 ///
 /// Lines of a slice without navigators are corrected by those of another slice, with a warning; without any, or when
-/// navigators all run the same way, the phase is searched for in the image, with a warning. ClientError for a header
-/// without EPI, and for navigators whose size is not the lines'.
+/// navigators all run the same way, the phase is searched for in the image, with a warning. Slices whose references did
+/// not come both ways, or do not determine kernels, are corrected by navigators alone, with a warning. ClientError for
+/// a header without EPI, and for navigators whose size is not the lines'.
 class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
  public:
   using Options = PhaseOptions;
@@ -73,12 +81,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
     std::optional<std::uint64_t> frame;                          // whose lines are counted:
     std::int64_t row = 0, rising = 0;  // its latest one; those above the one before, less others
   };
-  /// Readouts of a frame that waits for what is found, and which of their lines were reversed.
-  struct Held {
-    Readouts readouts;
-    std::vector<bool> reversed;
-    bool corrected = false;  // by what was found, too
-  };
+  using Held = HeldLines;
 
   void learn(const Readouts& navigators);
   State& source_of(const Slice& slice);
@@ -91,7 +94,8 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   void correct(Readouts& readouts, const Slice& slice, std::size_t begin, std::size_t end, Array<cfloat>& changed);
   void search(State& state, const Slice& slice, const std::vector<Held>& held);
   void complete(const State& state, std::vector<Held>& held);
-  void note(Readouts& readouts);
+  bool has_kernels(const Slice& slice);
+  void note(Readouts& readouts, std::optional<double> missed);
 
   Options options_;
   Scan* scan_ = nullptr;
@@ -104,6 +108,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::unique_ptr<numerics::MemoryShare> paid_;      // of their navigators
   std::map<std::uint64_t, std::vector<Held>> held_;  // by frame
   std::unique_ptr<numerics::MemoryShare> paid_held_;
+  std::unique_ptr<DualPolarity> dual_;  // null: not asked for
 };
 
 }  // namespace echotrain

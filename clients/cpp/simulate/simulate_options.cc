@@ -58,6 +58,9 @@ config::OptionTable<EpiOptions> epi_options() {
       .number("gradient_delay_us", &O::gradient_delay_us, -100, 100, "by how much the gradient comes late")
       .unit("us")
       .number("ghost", &O::ghost, 0, 10, "of a phase between odd and even lines, relative to the object")
+      .number("ghost_wave", &O::ghost_wave, -10, 10,
+              "of a phase between odd and even lines that is no straight line: this times cos(pi (x + 2 y) / fov)")
+      .unit("rad")
       .number("b0_hz", &O::b0_hz, -1e5, 1e5, "by how much the object is off resonance")
       .unit("Hz")
       .number("b0_across_x_hz", &O::b0_across_x_hz, -1e5, 1e5,
@@ -72,7 +75,9 @@ config::OptionTable<EpiOptions> epi_options() {
       .flag("interleaved", &O::interleaved, "slices 0, 2, 4, ..., then 1, 3, 5, ...")
       .flag("reverse_blips", &O::reverse_blips, "lines from the last one to the first")
       .text("references", &O::references,
-            "reference lines of --calibration-mode separate: epi (with navigators) or flash (plain lines)")
+            "reference lines of --calibration-mode separate: epi (with navigators), dual (epi, twice, the second time "
+            "all lines read the other way) or flash (plain "
+            "lines)")
       .heading("Echo-planar imaging (--trajectory epi)");
 }
 

@@ -34,16 +34,17 @@ struct UndersamplingOptions {
 
 /// Echo-planar imaging (clients/cpp/simulate/epi/epi_scanner.h).
 struct EpiOptions {
-  double ramp_us = 0, flat_us = 0;                ///< of the readout gradient; a flat part of 0: 5 us for each point
-  double gradient_delay_us = 0;                   ///< by how much the gradient comes late
-  double ghost = 0;                               ///< relative to the object
+  double ramp_us = 0, flat_us = 0;  ///< of the readout gradient; a flat part of 0: 5 us for each point
+  double gradient_delay_us = 0;     ///< by how much the gradient comes late
+  double ghost = 0;                 ///< relative to the object
+  double ghost_wave = 0;            ///< of a phase between odd and even lines that is no straight line [rad]
   double b0_across_x_hz = 0, b0_across_y_hz = 0;  ///< by how much the field differs over the field of view
   double b0_hz = 0, b0_drift_hz = 0;              ///< of the first frame, and more from frame to frame
   int navigators = 3;                             ///< lines without phase encoding before each shot
   int shots = 1;                                  ///< of a slice's frame
   bool interleaved = false;                       ///< slices 0, 2, 4, ..., then 1, 3, 5, ...
   bool reverse_blips = false;                     ///< lines from the last one to the first
-  std::string references = "epi";                 ///< what reference lines before the frames are: epi or flash
+  std::string references = "epi";                 ///< what reference lines before the frames are: epi, dual or flash
 };
 
 struct SimulateOptions {

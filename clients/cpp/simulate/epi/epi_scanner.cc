@@ -78,10 +78,11 @@ EpiScanner::EpiScanner(const SimulateOptions& options, const ScanPath& scan, con
   if (options.slices % lines_left.multiband != 0)
     throw UsageError(
         fmt::format("--slices {} are no multiple of --multiband {}", options.slices, lines_left.multiband));
-  if (options.epi.references != "epi" && options.epi.references != "flash")
-    throw UsageError("unknown --references '" + options.epi.references + "'; use epi or flash");
-  if (options.epi.references == "flash" && lines_left.calibration_mode != "separate")
-    throw UsageError("--references flash are lines of their own: give --calibration-mode separate");
+  if (options.epi.references != "epi" && options.epi.references != "flash" && options.epi.references != "dual")
+    throw UsageError("unknown --references '" + options.epi.references + "'; use epi, dual or flash");
+  if (options.epi.references != "epi" && lines_left.calibration_mode != "separate")
+    throw UsageError("--references " + options.epi.references +
+                     " are lines of their own: give --calibration-mode separate");
   if (options.epi.shots > scan.shots())
     throw UsageError(fmt::format("--shots {} are more than the scan's {} lines", options.epi.shots, scan.shots()));
 }
@@ -102,7 +103,8 @@ std::size_t EpiScanner::readouts() const {
   return count;
 }
 
-std::vector<std::vector<EpiScanner::Echo>> EpiScanner::trains(const std::vector<AcquiredReadout>& list) const {
+std::vector<std::vector<EpiScanner::Echo>> EpiScanner::trains(const std::vector<AcquiredReadout>& list,
+                                                              bool opposite) const {
   const auto shots = static_cast<std::size_t>(options_.epi.shots);
   std::vector<std::vector<Echo>> out;
   for (std::size_t shot = 0; shot < shots && shot < list.size(); ++shot) {
@@ -115,7 +117,7 @@ std::vector<std::vector<EpiScanner::Echo>> EpiScanner::trains(const std::vector<
     }
     for (std::size_t e = 0; e < train.size(); ++e) {
       // The first line of the image runs forward, as the first navigator does.
-      train[e].reversed = (e < navigators ? e : e - navigators) % 2 == 1;
+      train[e].reversed = ((e < navigators ? e : e - navigators) % 2 == 1) != opposite;
       train[e].begin_us = static_cast<double>(e) * readout_.echo_spacing();
     }
     out.push_back(std::move(train));
@@ -163,7 +165,9 @@ void EpiScanner::plain_references() {
 }
 
 void EpiScanner::acquire(int frame, const std::vector<AcquiredReadout>& list, bool reference) {
-  const std::vector<std::vector<Echo>> all = trains(list);
+  std::vector<std::vector<Echo>> all = trains(list);
+  if (reference && options_.epi.references == "dual")
+    for (std::vector<Echo>& train : trains(list, true)) all.push_back(std::move(train));
   const double b0 = options_.epi.b0_hz + frame * options_.epi.b0_drift_hz;
   const std::vector<Slices> slices = order(reference);
   for (std::size_t next = 0; next < slices.size(); ++next) {
@@ -203,14 +207,37 @@ const std::vector<ReadoutWriter::Samples>& EpiScanner::measured(const std::vecto
                                                                 double b0_hz) {
   if (options_.epi.b0_drift_hz != 0 || options_.undersampling.calibration_mode == "interleaved") known_.clear();
   const int slice = phantoms_.size() > 1 ? slices.first : 0;
-  const auto [at, is_new] = known_.try_emplace(
-      {slice, slices.count, train.back().line, static_cast<int>(train.size()), train.back().image ? 0 : 1});
+  const auto [at, is_new] = known_.try_emplace({slice, slices.count, train.back().line, static_cast<int>(train.size()),
+                                                train.back().image      ? 0
+                                                : train.back().reversed ? 2
+                                                                        : 1});
   std::vector<ReadoutWriter::Samples>& data = at->second;
   if (is_new) {
     data.resize(train.size());
     parallel_for(train.size(), [&](std::size_t e) { data[e] = measure(train[e], slices, b0_hz); });
   }
   return data;
+}
+
+/// With the phase a cos(u), u = pi (x + 2 y) / fov, of reversed lines: exp(i a cos u) = sum_n i^n J_n(a) exp(i n u),
+/// and exp(i n u) moves k-space by n / 2 and n steps.
+void EpiScanner::object_kspace(const Phantom& phantom, double kx, double ky, bool reversed,
+                               std::vector<cdouble>& signal) const {
+  const double a = options_.epi.ghost_wave;
+  if (!reversed || a == 0) {
+    coils_.kspace(phantom, {kx, ky, 0}, signal);
+    return;
+  }
+  std::vector<cdouble> part(signal.size());
+  std::fill(signal.begin(), signal.end(), cdouble{});
+  const int most = static_cast<int>(std::ceil(std::abs(a))) + 20;
+  for (int n = -most; n <= most; ++n) {
+    const double size = std::cyl_bessel_j(std::abs(n), std::abs(a));  // i^n J_n(a) = i^|n| J_|n|(a)
+    if (size < 1e-13 && size > -1e-13) continue;
+    coils_.kspace(phantom, {kx - n / 2.0 / scan_.matrix(), ky - n / static_cast<double>(scan_.matrix()), 0}, part);
+    const cdouble weight = size * std::polar(1.0, std::copysign(std::numbers::pi / 2, a) * std::abs(n));
+    for (std::size_t c = 0; c < signal.size(); ++c) signal[c] += weight * part[c];
+  }
 }
 
 ReadoutWriter::Samples EpiScanner::measure(const Echo& echo, const Slices& slices, double b0_hz) const {
@@ -231,7 +258,7 @@ ReadoutWriter::Samples EpiScanner::measure(const Echo& echo, const Slices& slice
     for (int m = 0; m < slices.count; ++m) {
       const double turns = echo.navigator ? 0 : static_cast<double>(m * lines_.blips(echo.line)) / shift;
       const cdouble factor = phase * std::polar(1.0, 2 * std::numbers::pi * turns);
-      coils_.kspace(phantom_of(slices.first + m * slices.apart), {kx - moved_x, ky - moved_y, 0}, signal);
+      object_kspace(phantom_of(slices.first + m * slices.apart), kx - moved_x, ky - moved_y, echo.reversed, signal);
       for (std::size_t c = 0; c < coils; ++c) data[c * samples + s] += std::complex<float>(factor * signal[c]);
     }
   }

@@ -31,13 +31,15 @@ struct EpiReadout {
 
 /// Acquires the lines of Cartesian scans in echo trains, `shots` for each slice of a frame, each after its navigators.
 /// Every second echo of a train is read backwards, in the order of time, flagged as reversed, and has a phase that
-/// makes a ghost of `ghost` times the object. The gradient comes late by `gradient_delay`; the whole object is off
-/// resonance by b0 + frame * b0_drift, and by what rises along x and y. The header knows none of this.
+/// makes a ghost of `ghost` times the object, and one that varies over the image, `ghost_wave` times cos(pi (x + 2 y) /
+/// fov), as a series of k-space's shifts (Jacobi and Anger: exact to 1e-12). The gradient comes late by
+/// `gradient_delay`; the whole object is off resonance by b0 + frame * b0_drift, and by what rises along x and y. The
+/// header knows none of this.
 ///
 /// Reference lines that come before the frames are EPI, too, or plain lines as FLASH acquires them: regular, forward,
-/// on resonance. With `multiband` F of S slices, readouts of group g are sums of the slices g, g + S/F, ...; blips turn
-/// the phase of the m-th of these by m / fov_shift from line to line, 0 at the centre of k-space. References and what
-/// comes with them are of one slice each.
+/// on resonance; or EPI twice, the second time with all directions the other way. With `multiband` F of S slices,
+/// readouts of group g are sums of the slices g, g + S/F, ...; blips turn the phase of the m-th of these by m /
+/// fov_shift from line to line, 0 at the centre of k-space. References and what comes with them are of one slice each.
 class EpiScanner {
  public:
   /// phantoms: one, or one for each slice. UsageError for options that EPI does not have.
@@ -60,9 +62,10 @@ class EpiScanner {
   struct Slices {
     int first = 0, apart = 0, count = 1;
   };
-  std::vector<std::vector<Echo>> trains(const std::vector<AcquiredReadout>& list) const;
+  std::vector<std::vector<Echo>> trains(const std::vector<AcquiredReadout>& list, bool opposite = false) const;
   std::vector<Slices> order(bool reference) const;
   void acquire(int frame, const std::vector<AcquiredReadout>& list, bool reference);
+  void object_kspace(const Phantom& phantom, double kx, double ky, bool reversed, std::vector<cdouble>& signal) const;
   void plain_references();
   const Phantom& phantom_of(int slice) const;
   ReadoutWriter::Samples measure(const Echo& echo, const Slices& slices, double b0_hz) const;
@@ -78,7 +81,7 @@ class EpiScanner {
   ReadoutWriter writer_;
   double clock_ms_ = 0;  // when the next train begins
   /// Trains without noise, by what tells them apart: the first slice that differs, how many at once, the last line,
-  /// how many lines, and whether they are references. Kept where frames repeat them.
+  /// how many lines, and whether they are references, and in which direction they begin. Kept where frames repeat them.
   std::map<std::array<int, 5>, std::vector<ReadoutWriter::Samples>> known_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <sstream>
@@ -108,6 +109,43 @@ TEST(EpiScannerTest, SamplesLieWhereALateGradientPutsThem) {
       EXPECT_LT(std::abs(cdouble(data[s]) - expected), 1e-3) << i << " " << s;
     }
   }
+}
+
+TEST(EpiScannerTest, APhaseThatVariesOverTheImageIsThatOfReversedLinesAndDualReferencesComeBothWays) {
+  const TemporaryFolder folder;
+  SimulateOptions o = small_epi(folder);
+  o.epi.ramp_us = 0;
+  o.epi.ghost_wave = -1.3;
+  o.epi.references = "dual";
+  o.undersampling.acceleration = "2";
+  o.undersampling.calibration = 8;
+  o.undersampling.calibration_mode = "separate";
+  simulate_epi(o);
+  const protocol::DatasetReader reader(o.output);
+  const double pi = std::acos(-1.0), sigma = o.blob_sigma;
+  std::map<int, std::array<int, 2>> came;  // references, by line
+  for (std::size_t i = 0; i < reader.acquisitions(); ++i) {
+    const auto readout = reader.acquisition(i);
+    const auto data = samples_of(readout);
+    const bool reversed = (readout.head.flags & flag_mask(22)) != 0;
+    const bool navigator = (readout.head.flags & flag_mask(24)) != 0;
+    const int line = readout.head.idx.kspace_encode_step_1;
+    if ((readout.head.flags & flag_mask(20)) != 0) ++came[line][reversed ? 1 : 0];
+    const double ky = navigator ? 0 : (line - 8) / 16.0;
+    for (std::size_t s = 0; s < data.size(); s += 5) {
+      const double kx = ((reversed ? 15 - static_cast<double>(s) : static_cast<double>(s)) - 7.5) / 16;
+      cdouble expected = 0;  // the Gaussian is integrated over all space by steps of a quarter: exact to 1e-12
+      for (double y = -14; y <= 14; y += 0.5)
+        for (double x = -14; x <= 14; x += 0.5) {
+          const double phase = reversed ? -1.3 * std::cos(pi * (x + 2 * y) / 16) : 0;
+          expected +=
+              0.25 * std::polar(std::exp(-(x * x + y * y) / (2 * sigma * sigma)), phase - 2 * pi * (kx * x + ky * y));
+        }
+      EXPECT_LT(std::abs(cdouble(data[s]) - expected), 1e-4) << i << " " << s;
+    }
+  }
+  ASSERT_EQ(came.size(), 8u);
+  for (const auto& [line, ways] : came) EXPECT_EQ(ways, (std::array<int, 2>{1, 1})) << line;
 }
 
 TEST(EpiScannerTest, SlicesAtOnceAreSumsWithTheBlipsPhase) {
