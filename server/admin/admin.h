@@ -63,6 +63,7 @@ class Admin {
   const asio::strand<asio::io_context::executor_type> strand_;
   asio::ip::tcp::acceptor acceptor_;
   asio::ip::tcp::endpoint endpoint_;
+  bool checking_ = false;                               // a text of /live/check
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
 };
 
