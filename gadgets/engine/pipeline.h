@@ -41,6 +41,8 @@ class PipelinePlan {
   /// What a scan with this header runs through: the file's chain `accelerated`, if it has one and the header announces
   /// R > 1, else this.
   const PipelinePlan& chain_for(const protocol::Header& header) const;
+  /// The file's chain `accelerated`; null: it has none.
+  const PipelinePlan* accelerated() const { return accelerated_.get(); }
 
  private:
   friend class Pipeline;

@@ -18,7 +18,9 @@
 #include "server/admin/download.h"
 #include "server/admin/events.h"
 #include "server/base/log.h"
+#include "server/base/offload.h"
 #include "server/base/priority.h"
+#include "server/pipelines/pipelines_json.h"
 #include "server/session/listener.h"
 
 namespace echotrain::server {
@@ -31,7 +33,8 @@ namespace http = beast::http;
 
 namespace {
 
-constexpr std::size_t kMostDrained = 64 << 10;
+constexpr std::size_t kMostDrained = 64 << 10, kMostDrainedOfText = 2 * kLongestPipelineText;
+constexpr std::string_view kCheck = "/live/check", kYaml = "application/yaml";
 
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;
@@ -51,6 +54,7 @@ Response respond(AdminPage page) {
 Response refuse(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return respond({431, "text/plain", "the request is too long\n"});
+  if (error == http::error::body_limit) return respond({413, "text/plain", "the request's body is too long\n"});
   return respond({400, "text/plain", "this is not an HTTP request that this port understands\n"});
 }
 
@@ -94,10 +98,11 @@ bool may_ask(std::string_view host, const std::vector<std::string>& hosts) {
          std::any_of(hosts.begin(), hosts.end(), [&name](const std::string& one) { return host_name(one) == name; });
 }
 
-/// An answer, or that events are to be streamed.
+/// An answer, or that events are to be streamed, or that a text is to be read and checked first.
 struct Answer {
   Response response;
   bool events = false;
+  bool checks = false;
   LivePages::Beside beside{};
 };
 
@@ -142,20 +147,75 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
     if (response.result() == http::status::unauthorized) response.set(http::field::www_authenticate, "Bearer");
     return {std::move(response)};
   }
-  if (is_live(path) && (logs ? posts : reads)) {
+  const bool checks = environment.live && path == kCheck;
+  if (checks && posts) {
+    if (const auto refusal = live.refusal(order)) return {respond(*refusal)};
+    if (const auto forgery = live.forgery(order)) return {respond(*forgery)};
+    // Another site's page cannot send this type before its browser has asked, which is answered with 405.
+    const std::string_view type = view(request[http::field::content_type]);
+    if (type.substr(0, type.find(';')) != kYaml)
+      return {respond({415, "text/plain", fmt::format("this takes a text of the Content-Type {}\n", kYaml)})};
+    Answer answer;
+    answer.checks = true;
+    return answer;
+  }
+  if (is_live(path) && !checks && (logs ? posts : reads)) {
     if (const auto refusal = live.refusal(order)) return {respond(*refusal)};
     Answer answer;
     answer.events = is_events(path) && request.method() == http::verb::get;
     if (!answer.events) answer.response = respond(live.answer(order, answer.beside));
     return answer;
   }
-  if (!reads || acts || logs) {
-    const std::string allowed = acts || logs ? "POST" : "GET, HEAD";
+  if (!reads || acts || logs || checks) {
+    const std::string allowed = acts || logs || checks ? "POST" : "GET, HEAD";
     Response response = respond({405, "text/plain", fmt::format("only {} is answered here\n", allowed)});
     response.set(http::field::allow, allowed);
     return {std::move(response)};
   }
   return {respond(admin_page(path, environment))};
+}
+
+struct Checked {
+  Response response;
+  bool whole = false;  ///< the text has been read to its end
+};
+
+/// The loader's answer to the text that follows the header. It is checked on another thread, one text at a time:
+/// `checking` says on the strand that one is.
+asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffer& buffer, Request&& head,
+                                    const Environment& environment, bool& checking) {
+  const Response too_long =
+      respond({413, "text/plain",
+               fmt::format("the text is too long: at most {} KiB are checked\n", kLongestPipelineText >> 10)});
+  if (const auto length = head.content_length(); length && *length > kLongestPipelineText) co_return Checked{too_long};
+  error_code error;
+  if (beast::iequals(head.get()[http::field::expect], "100-continue"))
+    co_await asio::async_write(stream, asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
+                               redirect_error(use_awaitable, error));
+  http::request_parser<http::string_body> parser(std::move(head));
+  parser.body_limit(kLongestPipelineText);
+  if (!error) co_await http::async_read(stream, buffer, parser, redirect_error(use_awaitable, error));
+  if (error == http::error::body_limit) co_return Checked{too_long};
+  if (error) co_return Checked{refuse(error)};
+  if (checking) {
+    Response busy = respond({503, "text/plain", "another text is being checked; try again\n"});
+    busy.set(http::field::retry_after, "1");
+    co_return Checked{std::move(busy), true};
+  }
+  checking = true;
+  const std::string text = std::move(parser.get().body());
+  AdminPage page;
+  page.content_type = "application/json";
+  std::exception_ptr failure;
+  try {
+    const std::function<void()> check = [&] { page.body = checked_json(environment.catalogue, text); };
+    co_await run_offloaded(*environment.offload, check);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  checking = false;
+  if (failure) std::rethrow_exception(failure);
+  co_return Checked{respond(page), true};
 }
 
 }  // namespace
@@ -254,6 +314,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
   beast::tcp_stream& stream = connection->stream;
   beast::flat_buffer buffer(limits_.request_bytes);
   error_code error;
+  std::size_t most_drained = kMostDrained;
   for (bool keep = true; keep;) {
     if (buffer.size() == 0) {
       stream.expires_after(limits_.idle_time);
@@ -269,6 +330,8 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (error == http::error::end_of_stream || error == beast::error::timeout ||
         error == asio::error::operation_aborted || error == asio::error::connection_reset)
       co_return;
+    const bool keeps = !error && parser.get().keep_alive(), head = !error && parser.get().method() == http::verb::head;
+    const unsigned version = error ? 11 : parser.get().version();
     Answer answered = error ? Answer{refuse(error)}
                             : answer(parser, {address_of(stream.socket()), is_here(stream.socket()), endpoint_.port()},
                                      environment_, live_, stop_session_);
@@ -288,16 +351,23 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     if (answered.beside.work)
       answered.response =
           respond(co_await asio::co_spawn(computing_, compute(std::move(answered.beside.work)), asio::use_awaitable));
+    // Other bodies are not read, so after a request with one the next one's beginning is unknown.
+    bool whole = !error && parser.is_done();
+    if (answered.checks) {
+      Checked checked = co_await check_text(stream, buffer, std::move(parser), environment_, checking_);
+      answered.response = std::move(checked.response);
+      whole = checked.whole;
+      most_drained = kMostDrainedOfText;
+    }
     Response& response = answered.response;
-    // Bodies are not read, so after a request with a body the next one's beginning is unknown.
-    keep = !error && parser.is_done() && parser.get().keep_alive();
+    keep = keeps && whole;
     response.keep_alive(keep);
-    response.version(error ? 11 : parser.get().version());
+    response.version(version);
     response.prepare_payload();
     // Large images may take longer: a second for each MiB.
     stream.expires_after(limits_.request_time + std::chrono::seconds(response.body().size() >> 20));
     const Clock::time_point began = Clock::now();
-    if (!error && parser.get().method() == http::verb::head) {
+    if (head) {
       http::response_serializer<http::string_body> serializer(response);
       co_await http::async_write_header(stream, serializer, redirect_error(use_awaitable, error));
     } else {
@@ -313,7 +383,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
   // Reads the rest: otherwise the kernel would send a reset, and the other side might lose the answer.
   stream.socket().shutdown(tcp::socket::shutdown_send, error);
   buffer.clear();
-  for (std::size_t drained = 0; !error && drained < kMostDrained;)
+  for (std::size_t drained = 0; !error && drained < most_drained;)
     drained +=
         co_await stream.async_read_some(buffer.prepare(limits_.request_bytes), redirect_error(use_awaitable, error));
 }

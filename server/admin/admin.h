@@ -64,6 +64,7 @@ class Admin {
   const asio::strand<asio::io_context::executor_type> strand_;
   asio::ip::tcp::acceptor acceptor_;
   asio::ip::tcp::endpoint endpoint_;
+  bool checking_ = false;                               // a text of /live/check
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
   // What takes long, as planes of large images: scans wait for the threads of sockets. Last: it ends first.
   asio::thread_pool computing_{1};

@@ -10,6 +10,7 @@
 #include "server/admin/page_files.h"
 #include "server/base/log.h"
 #include "server/live/image_view.h"
+#include "server/pipelines/pipelines_json.h"
 
 namespace echotrain::server {
 
@@ -133,6 +134,12 @@ bool LivePages::may_act(const LiveOrder& order) {
   return login != nullptr && same_secret(login->csrf, order.csrf);
 }
 
+std::optional<AdminPage> LivePages::forgery(const LiveOrder& order) {
+  const bool shows = environment_.admin_tokens && environment_.admin_tokens->contain(bearer(order.authorization));
+  if (shows || login(order) == nullptr || may_act(order)) return std::nullopt;
+  return text_page(kNotYours, "this is not the page that has logged in\n");
+}
+
 std::optional<AdminPage> LivePages::refusal(const LiveOrder& order) {
   if (!environment_.live) return text_page(kNoPage, "this server has no page: its option admin.page is off\n");
   const bool files = order.path == "/page" || order.path.starts_with(kFiles);
@@ -171,6 +178,11 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
                          .dump());
   }
   if (path == "/live/state") return json_page(state_.text(environment_));
+  if (path == "/live/pipelines") return json_page(pipelines_json(environment_.catalogue));
+  if (path == "/live/pipeline") {
+    protocol::Result<std::string> found = pipeline_json(environment_.catalogue, text_in(order.query, "name"));
+    return found ? json_page(*std::move(found)) : text_page(kNoPage, found.error().message + "\n");
+  }
   if (path == "/live/image") return image(order, beside);
   if (is_events(path)) {  // asked for its head only
     AdminPage page;

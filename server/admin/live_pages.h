@@ -51,6 +51,9 @@ class LivePages {
   AdminPage answer(const LiveOrder& order, Beside& beside);
   /// Whether the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
   bool may_act(const LiveOrder& order);
+  /// 403 for what the browser of somebody who is logged in sends without that word. Nothing for who shows a token, and
+  /// for who is not logged in: refusal() says whether that one may look.
+  std::optional<AdminPage> forgery(const LiveOrder& order);
 
   Viewers& viewers() { return viewers_; }
   const std::string& state() { return state_.text(environment_); }

@@ -56,7 +56,10 @@ export class Login {
     this.changed();
   }
 
-  post(path) {
-    return fetch(path, { method: "POST", headers: { "X-Echotrain-CSRF": this.csrf } });
+  /** `type` is that of `body`; without them the request has none. */
+  post(path, body, type) {
+    const headers = { "X-Echotrain-CSRF": this.csrf };
+    if (type) headers["Content-Type"] = type;
+    return fetch(path, { method: "POST", headers, body });
   }
 }

@@ -4,10 +4,11 @@ import { byId, setText } from "./dom.js";
 import { listen } from "./events.js";
 import { Login } from "./login.js";
 import { showMachine } from "./machine.js";
+import { Pipelines } from "./pipelines.js";
 import { showEnded, showScans } from "./scans.js";
 import { Viewer } from "./viewer.js";
 
-const kViews = ["now", "before"];
+const kViews = ["now", "before", "pipelines"];
 
 let state = null;
 const viewer = new Viewer();
@@ -36,7 +37,9 @@ function show() {
 const login = new Login(() => {
   show();
   events.again();
+  if (!byId("pipelines").hidden) pipelines.show();
 });
+const pipelines = new Pipelines(login);
 
 const events = listen({
   state(now) {
@@ -60,6 +63,7 @@ function showView(wanted) {
     byId(name).hidden = name !== wanted;
     document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
   }
+  if (wanted === "pipelines") pipelines.show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))

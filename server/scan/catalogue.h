@@ -51,12 +51,13 @@ class Catalogue {
   bool offers(const Plan& plan) const;
   /// One line per pipeline: name and description.
   std::string describe() const;
-
- private:
+  const config::PipelineLibrary& library() const { return library_; }
+  const Registry& registry() const { return registry_; }
   /// Throws config::ConfigError where the pipeline names a peer that the server does not have, or exposes a parameter
   /// in a way that its gadget does not allow.
   Plan check(const config::PipelineSpec& spec) const;
 
+ private:
   const Registry& registry_;
   std::vector<std::string> dicom_peers_;
   config::PipelineLibrary library_;
