@@ -180,10 +180,10 @@ struct Checked {
   bool whole = false;  ///< the text has been read to its end
 };
 
-/// The loader's answer to the text that follows the header. It is checked on another thread, one text at a time:
+/// The loader's answer to the text that follows the header. It is checked on a thread of `pool`, one text at a time:
 /// `checking` says on the strand that one is.
 asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffer& buffer, Request&& head,
-                                    const Environment& environment, bool& checking) {
+                                    const Catalogue& catalogue, asio::thread_pool& pool, bool& checking) {
   const Response too_long =
       respond({413, "text/plain",
                fmt::format("the text is too long: at most {} KiB are checked\n", kLongestPipelineText >> 10)});
@@ -208,8 +208,8 @@ asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffe
   page.content_type = "application/json";
   std::exception_ptr failure;
   try {
-    const std::function<void()> check = [&] { page.body = checked_json(environment.catalogue, text); };
-    co_await run_offloaded(*environment.offload, check);
+    const std::function<void()> check = [&] { page.body = checked_json(catalogue, text); };
+    co_await run_offloaded(pool, check);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -354,7 +354,8 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     // Other bodies are not read, so after a request with one the next one's beginning is unknown.
     bool whole = !error && parser.is_done();
     if (answered.checks) {
-      Checked checked = co_await check_text(stream, buffer, std::move(parser), environment_, checking_);
+      Checked checked =
+          co_await check_text(stream, buffer, std::move(parser), environment_.catalogue, computing_, checking_);
       answered.response = std::move(checked.response);
       whole = checked.whole;
       most_drained = kMostDrainedOfText;

@@ -66,7 +66,8 @@ class Admin {
   asio::ip::tcp::endpoint endpoint_;
   bool checking_ = false;                               // a text of /live/check
   std::list<std::shared_ptr<Connection>> connections_;  // the one silent for longest first
-  // What takes long, as planes of large images: scans wait for the threads of sockets. Last: it ends first.
+  // What takes long, as planes of large images and texts to check: scans wait for the threads of sockets, and for the
+  // one that reads their configs. Last: it ends first.
   asio::thread_pool computing_{1};
 };
 
