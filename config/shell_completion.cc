@@ -190,7 +190,11 @@ std::string bash_completion(const CommandPage& program) {
           R"bash(_named() {
   local server=echotrain-server
   [[ $program != */* ]] || server=${program%/*}/$server
-  mapfile -t COMPREPLY < <(compgen -W "$("$server" "$1" 2>/dev/null | cut -d' ' -f1)" -- "$now")
+  local name
+  while read -r name _; do
+    # Not by compgen -W, which would run what a line of a description may say: $(...).
+    if [[ $name == "$now"* && $name =~ ^[a-z][a-z0-9_]*$ ]]; then COMPREPLY+=("$name"); fi
+  done < <("$server" "$1" 2>/dev/null)
 }
 
 )bash";

@@ -101,6 +101,15 @@ def test_bash_offers_what_fits_the_place(folder):
     assert bash(folder, "echotrain-server", "--log-level", "") == ["trace", "debug", "info", "warning", "error", "critical", "off"]
 
 
+def test_bash_runs_nothing_that_a_list_says(folder, tmp_path):
+    """A line of the server's list may begin with a text of somebody: a pipeline's description has line ends."""
+    server = tmp_path / "echotrain-server"
+    server.write_text("#!/bin/sh\nprintf 'radial_2d  one\\n$(touch${IFS}ran)  two\\n`touch${IFS}ran`  three\\nspiral_2d  four\\n'\n")
+    server.chmod(0o755)
+    assert bash(folder, f"{tmp_path}/echotrain", "send", "a.h5", "-c", "") == ["radial_2d", "spiral_2d"]
+    assert not (folder / "work" / "ran").exists()
+
+
 # --- zsh --------------------------------------------------------------------------------------------------------------
 
 
