@@ -27,6 +27,13 @@ std::string cell(const std::string& text) {
   return out;
 }
 
+/// `text` on one line: descriptions may have line ends, and what else a terminal obeys.
+std::string line_of(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  return text;
+}
+
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
 std::string parameters_table(const GadgetEntry& entry) {
@@ -44,7 +51,7 @@ std::string list_pipelines(std::span<const config::PipelineSpec> pipelines) {
   std::string out;
   for (const config::PipelineSpec& spec : pipelines) {
     const std::string aliases = fmt::format("{}", fmt::join(spec.aliases, ", "));
-    out += fmt::format("{:<24} {}{}\n", spec.name, spec.description,
+    out += fmt::format("{:<24} {}{}\n", spec.name, line_of(spec.description),
                        aliases.empty() ? "" : fmt::format(" (also {})", aliases));
   }
   return out;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "config/yaml_reader.h"
 #include "tests/support/sources.h"
@@ -44,6 +45,10 @@ TEST(ReferenceTest, ListsHaveALineForEach) {
     EXPECT_THAT(listed, HasSubstr(spec.description));
     for (const std::string& alias : spec.aliases) EXPECT_THAT(listed, HasSubstr(alias));
   }
+  config::PipelineSpec spec;
+  spec.name = "mine";
+  spec.description = "one\ntwo \x1B[31mthree";
+  EXPECT_EQ(list_pipelines(std::span(&spec, 1)), "mine                     one two  [31mthree\n");
   const Registry& registry = Registry::builtin();
   EXPECT_EQ(lines(list_gadgets(registry)), static_cast<std::ptrdiff_t>(registry.names().size()));
 }
