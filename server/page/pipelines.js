@@ -8,6 +8,7 @@ export class Pipelines {
     this.login = login;
     this.longest = 0;
     this.asked = 0;
+    this.checked = 0;
     this.list = byId("pipeline-list");
     const filter = byId("pipeline-filter");
     filter.addEventListener("input", () => this.filter(filter.value));
@@ -94,6 +95,8 @@ export class Pipelines {
       setText(answer, words);
     };
     byId("check-graph").replaceChildren();
+    this.checked += 1;
+    const checked = this.checked;
     if (this.longest > 0 && new Blob([text]).size > this.longest) {
       tell(`the text is too long: at most ${this.longest >> 10} KiB are checked`, false);
       return;
@@ -101,11 +104,13 @@ export class Pipelines {
     tell("being checked", true);
     try {
       const response = await this.login.post("/live/check", text, "application/yaml");
+      const said = await response.text();
+      if (checked !== this.checked) return; // another text has been sent meanwhile
       if (!response.ok) {
-        tell((await response.text()).trim(), false);
+        tell(said.trim(), false);
         return;
       }
-      const found = await response.json();
+      const found = JSON.parse(said);
       if (found.ok) {
         tell(`${found.name} is right: the server would take it.`, true);
         byId("check-graph").replaceChildren(graph(found));
@@ -114,7 +119,7 @@ export class Pipelines {
         if (found.line > 0) this.point(text, found.line, found.column);
       }
     } catch {
-      tell("the server does not answer", false);
+      if (checked === this.checked) tell("the server does not answer", false);
     }
   }
 

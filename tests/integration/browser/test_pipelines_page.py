@@ -99,6 +99,25 @@ def test_a_text_is_checked(page):
     assert check(page, GOOD.replace("mine", "other")).startswith("other is right")
 
 
+def test_the_answer_is_that_of_the_last_text(page):
+    """The answer to a text before, where it comes later, does not take the place of the newer text's."""
+    page.script("""
+        const fetch = window.fetch;
+        window.fetch = async (...order) => {
+          window.fetch = fetch;
+          const response = await fetch(...order);
+          await new Promise((go) => { window.late = go; });
+          return response;
+        };""")
+    page.script("document.getElementById('check-text').value = arguments[0]", GOOD)
+    page.click("#check-form button")
+    page.until(lambda: page.script("return window.late !== undefined"), "the first answer")
+    assert check(page, GOOD.replace("mine", "other")).startswith("other is right")
+    page.script("window.late()")
+    page.driver.execute_async_script("setTimeout(arguments[0], 200)")
+    assert page.text("#check-answer").startswith("other is right")
+
+
 def test_keys_alone_do_it(page):
     from selenium.webdriver.common.keys import Keys
 
