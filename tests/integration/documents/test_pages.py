@@ -32,6 +32,15 @@ def test_links_lead_somewhere():
     assert int(re.search(r"links: (\d+)", done.stdout)[1]) > 500
 
 
+def test_every_page_is_in_both_lists():
+    """The site is built strictly, and only where MkDocs is installed: a page without a place is found here, too."""
+    pages = {each.name for each in DOCS.glob("*.md")}
+    listed = set(re.findall(r"[ :]([\w-]+\.md)$", (SOURCE / ".ci" / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert pages - listed == set()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "README.md").read_text()))
+    assert pages - linked == {"README.md"}
+
+
 def test_commands_by_trajectory(tmp_path):
     commands = boxes("by-trajectory.md", "bash")
     script = "set -eu\n" + "\n".join(commands)
