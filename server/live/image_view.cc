@@ -110,6 +110,12 @@ const char* type_name(const protocol::ImageHeader& head) {
 nlohmann::ordered_json json_of(const KeptImage& kept) {
   const protocol::ImageHeader& head = kept.image.head;
   const auto list = [](const auto& values) { return std::vector<double>(std::begin(values), std::end(values)); };
+  // The header is as on the wire, so that its floats may lie at any even address.
+  const auto three = [](const void* floats) {
+    std::array<float, 3> values{};
+    std::memcpy(values.data(), floats, sizeof(values));
+    return std::vector<double>(values.begin(), values.end());
+  };
   return {{"number", kept.number},
           {"scan", kept.session},
           {"series", head.image_series_index},
@@ -124,11 +130,11 @@ nlohmann::ordered_json json_of(const KeptImage& kept) {
           {"average", head.average},
           {"matrix", list(head.matrix_size)},
           {"channels", head.channels},
-          {"fov_mm", list(head.field_of_view)},
-          {"position", list(head.position)},
-          {"read_dir", list(head.read_dir)},
-          {"phase_dir", list(head.phase_dir)},
-          {"slice_dir", list(head.slice_dir)}};
+          {"fov_mm", three(&head.field_of_view)},
+          {"position", three(&head.position)},
+          {"read_dir", three(&head.read_dir)},
+          {"phase_dir", three(&head.phase_dir)},
+          {"slice_dir", three(&head.slice_dir)}};
 }
 
 std::string dumped(const nlohmann::ordered_json& json) {

@@ -94,6 +94,8 @@ def test_metrics_agree_with_what_was_sent(own_server, tmp_path):
         there, back = exchange(own_server, messages)
         sent, received = sent + there, received + back
     wait_until(lambda: ended(own_server) == 4)
+    # The last image may still be copied for the live page.
+    wait_until(lambda: metrics(own_server)["echotrain_memory_bytes"] == 0)
     found = metrics(own_server)
     assert found["echotrain_sessions_total", {"outcome": "complete"}] == 3
     assert found["echotrain_sessions_total", {"outcome": "error"}] == 1
