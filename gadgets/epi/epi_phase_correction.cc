@@ -88,7 +88,8 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   if (epi && readouts.kind == ReadoutKind::phase_correction) return learn(readouts);
   if (!epi || (readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
     return emit(std::move(readouts));
-  if (dual_ && readouts.kind == ReadoutKind::imaging) dual_->release(emit);
+  if (dual_ && readouts.kind == ReadoutKind::imaging && !readouts.heads.empty())
+    dual_->release(readouts.heads.front().idx.slice, emit);
   std::vector<bool> reversed;
   if (!readouts.heads.empty()) reversed = correct(readouts);
   if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty())
@@ -119,7 +120,7 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
 
 /// What is held belongs to frames that never became whole.
 void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
-  if (dual_) dual_->release(emit);
+  if (dual_) dual_->release({}, emit);
   held_.clear();
   paid_held_->set(0);
 }

@@ -1,0 +1,78 @@
+// Reference lines of both directions in epi_phase_correction: which of them go on, and scans that have none that do.
+#include "gadgets/engine/readout_batch.h"
+#include "gadgets/epi/epi_phase_correction.h"
+#include "tests/gadgets/epi/epi_scan.h"
+#include "tests/support/resources.h"
+
+namespace echotrain::testing {
+namespace {
+
+const EpiSpec kRegular{.n = 16, .navigators = 0, .regular = true};
+
+Acquisition line_of(int slice, int line, bool reversed) {
+  Acquisition out = EpiScan(kRegular).line(line, reversed, 0);
+  out.head.idx.slice = static_cast<std::uint16_t>(slice);
+  return out;
+}
+
+/// The gadget alone; counts what comes out of it.
+struct Alone {
+  Alone() { gadget.start(EpiScan(kRegular).header(), scan); }
+
+  void references(const std::vector<Acquisition>& lines) { give(lines, protocol::ReadoutKind::calibration); }
+  void image(int slice) { give({line_of(slice, 0, false)}, protocol::ReadoutKind::imaging); }
+  void give(const std::vector<Acquisition>& lines, protocol::ReadoutKind kind) {
+    Readouts readouts = make_batch(compute, lines, true);
+    readouts.kind = kind;
+    gadget.process(std::move(readouts), [this](Readouts&& out) {
+      if (out.kind != protocol::ReadoutKind::calibration) return;
+      for (const auto& head : out.heads) passed.emplace_back(int{head.idx.slice}, int{head.idx.kspace_encode_step_1});
+    });
+  }
+
+  numerics::Context compute{Backend::cpu, test_resources()};
+  Scan scan{compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}};
+  EpiPhaseCorrection gadget{{.method = "none", .dual_polarity = true}};
+  std::vector<std::pair<int, int>> passed;  // slice, line
+};
+
+using Passed = std::vector<std::pair<int, int>>;
+
+TEST(DualPolarityLinesTest, AnImageOfAnotherSliceEndsNoReferences) {
+  Alone it;
+  it.references({line_of(1, 4, true), line_of(1, 5, true)});
+  it.image(0);
+  EXPECT_EQ(it.passed, Passed());
+  it.references({line_of(1, 4, false)});
+  it.image(1);
+  EXPECT_EQ(it.passed, (Passed{{1, 4}, {1, 5}}));  // line 4 forward, line 5 as it came
+}
+
+TEST(DualPolarityLinesTest, LaterReversedReferencesDoNotGoOnEither) {
+  Alone it;
+  const std::vector<Acquisition> both = {line_of(0, 4, false), line_of(0, 4, true), line_of(1, 7, true)};
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    it.passed.clear();
+    it.references(both);
+    EXPECT_EQ(it.passed, (Passed{{0, 4}})) << repetition;
+    it.image(0);
+    EXPECT_EQ(it.passed, (Passed{{0, 4}})) << repetition;
+    it.image(1);
+    EXPECT_EQ(it.passed, (Passed{{0, 4}, {1, 7}})) << repetition;
+  }
+}
+
+TEST(DualPolarityLinesTest, LinesThatComeOftenAreKeptOnce) {
+  Alone it;
+  std::uint64_t few = 0, many = 0;
+  for (int time = 1; time <= 100; ++time) {
+    it.references({line_of(0, 4, false)});
+    many = it.compute.account()->used();
+    if (time == 2) few = many;
+  }
+  EXPECT_GT(few, 0u);
+  EXPECT_EQ(many, few);
+}
+
+}  // namespace
+}  // namespace echotrain::testing
