@@ -104,9 +104,10 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
     paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
-    if (!kernels && !state.found) search(state, slice, held);
-    if (!kernels && state.found) complete(state, held);
-    note(held.back().readouts, kernels ? dual_->correct(slice, held) : std::nullopt);
+    const std::optional<double> missed = kernels ? dual_->correct(slice, held) : std::nullopt;
+    if (!missed && !state.found && (!kernels || searches(state, source_of(slice)))) search(state, slice, held);
+    if (!missed && state.found) complete(state, held);
+    note(held.back().readouts, missed);
     for (Held& each : held) {
       paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
       emit(std::move(each.readouts));

@@ -74,5 +74,30 @@ TEST(DualPolarityLinesTest, LinesThatComeOftenAreKeptOnce) {
   EXPECT_EQ(many, few);
 }
 
+std::string pipeline(const std::string& options) {
+  return yaml("  - epi_phase_correction" + (options.empty() ? "" : ": {" + options + "}") +
+              "\n  - cartesian_kspace\n  - fft\n  - image: {component: complex}\n");
+}
+
+/// References of both directions, all of them 0, before each image; no navigators.
+TEST(DualPolarityLinesTest, WhereKernelsCannotBeMadeThePhaseIsSearchedFor) {
+  const EpiScan scan({.navigators = 0, .regular = true});
+  std::vector<Acquisition> readouts;
+  for (const bool reversed : {false, true})
+    for (int y = 8; y < 40; ++y) {
+      Acquisition zero = readout(1, std::vector<cfloat>(48));
+      zero.head = scan.line(y, reversed, 0).head;
+      set_flag(zero, kCalibration);
+      readouts.push_back(std::move(zero));
+    }
+  for (auto& each : scan.scan()) readouts.push_back(std::move(each));
+  const Outcome off = run(pipeline(""), scan.with(""), readouts),
+                on = run(pipeline("dual_polarity: true"), scan.with(""), readouts);
+  ASSERT_EQ(on.images.size(), 1u);
+  EXPECT_EQ(on.warned("dual_polarity is not done for slice 0: reference lines hold no signal"), 1);
+  EXPECT_EQ(pixels<cfloat>(on.images[0]), pixels<cfloat>(off.images.at(0)));
+  EXPECT_NE(on.images[0].attributes.find("epi_refined"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace echotrain::testing
