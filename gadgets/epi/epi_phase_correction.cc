@@ -73,6 +73,7 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
     announced_.push_back(described ? described->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
+    volume_.push_back(encoding.encoded.matrix[2] > 1);
   }
   if (std::find(epi_.begin(), epi_.end(), true) == epi_.end())
     throw ClientError(fmt::format(
@@ -92,7 +93,8 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
     dual_->release(readouts.heads.front().idx.slice, emit);
   std::vector<bool> reversed;
   if (!readouts.heads.empty()) reversed = correct(readouts);
-  if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty())
+  if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty() &&
+      !volume_.at(readouts.heads.front().encoding_space_ref))
     return dual_->learn(std::move(readouts), reversed, emit);
   if (!readouts.frame) return emit(std::move(readouts));
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
@@ -392,6 +394,12 @@ void EpiPhaseCorrection::check_directions(State& state, const State& source, std
 /// Whether the slice's reversed lines are made by kernels of references of both directions.
 bool EpiPhaseCorrection::has_kernels(const Slice& slice) {
   if (!dual_) return false;
+  if (volume_[slice.first]) {
+    scan_->warn(
+        "epi_phase_correction: dual_polarity is not done for volumes (an encoded matrix of several partitions), whose "
+        "lines differ by two steps; their lines are corrected by the navigators' phase alone");
+    return false;
+  }
   if (!multiband_[slice.first]) return dual_->ready(slice);
   scan_->warn(
       "epi_phase_correction: dual_polarity is not done for slices that were excited at once, whose references are of "

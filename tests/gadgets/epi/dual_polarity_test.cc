@@ -99,5 +99,34 @@ TEST(DualPolarityLinesTest, WhereKernelsCannotBeMadeThePhaseIsSearchedFor) {
   EXPECT_NE(on.images[0].attributes.find("epi_refined"), std::string::npos);
 }
 
+/// Lines of two partitions have the same encoding step 1; those of one say nothing of the other's neighbours.
+TEST(DualPolarityLinesTest, VolumesAreLeftToNavigators) {
+  const EpiScan parts[] = {EpiScan({.navigators = 3, .regular = true}),
+                           EpiScan({.offset = 2, .navigators = 0, .regular = true})};
+  std::vector<Acquisition> readouts, references, lines;
+  for (std::uint16_t z = 0; z < 2; ++z) {
+    for (auto& each : parts[z].scan()) {
+      each.head.flags = each.head.flags & ~(1ull << (kLastInSlice - 1));
+      lines.push_back(std::move(each));
+      lines.back().head.idx.kspace_encode_step_2 = z;
+    }
+    for (const bool reversed : {false, true})
+      for (int y = 8; y < 40; ++y) {
+        references.push_back(parts[z].line(y, reversed, 0));
+        references.back().head.idx.kspace_encode_step_2 = z;
+        set_flag(references.back(), kCalibration);
+      }
+  }
+  set_flag(lines.back(), kLastInSlice);
+  readouts.insert(readouts.end(), lines.begin(), lines.begin() + 3);
+  readouts.insert(readouts.end(), references.begin(), references.end());
+  readouts.insert(readouts.end(), lines.begin() + 3, lines.end());
+  const protocol::Header volume = header({.encoded = {48, 48, 2}, .trajectory = "epi"});
+  const Outcome off = run(pipeline(""), volume, readouts), on = run(pipeline("dual_polarity: true"), volume, readouts);
+  ASSERT_EQ(on.images.size(), 1u);
+  EXPECT_EQ(on.warned("dual_polarity is not done for volumes"), 1);
+  EXPECT_EQ(pixels<cfloat>(on.images[0]), pixels<cfloat>(off.images.at(0)));
+}
+
 }  // namespace
 }  // namespace echotrain::testing
