@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "gadgets/epi/epi_readouts.h"
 #include "gadgets/numerics/fft/fft.h"
@@ -13,7 +14,8 @@
 namespace echotrain {
 namespace {
 
-constexpr std::int64_t kFewest = 12;  // reference lines: what kernels of R = 2 need in 8 coils
+constexpr std::int64_t kFewest = 12;         // reference lines: what kernels of R = 2 need in 8 coils
+constexpr std::uint64_t kBytesOfNode = 128;  // at most, of what maps and sets hold of a line beside its data
 
 /// Readouts begin to end, which share the memory of all.
 Array<cfloat> part_of(const Array<cfloat>& all, std::size_t begin, std::size_t end) {
@@ -40,43 +42,58 @@ DualPolarity::DualPolarity(Scan& scan)
     : scan_(&scan), paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {}
 
 void DualPolarity::learn(Readouts&& references, const std::vector<bool>& reversed, const Emit<Readouts>& emit) {
-  const numerics::Shape& shape = references.data.shape();
   for (std::size_t i = 0; i < references.heads.size(); ++i) {
     State& state = states_[slice_of(references.heads[i])];
-    if (state.decided) continue;
-    paid_->grow_to(paid_->bytes() + sizeof(Reference));
-    state.bytes += sizeof(Reference);
-    Reference& kept =
-        state.references.emplace_back(Reference{references.heads[i].idx.kspace_encode_step_1, reversed[i],
-                                                scan_->compute.allocate_host<cfloat>({shape[1], shape[2]})});
-    scan_->compute.copy<cfloat>(
-        references.data.cview().part(static_cast<std::int64_t>(i) * shape[1] * shape[2], {shape[1], shape[2]}),
-        kept.data.view());
+    const std::uint16_t line = references.heads[i].idx.kspace_encode_step_1;
+    if (!reversed[i] && !state.forward.contains(line)) {
+      paid_->grow_to(paid_->bytes() + kBytesOfNode);
+      state.forward.insert(line);
+    }
+    if (!state.decided) copy(state, {line, reversed[i]}, references, i);
   }
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return reversed[a] == reversed[b] && slice_of(references.heads[a]) == slice_of(references.heads[b]);
+  };
   for (std::size_t begin = 0, end = 0; begin < references.heads.size(); begin = end) {
-    for (end = begin + 1; end < references.heads.size() && reversed[end] == reversed[begin];) ++end;
+    for (end = begin + 1; end < references.heads.size() && alike(begin, end);) ++end;
     Readouts stretch = stretch_of(references, begin, end);
-    const bool decided = states_[slice_of(stretch.heads.front())].decided;
-    if (!reversed[begin] || decided) {
+    if (!reversed[begin]) {
       emit(std::move(stretch));
       continue;
     }
     paid_->grow_to(paid_->bytes() + bytes_beside_data(stretch));
-    kept_.push_back(std::move(stretch));
+    kept_[references.heads[begin].idx.slice].push_back(std::move(stretch));
   }
 }
 
-void DualPolarity::release(const Emit<Readouts>& emit) {
-  std::vector<Readouts> kept = std::move(kept_);
-  kept_.clear();
-  for (const Readouts& each : kept) {
-    paid_->set(paid_->bytes() - bytes_beside_data(each));
-    for (std::size_t i = 0; i < each.heads.size(); ++i) {
-      const auto& references = states_[slice_of(each.heads[i])].references;
-      const bool forward = std::any_of(references.begin(), references.end(), [&](const Reference& reference) {
-        return !reference.reversed && reference.line == each.heads[i].idx.kspace_encode_step_1;
-      });
-      if (!forward) emit(stretch_of(each, i, i + 1));
+/// Of lines that come several times the last one stays.
+void DualPolarity::copy(State& state, const std::pair<std::uint16_t, bool>& line, const Readouts& from, std::size_t i) {
+  const std::int64_t coils = from.data.shape()[1], samples = from.data.shape()[2];
+  const auto [at, is_new] = state.references.try_emplace(line);
+  if (is_new) {
+    paid_->grow_to(paid_->bytes() + kBytesOfNode);
+    state.bytes += kBytesOfNode;
+  }
+  HostArray<cfloat>& to = at->second;
+  if (is_new || !(to.shape() == numerics::Shape{coils, samples})) {
+    if (!is_new) scan_->compute.synchronize();  // it may still be written to
+    to = scan_->compute.allocate_host<cfloat>({coils, samples});
+  }
+  scan_->compute.copy<cfloat>(from.data.cview().part(static_cast<std::int64_t>(i) * coils * samples, {coils, samples}),
+                              to.view());
+}
+
+void DualPolarity::release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit) {
+  while (!kept_.empty()) {
+    const auto at = slice ? kept_.find(*slice) : kept_.begin();
+    if (at == kept_.end()) return;
+    const std::vector<Readouts> kept = std::move(at->second);
+    kept_.erase(at);
+    for (const Readouts& each : kept) {
+      paid_->set(paid_->bytes() - bytes_beside_data(each));
+      const std::set<std::uint16_t>& forward = states_[slice_of(each.heads.front())].forward;
+      for (std::size_t i = 0; i < each.heads.size(); ++i)
+        if (!forward.contains(each.heads[i].idx.kspace_encode_step_1)) emit(stretch_of(each, i, i + 1));
     }
   }
 }
@@ -106,15 +123,16 @@ void DualPolarity::decide(State& state, const Slice& slice) {
 /// Makes blocks of the longest run of lines that came both ways. Why there are none; empty: there are.
 std::string DualPolarity::fill(State& state) {
   if (state.references.empty()) return "no reference lines came before its first line";
-  std::map<std::uint16_t, std::array<const Reference*, 2>> lines;  // of lines that came several times the last one
+  std::map<std::uint16_t, std::array<const HostArray<cfloat>*, 2>> lines;
   std::array<std::int64_t, 2> count{};
-  const numerics::Shape shape = state.references.front().data.shape();
-  for (const Reference& reference : state.references) {
-    if (!(reference.data.shape() == shape))
+  const numerics::Shape shape = state.references.begin()->second.shape();
+  for (const auto& [of, data] : state.references) {
+    if (!(data.shape() == shape))
       return fmt::format("its reference lines have {} coils and {} samples, and {} and {}", shape[0], shape[1],
-                         reference.data.shape()[0], reference.data.shape()[1]);
-    lines[reference.line][reference.reversed ? 1 : 0] = &reference;
-    ++count[reference.reversed ? 1 : 0];
+                         data.shape()[0], data.shape()[1]);
+    const auto& [line, reversed] = of;
+    lines[line][reversed ? 1 : 0] = &data;
+    ++count[reversed ? 1 : 0];
   }
   if (count[0] == 0 || count[1] == 0)
     return fmt::format("all of its {} reference lines were read {}", count[0] + count[1],
@@ -141,9 +159,9 @@ std::string DualPolarity::fill(State& state) {
   for (std::size_t way = 0; way < 2; ++way) {
     state.blocks[way] = scan_->compute.allocate_host<cfloat>({shape[0], best, shape[1]});
     for (std::int64_t y = 0; y < best; ++y) {
-      const Reference& from = *lines.at(static_cast<std::uint16_t>(end - best + 1 + y))[way];
+      const HostArray<cfloat>& from = *lines.at(static_cast<std::uint16_t>(end - best + 1 + y))[way];
       for (std::int64_t c = 0; c < shape[0]; ++c)
-        std::copy_n(from.data.data() + c * shape[1], shape[1], state.blocks[way].data() + (c * best + y) * shape[1]);
+        std::copy_n(from.data() + c * shape[1], shape[1], state.blocks[way].data() + (c * best + y) * shape[1]);
     }
   }
   return {};

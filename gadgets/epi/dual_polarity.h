@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,10 +30,11 @@ class DualPolarity {
   using Slice = std::pair<std::uint16_t, std::uint16_t>;  // encoding, slice
 
   explicit DualPolarity(Scan& scan);
-  /// Copies reference lines, passes on those that were read forward, and keeps the others.
+  /// Passes on reference lines that were read forward, and keeps the others; before the slice is decided, copies both.
   void learn(Readouts&& references, const std::vector<bool>& reversed, const Emit<Readouts>& emit);
-  /// Before lines of an image: passes on kept references of lines that no forward one came for.
-  void release(const Emit<Readouts>& emit);
+  /// Before lines of an image of that slice, or at the end: passes on kept references of lines that no forward one came
+  /// for, and drops the others.
+  void release(std::optional<std::uint16_t> slice, const Emit<Readouts>& emit);
   /// Whether the slice has references of both ways; the first time for each slice, a warning says what is amiss.
   bool ready(const Slice& slice);
   /// Makes the reversed lines of a whole frame. What the kernels miss of the references; nothing, with a warning,
@@ -40,13 +42,10 @@ class DualPolarity {
   std::optional<double> correct(const Slice& slice, std::vector<HeldLines>& frame);
 
  private:
-  struct Reference {
-    std::uint16_t line;
-    bool reversed;
-    HostArray<cfloat> data;  // [coil, sample]
-  };
   struct State {
-    std::vector<Reference> references;        // until it is clear what they are good for
+    std::set<std::uint16_t> forward;  // lines that references came for
+    /// By line and whether it was reversed, [coil, sample]; until it is clear what they are good for.
+    std::map<std::pair<std::uint16_t, bool>, HostArray<cfloat>> references;
     std::array<HostArray<cfloat>, 2> blocks;  // forward, reversed: [coil, line, sample]
     bool decided = false, usable = false;
     std::vector<numerics::PolarityLine> lines;  // that the kernels are for
@@ -54,12 +53,13 @@ class DualPolarity {
     std::uint64_t bytes = 0;
   };
 
+  void copy(State& state, const std::pair<std::uint16_t, bool>& line, const Readouts& from, std::size_t i);
   void decide(State& state, const Slice& slice);
   std::string fill(State& state);
 
   Scan* scan_;
   std::map<Slice, State> states_;
-  std::vector<Readouts> kept_;  // references, one stretch each
+  std::map<std::uint16_t, std::vector<Readouts>> kept_;  // reversed references, by idx.slice
   std::unique_ptr<numerics::MemoryShare> paid_;
 };
 

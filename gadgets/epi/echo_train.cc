@@ -48,6 +48,21 @@ std::vector<double> phases_of(const std::vector<cdouble>& products, const numeri
   return out;
 }
 
+bool alternates(const std::vector<bool>& reversed) {
+  return std::adjacent_find(reversed.begin(), reversed.end()) == reversed.end();
+}
+
+/// By how much more the spins of a line have turned than the mean of its neighbours in another set, their precession
+/// taken out: the sum of products, whose phase it is.
+cdouble line_by_neighbours(const numerics::Navigators& others, const numerics::Navigators& set, std::size_t line) {
+  const cdouble later = std::polar(1.0, numerics::precession(others));
+  const auto &before = others.profiles[line - 1], &after = others.profiles[line + 1];
+  cdouble sum = 0;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    sum += std::conj(0.5 * (before[i] * later + after[i] * std::conj(later))) * set.profiles[line][i];
+  return sum;
+}
+
 }  // namespace
 
 void EchoTrain::add(const protocol::AcquisitionHeader& head, std::vector<cdouble> profile, std::int64_t points) {
@@ -96,18 +111,24 @@ std::optional<OddEvenPhase> EchoTrain::odd_even(const PhaseOptions& options, std
   return out;
 }
 
-/// The first set of as many lines stays what later ones are compared with.
+/// The first set of as many lines stays what later ones are compared with, line by line; where all run the other way,
+/// each with the mean of its neighbours in the other set, which run as it does.
 void EchoTrain::compare_with(numerics::Navigators& first) {
   offset_ = drift_ = 0;
   if (lines() > kMostOfShot) return;
-  if (first.coils != set_.coils || first.n != set_.n || first.reversed != set_.reversed) {
+  const bool alike = first.coils == set_.coils && first.n == set_.n && first.profiles.size() == lines();
+  cdouble sum = 0;
+  if (alike && first.reversed == set_.reversed) {
+    for (std::size_t l = 0; l < lines(); ++l)
+      for (std::size_t i = 0; i < set_.profiles[l].size(); ++i)
+        sum += std::conj(first.profiles[l][i]) * set_.profiles[l][i];
+  } else if (alike && lines() > 2 && alternates(set_.reversed) && alternates(first.reversed)) {
+    for (std::size_t l = 1; l + 1 < lines(); ++l) sum += line_by_neighbours(first, set_, l);
+    for (std::size_t l = 1; l + 1 < lines(); ++l) sum += std::conj(line_by_neighbours(set_, first, l));
+  } else {
     first = set_;
     return;
   }
-  cdouble sum = 0;
-  for (std::size_t l = 0; l < lines(); ++l)
-    for (std::size_t i = 0; i < set_.profiles[l].size(); ++i)
-      sum += std::conj(first.profiles[l][i]) * set_.profiles[l][i];
   offset_ = std::arg(sum);
   drift_ = std::remainder(numerics::precession(set_) - numerics::precession(first), std::acos(-1.0));
 }

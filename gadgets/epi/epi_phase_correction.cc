@@ -73,6 +73,7 @@ void EpiPhaseCorrection::start(const protocol::Header& header, Scan& scan) {
     announced_.push_back(described ? described->value("numberOfNavigators").value_or(0) : 0);
     epi_.push_back(encoding.trajectory == protocol::Trajectory::epi);
     rows_.push_back(encoding.encoded.matrix[1]);
+    volume_.push_back(encoding.encoded.matrix[2] > 1);
   }
   if (std::find(epi_.begin(), epi_.end(), true) == epi_.end())
     throw ClientError(fmt::format(
@@ -88,10 +89,12 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
   if (epi && readouts.kind == ReadoutKind::phase_correction) return learn(readouts);
   if (!epi || (readouts.kind != ReadoutKind::imaging && readouts.kind != ReadoutKind::calibration))
     return emit(std::move(readouts));
-  if (dual_ && readouts.kind == ReadoutKind::imaging) dual_->release(emit);
+  if (dual_ && readouts.kind == ReadoutKind::imaging && !readouts.heads.empty())
+    dual_->release(readouts.heads.front().idx.slice, emit);
   std::vector<bool> reversed;
   if (!readouts.heads.empty()) reversed = correct(readouts);
-  if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty())
+  if (dual_ && readouts.kind == ReadoutKind::calibration && !readouts.heads.empty() &&
+      !volume_.at(readouts.heads.front().encoding_space_ref))
     return dual_->learn(std::move(readouts), reversed, emit);
   if (!readouts.frame) return emit(std::move(readouts));
   const Slice slice{readouts.frame->key.encoding, readouts.frame->key.slice};
@@ -103,9 +106,10 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
     paid_held_->grow_to(paid_held_->bytes() + bytes_beside_data(readouts));
     held.push_back({std::move(readouts), std::move(reversed), state.found.has_value()});
     if (!last) return;
-    if (!kernels && !state.found) search(state, slice, held);
-    if (!kernels && state.found) complete(state, held);
-    note(held.back().readouts, kernels ? dual_->correct(slice, held) : std::nullopt);
+    const std::optional<double> missed = kernels ? dual_->correct(slice, held) : std::nullopt;
+    if (!missed && !state.found && (!kernels || searches(state, source_of(slice)))) search(state, slice, held);
+    if (!missed && state.found) complete(state, held);
+    note(held.back().readouts, missed);
     for (Held& each : held) {
       paid_held_->set(paid_held_->bytes() - bytes_beside_data(each.readouts));
       emit(std::move(each.readouts));
@@ -119,7 +123,7 @@ void EpiPhaseCorrection::process(Readouts&& readouts, const Emit<Readouts>& emit
 
 /// What is held belongs to frames that never became whole.
 void EpiPhaseCorrection::finish(End /*how*/, const Emit<Readouts>& emit) {
-  if (dual_) dual_->release(emit);
+  if (dual_) dual_->release({}, emit);
   held_.clear();
   paid_held_->set(0);
 }
@@ -390,6 +394,12 @@ void EpiPhaseCorrection::check_directions(State& state, const State& source, std
 /// Whether the slice's reversed lines are made by kernels of references of both directions.
 bool EpiPhaseCorrection::has_kernels(const Slice& slice) {
   if (!dual_) return false;
+  if (volume_[slice.first]) {
+    scan_->warn(
+        "epi_phase_correction: dual_polarity is not done for volumes (an encoded matrix of several partitions), whose "
+        "lines differ by two steps; their lines are corrected by the navigators' phase alone");
+    return false;
+  }
   if (!multiband_[slice.first]) return dual_->ready(slice);
   scan_->warn(
       "epi_phase_correction: dual_polarity is not done for slices that were excited at once, whose references are of "

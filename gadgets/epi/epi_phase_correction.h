@@ -33,7 +33,8 @@ namespace echotrain {
 /// `dual_polarity`: what is left between lines of both ways, and is no straight line, is taken out by kernels that make
 /// reversed lines from themselves and their neighbours (gadgets/numerics/epi/dual_polarity.h). They are fitted to
 /// calibration lines (flag 20) that came twice, with flag 22 and without, before the slice's first image; of these the
-/// forward ones go on. Frames are held until they are whole, and nothing is searched for in them.
+/// forward ones go on. Frames are held until they are whole, and nothing is searched for in them. Slices excited at
+/// once and encodings of several partitions go without, with a warning.
 ///
 /// In:  Readouts [readout, coil, sample] of EPI, regular lines in the order of time (ramp_regrid gives such); phase
 ///      correction on the host.
@@ -102,6 +103,7 @@ class EpiPhaseCorrection final : public Gadget<Readouts, Readouts> {
   std::vector<bool> epi_;           // by encoding
   std::vector<std::int64_t> rows_;  // of the encoded matrix, by encoding
   std::vector<bool> multiband_;     // by encoding
+  std::vector<bool> volume_;        // by encoding: several partitions
   std::vector<double> announced_;   // by encoding: navigators of a shot, as the header says; 0: it does not
   std::map<std::int64_t, numerics::ProfileTransform> transforms_;
   std::map<Slice, State> states_;

@@ -161,6 +161,22 @@ TEST_P(EpiTest, ADriftOfTheFieldMovesNoImage) {
   EXPECT_GT(nrmse(magnitudes(pixels<cfloat>(off.images.at(1))), magnitudes(first.image(0))), 0.1);
 }
 
+// Trains that begin with a reversed line are compared with those that do not.
+TEST_P(EpiTest, ADriftIsToldByTrainsOfTheOtherDirections) {
+  const EpiScan first({.precession = 0.2}), other({.precession = 0.35, .offset = 1.1, .repetition = 1});
+  auto readouts = first.scan();
+  for (int l = 0; l < 3; ++l) {
+    readouts.push_back(other.line(24, l % 2 == 0, l - 3));
+    set_flag(readouts.back(), kPhaseCorrection);
+  }
+  for (int y = 0; y < 48; ++y) readouts.push_back(other.line(y, y % 2 == 0, y));
+  set_flag(readouts.back(), kLastInSlice);
+  const Outcome out = run(epi(), first.header(), readouts, here());
+  ASSERT_EQ(out.images.size(), 2u);
+  EXPECT_LT(nrmse(pixels<cfloat>(out.images[1]), pixels<cfloat>(out.images[0])), kGood);
+  EXPECT_NEAR(std::stod(meta_of(out.images[1], "epi_drift")), 0.15, 1e-4);
+}
+
 TEST_P(EpiTest, NavigatorsOfAScanBefore) {
   const EpiScan scan({.navigators = 12});
   auto readouts = scan.scan();

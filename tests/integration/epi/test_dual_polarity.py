@@ -50,6 +50,23 @@ def test_a_phase_that_is_no_straight_line_is_taken_out(server, backend, tmp_path
     assert error < 2 * clean
 
 
+def test_the_field_may_drift_between_both_trains(server, backend, tmp_path):
+    """All of the second train, its phase-correction lines with it, is turned by what spins precess more."""
+    clean, _ = image_of(server, tmp_path, backend, simulated(tmp_path, "--matrix 48 --calibration 32"))
+    scan = simulated(tmp_path, f"--matrix 48 --calibration 32 {LATE} --references dual --ghost-wave 0.8")
+    with h5py.File(scan, "a") as file:
+        data = file["dataset/data"][:]
+        lines = [i for i, head in enumerate(data["head"]) if int(head["flags"]) >> 19 & 1]
+        for i in range(lines[len(lines) // 2] - 3, lines[-1] + 1):  # from its phase-correction lines on
+            turned = data["data"][i].view(np.complex64) * np.complex64(np.exp(0.6j))
+            data["data"][i] = turned.view(np.float32)
+        file["dataset/data"][...] = data
+    error, said = image_of(server, tmp_path, backend, scan, ON)
+    print(f"without faults {clean:.4f}, with a drift between the references {error:.4f}")
+    assert "warning" not in said.lower(), said
+    assert error < 2 * clean
+
+
 def without(scan, drop):
     """Leaves out of the file reference lines (flag 20) for which `drop`(line, reversed) is true."""
     with h5py.File(scan, "a") as file:
