@@ -56,6 +56,21 @@ numerics::NlinvOptions solver_options(const NlinvRealtimeOptions& options) {
   return out;
 }
 
+void check_nlinv_extents(const numerics::Shape& image, const numerics::Shape& solved, double field) {
+  using numerics::Nlinv;
+  for (const auto extent : solved) {
+    if (extent >= Nlinv::kLeastExtent && extent <= Nlinv::kMostExtent) continue;
+    const std::string wider =
+        field > 1 ? fmt::format(", which `field: {}` makes {} x {}", field, solved[1], solved[0]) : "";
+    throw ClientError(fmt::format(
+        "nlinv_realtime: it solves for {} to {} voxels an axis, but the header's recon matrix is {} x {}{}; {}",
+        Nlinv::kLeastExtent, Nlinv::kMostExtent, image[1], image[0], wider,
+        extent < Nlinv::kLeastExtent || field == 1
+            ? "reconstruct such images without it, by gridding or cg_sense_realtime"
+            : "a smaller `field` may do"));
+  }
+}
+
 NlinvFrames::Series& NlinvFrames::series_of(const FrameKey& key, const numerics::Shape& images) {
   FrameKey own;
   own.encoding = key.encoding;

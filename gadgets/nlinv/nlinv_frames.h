@@ -11,6 +11,9 @@
 
 namespace echotrain {
 
+/// ClientError where frames of an image's extents [y, x], solved for in `solved`, cannot be: before any data come.
+void check_nlinv_extents(const numerics::Shape& image, const numerics::Shape& solved, double field);
+
 /// Keeps what the next frame of the same slice (and encoding, contrast, set) begins at.
 class NlinvFrames {
  public:

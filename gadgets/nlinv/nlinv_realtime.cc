@@ -20,6 +20,8 @@ void NlinvRealtime::start(const protocol::Header& header, Scan& scan) {
       throw ClientError(
           fmt::format("nlinv_realtime: images are of planes, but the header's encoded matrix is {} x {} x {}",
                       encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
+    check_nlinv_extents(geometries_.back().extents(), extents_of(static_cast<std::uint16_t>(geometries_.size() - 1)),
+                        options_.field);
   }
 }
 
@@ -83,9 +85,13 @@ NlinvOfEquations::NlinvOfEquations(Options options) : frames_(options) {
         "field: other than 1 is for samples anywhere; the equations of `encoding` and `fhd` have an extent already");
 }
 
-void NlinvOfEquations::start(const protocol::Header& /*header*/, Scan& scan) {
+void NlinvOfEquations::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
   frames_.start(scan);
+  for (const auto& encoding : header.encodings) {
+    const numerics::Shape image = image_geometry(encoding).image;
+    check_nlinv_extents({image[1], image[2]}, {image[1], image[2]}, 1);
+  }
 }
 
 void NlinvOfEquations::process(NormalEquations&& equations, const Emit<CoilImages>& emit) {

@@ -46,12 +46,12 @@ NlinvAxis make_axis(Context& context, std::int64_t points, std::int64_t field, c
 }
 
 void check(std::int64_t coils, const Shape& image, const Shape& field, const NlinvOptions& options) {
-  constexpr std::int64_t kLongest = 1024, kMostCoils = 256;
+  constexpr std::int64_t kMostCoils = 256, kLeast = Nlinv::kLeastExtent, kMost = Nlinv::kMostExtent;
   require(coils >= 1 && coils <= kMostCoils, fmt::format("1 to {} coils, not {}", kMostCoils, coils));
   require(image.rank() == 2 && field.rank() == 2, "images have two axes, not " + image.text());
   for (std::size_t a = 0; a < 2; ++a)
-    require(image[a] >= 4 && image[a] <= kLongest && field[a] >= image[a] && field[a] <= 2 * kLongest,
-            fmt::format("4 to {} points an axis within a field of at most twice as many, not {} in {}", kLongest,
+    require(image[a] >= kLeast && image[a] <= kMost && field[a] >= image[a] && field[a] <= 2 * kMost,
+            fmt::format("{} to {} points an axis within a field of at most twice as many, not {} in {}", kLeast, kMost,
                         image.text(), field.text()));
   require(options.newton_steps >= 1 && options.newton_steps <= NlinvOptions::kMostSteps && options.inner >= 1 &&
               options.inner <= NlinvOptions::kMostInner && options.first_passes >= 1 &&

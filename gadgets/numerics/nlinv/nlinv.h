@@ -64,6 +64,7 @@ struct NlinvResult {
 class Nlinv {
  public:
   static constexpr double kLeastWeight = 1e-5;
+  static constexpr std::int64_t kLeastExtent = 4, kMostExtent = 1024;  ///< of an image
 
   /// image: [y, x]. field: [y, x], the extents after which sensitivities repeat, at least the image's. With samples
   /// anywhere it is twice the image, so that what is left of the image need not fit what is right of it.

@@ -247,6 +247,21 @@ TEST_P(NlinvRealtimeTest, RefusesWhatItCannotSolve) {
   EXPECT_ANY_THROW(run(radial_chain("newton_steps: 0"), radial_header(), spokes(0, 5, scene), here()));
 }
 
+// Before any data come: these scans have none.
+TEST_P(NlinvRealtimeTest, RefusesExtentsAtTheStart) {
+  const auto said = [this](const std::string& chain, const std::string& trajectory, std::uint16_t nx,
+                           std::uint16_t ny) {
+    return client_error([&] { run(chain, header({.encoded = {nx, ny, 1}, .trajectory = trajectory}), {}, here()); });
+  };
+  EXPECT_THAT(said(radial_chain(), "goldenangle", 1100, 64),
+              HasSubstr("4 to 1024 voxels an axis, but the header's recon matrix is 1100 x 64; reconstruct"));
+  EXPECT_THAT(said(radial_chain(), "goldenangle", 2, 64), HasSubstr("2 x 64"));
+  EXPECT_THAT(said(radial_chain("field: 2"), "goldenangle", 600, 500),
+              HasSubstr("600 x 500, which `field: 2` makes 1200 x 1000; a smaller `field`"));
+  EXPECT_THAT(said(cartesian_chain(), "cartesian", 64, 1026), HasSubstr("64 x 1026"));
+  EXPECT_THAT(said(cartesian_chain(), "cartesian", 3, 64), HasSubstr("3 x 64"));
+}
+
 /// With weights of their own, all the same.
 std::vector<Acquisition> weighted(std::vector<Acquisition> scan, float weight) {
   for (Acquisition& a : scan) {
