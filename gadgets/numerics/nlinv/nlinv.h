@@ -36,10 +36,11 @@ std::vector<int> nlinv_inner_steps(const NlinvOptions& options);
 /// y = F^H W F x for every coil; x, y: [coil, y, x].
 using NlinvMatrix = std::function<void(DeviceView<const cfloat> x, DeviceView<cfloat> y)>;
 
-/// One frame: d is what was measured.
+/// One frame: d is what was measured. The problem is that of s F^H W F, whose diagonal should be about 1.
 struct NlinvFrame {
   NlinvMatrix matrix;
-  double matrix_scale = 1;         ///< the problem is that of matrix_scale F^H W F, whose diagonal should be about 1
+  double matrix_scale = 1;         ///< s, or 1 where `matrix` has it within
+  double data_scale = 1;           ///< s, or 1 where `right` and `power` have it within
   DeviceView<const cfloat> right;  ///< [coil, y, x]: F^H W d
   DeviceView<const double> power;  ///< [1]: sum of W |d|^2 over samples and coils
 };

@@ -313,10 +313,4 @@ void nlinv_image(Context& context, const NlinvProblem& problem, float factor, co
   });
 }
 
-void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
-  for_parts(context, n, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) to[i] = scale * from[i].real();
-  });
-}
-
 }  // namespace echotrain::numerics::cpu

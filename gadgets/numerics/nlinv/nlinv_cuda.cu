@@ -212,10 +212,6 @@ __global__ void image_kernel(float factor, const float2* m, const float2* c, std
   }
 }
 
-__global__ void real_kernel(const float2* from, std::int64_t n, float scale, float* to) {
-  ECHOTRAIN_GRID_STRIDE(i, n) to[i] = scale * from[i].x;
-}
-
 // What transforms read and write, with the products that go along. `between` holds [coil, ky, x] on the way to the
 // image and [coil, x, ky] on the way back.
 
@@ -351,11 +347,6 @@ void nlinv_image(Context& context, const NlinvProblem& problem, float factor, co
   image_kernel<<<blocks_for(ny * nx), kThreads, 0, stream_of(context)>>>(
       factor, device_view(m), device_view(c), problem.coils, problem.voxels(), middle, device_view(to));
   check_launch("nlinv_image");
-}
-
-void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
-  real_kernel<<<blocks_for(n), kThreads, 0, stream_of(context)>>>(device_view(from), n, scale, to);
-  check_launch("nlinv_real");
 }
 
 }  // namespace echotrain::numerics::cuda

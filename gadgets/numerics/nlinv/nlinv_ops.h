@@ -63,8 +63,6 @@ void nlinv_direction(Context& context, std::int64_t n, const double* now, const 
 /// The middle [ny, nx] of factor m sqrt(sum |c|^2).
 void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
                  std::int64_t ny, std::int64_t nx, cfloat* to);
-/// to = scale * Re(from)
-void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
 )
 // clang-format on
 
