@@ -86,4 +86,6 @@ void FrameConvolution::apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) c
   ECHOTRAIN_DISPATCH(impl_->context, toeplitz_apply(impl_->context, t, job));
 }
 
+bool FrameConvolution::can_be_recorded() const { return static_cast<bool>(impl_->toeplitz.axes); }
+
 }  // namespace echotrain::numerics

@@ -24,6 +24,8 @@ class FrameConvolution {
   void set(DeviceView<const cfloat> q, double scale);
   /// y = T x for images [batch, y, x].
   void apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
+  /// Whether apply() may be recorded as a CUDA graph: not where it needs cuFFT, whose plans other work may replace.
+  bool can_be_recorded() const;
 
  private:
   struct Impl;

@@ -1,5 +1,6 @@
 #include "gadgets/numerics/nlinv/gridded_frame.h"
 
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -22,6 +23,11 @@ std::shared_ptr<const NufftPlan> model(Context& context, const Shape& image, dou
   return NufftPlan::make(context, {centre, {1, 2}}, image, options);
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 }  // namespace
 
 GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& image, double accuracy)
@@ -34,7 +40,8 @@ GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& im
       right_(context.zeros<cfloat>(with_batch(coils, image))),
       spread_(context.zeros<cfloat>({1, 2 * image[0], 2 * image[1]})),
       power_(context.zeros<double>({1})),
-      convolution_(context, image, coils) {}
+      convolution_(context, image, coils),
+      number_(next_number()) {}
 
 void GriddedFrame::clear() {
   context_.clear<cfloat>(grid_.view());
@@ -69,6 +76,7 @@ NlinvFrame GriddedFrame::finish() {
   NlinvFrame frame;
   frame.matrix = [this](DeviceView<const cfloat> x, DeviceView<cfloat> y) { convolution_.apply(x, y); };
   frame.data_scale = scale;
+  frame.fixed = convolution_.can_be_recorded() ? number_ : 0;
   frame.right = right_.cview();
   frame.power = power_.cview();
   return frame;

@@ -1,4 +1,5 @@
 #include "gadgets/numerics/core/complex_cuda.cuh"
+#include "gadgets/numerics/cuda/recorded_work.cuh"
 #include "gadgets/numerics/nlinv/nlinv_ops.h"
 #include "gadgets/numerics/reduce/reductions_cuda.cuh"
 
@@ -166,33 +167,37 @@ __device__ double over_block(std::int64_t n, const Work& work) {
   return part;
 }
 
-__global__ void begin_kernel(std::int64_t n, const float2* h, float2* r, float2* p, double* sums) {
+__global__ void begin_kernel(std::int64_t n, const float2* h, float2* r, double* sums) {
   const double sum = block_total(over_block(n, [&](std::int64_t i) {
-    r[i] = p[i] = h[i];
+    r[i] = h[i];
     return square(h[i]);
   }));
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-__global__ void step_kernel(std::int64_t n, const double* old, const double* product, std::int64_t products,
-                            const float2* p, const float2* h, float2* d, float2* r, double* sums) {
-  const double top = total(old, gridDim.x), bottom = total(product, products);
-  const float a = bottom > 0 ? static_cast<float>(top / bottom) : 0.0f;
-  const double sum = block_total(over_block(n, [&](std::int64_t i) {
-    d[i] = d[i] + a * p[i];
-    r[i] = r[i] - a * h[i];
-    return square(r[i]);
-  }));
-  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
+struct StepVectors {
+  const float2* q;
+  float2 *r, *p, *s, *d, *x;
+};
 
-__global__ void direction_kernel(std::int64_t n, const double* now, const double* old, const float2* r, float2* p) {
-  const double top = total(now, gridDim.x), bottom = total(old, gridDim.x);
-  const float beta = bottom > 0 ? static_cast<float>(top / bottom) : 0.0f;
-  over_block(n, [&](std::int64_t i) {
-    p[i] = r[i] + beta * p[i];
-    return 0.0;
-  });
+template <bool First, bool Last>
+__global__ void step_kernel(NlinvStep step, StepVectors v) {
+  const double old = First ? 0 : total(step.old, gridDim.x), now = total(step.now, gridDim.x),
+               curvature = total(step.product, step.products);
+  const NlinvLengths lengths = NlinvLengths::of(First, old, now, curvature, First ? 0 : *step.length_before);
+  if (blockIdx.x == 0 && threadIdx.x == 0) *step.length = lengths.along;
+  const auto a = static_cast<float>(lengths.along), b = static_cast<float>(lengths.before);
+  const double sum = block_total(over_block(step.n, [&](std::int64_t i) {
+    float2 r = v.r[i], p = r, s = v.q[i], d = make_float2(0.0f, 0.0f);
+    if (!First) p = p + b * v.p[i], s = s + b * v.s[i], d = v.d[i];
+    d = d + a * p;
+    r = r - a * s;
+    if (!Last) v.p[i] = p, v.s[i] = s, v.d[i] = d;
+    if (Last) v.x[i] = v.x[i] + d;
+    v.r[i] = r;
+    return square(r);
+  }));
+  if (threadIdx.x == 0) step.next[blockIdx.x] = sum;
 }
 
 struct Middle {
@@ -321,24 +326,19 @@ void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, f
   check_launch("nlinv_combine");
 }
 
-void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, cfloat* p, double* sums) {
-  begin_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
-      n, device_view(h), device_view(r), device_view(p), sums);
+void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, double* sums) {
+  begin_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(n, device_view(h),
+                                                                                                device_view(r), sums);
   check_launch("nlinv_begin");
 }
 
-void nlinv_step(Context& context, std::int64_t n, const double* old, const double* product, std::int64_t products,
-                const cfloat* p, const cfloat* h, cfloat* d, cfloat* r, double* sums) {
-  step_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
-      n, old, product, products, device_view(p), device_view(h), device_view(d), device_view(r), sums);
+void nlinv_step(Context& context, const NlinvStep& step) {
+  const StepVectors vectors{device_view(step.q), device_view(step.r), device_view(step.p),
+                            device_view(step.s), device_view(step.d), device_view(step.x)};
+  const auto kernel = step.first ? (step.last ? step_kernel<true, true> : step_kernel<true, false>)
+                                 : (step.last ? step_kernel<false, true> : step_kernel<false, false>);
+  kernel<<<static_cast<unsigned>(blocks_of_vector(step.n)), kThreads, 0, stream_of(context)>>>(step, vectors);
   check_launch("nlinv_step");
-}
-
-void nlinv_direction(Context& context, std::int64_t n, const double* now, const double* old, const cfloat* r,
-                     cfloat* p) {
-  direction_kernel<<<static_cast<unsigned>(blocks_of_vector(n)), kThreads, 0, stream_of(context)>>>(
-      n, now, old, device_view(r), device_view(p));
-  check_launch("nlinv_direction");
 }
 
 void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
@@ -347,6 +347,10 @@ void nlinv_image(Context& context, const NlinvProblem& problem, float factor, co
   image_kernel<<<blocks_for(ny * nx), kThreads, 0, stream_of(context)>>>(
       factor, device_view(m), device_view(c), problem.coils, problem.voxels(), middle, device_view(to));
   check_launch("nlinv_image");
+}
+
+void nlinv_run(Context& context, std::shared_ptr<void>& recorded, const std::function<void()>& work) {
+  run_recorded(context, recorded, "launching the steps of a frame", work);
 }
 
 }  // namespace echotrain::numerics::cuda

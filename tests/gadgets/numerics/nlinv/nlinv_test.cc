@@ -320,7 +320,8 @@ TYPED_TEST(NlinvTest, FramesFollowTheirDefinition) {
   EXPECT_EQ(this->download(again), this->download(image));
 }
 
-// Frames differ in everything, and one is twice as large as the others. Bounds are those of the test above.
+// On CUDA the steps of the second frame are recorded, and those of the frames after it are launched as they were
+// recorded. Frames differ in everything, and one is twice as large as the others. Bounds are those of the test above.
 TYPED_TEST(NlinvTest, FramesInTheSameMemoryFollowTheirDefinition) {
   Context& context = this->context();
   const Tiny first(1);
