@@ -12,12 +12,12 @@ namespace echotrain::numerics {
 /// A smooth function of `points` points about floor(points / 2), as a sum of waves k = -most .. most. By the symmetry
 /// of both, cosines and sines of non-negative numbers are all that is needed.
 struct NlinvAxis {
-  /// Tables are filled up with zeros to whole blocks of this many.
-  static constexpr std::int64_t kBlock = 32;
+  /// Tables are filled up with zeros to whole blocks, whose rows and columns are no more than kBlock.
+  static constexpr std::int64_t kBlock = 48, kUnit = 16;
   std::int64_t points, most;
   std::int64_t waves() const { return 2 * most + 1; }
   std::int64_t half() const { return points / 2; }
-  static std::int64_t padded(std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+  static std::int64_t padded(std::int64_t n) { return (n + kBlock + kUnit - 1) / kUnit * kUnit; }
   std::int64_t wave_rows() const { return padded(most + 1); }
   std::int64_t point_rows() const { return padded(half() + 1); }
   Array<float> cosine, sine;                      ///< [wave_rows, point_rows]: of 2 pi k r / field, over sqrt(field)
