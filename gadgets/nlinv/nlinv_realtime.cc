@@ -105,7 +105,7 @@ void NlinvOfEquations::process(NormalEquations&& equations, const Emit<CoilImage
     equations.matrix->apply(scan_->compute, x, y);
   };
   const double largest = equations.matrix->largest();
-  frame.matrix_scale = largest > 0 ? 1 / largest : 1;
+  frame.matrix_scale = frame.data_scale = largest > 0 ? 1 / largest : 1;
   frame.right = equations.right.cview().reshaped({shape[0], shape[2], shape[3]});
   frame.power = equations.power.cview();
   emit(frames_.solve(equations.frame, frame, {shape[2], shape[3]}));

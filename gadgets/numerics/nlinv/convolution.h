@@ -9,19 +9,23 @@
 
 namespace echotrain::numerics {
 
-/// What ToeplitzOperator is, for one frame at a time and one context: set() neither waits for the device nor looks at
-/// the numbers. std::invalid_argument when shapes do not fit.
+/// What ToeplitzOperator is, for one frame at a time and one context, in the same memory: set() neither waits for the
+/// device nor looks at the numbers. std::invalid_argument when shapes do not fit.
 class FrameConvolution {
  public:
-  FrameConvolution(Context& context, const Shape& image);  ///< image: [y, x]
+  /// image: [y, x]; batch: the most images at once.
+  FrameConvolution(Context& context, const Shape& image, std::int64_t batch);
   ~FrameConvolution();
   FrameConvolution(const FrameConvolution&) = delete;
   FrameConvolution& operator=(const FrameConvolution&) = delete;
 
   /// q: [2y, 2x], lags -y .. y - 1 and -x .. x - 1 about the centre (y, x), as the image of the weights alone has them.
-  void set(DeviceView<const cfloat> q);
+  /// T is `scale` times their convolution.
+  void set(DeviceView<const cfloat> q, double scale);
   /// y = T x for images [batch, y, x].
   void apply(DeviceView<const cfloat> x, DeviceView<cfloat> y) const;
+  /// Whether apply() may be recorded as a CUDA graph: not where it needs cuFFT, whose plans other work may replace.
+  bool can_be_recorded() const;
 
  private:
   struct Impl;

@@ -1,5 +1,6 @@
 #include "gadgets/numerics/nlinv/gridded_frame.h"
 
+#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -22,6 +23,11 @@ std::shared_ptr<const NufftPlan> model(Context& context, const Shape& image, dou
   return NufftPlan::make(context, {centre, {1, 2}}, image, options);
 }
 
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 }  // namespace
 
 GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& image, double accuracy)
@@ -34,7 +40,8 @@ GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& im
       right_(context.zeros<cfloat>(with_batch(coils, image))),
       spread_(context.zeros<cfloat>({1, 2 * image[0], 2 * image[1]})),
       power_(context.zeros<double>({1})),
-      convolution_(context, image) {}
+      convolution_(context, image, coils),
+      number_(next_number()) {}
 
 void GriddedFrame::clear() {
   context_.clear<cfloat>(grid_.view());
@@ -63,11 +70,13 @@ void GriddedFrame::add(HostView<const double> coordinates, DeviceView<const cflo
 NlinvFrame GriddedFrame::finish() {
   plan_->to_images(context_, grid_.view(), right_.view());
   spread_plan_->to_images(context_, spread_grid_.view(), spread_.view());
-  convolution_.set(spread_.cview().slice(0));
+  // Weights of a whole k-space sum to the area of its disc, pi / 4, and then F^H W F is about 1.
+  const double scale = weight_ > 0 ? std::numbers::pi / 4 / weight_ : 1;
+  convolution_.set(spread_.cview().slice(0), scale);
   NlinvFrame frame;
   frame.matrix = [this](DeviceView<const cfloat> x, DeviceView<cfloat> y) { convolution_.apply(x, y); };
-  // Weights of a whole k-space sum to the area of its disc, pi / 4, and then F^H W F is about 1.
-  frame.matrix_scale = weight_ > 0 ? std::numbers::pi / 4 / weight_ : 1;
+  frame.data_scale = scale;
+  frame.fixed = convolution_.can_be_recorded() ? number_ : 0;
   frame.right = right_.cview();
   frame.power = power_.cview();
   return frame;

@@ -1,6 +1,7 @@
 // Frames of samples anywhere, gridded as they come: what NLINV needs of them, without a plan for each trajectory.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "gadgets/numerics/nlinv/convolution.h"
@@ -35,6 +36,7 @@ class GriddedFrame {
   Array<cfloat> grid_, spread_grid_, right_, spread_;
   Array<double> power_;
   FrameConvolution convolution_;
+  std::uint64_t number_;  // of this object
   double weight_ = 0;
 };
 

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <memory>
 #include <numbers>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/nlinv/nlinv_ops.h"
@@ -110,11 +113,20 @@ struct Nlinv::State {
   const Shape extents;
   NlinvProblem problem;
   std::vector<int> inner;
-  bool begun = false;                         ///< a frame was solved
-  double factor = 0;                          ///< of the data
-  Array<cfloat> x, reference, r, p, h, d;     // [unknowns]
-  Array<cfloat> coils, product, convolved;    // [coil, y, x]
-  Array<double> products, powers[2], inners;  // partial sums; the residual's products
+  bool begun = false;                              ///< a frame was solved
+  double factor = 0;                               ///< of the data
+  Array<cfloat> x, reference, r, p, q, s, d;       // [unknowns]
+  Array<cfloat> right, coils, product, convolved;  // [coil, y, x]; right: in the unit of the unknowns
+  Array<double> products, powers[3], inners;       // partial sums; the residual's products
+  Array<double> lengths[2];                        // [1]: of a step of conjugate gradients
+  /// The work of later frames, recorded. More are not kept: frames that wait for their last samples are few.
+  struct Recorded {
+    std::uint64_t fixed;
+    double matrix_scale;
+    std::shared_ptr<void> work;
+  };
+  static constexpr std::size_t kMostRecorded = 8;
+  std::deque<Recorded> recorded;
 
   State(Context& with, std::int64_t channels, const Shape& image, const Shape& field, const NlinvOptions& wanted)
       : context(with),
@@ -123,11 +135,12 @@ struct Nlinv::State {
         problem(make_nlinv_problem(with, channels, image, field, wanted)),
         inner(nlinv_inner_steps(wanted)) {
     const std::int64_t n = problem.unknowns();
-    for (Array<cfloat>* vector : {&x, &reference, &r, &p, &h, &d}) *vector = context.zeros<cfloat>({n});
-    for (Array<cfloat>* images : {&coils, &product, &convolved})
+    for (Array<cfloat>* vector : {&x, &reference, &r, &p, &q, &s, &d}) *vector = context.zeros<cfloat>({n});
+    for (Array<cfloat>* images : {&right, &coils, &product, &convolved})
       *images = context.zeros<cfloat>({channels, image[0], image[1]});
     products = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem))});
     for (auto& sums : powers) sums = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_vector_sums(n))});
+    for (auto& length : lengths) length = context.zeros<double>({1});
     inners = context.zeros<double>({4});
     forget();
   }
@@ -153,62 +166,105 @@ struct Nlinv::State {
   /// One Newton step; `coils` belong to x before and after it.
   void newton_step(const NlinvFrame& frame, double alpha, int steps) {
     const std::int64_t n = problem.unknowns();
-    const auto scale = static_cast<float>(frame.matrix_scale), weight = static_cast<float>(alpha);
-    const auto back = [&] {
-      ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, scale, weight, x.data(), coils.data(), convolved.data(),
-                                             p.data(), h.data(), products.data()));
+    const auto weight = static_cast<float>(alpha);
+    const auto back = [&](double scale, cfloat* to) {
+      ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, static_cast<float>(scale), weight, x.data(),
+                                             coils.data(), convolved.data(), r.data(), to, products.data()));
     };
     ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
     convolve(frame);
-    combine(convolved.size(), factor, frame.right.data(), -1, convolved.data(), convolved.data());
-    combine(n, 1, reference.data(), -1, x.data(), p.data());
-    back();
-    ECHOTRAIN_DISPATCH(context, nlinv_begin(context, n, h.data(), r.data(), p.data(), powers[0].data()));
-    context.clear<cfloat>(d.view());
+    combine(convolved.size(), 1, right.data(), -frame.matrix_scale, convolved.data(), convolved.data());
+    combine(n, 1, reference.data(), -1, x.data(), r.data());
+    back(1, q.data());
+    ECHOTRAIN_DISPATCH(context, nlinv_begin(context, n, q.data(), r.data(), powers[0].data()));
     for (int i = 0; i < steps; ++i) {
-      Array<double>&old = powers[i % 2], &now = powers[(i + 1) % 2];
-      ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, x.data(), coils.data(), p.data(), product.data()));
+      ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, x.data(), coils.data(), r.data(), product.data()));
       convolve(frame);
-      back();
-      ECHOTRAIN_DISPATCH(context, nlinv_step(context, n, old.data(), products.data(), products.size(), p.data(),
-                                             h.data(), d.data(), r.data(), now.data()));
-      if (i + 1 < steps)
-        ECHOTRAIN_DISPATCH(context, nlinv_direction(context, n, now.data(), old.data(), r.data(), p.data()));
+      back(frame.matrix_scale, q.data());
+      ECHOTRAIN_DISPATCH(context, nlinv_step(context, {.n = n,
+                                                       .first = i == 0,
+                                                       .last = i + 1 == steps,
+                                                       .old = powers[(i + 2) % 3].data(),
+                                                       .now = powers[i % 3].data(),
+                                                       .product = products.data(),
+                                                       .products = products.size(),
+                                                       .length_before = lengths[(i + 1) % 2].data(),
+                                                       .length = lengths[i % 2].data(),
+                                                       .q = q.data(),
+                                                       .r = r.data(),
+                                                       .p = p.data(),
+                                                       .s = s.data(),
+                                                       .d = d.data(),
+                                                       .x = x.data(),
+                                                       .next = powers[(i + 1) % 3].data()}));
     }
-    combine(n, 1, x.data(), 1, d.data(), x.data());
     make_coils();
   }
 
-  NlinvResult run(const NlinvFrame& frame) {
+  /// The Newton steps, and what the residual needs.
+  void pass(const NlinvFrame& frame) {
+    double alpha = options.first_alpha;
+    for (const int steps : inner) {
+      newton_step(frame, alpha, steps);
+      alpha *= options.reduction;
+    }
+  }
+  void draw_to_frame_before() { combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data()); }
+  void apply_model(const NlinvFrame& frame) {
+    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
+    convolve(frame);
+  }
+  /// A frame after the first.
+  void later_frame(const NlinvFrame& frame) {
+    draw_to_frame_before();
+    pass(frame);
+    apply_model(frame);
+  }
+  /// What was recorded of frames like this one; null: nothing may be.
+  std::shared_ptr<void>* recorded_of(const NlinvFrame& frame) {
+    if (frame.fixed == 0) return nullptr;
+    for (Recorded& each : recorded)
+      if (each.fixed == frame.fixed && each.matrix_scale == frame.matrix_scale) return &each.work;
+    if (recorded.size() == kMostRecorded) recorded.pop_front();
+    recorded.push_back({.fixed = frame.fixed, .matrix_scale = frame.matrix_scale, .work = nullptr});
+    return &recorded.back().work;
+  }
+
+  NlinvResult run(const NlinvFrame& frame, DeviceView<cfloat> to) {
     NlinvResult result;
     // Only the first frame's power is needed before the work; later ones are read with the residual.
     if (factor == 0) {
       result.power = context.download<double>(frame.power).data()[0];
       if (!(result.power > 0) || !std::isfinite(result.power)) return result;
-      factor = options.scale / std::sqrt(frame.matrix_scale * result.power);
+      factor = options.scale / std::sqrt(frame.data_scale * result.power);
     }
     const Context::KeepMemory keep(context);
-    make_coils();
-    const int passes = begun ? 1 : options.first_passes;
-    for (int pass = 0; pass < passes; ++pass) {
-      if (begun || pass > 0) combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data());
-      double alpha = options.first_alpha;
-      for (const int steps : inner) {
-        newton_step(frame, alpha, steps);
-        alpha *= options.reduction;
+    const double unit = factor * frame.data_scale;
+    combine(right.size(), unit, frame.right.data(), 0, frame.right.data(), right.data());
+    if (!begun) {
+      make_coils();
+      for (int i = 0; i < options.first_passes; ++i) {
+        if (i > 0) draw_to_frame_before();
+        pass(frame);
       }
+      apply_model(frame);
+    } else if (std::shared_ptr<void>* const work = recorded_of(frame)) {
+      ECHOTRAIN_DISPATCH(context, nlinv_run(context, *work, [&] { later_frame(frame); }));
+    } else {
+      later_frame(frame);
     }
-    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
-    convolve(frame);
-    inner_products(context, product.cview(), frame.right, inners.view().part(0, {2}));
+    inner_products(context, product.cview(), right.cview(), inners.view().part(0, {2}));
     inner_products(context, product.cview(), convolved.cview(), inners.view().part(2, {2}));
     HostArray<double> host = context.allocate_host<double>({5});
     context.copy<double>(inners.cview(), host.view().part(0, {4}));
     context.copy<double>(frame.power, host.view().part(4, {1}));
+    // Most images are good. Their work need not wait for the host.
+    ECHOTRAIN_DISPATCH(context, nlinv_image(context, problem, static_cast<float>(1 / factor), x.data(), coils.data(),
+                                            to.shape()[0], to.shape()[1], to.data()));
     context.synchronize();
     const double *sums = host.data(), power = sums[4];
     result.power = power;
-    const double left = power - 2 * sums[0] / factor + sums[2] / (factor * factor);
+    const double left = power - 2 * sums[0] / (factor * unit) + sums[2] * frame.matrix_scale / (factor * unit);
     result.residual = power > 0 ? std::sqrt(std::max(0.0, left) / power) : 0;
     if (!std::isfinite(left)) result.residual = left;
     return result;
@@ -232,21 +288,16 @@ NlinvResult Nlinv::solve(const NlinvFrame& frame, DeviceView<cfloat> to) {
   State& s = *state_;
   require(frame.right.shape() == s.coils.shape(),
           fmt::format("{} is not {}", frame.right.shape().text(), s.coils.shape().text()));
-  require(frame.power.size() == 1 && frame.matrix != nullptr && frame.matrix_scale > 0,
+  require(frame.power.size() == 1 && frame.matrix != nullptr && frame.matrix_scale > 0 && frame.data_scale > 0,
           "a part of the frame is missing");
   require(to.shape().rank() == 2 && to.shape()[0] >= 1 && to.shape()[0] <= s.extents[0] && to.shape()[1] >= 1 &&
               to.shape()[1] <= s.extents[1],
           fmt::format("{} is not a part of {}", to.shape().text(), s.extents.text()));
-  const NlinvResult result = s.run(frame);
+  const NlinvResult result = s.run(frame, to);
   const bool good = result.power > 0 && std::isfinite(result.power) && std::isfinite(result.residual);
   if (good) s.begun = true;
   if (!good && (s.begun || s.factor > 0)) s.forget();  // what it left must not reach later frames
-  if (!good) {
-    s.context.clear<cfloat>(to);
-    return result;
-  }
-  ECHOTRAIN_DISPATCH(s.context, nlinv_image(s.context, s.problem, static_cast<float>(1 / s.factor), s.x.data(),
-                                            s.coils.data(), to.shape()[0], to.shape()[1], to.data()));
+  if (!good) s.context.clear<cfloat>(to);
   return result;
 }
 

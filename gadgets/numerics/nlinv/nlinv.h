@@ -36,12 +36,16 @@ std::vector<int> nlinv_inner_steps(const NlinvOptions& options);
 /// y = F^H W F x for every coil; x, y: [coil, y, x].
 using NlinvMatrix = std::function<void(DeviceView<const cfloat> x, DeviceView<cfloat> y)>;
 
-/// One frame: d is what was measured.
+/// One frame: d is what was measured. The problem is that of s F^H W F, whose diagonal should be about 1.
 struct NlinvFrame {
   NlinvMatrix matrix;
-  double matrix_scale = 1;         ///< the problem is that of matrix_scale F^H W F, whose diagonal should be about 1
+  double matrix_scale = 1;         ///< s, or 1 where `matrix` has it within
+  double data_scale = 1;           ///< s, or 1 where `right` and `power` have it within
   DeviceView<const cfloat> right;  ///< [coil, y, x]: F^H W d
   DeviceView<const double> power;  ///< [1]: sum of W |d|^2 over samples and coils
+  /// Other than 0: in every frame with this number, `matrix` does the same work in the same memory and asks for none,
+  /// so that on CUDA it may be recorded. No two objects of a process share a number.
+  std::uint64_t fixed = 0;
 };
 
 /// How it went.
@@ -54,12 +58,14 @@ struct NlinvResult {
 /// of its sensitivity c = sum_k w(k) h(k) exp(2 pi i k.r / field) / sqrt(field points). Coefficients whose weight is
 /// below kLeastWeight are left out: what they could add is that square times what others do. Every Newton step solves
 ///   (D^H T D + alpha) dx = D^H (b - T (m c)) + alpha (reference - x)
-/// by conjugate gradients from 0. The first frame begins at m = 1, h = 0 and has it as the reference; its
+/// by conjugate gradients from 0, in the form of Chronopoulos & Gear, "s-step iterative methods for symmetric linear
+/// systems", J. Comp. Appl. Math. 25, 1989. The first frame begins at m = 1, h = 0 and has it as the reference; its
 /// second pass begins at what the first one found, as later frames begin at the frame before, and has `damping` times
 /// it as the reference.
 ///
-/// Confined to one context and its thread. solve() enqueues its work and waits once, at its end; the first frame also
-/// waits for its power before the work; sums are ordered, so the same input gives the same bits in every run where
+/// Confined to one context and its thread. solve() enqueues its work, on CUDA as a graph that is kept where frames say
+/// that they may be recorded, and waits once, at its end; the first frame also waits for its power before the work;
+/// sums are ordered, so the same input gives the same bits in every run where
 /// `matrix` does. std::invalid_argument when shapes do not fit.
 class Nlinv {
  public:

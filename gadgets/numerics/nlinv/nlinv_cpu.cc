@@ -269,32 +269,36 @@ void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, f
   });
 }
 
-void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, cfloat* p, double* sums) {
+void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, double* sums) {
   for_parts(context, n, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     std::copy(h + begin, h + end, r + begin);
-    std::copy(h + begin, h + end, p + begin);
     sums[part] = squares(floats(h + begin), 2 * (end - begin));
   });
 }
 
-void nlinv_step(Context& context, std::int64_t n, const double* old, const double* product, std::int64_t products,
-                const cfloat* p, const cfloat* h, cfloat* d, cfloat* r, double* sums) {
-  const double bottom = total(product, products);
-  const auto a = bottom > 0 ? static_cast<float>(total(old, parts_of(n)) / bottom) : 0.0f;
-  for_parts(context, n, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
+void nlinv_step(Context& context, const NlinvStep& step) {
+  const std::int64_t parts = parts_of(step.n);
+  const NlinvLengths lengths = NlinvLengths::of(step.first, total(step.old, parts), total(step.now, parts),
+                                                total(step.product, step.products), *step.length_before);
+  *step.length = lengths.along;
+  const auto a = static_cast<float>(lengths.along), b = static_cast<float>(lengths.before);
+  for_parts(context, step.n, [&](std::int64_t part, std::int64_t begin, std::int64_t end) {
     const std::int64_t count = 2 * (end - begin);
-    combined(a, floats(p + begin), 1, floats(d + begin), floats(d + begin), count);
-    combined(-a, floats(h + begin), 1, floats(r + begin), floats(r + begin), count);
-    sums[part] = squares(floats(r + begin), count);
-  });
-}
-
-void nlinv_direction(Context& context, std::int64_t n, const double* now, const double* old, const cfloat* r,
-                     cfloat* p) {
-  const double bottom = total(old, parts_of(n));
-  const auto beta = bottom > 0 ? static_cast<float>(total(now, parts_of(n)) / bottom) : 0.0f;
-  for_parts(context, n, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    combined(1, floats(r + begin), beta, floats(p + begin), floats(p + begin), 2 * (end - begin));
+    float *r = floats(step.r + begin), *p = floats(step.p + begin), *s = floats(step.s + begin),
+          *d = floats(step.d + begin), *x = floats(step.x + begin);
+    const float* q = floats(step.q + begin);
+    if (step.first) {
+      std::copy_n(r, count, p);
+      std::copy_n(q, count, s);
+      std::fill_n(d, count, 0.0f);
+    } else {
+      combined(1, r, b, p, p, count);
+      combined(1, q, b, s, s, count);
+    }
+    combined(a, p, 1, d, d, count);
+    combined(-a, s, 1, r, r, count);
+    if (step.last) combined(1, x, 1, d, x, count);
+    step.next[part] = squares(r, count);
   });
 }
 
@@ -313,10 +317,6 @@ void nlinv_image(Context& context, const NlinvProblem& problem, float factor, co
   });
 }
 
-void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to) {
-  for_parts(context, n, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) to[i] = scale * from[i].real();
-  });
-}
+void nlinv_run(Context& /*context*/, std::shared_ptr<void>& /*recorded*/, const std::function<void()>& work) { work(); }
 
 }  // namespace echotrain::numerics::cpu

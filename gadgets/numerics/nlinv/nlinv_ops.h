@@ -1,6 +1,9 @@
 // The steps of NLINV that each backend does; arguments were checked.
 #pragma once
 
+#include <functional>
+#include <memory>
+
 #include "gadgets/numerics/core/backends.h"
 #include "gadgets/numerics/nlinv/nlinv.h"
 
@@ -9,12 +12,12 @@ namespace echotrain::numerics {
 /// A smooth function of `points` points about floor(points / 2), as a sum of waves k = -most .. most. By the symmetry
 /// of both, cosines and sines of non-negative numbers are all that is needed.
 struct NlinvAxis {
-  /// Tables are filled up with zeros to whole blocks of this many.
-  static constexpr std::int64_t kBlock = 32;
+  /// Tables are filled up with zeros to whole blocks, whose rows and columns are no more than kBlock.
+  static constexpr std::int64_t kBlock = 48, kUnit = 16;
   std::int64_t points, most;
   std::int64_t waves() const { return 2 * most + 1; }
   std::int64_t half() const { return points / 2; }
-  static std::int64_t padded(std::int64_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
+  static std::int64_t padded(std::int64_t n) { return (n + kBlock + kUnit - 1) / kUnit * kUnit; }
   std::int64_t wave_rows() const { return padded(most + 1); }
   std::int64_t point_rows() const { return padded(half() + 1); }
   Array<float> cosine, sine;                      ///< [wave_rows, point_rows]: of 2 pi k r / field, over sqrt(field)
@@ -30,6 +33,32 @@ struct NlinvProblem {
   std::int64_t voxels() const { return y.points * x.points; }
   std::int64_t waves() const { return y.waves() * x.waves(); }
   std::int64_t unknowns() const { return voxels() + coils * waves(); }
+};
+
+/// A step of conjugate gradients: how far it goes, and how much of the direction before its direction has.
+struct NlinvLengths {
+  double along, before;
+  /// From |r|^2 of the step before and of this one, <r, A r>, and how far the step before went. A step goes nowhere
+  /// where the curvature is not positive, and then neither do those after it.
+  ECHOTRAIN_HOST_DEVICE static NlinvLengths of(bool first, double old, double now, double curvature, double last) {
+    const double b = first || !(old > 0) ? 0 : now / old, bottom = first ? curvature : curvature - b * now / last;
+    return {bottom > 0 ? now / bottom : 0, b};
+  }
+};
+
+/// The step's arrays. r: the residual; q = A r; p: the direction; s = A p; d: the sum of the steps. The first step sets
+/// p, s and d, the last one adds d to x.
+struct NlinvStep {
+  std::int64_t n;
+  bool first, last;
+  const double *old, *now;      ///< parts of |r|^2: of the step before and of this one
+  const double* product;        ///< parts of <r, q>
+  std::int64_t products;        ///< how many
+  const double* length_before;  ///< [1]: `along` of the step before
+  double* length;               ///< [1]
+  const cfloat* q;
+  cfloat *r, *p, *s, *d, *x;
+  double* next;  ///< parts of the new |r|^2
 };
 
 /// image, field: [y, x], as in Nlinv.
@@ -51,20 +80,16 @@ void nlinv_back(Context& context, const NlinvProblem& problem, float scale, floa
                 const cfloat* c, const cfloat* y, const cfloat* p, cfloat* h, double* sums);
 /// to = a u + b v; `to` may be either.
 void nlinv_combine(Context& context, std::int64_t n, float a, const cfloat* u, float b, const cfloat* v, cfloat* to);
-/// r = p = h; sums: parts of |r|^2.
-void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, cfloat* p, double* sums);
-/// A step of conjugate gradients: a = old / product, d += a p, r -= a h. Of `old` and `product` the parts are given.
-/// sums: parts of the new |r|^2.
-void nlinv_step(Context& context, std::int64_t n, const double* old, const double* product, std::int64_t products,
-                const cfloat* p, const cfloat* h, cfloat* d, cfloat* r, double* sums);
-/// p = r + (now / old) p
-void nlinv_direction(Context& context, std::int64_t n, const double* now, const double* old, const cfloat* r,
-                     cfloat* p);
+/// r = h; sums: parts of |r|^2.
+void nlinv_begin(Context& context, std::int64_t n, const cfloat* h, cfloat* r, double* sums);
+/// A step of conjugate gradients in the form of Chronopoulos and Gear, whose vectors need one pass: p = r + before p,
+/// s = q + before s, d += along p, r -= along s.
+void nlinv_step(Context& context, const NlinvStep& step);
 /// The middle [ny, nx] of factor m sqrt(sum |c|^2).
 void nlinv_image(Context& context, const NlinvProblem& problem, float factor, const cfloat* m, const cfloat* c,
                  std::int64_t ny, std::int64_t nx, cfloat* to);
-/// to = scale * Re(from)
-void nlinv_real(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
+/// Does `work`, which is always the same, or, once it has been recorded, launches it as a graph.
+void nlinv_run(Context& context, std::shared_ptr<void>& recorded, const std::function<void()>& work);
 )
 // clang-format on
 

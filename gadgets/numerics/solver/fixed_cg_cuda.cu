@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "gadgets/numerics/core/resources.h"
+#include "gadgets/numerics/cuda/recorded_work.cuh"
 #include "gadgets/numerics/reduce/reductions_cuda.cuh"
 #include "gadgets/numerics/solver/fixed_cg_ops.h"
 
@@ -84,56 +84,6 @@ __global__ void end_kernel(Vectors v) {
   ECHOTRAIN_GRID_STRIDE(i, v.n) v.x[i] = make_float2(0.0f, 0.0f);
 }
 
-/// A graph of work that is always the same.
-struct FrameGraph {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  FrameGraph() = default;
-  FrameGraph(const FrameGraph&) = delete;
-  FrameGraph& operator=(const FrameGraph&) = delete;
-  ~FrameGraph() {
-    if (executable != nullptr) cudaGraphExecDestroy(executable);
-    if (graph != nullptr) cudaGraphDestroy(graph);
-    cudaGetLastError();
-  }
-};
-
-/// The work as a graph; without an executable where the driver or the work does not allow it.
-std::shared_ptr<FrameGraph> record_frame(Context& context, const std::function<void()>& work) {
-  auto result = std::make_shared<FrameGraph>();
-  const cudaStream_t stream = stream_of(context);
-  {
-    const Context::Recording recording(context);
-    if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) != cudaSuccess) {
-      cudaGetLastError();
-      return result;
-    }
-    try {
-      work();
-    } catch (const DeviceLost&) {
-      cudaStreamEndCapture(stream, &result->graph);
-      throw;
-    } catch (const ResourceError&) {
-      cudaStreamEndCapture(stream, &result->graph);
-      cudaGetLastError();
-      return result;
-    } catch (...) {
-      cudaStreamEndCapture(stream, &result->graph);
-      cudaGetLastError();
-      throw;
-    }
-    if (cudaStreamEndCapture(stream, &result->graph) != cudaSuccess) {
-      cudaGetLastError();
-      return result;
-    }
-  }
-  if (cudaGraphInstantiate(&result->executable, result->graph, 0) != cudaSuccess) {
-    cudaGetLastError();
-    result->executable = nullptr;
-  }
-  return result;
-}
-
 }  // namespace
 
 std::int64_t fixed_cg_parts(std::int64_t n) {
@@ -164,11 +114,8 @@ void fixed_cg_end(Context& context, FixedCg::Impl& impl) {
 
 void fixed_cg_run(Context& context, FixedCg::Impl& impl, bool may_record, const std::function<void()>& work) {
   // The first frame loads kernels, which cannot be recorded; the second is recorded.
-  if (!may_record || !context.resources().options().graphs || impl.solved == 0) return work();
-  if (!impl.recorded) impl.recorded = record_frame(context, work);
-  const auto* const graph = static_cast<const FrameGraph*>(impl.recorded.get());
-  if (graph->executable == nullptr) return work();
-  check(cudaGraphLaunch(graph->executable, stream_of(context)), "launching the steps of a frame");
+  if (!may_record || impl.solved == 0) return work();
+  run_recorded(context, impl.recorded, "launching the steps of a frame", work);
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -10,7 +10,7 @@ namespace echotrain::numerics::cuda {
 /// The extents M that there are kernels for, ascending: multiples of 16, as blocks take 16 or 32 lines of the 2M that
 /// an axis has.
 #define ECHOTRAIN_TOEPLITZ_LINES(call) \
-  call(16) call(32) call(48) call(64) call(80) call(96) call(128) call(160) call(192) call(256)
+  call(16) call(32) call(48) call(64) call(80) call(96) call(128) call(160) call(192) call(256) call(320)
 
 /// One pass over lines of an axis. Each kernel says which members it uses.
 struct LinePass {

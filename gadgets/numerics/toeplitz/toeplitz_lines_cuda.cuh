@@ -30,6 +30,12 @@ struct Line {
   __device__ static constexpr int frequency(int t, int g, int k2) { return t + T * g + R1 * k2; }
 };
 
+/// How many blocks a multiprocessor is to hold at once. Long lines need the registers of one.
+template <int M>
+constexpr int blocks_at_once(int wanted) {
+  return M > 256 ? 1 : wanted;
+}
+
 struct BlockSync {
   __device__ void operator()() const { __syncthreads(); }
 };
@@ -154,7 +160,7 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
 /// from: [lines, 2M]; to: [lines, n]. With maps [coils, lines, n]: from [coils, lines, 2M]; to = or += (add) the sum
 /// over the coils of conj(maps) times theirs, in their order.
 template <int M, bool Maps>
-__global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
+__global__ void __launch_bounds__(256, blocks_at_once<M>(Maps ? 1 : 3)) rows_inverse(LinePass p) {
   using L = Line<M>;
   using R = Rows<M>;
   __shared__ float2 exchange[R::kRows * R::kRow];
@@ -195,7 +201,7 @@ __global__ void __launch_bounds__(256, Maps ? 1 : 3) rows_inverse(LinePass p) {
 /// The same with maps for few lines: `side` coils of a line side by side, so that the coils of one line are spread over
 /// the rows of a block. Sums are those of rows_inverse() to the bit: one thread adds the coils of a voxel, in order.
 template <int M>
-__global__ void __launch_bounds__(256, 2) rows_inverse_side_by_side(LinePass p, int side) {
+__global__ void __launch_bounds__(256, blocks_at_once<M>(2)) rows_inverse_side_by_side(LinePass p, int side) {
   using L = Line<M>;
   using R = Rows<M>;
   __shared__ float2 exchange[R::kRows * R::kRow];
@@ -317,7 +323,8 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_forward(LinePa
 
 /// from: [items, 2M, lines]; to: [items, n, lines].
 template <int M>
-__global__ void __launch_bounds__(Columns<M>::kThreadsOf, 768 / Columns<M>::kThreadsOf) columns_inverse(LinePass p) {
+__global__ void __launch_bounds__(Columns<M>::kThreadsOf, blocks_at_once<M>(768 / Columns<M>::kThreadsOf))
+    columns_inverse(LinePass p) {
   using L = Line<M>;
   __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Columns<M> c(p, exchange);
@@ -335,7 +342,8 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf, 768 / Columns<M>::kThr
 /// from, to: [items, n, lines], may be the same; spectrum: [2M, lines]. Forward, times the spectrum, and back.
 template <int M>
 __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
-                                  512 / Columns<M, kColumnsAround<M>>::kThreadsOf) columns_around(LinePass p) {
+                                  blocks_at_once<M>(512 / Columns<M, kColumnsAround<M>>::kThreadsOf))
+    columns_around(LinePass p) {
   using L = Line<M>;
   __shared__ float2 exchange[L::R1 * L::R2 * kColumnsAround<M>];
   const Columns<M, kColumnsAround<M>> c(p, exchange);

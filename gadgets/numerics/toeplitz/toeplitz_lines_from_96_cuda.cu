@@ -7,5 +7,6 @@ template LineKernels line_kernels<128>();
 template LineKernels line_kernels<160>();
 template LineKernels line_kernels<192>();
 template LineKernels line_kernels<256>();
+template LineKernels line_kernels<320>();
 
 }  // namespace echotrain::numerics::cuda

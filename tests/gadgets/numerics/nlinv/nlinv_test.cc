@@ -65,12 +65,17 @@ struct Tiny {
 /// The same as GriddedFrame, to rounding of its accuracy.
 class TinyFrame {
  public:
-  TinyFrame(Context& context, const Tiny& tiny) : gridded_(context, tiny.coils(), tiny.image(), 2e-6) {
+  TinyFrame(Context& context, const Tiny& tiny)
+      : context_(context), gridded_(context, tiny.coils(), tiny.image(), 2e-6) {
+    fill(tiny);
+  }
+  /// The next frame in the same memory.
+  void fill(const Tiny& tiny) {
     gridded_.clear();
     const auto samples = static_cast<std::int64_t>(tiny.reference.weights.size());
     const HostView<const float> weights(tiny.reference.weights.data(), {samples});
-    data_ = context.upload<cfloat>({tiny.data32.data(), {samples, tiny.coils()}});
-    weights_ = context.upload<float>(weights);
+    data_ = context_.upload<cfloat>({tiny.data32.data(), {samples, tiny.coils()}});
+    weights_ = context_.upload<float>(weights);
     // In two parts, as they come.
     const std::int64_t first = samples / 3;
     add(tiny, 0, first);
@@ -85,6 +90,7 @@ class TinyFrame {
                  data_.cview().part(first * tiny.coils(), {n, tiny.coils()}), weights_.cview().part(first, {n}),
                  {tiny.reference.weights.data() + first, {n}});
   }
+  Context& context_;
   GriddedFrame gridded_;
   NlinvFrame frame_;
   Array<cfloat> data_;
@@ -174,6 +180,46 @@ TYPED_TEST(NlinvTest, DerivativeAndAdjointAreTheirSums) {
                   std::sqrt(testing::inner(to64(given), to64(given)).real()));
 }
 
+// Sides of many points and few waves, and of few points and many waves. Sums of some thousand terms in fp32.
+TYPED_TEST(NlinvTest, LongSidesAreTheirSums) {
+  struct Case {
+    std::int64_t ny, nx, my, mx;
+    double smoothness;  // waves up to my and mx weigh 1e-5 or more
+  };
+  for (const Case& side :
+       {Case{100, 86, 2, 2, 1365}, Case{90, 6, 2, 0, 1365}, Case{92, 4, 45, 1, 4}, Case{4, 86, 1, 42, 4}}) {
+    NlinvReference r;
+    r.coils = 2;
+    r.ny = r.fy = static_cast<std::size_t>(side.ny);
+    r.nx = r.fx = static_cast<std::size_t>(side.nx);
+    r.my = side.my;
+    r.mx = side.mx;
+    r.options.smoothness = side.smoothness;
+    Context& context = this->context();
+    const Shape image{side.ny, side.nx}, images{2, side.ny, side.nx};
+    const NlinvProblem problem = make_nlinv_problem(context, 2, image, image, r.options);
+    const auto n = problem.unknowns();
+    ASSERT_EQ(n, static_cast<std::int64_t>(r.unknowns()));
+    const auto x = Random(2).normals(n), p = Random(3).normals(n), y = Random(4).normals(2 * problem.voxels());
+    const auto x_there = this->upload(x, {n}), p_there = this->upload(p, {n}), y_there = this->upload(y, images);
+    auto c = context.template allocate<cfloat>(images), z = context.template allocate<cfloat>(images);
+    auto h = context.template allocate<cfloat>({n});
+    auto sums = context.template allocate<double>({on_backend::nlinv_back_sums(context, problem)});
+    on_backend::nlinv_product(context, problem, nullptr, nullptr, x_there.data(), c.data());
+    on_backend::nlinv_product(context, problem, x_there.data(), c.data(), p_there.data(), z.data());
+    EXPECT_LT(testing::relative_error(this->download(z), r.derivative(to64(x), to64(p)), y.size()), 3e-6);
+    on_backend::nlinv_back(context, problem, 1.0f, 0.0f, x_there.data(), c.data(), y_there.data(), p_there.data(),
+                           h.data(), sums.data());
+    const std::vector<cfloat> back = this->download(h);
+    EXPECT_LT(testing::relative_error(back, r.adjoint(to64(x), to64(y)), back.size()), 3e-6);
+    const std::vector<double> parts = this->download(sums);
+    const double whole = testing::inner(to64(p), to64(back)).real();
+    EXPECT_NEAR(
+        std::accumulate(parts.begin(), parts.end(), 0.0), whole,
+        1e-9 * std::sqrt(testing::inner(to64(p), to64(p)).real() * testing::inner(to64(back), to64(back)).real()));
+  }
+}
+
 // The NUFFT's accuracy of 2e-6, of the point spread function too.
 TYPED_TEST(NlinvTest, GriddedFramesAreTheirSums) {
   Context& context = this->context();
@@ -181,7 +227,8 @@ TYPED_TEST(NlinvTest, GriddedFramesAreTheirSums) {
   const NlinvReference& r = tiny.reference;
   TinyFrame own(context, tiny);
   const NlinvFrame frame = own.get();
-  EXPECT_NEAR(frame.matrix_scale, r.scale, 1e-6 * r.scale);
+  EXPECT_EQ(frame.matrix_scale, 1);
+  EXPECT_NEAR(frame.data_scale, r.scale, 1e-6 * r.scale);
   EXPECT_NEAR(context.template download<double>(frame.power).data()[0], r.power(tiny.data), 1e-6 * r.power(tiny.data));
   const HostArray<cfloat> right = context.template download<cfloat>(frame.right);
   const Vector64 truth = r.back(tiny.data);
@@ -191,7 +238,8 @@ TYPED_TEST(NlinvTest, GriddedFramesAreTheirSums) {
   const auto z_there = this->upload(z, images);
   auto tz = context.template allocate<cfloat>(images);
   frame.matrix(z_there.cview(), tz.view());
-  const Vector64 product = r.back(r.forward(to64(z)));
+  Vector64 product = r.back(r.forward(to64(z)));
+  for (cdouble& v : product) v *= r.scale;
   EXPECT_LT(testing::relative_error(this->download(tz), product, product.size()), 1e-5);
 }
 
@@ -270,6 +318,34 @@ TYPED_TEST(NlinvTest, FramesFollowTheirDefinition) {
   auto again = context.template allocate<cfloat>(first.image());
   nlinv.solve(one.get(), again.view());
   EXPECT_EQ(this->download(again), this->download(image));
+}
+
+// On CUDA the steps of the second frame are recorded, and those of the frames after it are launched as they were
+// recorded. Frames differ in everything, and one is twice as large as the others. Bounds are those of the test above.
+TYPED_TEST(NlinvTest, FramesInTheSameMemoryFollowTheirDefinition) {
+  Context& context = this->context();
+  const Tiny first(1);
+  TinyFrame frame(context, first);
+  Nlinv nlinv(context, first.coils(), first.image(), first.field(), first.reference.options);
+  auto image = context.template allocate<cfloat>(first.image());
+  const double factor = first.factor();
+  nlinv.solve(frame.get(), image.view());
+  Vector64 x = first.reference.solve(first.reference.start(), first.reference.start(), factor, first.data);
+  x = first.reference.solve(x, first.reference.damped(x), factor, first.data);
+  for (const unsigned seed : {7U, 9U, 11U}) {
+    Tiny next(seed, seed == 9U ? 75 : 60);
+    if (seed == 9U) {
+      for (cfloat& v : next.data32) v *= 2.0f;
+      for (cdouble& v : next.data) v *= 2.0;
+    }
+    frame.fill(next);
+    const NlinvResult result = nlinv.solve(frame.get(), image.view());
+    x = next.reference.solve(x, next.reference.damped(x), factor, next.data);
+    EXPECT_LT(testing::relative_error(this->unknowns(nlinv), x, x.size()), 2e-3) << seed;
+    const Vector64 picture = next.reference.picture(x, factor);
+    EXPECT_LT(testing::relative_error(this->download(image), picture, picture.size()), 2e-3) << seed;
+    EXPECT_NEAR(result.power, next.reference.power(next.data), 1e-6 * result.power) << seed;
+  }
 }
 
 TYPED_TEST(NlinvTest, BadFramesGiveNoImageAndAreForgotten) {

@@ -72,13 +72,13 @@ class ToeplitzTest : public testing::OnBackend<B> {
 TYPED_TEST_SUITE(ToeplitzTest, Backends, testing::BackendNames);
 
 // Sizes whose transforms take every radix, alone and together: 2 (1), 3, 4, 5, 8; 6, 9, 10, 16, 25, 27, 30, 32, 64,
-// 128.
+// 128; and 320, the largest extent of lines that CUDA has kernels of its own for, along each axis.
 TYPED_TEST(ToeplitzTest, IsTheExplicitProduct) {
   unsigned seed = 1;
-  for (const Shape& image :
-       {Shape{64, 63}, Shape{1, 1}, Shape{2, 3}, Shape{4, 5}, Shape{8, 6}, Shape{9, 10}, Shape{16, 25}, Shape{27, 30},
-        Shape{17, 41}, Shape{5, 70}, Shape{100, 1}, Shape{12, 11, 13}, Shape{16, 16, 16}, Shape{1, 2, 3},
-        Shape{5, 1, 9}, Shape{20, 3, 7}, Shape{3, 18, 33}}) {
+  for (const Shape& image : {Shape{64, 63},   Shape{1, 1},       Shape{2, 3},       Shape{4, 5},    Shape{8, 6},
+                             Shape{9, 10},    Shape{16, 25},     Shape{27, 30},     Shape{17, 41},  Shape{5, 70},
+                             Shape{100, 1},   Shape{12, 11, 13}, Shape{16, 16, 16}, Shape{1, 2, 3}, Shape{5, 1, 9},
+                             Shape{20, 3, 7}, Shape{3, 18, 33},  Shape{310, 3},     Shape{4, 300},  Shape{2, 289, 3}}) {
     const Sampling s = make_sampling(image.rank(), 300, seed++);
     const auto x = Random(seed).normals(2 * image.size());
     const auto truth = explicit_product(s, x, 2, image);
@@ -123,8 +123,8 @@ TYPED_TEST(ToeplitzTest, WithCoilMaps) {
     Shape image;
     std::int64_t coils;
   };
-  for (const auto& [image, coils] :
-       {Case{{24, 23}, 3}, Case{{70, 33}, 8}, Case{{9, 8, 7}, 4}, Case{{40, 39, 41}, 10}}) {
+  for (const auto& [image, coils] : {Case{{24, 23}, 3}, Case{{70, 33}, 8}, Case{{9, 8, 7}, 4}, Case{{40, 39, 41}, 10},
+                                     Case{{5, 310}, 7}, Case{{300, 2}, 10}}) {
     const std::int64_t n = image.size();
     const Sampling s = make_sampling(image.rank(), 40, 7);
     const auto t = this->make(s, image);
