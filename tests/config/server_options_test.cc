@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 92U);
+  EXPECT_EQ(names.size(), 93U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {
