@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/cuda/completions.h"
 
 namespace echotrain::server {
 
@@ -70,17 +71,20 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 
 }  // namespace
 
-// While scans run, one thread looks at all sockets again and again, and so hands on what comes without being woken.
+// While scans run, one thread looks at sockets and at GPUs in turn, and so hands on what comes without being woken.
 void run_context(asio::io_context& context, const Environment& environment) {
   if (!environment.spinning) {
     context.run();
     return;
   }
   Spinning& spinning = *environment.spinning;
+  auto& completions = environment.resources->get<numerics::Completions>();
   spinning.on_begin([&context] { asio::post(context, [] {}); });  // this thread may sleep
+  completions.will_poll();
   const auto core = spinning.cores().take();
   while (!context.stopped()) {
-    if (!spinning.wanted())
+    const bool more = completions.poll();
+    if (!more && !spinning.wanted())
       context.run_one();
     else if (context.poll() == 0)
       spin_once();
