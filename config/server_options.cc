@@ -154,6 +154,10 @@ const OptionTable<ServerOptions>& server_option_table() {
                 "while scans of several addresses compute, give each address an equal part of the cores, by turns of "
                 "10 ms "
                 "(docs/reliability.md says where that helps)")
+          .flag("latency", &S::latency,
+                "while scans run, spin instead of sleeping: one thread that has all sockets, and one thread per scan, "
+                "each on a core of its own, while some are left; nobody waits for them to wake, and those cores are "
+                "busy all the time (docs/realtime.md)")
           .integer("max_waiting", &S::max_waiting, 0, 100000,
                    "scans that may wait for a GPU or the CPU; further ones are refused")
           .seconds("wait_timeout_s", &S::wait_timeout_s, "longest wait for a GPU or the CPU")

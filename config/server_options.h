@@ -102,6 +102,7 @@ struct ServerOptions {
   std::int64_t device_memory_mib = 0;
   std::int64_t cpu_scans = 0;
   bool address_turns = false;
+  bool latency = false;
   std::int64_t max_waiting = 32;
   double wait_timeout_s = 300;
   std::int64_t max_sessions = 64;

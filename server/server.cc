@@ -129,14 +129,16 @@ Server::End Server::run() {
     go_first();
     for (;;) {
       try {
-        context_.run();
+        run_context(context_, environment_);
         return;
       } catch (const std::exception& error) {
         write_log(LogLevel::error, error.what());
       }
     }
   };
-  const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
+  // One that sleeps beside one that spins would wait for the sockets in its place.
+  const unsigned threads =
+      environment_.spinning ? 1U : std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads);
   std::vector<std::jthread> helpers;
   for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
   serve();

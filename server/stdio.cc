@@ -86,7 +86,7 @@ bool serve_descriptors(const Environment& environment, int in, int out) {
     // Before it closes, the session waits for the end of its input. Nothing more comes here.
     ::shutdown(ours, SHUT_RDWR);
   });
-  context.run();
+  run_context(context, environment);
   reader.join();
   writer.join();
   ::close(ours);

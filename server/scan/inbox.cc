@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "server/base/spinning.h"
+
 namespace echotrain::server {
 
 using protocol::Acquisition;
@@ -38,6 +40,7 @@ void Inbox::push(Work&& work) {
     readouts_ += readouts_of(work);
     share_.set(bytes_);
     queue_.push_back({std::move(work), bytes});
+    something_ = true;
   }
   arrived_.notify_one();
 }
@@ -46,6 +49,7 @@ void Inbox::finish(End how) {
   {
     const std::scoped_lock lock(mutex_);
     if (!end_) end_ = how;
+    something_ = true;
   }
   arrived_.notify_one();
 }
@@ -55,6 +59,7 @@ void Inbox::cancel() {
   {
     const std::scoped_lock lock(mutex_);
     cancelled_ = true;
+    something_ = true;
     dropped.swap(queue_);
     readouts_ = 0;
     bytes_ = taken_bytes_;
@@ -93,7 +98,18 @@ std::size_t Inbox::bytes() const {
   return bytes_;
 }
 
-Inbox::Taken Inbox::take() {
+void Inbox::spin(std::chrono::steady_clock::duration time) const {
+  constexpr int kLooks = 64;  // at the flag, for one at the clock
+  const auto end = std::chrono::steady_clock::now() + time;
+  do
+    for (int i = 0; i < kLooks; ++i) {
+      if (something_.load(std::memory_order_acquire)) return;
+      spin_once();
+    }
+  while (std::chrono::steady_clock::now() < end);
+}
+
+Inbox::Taken Inbox::take(const Waiting& waiting) {
   Taken taken;
   bool roomier = false;
   {
@@ -105,9 +121,16 @@ Inbox::Taken Inbox::take() {
     roomier = (was_full && bytes_ < bound_) || (gives_back_ && bytes_ == 0);
   }
   if (roomier) room_();  // before waiting: the reader may be the one who brings more
+  if (waiting.spins) spin(waiting.soon);
   std::unique_lock lock(mutex_);
+  const auto ready = [&] { return cancelled_ || (!paused_ && (end_ || !queue_.empty())); };
+  const bool sleeps_first = !waiting.spins && waiting.soon.count() > 0;
   waiting_ = true;
-  arrived_.wait(lock, [&] { return cancelled_ || (!paused_ && (end_ || !queue_.empty())); });
+  if (!(sleeps_first ? arrived_.wait_for(lock, waiting.soon, ready) : ready())) {
+    if (waiting.long_wait) waiting.long_wait(true);
+    arrived_.wait(lock, ready);
+    if (waiting.long_wait) waiting.long_wait(false);
+  }
   waiting_ = false;
   if (cancelled_) return taken;
   if (queue_.empty()) {
@@ -129,6 +152,7 @@ Inbox::Taken Inbox::take() {
       batch->insert(batch->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
   }
+  something_ = !queue_.empty() || end_;
   return taken;
 }
 

@@ -1,6 +1,8 @@
 // What a session has received and its worker has not yet seen, bounded in bytes.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -50,15 +52,26 @@ class Inbox {
     std::optional<Work> work;  ///< empty when there is none left
     std::optional<End> end;    ///< set, with no work, when all is done; neither is set after cancel()
   };
+  /// How take() waits: for so long it expects something soon, and looks for it all the time if it `spins`. `long_wait`
+  /// hears when it expects nothing any more, and when something has come after that.
+  struct Waiting {
+    std::chrono::steady_clock::duration soon{0};
+    bool spins = false;
+    std::function<void(bool)> long_wait{};
+  };
   /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
   /// that alone. The work taken before counts as done.
-  Taken take();
+  Taken take(const Waiting& waiting);
+  Taken take() { return take({}); }
 
   static constexpr std::size_t kBatchBytes = 4 << 20;
 
  private:
+  void spin(std::chrono::steady_clock::duration time) const;
+
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
+  std::atomic<bool> something_ = false;  // to take, most likely; for who spins
   struct Entry {
     Work work;
     std::size_t bytes;

@@ -20,6 +20,11 @@ namespace echotrain::server {
 
 using protocol::Level;
 
+namespace {
+// After so long without data nobody spins for the scan until something comes: a breath hold, a long repetition time.
+constexpr std::chrono::milliseconds kSoon{500};
+}  // namespace
+
 int yields(std::int64_t beside, int cores) {
   constexpr double kStep = 1.25;  // of the kernel's weights
   // More would make others wait long for what such a scan makes for all: plans, operators, trajectories.
@@ -71,6 +76,7 @@ void Worker::confirm() {
 }
 
 void Worker::run() {
+  if (place_.spinning) place_.spinning->cores().leave();  // the thread that has started this one is on one core
   go_after(place_.yields);
   if (place_.yields > 0) yielding_ = this_thread();
   if (cancelled_ && yielding_.exchange(0) != 0) go_after(0);
@@ -139,11 +145,18 @@ void Worker::work() {
     if (place_.turns) turn.emplace(*place_.turns, stop_.get_token());
     compute_part();
   };
+  std::optional<Spinning::Wait> wait;
+  if (place_.spinning) wait.emplace(*place_.spinning);
   try {
     in_turn([&] { pipeline.start(request_.header); });
+    // Only now: threads that a pipeline starts may use all cores.
+    std::unique_ptr<OwnCores::Lease> core;
+    if (wait) core = place_.spinning->cores().take();
+    Inbox::Waiting waiting;
+    if (wait) waiting = {kSoon, core != nullptr, [&](bool on) { wait->rest(on); }};
     for (;;) {
       outbox_->wait_for_room(cancelled_);
-      Inbox::Taken taken = inbox_.take();
+      Inbox::Taken taken = inbox_.take(waiting);
       woken_ = false;
       in_turn([&] {
         if (taken.work) process(pipeline, std::move(*taken.work), inbox_.waiting());

@@ -20,6 +20,7 @@
 #include "protocol/data/header.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
+#include "server/base/spinning.h"
 #include "server/base/turns.h"
 #include "server/dicom/dicom_output.h"
 #include "server/metrics/metrics.h"
@@ -39,6 +40,7 @@ struct ScanPlace {
   std::vector<int> others;               ///< GPUs that work with this one
   int yields = 0;                        ///< by how much the scan's thread is nicer than others (nice(2))
   std::shared_ptr<Turns::Scan> turns{};  ///< of the scan's address; null: it waits for nobody
+  std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <csignal>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/cuda/completions.h"
 
 namespace echotrain::server {
 
@@ -75,6 +78,26 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 
 }  // namespace
 
+// While scans run, one thread looks at sockets and at GPUs in turn, and so hands on what comes without being woken.
+void run_context(asio::io_context& context, const Environment& environment) {
+  if (!environment.spinning) {
+    context.run();
+    return;
+  }
+  Spinning& spinning = *environment.spinning;
+  auto& completions = environment.resources->get<numerics::Completions>();
+  spinning.on_begin([&context] { asio::post(context, [] {}); });  // this thread may sleep
+  completions.will_poll();
+  const auto core = spinning.cores().take();
+  while (!context.stopped()) {
+    const bool more = completions.poll();
+    if (!more && !spinning.wanted())
+      context.run_one();
+    else if (context.poll() == 0)
+      spin_once();
+  }
+}
+
 Environment make_environment(const config::ServerOptions& options, config::PipelineLibrary library,
                              const Registry& registry, std::shared_ptr<numerics::Resources> resources, Disk disk) {
   require(options.backend);
@@ -90,6 +113,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           std::make_shared<Reservations>(memory, options.max_waiting),
           make_compute_pool(options),
           std::make_shared<Turns>(cores),
+          options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
           make_captures(options.capture, memory, std::move(disk)),

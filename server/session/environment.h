@@ -1,6 +1,7 @@
 // What all sessions of a server share.
 #pragma once
 
+#include <boost/asio/io_context.hpp>
 #include <memory>
 
 #include "config/pipeline_spec.h"
@@ -9,6 +10,7 @@
 #include "protocol/data/limits.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
+#include "server/base/spinning.h"
 #include "server/base/tidier.h"
 #include "server/base/turns.h"
 #include "server/capture/capture.h"
@@ -36,6 +38,7 @@ struct Environment {
   std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Turns> turns;                ///< of the addresses whose scans run
+  std::shared_ptr<Spinning> spinning;          ///< null: all threads sleep while they wait
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
@@ -50,6 +53,9 @@ struct Environment {
   /// Reads long texts, one at a time, while other sessions go on.
   std::shared_ptr<asio::thread_pool> offload = std::make_shared<asio::thread_pool>(1);
 };
+
+/// Runs the handlers of `context` on this thread until none is left. With the option `latency`, no other thread may.
+void run_context(asio::io_context& context, const Environment& environment);
 
 /// Checks all pipelines, the backend and the options. Throws config::ConfigError (a pipeline file),
 /// std::invalid_argument (an option), std::runtime_error (the backend, a certificate, the tokens, the captures'

@@ -7,6 +7,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -25,6 +26,19 @@ constexpr std::int64_t kMostRefusals = 32;
 constexpr auto kPauseAfterFailure = std::chrono::milliseconds(100);
 constexpr auto kPauseWithoutRoom = std::chrono::milliseconds(5);
 constexpr auto kQuietAboutDrops = std::chrono::seconds(10);  // between two lines of the log
+
+/// An image of 512 x 512 leaves in one write, before buffers have grown. Where the system caps a size that is asked for
+/// below this, it is left as it is.
+void make_room_for_image(tcp::socket& socket) {
+  constexpr int kBytes = 1 << 20;
+  int most = 0;
+  error_code ignored;
+  asio::socket_base::send_buffer_size now;
+  socket.get_option(now, ignored);
+  std::ifstream file("/proc/sys/net/core/wmem_max");
+  if (file >> most && most >= kBytes && now.value() < kBytes)
+    socket.set_option(asio::socket_base::send_buffer_size(kBytes), ignored);
+}
 
 void tell_of_failure(const std::string& problem) {
   write_log(LogLevel::error, fmt::format("cannot accept a connection: {}", problem));
@@ -188,6 +202,7 @@ asio::awaitable<void> Listener::add(tcp::socket socket, bool tls, tcp::endpoint 
   // The kernel's buffers grow by themselves: an explicit size would be capped below what they can reach.
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  if (environment_.spinning) make_room_for_image(socket);
   while (!try_to_add(socket, tls, peer)) co_await wait(kPauseWithoutRoom);
 }
 

@@ -100,8 +100,12 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::ServerOptions& options = connection_.options;
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
-  at_ = {place_->backend(), place_->device(), place_->others(), yields_now(),
-         environment.turns->scan(options.address_turns && !exempt() ? who() : "")};
+  at_ = {place_->backend(),
+         place_->device(),
+         place_->others(),
+         yields_now(),
+         environment.turns->scan(options.address_turns && !exempt() ? who() : ""),
+         environment.spinning};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<DicomScan> dicom;
   if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);

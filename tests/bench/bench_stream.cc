@@ -2,9 +2,10 @@
 // the same machine. Scans are encoded beforehand. Beside the ingest, in the same run, the same bytes over a plain
 // loopback socket, which is the ceiling.
 //
-//   bench_stream [--backend auto|cpu|cuda] [--frames N] [Google Benchmark's options]
+//   bench_stream [--backend auto|cpu|cuda] [--frames N] [--latency] [Google Benchmark's options]
 //
-// --frames: images of the paced scan. The table at the end has medians of the rounds; JSON has every round.
+// --frames: images of the paced scan. --latency: a server with this option, whose threads spin. The table at the end
+// has medians of the rounds; JSON has every round.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ constexpr int kRounds = 9, kLongRounds = 5;
 struct Options {
   std::string backend = "cpu";
   int frames = 400;
+  bool latency = false;
 };
 
 // Values of all rounds by case and name, for the table.
@@ -262,7 +264,7 @@ void add_sessions(const ServerProcess& server) {
 }
 
 void print_table(const Options& options) {
-  fmt::print("\nbackend {}, medians\n", options.backend);
+  fmt::print("\nbackend {}{}, medians\n", options.backend, options.latency ? ", option latency" : "");
   for (const auto& [name, shape] : kIngest) {
     const std::string mine = "ingest/" + name + "/passthrough", plain = "ingest/" + name + "/plain_copy";
     if (!ran(mine) || !ran(plain)) continue;
@@ -319,7 +321,9 @@ Options take_options(int& argc, char** argv) {
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if ((argument == "--backend" || argument == "--frames") && i + 1 < argc) {
+    if (argument == "--latency") {
+      options.latency = true;
+    } else if ((argument == "--backend" || argument == "--frames") && i + 1 < argc) {
       if (argument == "--backend")
         options.backend = argv[++i];
       else
@@ -337,7 +341,8 @@ int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("backend", options.backend);
-  const ServerProcess server(options.backend);
+  benchmark::AddCustomContext("latency", options.latency ? "true" : "false");
+  const ServerProcess server(options.backend, {"--latency", options.latency ? "true" : "false"});
   add_ingest(server);
   add_whole_scans(server);
   add_latency(server, options);

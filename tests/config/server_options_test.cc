@@ -37,7 +37,7 @@ TEST(ServerOptions, EveryOptionTakesItsOwnDefault) {
       EXPECT_EQ(error_of(info.name, info.fallback), "no error");
     }
   }
-  EXPECT_EQ(names.size(), 96U);
+  EXPECT_EQ(names.size(), 97U);
 }
 
 TEST(ServerOptions, EveryOptionSetsItsOwnMember) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "gadgets/numerics/core/device.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/cuda/callbacks.cuh"
+#include "gadgets/numerics/cuda/completions.h"
 #include "gadgets/numerics/cuda/device_pool.cuh"
 #include "gadgets/numerics/cuda/pinned_memory.cuh"
 #include "gadgets/numerics/cuda/releases.cuh"
@@ -17,10 +19,31 @@ namespace {
 
 constexpr std::size_t kStagingBytes = 16u << 20;  // that a copy from pageable memory stages at a time
 
+/// Of pinned memory, for as long as this lives.
+class PinnedBlock {
+ public:
+  PinnedBlock(PinnedMemory& from, cudaStream_t stream, std::size_t bytes)
+      : from_(from), stream_(stream), bytes_(bytes), memory_(from.allocate(bytes)) {}
+  ~PinnedBlock() { from_.release(memory_, bytes_, stream_); }
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+  void* memory() const { return memory_; }
+
+ private:
+  PinnedMemory& from_;
+  const cudaStream_t stream_;
+  const std::size_t bytes_;
+  void* const memory_;
+};
+
 class CudaDevice final : public Device {
  public:
-  CudaDevice(std::shared_ptr<PinnedMemory> pinned, const ContextOptions& options)
-      : Device(options.memory_budget), device_(made_current(options.device)), pinned_(std::move(pinned)) {
+  CudaDevice(std::shared_ptr<PinnedMemory> pinned, std::shared_ptr<Completions> polled, const ContextOptions& options)
+      : Device(options.memory_budget),
+        device_(made_current(options.device)),
+        pinned_(std::move(pinned)),
+        raised_(polled ? std::make_unique<PinnedBlock>(*pinned_, stream_.get(), sizeof(std::uint64_t)) : nullptr),
+        callbacks_(std::move(polled), raised_ ? static_cast<std::uint64_t*>(raised_->memory()) : nullptr) {
     note_use(device_);
   }
 
@@ -115,7 +138,8 @@ class CudaDevice final : public Device {
   Stream stream_;
   DevicePool pool_{device_, stream_.get()};
   Releases releases_{device_, stream_.get(), pool_, *pinned_};
-  Callbacks callbacks_;  // last: they may release arrays until they have been waited for
+  const std::unique_ptr<PinnedBlock> raised_;  // by work whose end is polled for; null: none is
+  Callbacks callbacks_;                        // last: they may release arrays until they have been waited for
 };
 
 }  // namespace
@@ -125,7 +149,9 @@ std::shared_ptr<Device> make_device(Resources& resources, const ContextOptions& 
   if (options.device < 0 || options.device >= count)
     throw ResourceError("no CUDA device " + std::to_string(options.device) + ": this machine has " +
                         std::to_string(count));
-  return std::make_shared<CudaDevice>(resources.share<PinnedMemory>(), options);
+  const auto completions = resources.share<Completions>();
+  return std::make_shared<CudaDevice>(resources.share<PinnedMemory>(), completions->polled() ? completions : nullptr,
+                                      options);
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -1,0 +1,40 @@
+// Work on devices whose end somebody looks for, again and again, instead of being woken by it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace echotrain::numerics {
+
+/// What Context::on_complete() waits for, in contexts on GPUs that are made after will_poll(). Found through
+/// Resources::get(). Thread-safe.
+class Completions {
+ public:
+  /// From now on, some thread calls poll() again and again while there is anything to come. Without such a thread,
+  /// functions are called by Context::synchronize().
+  void will_poll() { polled_ = true; }
+  bool polled() const { return polled_; }
+
+  /// What one context waits for.
+  class Source {
+   public:
+    virtual ~Source() = default;
+    /// Calls those of Context::on_complete()'s functions whose work is done. Returns whether others are still to come.
+    virtual bool poll() noexcept = 0;
+  };
+
+  void add(std::shared_ptr<Source> source);
+  void remove(const Source* source) noexcept;
+  /// Calls, on this thread, the functions whose work is done. Returns whether others are still to come.
+  bool poll() noexcept;
+
+ private:
+  using Sources = std::vector<std::shared_ptr<Source>>;
+  std::atomic<bool> polled_ = false;
+  std::mutex mutex_;
+  std::shared_ptr<const Sources> sources_ = std::make_shared<Sources>();  // replaced, never changed
+};
+
+}  // namespace echotrain::numerics
