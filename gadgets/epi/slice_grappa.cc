@@ -210,6 +210,8 @@ void SliceGrappa::learn(const Readouts& readouts) {
         reference.data.view());
     Slice& slice = slices_[owner];
     if (!slice.head) slice.head = heads[begin];
+    const Owner group{owner.first, static_cast<std::uint16_t>(owner.second % space.groups)};
+    if (std::find(order_.begin(), order_.end(), group) == order_.end()) order_.push_back(group);
     slice.references.push_back(std::move(reference));
   }
 }
@@ -283,10 +285,10 @@ SliceGrappa::Group& SliceGrappa::group_for(const Owner& owner, std::int64_t firs
   return group;
 }
 
-void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
+/// What the kernels of a group are made of. std::invalid_argument where reference lines are missing.
+SliceGroup SliceGrappa::references_of(const Owner& owner, std::int64_t frame_lines, std::int64_t coils,
+                                      std::int64_t samples) const {
   const Space& space = spaces_[owner.first];
-  numerics::Context& compute = scan_->compute;
-  compute.synchronize();  // references are copied
   std::int64_t first = 0, last = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t m = 0; m < space.factor; ++m) {
     const Owner which = slice_of(owner, m);
@@ -296,32 +298,59 @@ void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
     std::vector<std::int64_t> lines;
     for (const Reference& reference : found->second.references) {
       lines.insert(lines.end(), reference.lines.begin(), reference.lines.end());
-      if (reference.data.shape()[1] != coils || reference.data.shape()[2] != group.samples)
+      if (reference.data.shape()[1] != coils || reference.data.shape()[2] != samples)
         throw ClientError(
             fmt::format("slice_grappa: reference lines of slice {} have {} coils and {} samples, but lines "
                         "of images have {} and {}; put ramp_regrid and coil_compression: {{per: scan}} "
                         "before this gadget",
-                        which.second, reference.data.shape()[1], reference.data.shape()[2], coils, group.samples));
+                        which.second, reference.data.shape()[1], reference.data.shape()[2], coils, samples));
     }
     const auto run = longest_run(std::move(lines));
     first = std::max(first, (*run)[0]);
     last = std::min(last, (*run)[1]);
   }
   if (last < first) throw std::invalid_argument("reference lines of these slices have no lines in common");
-  std::vector<HostArray<cfloat>> blocks;
-  std::vector<numerics::SliceReference> references;
-  group.turns = turns_of(space, owner);
-  for (std::int64_t m = 0; m < space.factor; ++m) {
-    blocks.push_back(block_of(slices_.at(slice_of(owner, m)), first, last));
-    references.push_back({blocks.back().cview(), group.turns[static_cast<std::size_t>(m)]});
-  }
-  const numerics::SliceGrappaOptions options{options_.kernel_x, options_.kernel_y, options_.regularization,
-                                             options_.split};
-  group.kernels = numerics::fit_slices(compute, references, space.step, group.lines, options);
+  SliceGroup out;
+  out.turns = turns_of(space, owner);
+  out.step = space.step;
+  out.lines = frame_lines;
+  for (std::int64_t m = 0; m < space.factor; ++m)
+    out.blocks.push_back(block_of(slices_.at(slice_of(owner, m)), first, last));
+  return out;
+}
+
+void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
+  numerics::Context& compute = scan_->compute;
+  compute.synchronize();  // references are copied
+  const bool first = !fits_;
+  if (first)
+    fits_ = std::make_unique<SliceFits>(*scan_, numerics::SliceGrappaOptions{options_.kernel_x, options_.kernel_y,
+                                                                             options_.regularization, options_.split});
+  group.turns = turns_of(spaces_[owner.first], owner);
+  group.kernels = fits_->has(owner, group.lines, coils, group.samples)
+                      ? fits_->take(owner)
+                      : fits_->make(references_of(owner, group.lines, coils, group.samples));
+  if (first) fit_others(group, owner, coils);
   const numerics::Shape extents{1, group.lines, group.samples};
   group.hybrid =
       numerics::hybrid_kernels(compute, group.kernels, {.encoded = extents, .padded = extents, .image = extents});
-  group.rows = numerics::plan_slices(compute, group.kernels, group.hybrid, space.factor);
+  group.rows = numerics::plan_slices(compute, group.kernels, group.hybrid, spaces_[owner.first].factor);
+}
+
+/// Begins the fits of the groups that come after this one: their frames are expected in the order of their references.
+void SliceGrappa::fit_others(const Group& group, const Owner& owner, std::int64_t coils) {
+  const auto here = std::find(order_.begin(), order_.end(), owner);
+  std::rotate(order_.begin(), here, order_.end());
+  std::vector<std::pair<Owner, SliceGroup>> others;
+  for (const Owner& other : order_) {
+    if (other.first != owner.first || other == owner) continue;
+    try {
+      others.emplace_back(other, references_of(other, group.lines, coils, group.samples));
+    } catch (const std::invalid_argument&) {
+      // Told when a frame of the group comes.
+    }
+  }
+  fits_->start(std::move(others));
 }
 
 void SliceGrappa::separate(std::vector<Readouts> held, const Emit<Readouts>& emit) {

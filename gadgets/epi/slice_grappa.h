@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/epi/slice_fits.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/multiband/slice_grappa.h"
 
@@ -19,7 +20,8 @@ namespace echotrain {
 /// (gadgets/numerics/multiband). The header's `multiband` says how many slices are excited at once, F; of S slices,
 /// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., S being that of the header's limits.
 /// Kernels come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines
-/// without a gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA.
+/// without a gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA. The
+/// first frame waits for those of its group; others are made beside the frames that come (SliceFits).
 ///
 /// Blips along z (blipped CAIPI: Setsompop et al., MRM 67, 2012) turn the phase of slice m from acquired line to
 /// acquired line by deltaKz * z_m turns, z_m being the spacings dZ up to it, or where the header has none the distance
@@ -89,7 +91,9 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   void pass(Readouts&& readouts, const Emit<Readouts>& emit) const;
   Group& group_for(const Owner& owner, std::int64_t first, std::int64_t lines, std::int64_t coils,
                    std::int64_t samples);
+  SliceGroup references_of(const Owner& owner, std::int64_t lines, std::int64_t coils, std::int64_t samples) const;
   void fit(Group& group, const Owner& owner, std::int64_t coils);
+  void fit_others(const Group& group, const Owner& owner, std::int64_t coils);
   HostArray<cfloat> block_of(const Slice& slice, std::int64_t first, std::int64_t last) const;
   std::vector<double> turns_of(const Space& space, const Owner& owner) const;
   Owner slice_of(const Owner& group, std::int64_t m) const;
@@ -99,6 +103,8 @@ class SliceGrappa final : public Gadget<Readouts, Readouts> {
   std::vector<Space> spaces_;
   std::int64_t most_ = 1;  // slices that one frame makes
   std::map<Owner, Slice> slices_;
+  std::vector<Owner> order_;  // of groups, as their references came
+  std::unique_ptr<SliceFits> fits_;
   std::map<Owner, Group> groups_;                        // by encoding and the slice that readouts name
   std::map<std::uint64_t, std::vector<Readouts>> held_;  // by frame
   std::unique_ptr<numerics::MemoryShare> paid_held_;

@@ -141,9 +141,9 @@ TEST_P(SliceGrappaTest, SlicesBecomeImagesOfTheirOwn) {
     }
 }
 
-/// In whatever order frames come, and also where references of a group come only after the first frame of another,
-/// images are the same.
-TEST_P(SliceGrappaTest, TheOrderOfGroupsDoesNotMatter) {
+/// Kernels of groups after the first are made aside, or by whoever needs them first: in whatever order frames come, and
+/// also where references of a group come only after the first frame of another, images are the same.
+TEST_P(SliceGrappaTest, OtherGroupsAreFittedMeanwhile) {
   const Slices scan{.groups = 3};
   const Outcome once = run(apart_pipeline(), scan.header_of(), scan.scan(), here());
   ASSERT_EQ(once.images.size(), 6u);

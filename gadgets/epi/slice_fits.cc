@@ -1,0 +1,101 @@
+#include "gadgets/epi/slice_fits.h"
+
+#include <algorithm>
+
+namespace echotrain {
+namespace {
+
+numerics::ContextOptions beside(Scan& scan) {
+  return {.stop_token = scan.compute.stop_token(), .group = scan.compute.group(), .account = scan.compute.account()};
+}
+
+/// Of all slices, with all sources and with what is left of them at either end of a frame.
+std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOptions& options) {
+  const auto slices = static_cast<std::int64_t>(group.blocks.size());
+  return static_cast<std::uint64_t>(slices * (options.kernel_y + 1) * group.coils() * group.coils() * options.kernel_x *
+                                    options.kernel_y) *
+         sizeof(cfloat);
+}
+
+}  // namespace
+
+SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options)
+    : scan_(&scan),
+      options_(options),
+      own_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)),
+      paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {}
+
+SliceFits::~SliceFits() {
+  for (auto& [key, job] : jobs_) job->taken = true;  // the thread leaves out what nobody asks for
+  if (thread_.joinable()) thread_.join();
+}
+
+void SliceFits::start(std::vector<std::pair<Key, SliceGroup>> groups) {
+  std::vector<std::shared_ptr<Job>> jobs;
+  std::uint64_t bytes = 0;
+  for (auto& [key, group] : groups) {
+    auto job = std::make_shared<Job>();
+    job->bytes = most_bytes(group, options_);
+    bytes += job->bytes;
+    job->group = std::move(group);
+    jobs.push_back(job);
+    jobs_[key] = std::move(job);
+  }
+  if (jobs.empty()) return;
+  paid_->grow_to(bytes);
+  aside_ =
+      std::make_unique<numerics::Context>(numerics::Backend::cpu, scan_->compute.shared_resources(), beside(*scan_));
+  thread_ = std::jthread([this, all = std::move(jobs)] {
+    for (const std::shared_ptr<Job>& job : all) {
+      if (job->taken.exchange(true)) continue;
+      try {
+        job->promise.set_value(fitted(*aside_, job->group));
+      } catch (...) {
+        job->promise.set_exception(std::current_exception());
+      }
+    }
+  });
+}
+
+bool SliceFits::has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return false;
+  const SliceGroup& group = found->second->group;
+  return group.lines == lines && group.coils() == coils && group.samples() == samples;
+}
+
+numerics::GrappaKernels SliceFits::take(const Key& key) {
+  const std::shared_ptr<Job> job = std::move(jobs_.extract(key).mapped());
+  const auto forget = [&] {
+    job->group = {};  // the thread may keep the job, but these arrays are of the scan's context
+    paid_->set(paid_->bytes() - job->bytes);
+  };
+  try {
+    Fitted made = job->taken.exchange(true) ? job->promise.get_future().get() : fitted(own_, job->group);
+    forget();
+    return placed(std::move(made));
+  } catch (const std::invalid_argument&) {
+    forget();
+    throw;
+  }
+}
+
+numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(own_, group)); }
+
+SliceFits::Fitted SliceFits::fitted(numerics::Context& context, const SliceGroup& group) const {
+  std::vector<numerics::SliceReference> references;
+  for (std::size_t m = 0; m < group.blocks.size(); ++m) references.push_back({group.blocks[m].cview(), group.turns[m]});
+  Fitted out;
+  out.kernels = numerics::fit_slices(context, references, group.step, group.lines, options_);
+  out.weights.assign(out.kernels.weights.data(), out.kernels.weights.data() + out.kernels.weights.size());
+  out.kernels.weights = {};
+  return out;
+}
+
+numerics::GrappaKernels SliceFits::placed(Fitted&& made) const {
+  made.kernels.weights =
+      scan_->compute.upload<cfloat>({made.weights.data(), {static_cast<std::int64_t>(made.weights.size())}});
+  return std::move(made.kernels);
+}
+
+}  // namespace echotrain

@@ -1,0 +1,74 @@
+// Kernels of groups of simultaneous slices, made beside the frames that come meanwhile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gadgets/api/scan.h"
+#include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/multiband/slice_grappa.h"
+
+namespace echotrain {
+
+/// What the kernels of a group are made of.
+struct SliceGroup {
+  std::vector<HostArray<cfloat>> blocks;  ///< [coil, y, x] of each slice: reference lines without gaps
+  std::vector<double> turns;              ///< of each slice: numerics::SliceReference
+  std::int64_t step = 1, lines = 0;       ///< of frames
+
+  std::int64_t coils() const { return blocks.front().shape()[0]; }
+  std::int64_t samples() const { return blocks.front().shape()[2]; }
+};
+
+/// Kernels of groups, by numerics::fit_slices() on the host: the same bits wherever they are made. After start(), they
+/// are made one after another on a thread, which ends with this object, after the fit that it is in.
+class SliceFits {
+ public:
+  using Key = std::pair<std::uint16_t, std::uint16_t>;  // encoding, and the slice that readouts name
+  SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options);
+  ~SliceFits();
+  SliceFits(const SliceFits&) = delete;
+  SliceFits& operator=(const SliceFits&) = delete;
+
+  /// To be called once, with the groups in the order in which their frames are expected.
+  void start(std::vector<std::pair<Key, SliceGroup>> groups);
+  /// Whether start() was given this group, for frames of as many lines, coils and samples.
+  bool has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const;
+  /// The kernels of such a group, which is forgotten. The caller makes those whose turn has not come, and so waits for
+  /// one fit at most. Throws what fit_slices() throws.
+  numerics::GrappaKernels take(const Key& key);
+  /// Those of another group, by the caller.
+  numerics::GrappaKernels make(const SliceGroup& group);
+
+ private:
+  /// Kernels whose weights no context keeps: contexts belong to one thread each.
+  struct Fitted {
+    numerics::GrappaKernels kernels;
+    std::vector<cfloat> weights;
+  };
+  struct Job {
+    SliceGroup group;
+    std::uint64_t bytes = 0;  // of the weights, at most
+    std::atomic<bool> taken = false;
+    std::promise<Fitted> promise;
+  };
+  Fitted fitted(numerics::Context& context, const SliceGroup& group) const;
+  numerics::GrappaKernels placed(Fitted&& made) const;
+
+  Scan* scan_;
+  const numerics::SliceGrappaOptions options_;
+  numerics::Context own_;                        // of the caller, on the CPU
+  std::unique_ptr<numerics::Context> aside_;     // of the thread
+  std::map<Key, std::shared_ptr<Job>> jobs_;     // that were not asked for yet
+  std::unique_ptr<numerics::MemoryShare> paid_;  // for their weights
+  std::jthread thread_;
+};
+
+}  // namespace echotrain
