@@ -330,7 +330,8 @@ void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
   group.kernels = fits_->has(owner, group.lines, coils, group.samples)
                       ? fits_->take(owner)
                       : fits_->make(references_of(owner, group.lines, coils, group.samples));
-  if (first) fit_others(group, owner, coils);
+  // On a CPU, fits and frames would share the same cores.
+  if (first && compute.backend() == numerics::Backend::cuda) fit_others(group, owner, coils);
   const numerics::Shape extents{1, group.lines, group.samples};
   group.hybrid =
       numerics::hybrid_kernels(compute, group.kernels, {.encoded = extents, .padded = extents, .image = extents});

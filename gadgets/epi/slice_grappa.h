@@ -21,7 +21,7 @@ namespace echotrain {
 /// readouts for images of slice g hold the slices g, g + S/F, g + 2 S/F, ..., S being that of the header's limits.
 /// Kernels come from calibration readouts (flag 20) of these slices, excited one by one, the longest run of lines
 /// without a gap, before the first frame; they are kept for the scan, and the same lines serve the slices' GRAPPA. The
-/// first frame waits for those of its group; others are made beside the frames that come (SliceFits).
+/// first frame waits for those of its group; with a GPU, others are made beside the frames that come (SliceFits).
 ///
 /// Blips along z (blipped CAIPI: Setsompop et al., MRM 67, 2012) turn the phase of slice m from acquired line to
 /// acquired line by deltaKz * z_m turns, z_m being the spacings dZ up to it, or where the header has none the distance
