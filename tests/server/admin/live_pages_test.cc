@@ -216,7 +216,11 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   const Conversation scan =
       server.exchange(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close());
   wait_for(port, [](const json& now) { return !now["ended"].empty(); });
-  const auto file = request_page(port, "GET /live/download?scan=1", cookie);
+  auto file = request_page(port, "GET /live/download?scan=1", cookie);
+  for (int i = 0; i < 500 && file->status == 404; ++i) {  // images are copied by a thread of their own
+    std::this_thread::sleep_for(20ms);
+    file = request_page(port, "GET /live/download?scan=1", cookie);
+  }
   ASSERT_EQ(file->status, 200);
   EXPECT_EQ(file->headers.at("content-disposition"), "attachment; filename=\"scan_1.mrd\"");
   ASSERT_EQ(scan.images().size(), 1U);
