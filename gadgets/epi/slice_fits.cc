@@ -84,6 +84,16 @@ numerics::GrappaKernels SliceFits::take(const Key& key) {
   }
 }
 
+void SliceFits::drop(const Key& key) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return;
+  const std::shared_ptr<Job> job = std::move(found->second);
+  jobs_.erase(found);
+  if (job->taken.exchange(true)) return;  // the thread has begun, and keeps what it makes until its end
+  job->group = {};
+  paid_->set(paid_->bytes() - job->bytes);
+}
+
 numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(own_, group)); }
 
 SliceFits::Fitted SliceFits::fitted(numerics::Context& context, const SliceGroup& group) const {

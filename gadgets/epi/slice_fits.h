@@ -49,6 +49,8 @@ class SliceFits {
   /// The kernels of such a group, which is forgotten. The caller makes those whose turn has not come, and so waits for
   /// one fit at most. Throws what fit_slices() throws.
   numerics::GrappaKernels take(const Key& key);
+  /// Forgets a group that start() was given, if it was: its references have changed.
+  void drop(const Key& key);
   /// Those of another group, by the caller.
   numerics::GrappaKernels make(const SliceGroup& group);
 

@@ -219,6 +219,7 @@ void SliceGrappa::learn(const Readouts& readouts) {
     const Owner group{owner.first, static_cast<std::uint16_t>(owner.second % space.groups)};
     if (std::find(order_.begin(), order_.end(), group) == order_.end()) order_.push_back(group);
     slice.references.push_back(std::move(reference));
+    fits_->drop(group);
   }
 }
 

@@ -70,6 +70,18 @@ TEST_F(SliceFitsTest, AnyOrderGivesTheSameBits) {
   }
 }
 
+/// What came later belongs to the group, too.
+TEST_F(SliceFitsTest, GroupThatWasDroppedIsMadeAnew) {
+  SliceFits fits(scan_, kFitOptions, /*beside=*/true);
+  fits.start(groups(3));
+  for (const std::uint16_t which : {2, 0, 7}) {
+    fits.drop({0, which});
+    EXPECT_FALSE(fits.has({0, which}, kFitLines, kFitCoils, kFitSamples));
+  }
+  EXPECT_EQ(values_of(fits.make(group(9))), weights_of(9));
+  EXPECT_EQ(values_of(fits.take({0, 1})), weights_of(2));
+}
+
 /// The scan's thread may be bound to one core once it runs, and threads begin where their maker is.
 TEST_F(SliceFitsTest, ThreadIsThereBeforeTheScanRuns) {
   static_cast<void>(weights_of(1));  // whatever else needs threads has them
