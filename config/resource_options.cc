@@ -45,7 +45,7 @@ const OptionTable<ResourceOptions>& resource_option_table() {
           .choice_of("hopper", &R::hopper, on_or_off, "off: Hopper GPUs run the code of other GPUs (for tests)")
           .variable("ECHOTRAIN_HOPPER")
           .choice_of("graphs", &R::graphs, on_or_off,
-                     "off: the solver records no CUDA graphs, for tools that cannot follow them")
+                     "off: no work is recorded as a CUDA graph, for tools that cannot follow them")
           .variable("ECHOTRAIN_GRAPHS");
   return table;
 }

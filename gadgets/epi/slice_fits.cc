@@ -19,15 +19,30 @@ std::uint64_t most_bytes(const SliceGroup& group, const numerics::SliceGrappaOpt
 
 }  // namespace
 
-SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options)
+SliceFits::SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bool with_thread)
     : scan_(&scan),
       options_(options),
       own_(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan)),
-      paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {}
+      paid_(std::make_unique<numerics::MemoryShare>(scan.compute.account())) {
+  if (!with_thread) return;
+  aside_ = std::make_unique<numerics::Context>(numerics::Backend::cpu, scan.compute.shared_resources(), beside(scan));
+  thread_ = std::thread([this, given = given_.get_future()]() mutable {
+    for (const std::shared_ptr<Job>& job : given.get()) {
+      if (job->taken.exchange(true)) continue;
+      try {
+        job->promise.set_value(fitted(*aside_, job->group));
+      } catch (...) {
+        job->promise.set_exception(std::current_exception());
+      }
+    }
+  });
+}
 
 SliceFits::~SliceFits() {
   for (auto& [key, job] : jobs_) job->taken = true;  // the thread leaves out what nobody asks for
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  if (!started_) given_.set_value({});
+  thread_.join();
 }
 
 void SliceFits::start(std::vector<std::pair<Key, SliceGroup>> groups) {
@@ -38,23 +53,12 @@ void SliceFits::start(std::vector<std::pair<Key, SliceGroup>> groups) {
     job->bytes = most_bytes(group, options_);
     bytes += job->bytes;
     job->group = std::move(group);
-    jobs.push_back(job);
-    jobs_[key] = std::move(job);
+    jobs.push_back(std::move(job));
   }
-  if (jobs.empty()) return;
   paid_->grow_to(bytes);
-  aside_ =
-      std::make_unique<numerics::Context>(numerics::Backend::cpu, scan_->compute.shared_resources(), beside(*scan_));
-  thread_ = std::jthread([this, all = std::move(jobs)] {
-    for (const std::shared_ptr<Job>& job : all) {
-      if (job->taken.exchange(true)) continue;
-      try {
-        job->promise.set_value(fitted(*aside_, job->group));
-      } catch (...) {
-        job->promise.set_exception(std::current_exception());
-      }
-    }
-  });
+  for (std::size_t i = 0; i < jobs.size(); ++i) jobs_[groups[i].first] = jobs[i];
+  started_ = true;
+  given_.set_value(std::move(jobs));
 }
 
 bool SliceFits::has(const Key& key, std::int64_t lines, std::int64_t coils, std::int64_t samples) const {
@@ -78,6 +82,16 @@ numerics::GrappaKernels SliceFits::take(const Key& key) {
     forget();
     throw;
   }
+}
+
+void SliceFits::drop(const Key& key) {
+  const auto found = jobs_.find(key);
+  if (found == jobs_.end()) return;
+  const std::shared_ptr<Job> job = std::move(found->second);
+  jobs_.erase(found);
+  if (job->taken.exchange(true)) return;  // the thread has begun, and keeps what it makes until its end
+  job->group = {};
+  paid_->set(paid_->bytes() - job->bytes);
 }
 
 numerics::GrappaKernels SliceFits::make(const SliceGroup& group) { return placed(fitted(own_, group)); }

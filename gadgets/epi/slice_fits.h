@@ -28,15 +28,20 @@ struct SliceGroup {
 };
 
 /// Kernels of groups, by numerics::fit_slices() on the host: the same bits wherever they are made. After start(), they
-/// are made one after another on a thread, which ends with this object, after the fit that it is in.
+/// are made one after another on a thread, which ends with this object, after the fit that it is in. For the thread
+/// that made it.
 class SliceFits {
  public:
   using Key = std::pair<std::uint16_t, std::uint16_t>;  // encoding, and the slice that readouts name
-  SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options);
+  /// `beside`: with such a thread. It is there from now on, as a scan's thread may have a core of its own later (option
+  /// `latency` of the server), which the threads that it starts then would share.
+  SliceFits(Scan& scan, const numerics::SliceGrappaOptions& options, bool beside);
   ~SliceFits();
   SliceFits(const SliceFits&) = delete;
   SliceFits& operator=(const SliceFits&) = delete;
 
+  /// Whether start() is to be called: there is a thread, and it has no work yet.
+  bool may_start() const { return thread_.joinable() && !started_; }
   /// To be called once, with the groups in the order in which their frames are expected.
   void start(std::vector<std::pair<Key, SliceGroup>> groups);
   /// Whether start() was given this group, for frames of as many lines, coils and samples.
@@ -44,6 +49,8 @@ class SliceFits {
   /// The kernels of such a group, which is forgotten. The caller makes those whose turn has not come, and so waits for
   /// one fit at most. Throws what fit_slices() throws.
   numerics::GrappaKernels take(const Key& key);
+  /// Forgets a group that start() was given, if it was: its references have changed.
+  void drop(const Key& key);
   /// Those of another group, by the caller.
   numerics::GrappaKernels make(const SliceGroup& group);
 
@@ -68,7 +75,9 @@ class SliceFits {
   std::unique_ptr<numerics::Context> aside_;     // of the thread
   std::map<Key, std::shared_ptr<Job>> jobs_;     // that were not asked for yet
   std::unique_ptr<numerics::MemoryShare> paid_;  // for their weights
-  std::jthread thread_;
+  bool started_ = false;
+  std::promise<std::vector<std::shared_ptr<Job>>> given_;  // to the thread
+  std::thread thread_;
 };
 
 }  // namespace echotrain

@@ -140,6 +140,12 @@ void SliceGrappa::start(const protocol::Header& header, Scan& scan) {
                       space.spacing_mm.size(), space.factor));
     most_ = std::max(most_, space.factor);
   }
+  // On a CPU, fits and frames would share the same cores.
+  if (most_ > 1)
+    fits_ = std::make_unique<SliceFits>(
+        *scan_,
+        numerics::SliceGrappaOptions{options_.kernel_x, options_.kernel_y, options_.regularization, options_.split},
+        /*beside=*/scan.compute.cuda());
 }
 
 void SliceGrappa::process(Readouts&& readouts, const Emit<Readouts>& emit) {
@@ -213,6 +219,7 @@ void SliceGrappa::learn(const Readouts& readouts) {
     const Owner group{owner.first, static_cast<std::uint16_t>(owner.second % space.groups)};
     if (std::find(order_.begin(), order_.end(), group) == order_.end()) order_.push_back(group);
     slice.references.push_back(std::move(reference));
+    fits_->drop(group);
   }
 }
 
@@ -322,16 +329,11 @@ SliceGroup SliceGrappa::references_of(const Owner& owner, std::int64_t frame_lin
 void SliceGrappa::fit(Group& group, const Owner& owner, std::int64_t coils) {
   numerics::Context& compute = scan_->compute;
   compute.synchronize();  // references are copied
-  const bool first = !fits_;
-  if (first)
-    fits_ = std::make_unique<SliceFits>(*scan_, numerics::SliceGrappaOptions{options_.kernel_x, options_.kernel_y,
-                                                                             options_.regularization, options_.split});
   group.turns = turns_of(spaces_[owner.first], owner);
   group.kernels = fits_->has(owner, group.lines, coils, group.samples)
                       ? fits_->take(owner)
                       : fits_->make(references_of(owner, group.lines, coils, group.samples));
-  // On a CPU, fits and frames would share the same cores.
-  if (first && compute.backend() == numerics::Backend::cuda) fit_others(group, owner, coils);
+  if (fits_->may_start()) fit_others(group, owner, coils);
   const numerics::Shape extents{1, group.lines, group.samples};
   group.hybrid =
       numerics::hybrid_kernels(compute, group.kernels, {.encoded = extents, .padded = extents, .image = extents});

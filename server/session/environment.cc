@@ -90,10 +90,12 @@ void run_context(asio::io_context& context, const Environment& environment) {
   completions.will_poll();
   const auto core = spinning.cores().take();
   while (!context.stopped()) {
+    // First: who has stopped waiting has left to the GPU what it left before that.
+    const bool wanted = spinning.wanted();
     const bool more = completions.poll();
-    if (!more && !spinning.wanted())
+    if (!more && !wanted)
       context.run_one();
-    else if (context.poll() == 0)
+    else if (context.poll_one() == 0)  // one at a time: sockets that always have more do not hold up the images
       spin_once();
   }
 }

@@ -27,7 +27,7 @@ struct ResourceOptions {
   std::int64_t scan_store_hours = 24;                             ///< how long that is kept; 0 keeps none
   bool scan_store_disk = true;                                    ///< false: it is kept in memory only
   bool hopper = true;               ///< false: no Hopper kernels, so that tests can compare them with the portable ones
-  bool graphs = true;               ///< false: the solver's loop is not a CUDA graph, which some tools cannot follow
+  bool graphs = true;               ///< false: no work becomes a CUDA graph, which some tools cannot follow
   std::uint64_t memory_budget = 0;  ///< bytes of the machine's memory that all users together may take; 0: no bound
 
   static constexpr int kMostThreads = 4096;

@@ -14,21 +14,37 @@ void call(std::function<void()>& function) {
   in_stream_callback = outer;
 }
 
-/// Kernels of a stream follow each other, so all that came before is in memory, host memory included.
-__global__ void raise_kernel(volatile std::uint64_t* flag, std::uint64_t to) { *flag = to; }
+/// Kernels of a stream follow each other and its copies. The fence is for the host, which must not see the number
+/// before what they have written there.
+__global__ void raise_kernel(volatile std::uint64_t* flag, std::uint64_t to) {
+  __threadfence_system();
+  *flag = to;
+}
 
 }  // namespace
 
 void Flag::add(cudaStream_t work, std::function<void()> done) {
-  const std::lock_guard lock(mutex_);
-  waiting_.emplace_back(last_ + 1, std::move(done));
-  raise_kernel<<<1, 1, 0, work>>>(raised_, last_ + 1);
-  if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess) {
-    waiting_.pop_back();
-    check(status, "scheduling a callback");
+  std::uint64_t number = 0;  // never used again: work that failed may raise it later
+  {
+    const std::lock_guard lock(mutex_);
+    number = ++last_;
+    waiting_.emplace_back(number, std::move(done));
+    ++count_;
   }
-  ++last_;
-  ++count_;
+  // Without the lock: while the device's queue is full, a launch waits for the device, and who polls must not.
+  raise_kernel<<<1, 1, 0, work>>>(raised_, number);
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) return;
+  std::function<void()> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!waiting_.empty() && waiting_.back().first == number) {
+      dropped = std::move(waiting_.back().second);
+      waiting_.pop_back();
+      --count_;
+    }
+  }
+  check(status, "scheduling a callback");
 }
 
 bool Flag::poll() noexcept {

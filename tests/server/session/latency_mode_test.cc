@@ -68,6 +68,22 @@ TEST_F(LatencyMode, SeveralScansAtOnceGetTheirOwnImages) {
   }
 }
 
+/// Threads that wait for their turn do not look for data, and then have all of it.
+TEST_F(LatencyMode, AddressesMayHaveTheirTurns) {
+  options_.address_turns = true;
+  TestServer server(options_);
+  const std::string scan = kLatencyStart + wire::frame(0) + wire::frame(1) + wire::close();
+  std::vector<Conversation> all(3);
+  std::vector<std::jthread> clients;
+  for (Conversation& each : all) clients.emplace_back([&] { each = server.exchange(scan); });
+  clients.clear();
+  for (const Conversation& each : all) {
+    EXPECT_TRUE(each.ended_well());
+    ASSERT_EQ(each.count(1022), 2U) << each.texts();
+    EXPECT_EQ(each.reproducible_images(), all[0].reproducible_images());
+  }
+}
+
 TEST_F(LatencyMode, ScanGoesOnAfterAPauseInWhichAllSleep) {
   TestServer server(options_);
   RawClient client(server.port());
