@@ -102,6 +102,11 @@ bool LiveScan::worth_telling() const {
   return begun_ || (error_ && status_->bytes_in > 0);
 }
 
+bool LiveScan::begun() const {
+  const std::scoped_lock lock(mutex_);
+  return begun_;
+}
+
 nlohmann::ordered_json LiveScan::json(bool pictures) const {
   const auto ms_since = [now = Clock::now()](Clock::time_point then) {
     return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(now - then).count());

@@ -46,6 +46,7 @@ class LiveScan {
 
   /// Whether there is anything to tell once the session has ended: a scan, or why there was none.
   bool worth_telling() const;
+  bool begun() const;  ///< a scan has begun
   /// An object; `pictures`: with the k-space picture and the newest readout's path.
   nlohmann::ordered_json json(bool pictures) const;
 
