@@ -180,14 +180,35 @@ struct Checked {
   bool whole = false;  ///< the text has been read to its end
 };
 
+/// Memory of a text that comes, within the one budget.
+struct PaidText {
+  PaidText(std::shared_ptr<numerics::MemoryBudget> its_budget, std::uint64_t its_bytes)
+      : budget(std::move(its_budget)), bytes(its_bytes), fits(budget->take_if_it_fits(bytes)) {}
+  ~PaidText() {
+    if (fits) budget->give(bytes);
+  }
+  PaidText(const PaidText&) = delete;
+  PaidText& operator=(const PaidText&) = delete;
+  const std::shared_ptr<numerics::MemoryBudget> budget;
+  const std::uint64_t bytes;
+  const bool fits;
+};
+
 /// The loader's answer to the text that follows the header. It is checked on a thread of `pool`, one text at a time:
 /// `checking` says on the strand that one is.
 asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffer& buffer, Request&& head,
-                                    const Catalogue& catalogue, asio::thread_pool& pool, bool& checking) {
+                                    const Environment& environment, asio::thread_pool& pool, bool& checking) {
   const Response too_long =
       respond({413, "text/plain",
                fmt::format("the text is too long: at most {} KiB are checked\n", kLongestPipelineText >> 10)});
   if (const auto length = head.content_length(); length && *length > kLongestPipelineText) co_return Checked{too_long};
+  // The body, which grows by doubling, and its copy.
+  const PaidText paid(environment.memory, 3 * head.content_length().value_or(kLongestPipelineText));
+  if (!paid.fits) {
+    Response later = respond({503, "text/plain", "the server has no memory left for this text; try again\n"});
+    later.set(http::field::retry_after, "1");
+    co_return Checked{std::move(later)};
+  }
   error_code error;
   if (beast::iequals(head.get()[http::field::expect], "100-continue"))
     co_await asio::async_write(stream, asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
@@ -208,7 +229,7 @@ asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffe
   page.content_type = "application/json";
   std::exception_ptr failure;
   try {
-    const std::function<void()> check = [&] { page.body = checked_json(catalogue, text); };
+    const std::function<void()> check = [&] { page.body = checked_json(environment.catalogue, text); };
     co_await run_offloaded(pool, check);
   } catch (...) {
     failure = std::current_exception();
@@ -354,8 +375,7 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
     // Other bodies are not read, so after a request with one the next one's beginning is unknown.
     bool whole = !error && parser.is_done();
     if (answered.checks) {
-      Checked checked =
-          co_await check_text(stream, buffer, std::move(parser), environment_.catalogue, computing_, checking_);
+      Checked checked = co_await check_text(stream, buffer, std::move(parser), environment_, computing_, checking_);
       answered.response = std::move(checked.response);
       whole = checked.whole;
       most_drained = kMostDrainedOfText;

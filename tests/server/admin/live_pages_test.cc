@@ -250,6 +250,27 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   EXPECT_EQ(json::parse(request_page(port, "GET /live/login", cookie)->body)["logged_in"], false);
 }
 
+TEST(LivePages, TextsToCheckArePaidForWhileTheyCome) {
+  TestServer server;
+  const std::uint16_t port = server.admin_port();
+  const auto used = [&] {
+    return json::parse(request_page(port, "GET /live/state")->body)["server"]["memory_used"].get<std::uint64_t>();
+  };
+  const std::uint64_t before = used();
+  constexpr std::uint64_t kLength = 200'000;
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(port));
+    slow.back()->send(
+        fmt::format("POST /live/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
+                    "Content-Length: {}\r\n\r\nechotrain: 1\n",
+                    kLength));
+  }
+  EXPECT_TRUE(eventually([&] { return used() >= before + 8 * kLength; }));
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return used() < before + kLength; }));
+}
+
 TEST(Logins, EndWithTheirTimeAndTheirToken) {
   const LiveTokens file;
   const auto tokens = std::make_shared<Tokens>(file.path());
