@@ -15,11 +15,11 @@
 
 #include "protocol/data/text.h"
 #include "server/admin/admin_pages.h"
-#include "server/admin/download.h"
 #include "server/admin/events.h"
 #include "server/base/log.h"
 #include "server/base/offload.h"
 #include "server/base/priority.h"
+#include "server/download/stream.h"
 #include "server/pipelines/pipelines_json.h"
 #include "server/session/listener.h"
 
@@ -48,6 +48,13 @@ Response respond(AdminPage page) {
   for (const auto& [name, value] : page.headers) response.set(name, value);
   response.body() = std::move(page.body);
   return response;
+}
+
+AdminPage plain_page(unsigned status, std::string text) {
+  AdminPage page;
+  page.status = status;
+  page.body = std::move(text);
+  return page;
 }
 
 /// The answer to bytes that are not a valid HTTP request.
@@ -130,8 +137,7 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
   const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
              acts = is_action(path);
-  const bool posts = request.method() == http::verb::post,
-             logs = environment.live && (path == "/login" || path == "/logout");
+  const bool posts = request.method() == http::verb::post, logs = environment.live && (path == "/login" || path == "/logout");
   LiveOrder order{path, target.substr(std::min(target.size(), path.size() + 1))};
   order.authorization = view(request[http::field::authorization]);
   order.cookie = view(request[http::field::cookie]);
@@ -265,7 +271,7 @@ Admin::Admin(asio::io_context& context, const Environment& environment, const Ad
       strand_(asio::make_strand(context)),
       acceptor_(strand_),
       endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
-  asio::post(computing_, [] { go_after(1); });
+  for (asio::thread_pool* pool : {&computing_, &making_}) asio::post(*pool, [] { go_after(1); });
   try {
     acceptor_.open(endpoint_.protocol());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
@@ -368,6 +374,12 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
       co_await send_images(stream, std::move(answered.beside.images), parser.get().method() == http::verb::head,
                            limits_.request_time);
       co_return;
+    }
+    if (answered.beside.file) {
+      const auto failure = co_await send_download(stream, std::move(answered.beside.file), making_,
+                                                  {head, version >= 11, limits_.request_time});
+      if (!failure) co_return;
+      answered.response = respond(plain_page(failure->status, std::string(failure->what()) + "\n"));
     }
     if (answered.beside.work)
       answered.response =

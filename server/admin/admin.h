@@ -69,6 +69,7 @@ class Admin {
   // What takes long, as planes of large images and texts to check: scans wait for the threads of sockets, and for the
   // one that reads their configs. Last: it ends first.
   asio::thread_pool computing_{1};
+  asio::thread_pool making_{1};  // files to take away, which may take longer
 };
 
 }  // namespace echotrain::server

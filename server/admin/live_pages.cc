@@ -112,7 +112,8 @@ bool is_events(std::string_view path) { return path == "/live/events"; }
 LivePages::LivePages(const Environment& environment)
     : environment_(environment),
       logins_(environment.admin_tokens),
-      viewers_(static_cast<std::size_t>(environment.options.admin.viewers)) {}
+      viewers_(static_cast<std::size_t>(environment.options.admin.viewers)),
+      downloads_(environment.memory) {}
 
 const Logins::Login* LivePages::login(const LiveOrder& order) {
   return logins_.possible() ? logins_.find(cookie_value(order.cookie, cookie_name(order))) : nullptr;
@@ -189,7 +190,7 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
     page.content_type = "text/event-stream";
     return page;
   }
-  if (path == "/live/download") return download(order, beside.images);
+  if (path == "/live/download") return download(order, beside);
   if (const auto& images = environment_.live->images(); path == "/live/images" && images) {
     beside.work = [images, scan = number_in(order.query, "scan").value_or(0),
                    after = number_in(order.query, "after").value_or(0)] {
@@ -214,10 +215,21 @@ AdminPage LivePages::log_in(const LiveOrder& order) {
   return page;
 }
 
-AdminPage LivePages::download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images) {
+AdminPage LivePages::download(const LiveOrder& order, Beside& beside) {
   if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to take images away\n");
   const RecentImages* const recent = environment_.live->images().get();
-  if (recent != nullptr) images = recent->of(number_in(order.query, "scan").value_or(0));
+  const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
+  const std::string format = text_in(order.query, "format");
+  if (recent != nullptr && !format.empty() && format != "mrd") {
+    try {
+      beside.file =
+          downloads_.begin({scan, format, number_in(order.query, "series")}, *recent, environment_.live->origin(scan));
+    } catch (const DownloadError& error) {
+      return text_page(error.status, std::string(error.what()) + "\n");
+    }
+    return {};
+  }
+  if (recent != nullptr) beside.images = recent->of(scan);
   return text_page(kNoPage,
                    "no image of this scan is kept (any more)\n");  // where there are images, they go out instead
 }

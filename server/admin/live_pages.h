@@ -13,6 +13,7 @@
 #include "server/admin/admin_pages.h"
 #include "server/admin/logins.h"
 #include "server/admin/viewers.h"
+#include "server/download/download.h"
 
 namespace echotrain::server {
 
@@ -43,6 +44,7 @@ class LivePages {
   struct Beside {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
+    std::shared_ptr<Download> file{};                        ///< the same, of what is made of images (send_download())
     /// Makes the page instead, on a thread that has no sockets to look after: it may take 100 ms. May be empty.
     std::function<AdminPage()> work{};
     std::shared_ptr<const void> paid{};  ///< memory of the page; to be kept until it has been sent
@@ -63,13 +65,14 @@ class LivePages {
   bool may_look(const LiveOrder& order);
   AdminPage log_in(const LiveOrder& order);
   AdminPage image(const LiveOrder& order, Beside& beside);
-  AdminPage download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images);
+  AdminPage download(const LiveOrder& order, Beside& beside);
   bool knows(const LiveOrder& order);
 
   const Environment& environment_;
   Logins logins_;
   Viewers viewers_;
   LiveState state_;
+  const Downloads downloads_;
   const std::shared_ptr<std::atomic<std::uint64_t>> answering_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 

@@ -12,6 +12,7 @@ namespace echotrain::server {
 struct LiveBoard::Ended {
   std::uint64_t id = 0;
   std::uint64_t number = 0;  // counts ends
+  std::shared_ptr<const ScanOrigin> origin;
   nlohmann::ordered_json told;
 };  // is not changed any more
 
@@ -37,12 +38,25 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->told["outcome"] = summary.outcome;
   one->told["summary"] = protocol::printable(summary.text());
   one->told["facts"] = summary.facts();
+  one->origin = scan.origin();
   const bool begun = scan.begun();
   const std::scoped_lock lock(mutex_);
   one->number = ++ends_;
   auto& among = begun ? ended_ : refused_;
   among.push_front(std::move(one));
   if (among.size() > (begun ? kMostEnded : kMostRefused)) among.pop_back();
+}
+
+std::shared_ptr<const ScanOrigin> LiveBoard::origin(std::uint64_t session) const {
+  std::shared_ptr<LiveScan> running;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& one : ended_)
+      if (one->id == session) return one->origin;
+    for (const auto& weak : scans_)
+      if (auto scan = weak.lock(); scan && scan->id() == session) running = std::move(scan);
+  }
+  return running ? running->origin() : nullptr;
 }
 
 nlohmann::ordered_json LiveBoard::json() const {

@@ -32,6 +32,8 @@ class LiveBoard {
 
   /// {"scans": [...], "ended": [...], "delays": {...}, "images": {...}}: the newest ended one first.
   nlohmann::ordered_json json() const;
+  /// Of a session that runs or is kept; null: it is not, or has no scan.
+  std::shared_ptr<const ScanOrigin> origin(std::uint64_t session) const;
   const std::shared_ptr<RecentImages>& images() const { return images_; }  ///< null: none are kept
 
  private:

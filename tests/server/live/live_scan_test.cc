@@ -54,7 +54,7 @@ TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
     if (scans) one->begin("a pipeline", {}, config::TrajectoryUnit::cycles_per_pixel);
     one->error({"bad-config", "garbage"});
     board.ended(*one, {});
-    return one->begun();
+    return one->origin() != nullptr;
   };
   EXPECT_TRUE(end(1, true));
   for (std::uint64_t id = 2; id < 200; ++id) EXPECT_FALSE(end(id, false));
@@ -65,6 +65,8 @@ TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
   EXPECT_EQ(ended[0]["id"], 201);  // the newest first, whatever they were
   EXPECT_EQ(ended[1]["id"], 200);
   EXPECT_EQ(ended.back()["id"], 1);
+  EXPECT_NE(board.origin(1), nullptr);
+  EXPECT_EQ(board.origin(201), nullptr);
 }
 
 }  // namespace
