@@ -137,7 +137,7 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
   const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
              acts = is_action(path);
-  const bool posts = request.method() == http::verb::post, logs = environment.live && (path == "/login" || path == "/logout");
+  const bool posts = request.method() == http::verb::post, logs = environment.live && is_live_action(path);
   LiveOrder order{path, target.substr(std::min(target.size(), path.size() + 1))};
   order.authorization = view(request[http::field::authorization]);
   order.cookie = view(request[http::field::cookie]);
@@ -263,9 +263,9 @@ struct Admin::Connection {
 };
 
 Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits,
-             StopSession stop_session)
+             StopSession stop_session, AddSession add_session)
     : environment_(environment),
-      live_(environment),
+      live_(environment, std::move(add_session)),
       limits_(limits),
       stop_session_(std::move(stop_session)),
       strand_(asio::make_strand(context)),

@@ -41,7 +41,7 @@ class Admin {
  public:
   /// Binds to admin.bind and admin.port. Throws std::runtime_error that says what to do when that fails.
   Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {},
-        StopSession stop_session = {});
+        StopSession stop_session = {}, AddSession add_session = {});
 
   void start();
   /// Closes everything. From any thread, as are the others.

@@ -297,7 +297,8 @@ export class Pane {
     this.pinned = true;
     await this.refresh();
     this.choose(this.images.at(-1));
-    this.setFollow(running);
+    if (this.images.length > 0) this.setFollow(running);
+    else this.follow = this.followBox.checked = running; // its first one is still to come
   }
 
   /** Takes what is new in the list of the scan's images, and forgets those that are no longer kept. */
