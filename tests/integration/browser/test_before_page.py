@@ -179,3 +179,44 @@ def test_accessibility(page, server):
         reached.add(page.script("const e = document.activeElement; return e.closest('main#before') && "
                                 "e.matches('button, select') ? e : null"))  # fmt: skip
     assert len(reached - {None}) == wanted
+
+
+def test_two_series_are_scrolled_and_zoomed_together(page, server):
+    """And each by itself when they are not linked."""
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select
+
+    pytest.importorskip("ismrmrd")
+    messages = [
+        struct.pack("<H", wire.IMAGE)
+        + dicom_files.image(np.full((8, 8), 1 + r, "f4"), repetition=r, image_series_index=series, image_index=r + 1).to_bytes()
+        for r in range(4) for series in (1, 2)
+    ]  # fmt: skip
+    wire.exchange(server.address, [chains.pipeline("image", keys="input: images"), wire.header("Dummy XML header"),
+                                   *messages, wire.close()])  # fmt: skip
+    page.until(lambda: page.data(".picture canvas", "image") == "8", "the newest image")
+    page.until(lambda: page.script("return document.querySelectorAll('.pane select option').length") == 2, "the series")
+    page.driver.find_element("xpath", "//button[text()='Two side by side']").click()
+
+    def numbers():
+        return page.script("return [...document.querySelectorAll('.pane canvas')].map((c) => Number(c.dataset.image))")
+
+    def zooms():
+        return page.script("return [...document.querySelectorAll('.pane canvas')].map((c) => c.dataset.zoom)")
+
+    page.until(lambda: numbers() == [8, 8], "both")
+    page.until(lambda: page.script("return document.querySelectorAll('.pane select option').length") == 4, "both series")
+    Select(page.driver.find_elements("css selector", ".pane select")[1]).select_by_index(0)
+    page.until(lambda: numbers() == [8, 7], "two series")
+    first, second = page.driver.find_elements("css selector", ".pane canvas")
+    first.send_keys(Keys.PAGE_UP)  # the repetition before, of both
+    page.until(lambda: numbers() == [6, 5], "both, one back")
+    second.send_keys(Keys.PAGE_UP)
+    page.until(lambda: numbers() == [4, 3], "both, by the other one")
+    second.send_keys("+")
+    assert zooms() == ["1.5", "1.5"]
+    page.click(".linked input")
+    first.send_keys(Keys.PAGE_UP, "+")
+    page.until(lambda: numbers() == [2, 3], "only the first")
+    assert zooms() == ["2", "1.5"]
+    page.driver.find_element("xpath", "//button[text()='Two side by side']").click()
