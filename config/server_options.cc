@@ -75,7 +75,8 @@ OptionTable<AdminOptions> admin_options() {
                           {{"off", O::Page::off}, {"loopback", O::Page::loopback}, {"token", O::Page::token}},
                           "who may look at the live page and its images without a login by a token: programs of this "
                           "machine, or nobody; off: there is no page")
-      .flag("show_subject", &O::show_subject, "show patients' names on the live page")
+      .flag("show_subject", &O::show_subject,
+            "show patients' names on the live page, and keep patients' fields in files that are taken away from it")
       .integer("viewers", &O::viewers, 1, 1000, "how many may look at the live page at a time")
       .list("hosts", &O::hosts, "name",
             "name that requests to the admin port may have in their Host header, besides localhost and addresses");

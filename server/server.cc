@@ -55,7 +55,8 @@ void Server::open_admin_port() {
   try {
     admin_ = std::make_unique<Admin>(
         context_, environment_, AdminLimits{},
-        [this](std::uint64_t id, const protocol::Error& reason) { return listener_.stop_session(id, reason); });
+        [this](std::uint64_t id, const protocol::Error& reason) { return listener_.stop_session(id, reason); },
+        [this](int socket, const std::string& peer) { return listener_.add_own(socket, peer); });
   } catch (const std::runtime_error& error) {
     if (options.asked_for) throw;
     write_log(LogLevel::warning, fmt::format("no admin port: {}", error.what()));

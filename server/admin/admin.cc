@@ -15,11 +15,11 @@
 
 #include "protocol/data/text.h"
 #include "server/admin/admin_pages.h"
-#include "server/admin/download.h"
 #include "server/admin/events.h"
 #include "server/base/log.h"
 #include "server/base/offload.h"
 #include "server/base/priority.h"
+#include "server/download/stream.h"
 #include "server/pipelines/pipelines_json.h"
 #include "server/session/listener.h"
 
@@ -48,6 +48,13 @@ Response respond(AdminPage page) {
   for (const auto& [name, value] : page.headers) response.set(name, value);
   response.body() = std::move(page.body);
   return response;
+}
+
+AdminPage plain_page(unsigned status, std::string text) {
+  AdminPage page;
+  page.status = status;
+  page.body = std::move(text);
+  return page;
 }
 
 /// The answer to bytes that are not a valid HTTP request.
@@ -130,8 +137,7 @@ Answer answer(const Request& parser, const Asker& asker, const Environment& envi
   const std::string_view target = view(request.target()), path = target.substr(0, target.find('?'));
   const bool reads = request.method() == http::verb::get || request.method() == http::verb::head,
              acts = is_action(path);
-  const bool posts = request.method() == http::verb::post,
-             logs = environment.live && (path == "/login" || path == "/logout");
+  const bool posts = request.method() == http::verb::post, logs = environment.live && is_live_action(path);
   LiveOrder order{path, target.substr(std::min(target.size(), path.size() + 1))};
   order.authorization = view(request[http::field::authorization]);
   order.cookie = view(request[http::field::cookie]);
@@ -180,14 +186,35 @@ struct Checked {
   bool whole = false;  ///< the text has been read to its end
 };
 
+/// Memory of a text that comes, within the one budget.
+struct PaidText {
+  PaidText(std::shared_ptr<numerics::MemoryBudget> its_budget, std::uint64_t its_bytes)
+      : budget(std::move(its_budget)), bytes(its_bytes), fits(budget->take_if_it_fits(bytes)) {}
+  ~PaidText() {
+    if (fits) budget->give(bytes);
+  }
+  PaidText(const PaidText&) = delete;
+  PaidText& operator=(const PaidText&) = delete;
+  const std::shared_ptr<numerics::MemoryBudget> budget;
+  const std::uint64_t bytes;
+  const bool fits;
+};
+
 /// The loader's answer to the text that follows the header. It is checked on a thread of `pool`, one text at a time:
 /// `checking` says on the strand that one is.
 asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffer& buffer, Request&& head,
-                                    const Catalogue& catalogue, asio::thread_pool& pool, bool& checking) {
+                                    const Environment& environment, asio::thread_pool& pool, bool& checking) {
   const Response too_long =
       respond({413, "text/plain",
                fmt::format("the text is too long: at most {} KiB are checked\n", kLongestPipelineText >> 10)});
   if (const auto length = head.content_length(); length && *length > kLongestPipelineText) co_return Checked{too_long};
+  // The body, which grows by doubling, and its copy.
+  const PaidText paid(environment.memory, 3 * head.content_length().value_or(kLongestPipelineText));
+  if (!paid.fits) {
+    Response later = respond({503, "text/plain", "the server has no memory left for this text; try again\n"});
+    later.set(http::field::retry_after, "1");
+    co_return Checked{std::move(later)};
+  }
   error_code error;
   if (beast::iequals(head.get()[http::field::expect], "100-continue"))
     co_await asio::async_write(stream, asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
@@ -208,7 +235,7 @@ asio::awaitable<Checked> check_text(beast::tcp_stream& stream, beast::flat_buffe
   page.content_type = "application/json";
   std::exception_ptr failure;
   try {
-    const std::function<void()> check = [&] { page.body = checked_json(catalogue, text); };
+    const std::function<void()> check = [&] { page.body = checked_json(environment.catalogue, text); };
     co_await run_offloaded(pool, check);
   } catch (...) {
     failure = std::current_exception();
@@ -236,15 +263,15 @@ struct Admin::Connection {
 };
 
 Admin::Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits,
-             StopSession stop_session)
+             StopSession stop_session, AddSession add_session)
     : environment_(environment),
-      live_(environment),
+      live_(environment, std::move(add_session)),
       limits_(limits),
       stop_session_(std::move(stop_session)),
       strand_(asio::make_strand(context)),
       acceptor_(strand_),
       endpoint_(admin_endpoint(environment.options.admin, environment.options.admin.port)) {
-  asio::post(computing_, [] { go_after(1); });
+  for (asio::thread_pool* pool : {&computing_, &making_}) asio::post(*pool, [] { go_after(1); });
   try {
     acceptor_.open(endpoint_.protocol());
     acceptor_.set_option(tcp::acceptor::reuse_address(true));
@@ -348,14 +375,19 @@ asio::awaitable<void> Admin::serve(std::shared_ptr<Connection> connection) {
                            limits_.request_time);
       co_return;
     }
+    if (answered.beside.file) {
+      const auto failure = co_await send_download(stream, std::move(answered.beside.file), making_,
+                                                  {head, version >= 11, limits_.request_time});
+      if (!failure) co_return;
+      answered.response = respond(plain_page(failure->status, std::string(failure->what()) + "\n"));
+    }
     if (answered.beside.work)
       answered.response =
           respond(co_await asio::co_spawn(computing_, compute(std::move(answered.beside.work)), asio::use_awaitable));
     // Other bodies are not read, so after a request with one the next one's beginning is unknown.
     bool whole = !error && parser.is_done();
     if (answered.checks) {
-      Checked checked =
-          co_await check_text(stream, buffer, std::move(parser), environment_.catalogue, computing_, checking_);
+      Checked checked = co_await check_text(stream, buffer, std::move(parser), environment_, computing_, checking_);
       answered.response = std::move(checked.response);
       whole = checked.whole;
       most_drained = kMostDrainedOfText;

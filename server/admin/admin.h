@@ -41,7 +41,7 @@ class Admin {
  public:
   /// Binds to admin.bind and admin.port. Throws std::runtime_error that says what to do when that fails.
   Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {},
-        StopSession stop_session = {});
+        StopSession stop_session = {}, AddSession add_session = {});
 
   void start();
   /// Closes everything. From any thread, as are the others.
@@ -69,6 +69,7 @@ class Admin {
   // What takes long, as planes of large images and texts to check: scans wait for the threads of sockets, and for the
   // one that reads their configs. Last: it ends first.
   asio::thread_pool computing_{1};
+  asio::thread_pool making_{1};  // files to take away, which may take longer
 };
 
 }  // namespace echotrain::server

@@ -16,7 +16,7 @@ namespace echotrain::server {
 
 namespace {
 
-constexpr unsigned kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404, kLater = 503;
+constexpr unsigned kUnderWay = 202, kFound = 302, kNoLogin = 401, kNotYours = 403, kNoPage = 404, kLater = 503;
 constexpr std::string_view kFiles = "/page/", kJson = "application/json";
 
 // Nothing from elsewhere, nothing inline; and no script can make markup of a text.
@@ -107,12 +107,17 @@ bool is_live(std::string_view path) {
          path.starts_with("/live/");
 }
 
+bool is_live_action(std::string_view path) { return path == "/login" || path == "/logout" || path == "/live/replay"; }
+
 bool is_events(std::string_view path) { return path == "/live/events"; }
 
-LivePages::LivePages(const Environment& environment)
+LivePages::LivePages(const Environment& environment, AddSession add_session)
     : environment_(environment),
       logins_(environment.admin_tokens),
-      viewers_(static_cast<std::size_t>(environment.options.admin.viewers)) {}
+      viewers_(static_cast<std::size_t>(environment.options.admin.viewers)),
+      downloads_(environment.memory),
+      replays_(std::make_shared<Replays>(environment.options.capture.directory, environment.limits,
+                                         std::move(add_session))) {}
 
 const Logins::Login* LivePages::login(const LiveOrder& order) {
   return logins_.possible() ? logins_.find(cookie_value(order.cookie, cookie_name(order))) : nullptr;
@@ -189,7 +194,8 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
     page.content_type = "text/event-stream";
     return page;
   }
-  if (path == "/live/download") return download(order, beside.images);
+  if (path == "/live/download") return download(order, beside);
+  if (path == "/live/captures" || path == "/live/replay") return replay(order, beside);
   if (const auto& images = environment_.live->images(); path == "/live/images" && images) {
     beside.work = [images, scan = number_in(order.query, "scan").value_or(0),
                    after = number_in(order.query, "after").value_or(0)] {
@@ -214,12 +220,45 @@ AdminPage LivePages::log_in(const LiveOrder& order) {
   return page;
 }
 
-AdminPage LivePages::download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images) {
+AdminPage LivePages::download(const LiveOrder& order, Beside& beside) {
   if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to take images away\n");
   const RecentImages* const recent = environment_.live->images().get();
-  if (recent != nullptr) images = recent->of(number_in(order.query, "scan").value_or(0));
+  const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
+  const std::string format = text_in(order.query, "format");
+  if (recent != nullptr && !format.empty() && format != "mrd") {
+    try {
+      beside.file =
+          downloads_.begin({scan, format, number_in(order.query, "series")}, *recent, environment_.live->origin(scan));
+    } catch (const DownloadError& error) {
+      return text_page(error.status, std::string(error.what()) + "\n");
+    }
+    return {};
+  }
+  if (recent != nullptr) beside.images = recent->of(scan);
   return text_page(kNoPage,
                    "no image of this scan is kept (any more)\n");  // where there are images, they go out instead
+}
+
+AdminPage LivePages::replay(const LiveOrder& order, Beside& beside) {
+  if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to see and replay captures\n");
+  if (!order.posts) {
+    beside.work = [replays = replays_] { return json_page(replays->json()); };
+    return {};
+  }
+  if (auto forged = forgery(order)) return *std::move(forged);
+  const std::string pipeline = text_in(order.query, "pipeline");
+  if (const auto known = environment_.catalogue.by_name(pipeline); pipeline.empty() || !known)
+    return text_page(kNoPage, (pipeline.empty() ? "say which pipeline" : known.error().message) + "\n");
+  beside.work = [replays = replays_, pipeline, capture = text_in(order.query, "capture"),
+                 peer = std::string(order.peer)] {
+    ReplayRefusal refusal;
+    const std::uint64_t session = replays->start(capture, pipeline, peer, refusal);
+    if (session == 0) return text_page(refusal.status, refusal.text + "\n");
+    AdminPage page = json_page(nlohmann::ordered_json{{"session", session}}.dump());
+    page.status = kUnderWay;
+    return page;
+  };
+  return {};
 }
 
 AdminPage LivePages::image(const LiveOrder& order, Beside& beside) {

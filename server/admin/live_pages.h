@@ -13,6 +13,8 @@
 #include "server/admin/admin_pages.h"
 #include "server/admin/logins.h"
 #include "server/admin/viewers.h"
+#include "server/download/download.h"
+#include "server/replay/replay.h"
 
 namespace echotrain::server {
 
@@ -28,6 +30,8 @@ struct LiveOrder {
 
 /// Whether the page's files, its data or its login are asked for.
 bool is_live(std::string_view path);
+/// Whether it changes something, and so is to be POSTed.
+bool is_live_action(std::string_view path);
 /// Whether this is the stream of events (stream_events() in admin/events.h), which live_page() does not answer.
 bool is_events(std::string_view path);
 
@@ -35,7 +39,7 @@ bool is_events(std::string_view path);
 class LivePages {
  public:
   /// The environment outlives this. Confined to the admin port's strand.
-  explicit LivePages(const Environment& environment);
+  LivePages(const Environment& environment, AddSession add_session);
 
   /// 404 where there is no page, 403 for requests that another site's page has caused, 401 for who must log in first.
   std::optional<AdminPage> refusal(const LiveOrder& order);
@@ -43,6 +47,7 @@ class LivePages {
   struct Beside {
     std::optional<std::uint64_t> viewer;  ///< for whom an image is, which may be made smaller when its link is slow
     std::vector<std::shared_ptr<const KeptImage>> images{};  ///< to be sent instead of the page (send_images())
+    std::shared_ptr<Download> file{};                        ///< the same, of what is made of images (send_download())
     /// Makes the page instead, on a thread that has no sockets to look after: it may take 100 ms. May be empty.
     std::function<AdminPage()> work{};
     std::shared_ptr<const void> paid{};  ///< memory of the page; to be kept until it has been sent
@@ -63,13 +68,16 @@ class LivePages {
   bool may_look(const LiveOrder& order);
   AdminPage log_in(const LiveOrder& order);
   AdminPage image(const LiveOrder& order, Beside& beside);
-  AdminPage download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images);
+  AdminPage download(const LiveOrder& order, Beside& beside);
+  AdminPage replay(const LiveOrder& order, Beside& beside);
   bool knows(const LiveOrder& order);
 
   const Environment& environment_;
   Logins logins_;
   Viewers viewers_;
   LiveState state_;
+  const Downloads downloads_;
+  const std::shared_ptr<Replays> replays_;
   const std::shared_ptr<std::atomic<std::uint64_t>> answering_ = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 

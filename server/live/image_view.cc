@@ -143,6 +143,10 @@ std::string dumped(const nlohmann::ordered_json& json) {
 
 }  // namespace
 
+std::vector<float> plane_values(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part) {
+  return plane_of(image, channel, z, part).values;
+}
+
 std::string view_of(const KeptImage& kept, const ViewWish& wish) {
   const protocol::ImageHeader& head = kept.image.head;
   const auto within = [](int value, std::size_t count) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "server/live/recent_images.h"
 
@@ -16,6 +17,10 @@ struct ViewWish {
   ViewPart part = ViewPart::magnitude;  ///< of complex pixels
   int shrink = 1;                       ///< 1, 2, 4, 8: this many pixels along x and y become one
 };
+
+/// One plane of one channel [y, x]: magnitudes or phases of complex pixels, else values as they are; empty for pixels
+/// that do not fill the matrix. Precondition: there is such a plane.
+std::vector<float> plane_values(const protocol::Image& image, std::size_t channel, std::size_t z, ViewPart part);
 
 /// 4 bytes with the length of a JSON object, the object, blanks up to a multiple of 4 bytes, and the plane's pixels
 /// [y, x] as float32, all little-endian. The object has what the page says of the image: counters, place, size, the

@@ -1,6 +1,7 @@
 #include "server/live/live_board.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +11,8 @@ namespace echotrain::server {
 
 struct LiveBoard::Ended {
   std::uint64_t id = 0;
+  std::uint64_t number = 0;  // counts ends
+  std::shared_ptr<const ScanOrigin> origin;
   nlohmann::ordered_json told;
 };  // is not changed any more
 
@@ -35,9 +38,25 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->told["outcome"] = summary.outcome;
   one->told["summary"] = protocol::printable(summary.text());
   one->told["facts"] = summary.facts();
+  one->origin = scan.origin();
+  const bool begun = scan.begun();
   const std::scoped_lock lock(mutex_);
-  ended_.push_front(std::move(one));
-  if (ended_.size() > kMostEnded) ended_.pop_back();
+  one->number = ++ends_;
+  auto& among = begun ? ended_ : refused_;
+  among.push_front(std::move(one));
+  if (among.size() > (begun ? kMostEnded : kMostRefused)) among.pop_back();
+}
+
+std::shared_ptr<const ScanOrigin> LiveBoard::origin(std::uint64_t session) const {
+  std::shared_ptr<LiveScan> running;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& one : ended_)
+      if (one->id == session) return one->origin;
+    for (const auto& weak : scans_)
+      if (auto scan = weak.lock(); scan && scan->id() == session) running = std::move(scan);
+  }
+  return running ? running->origin() : nullptr;
 }
 
 nlohmann::ordered_json LiveBoard::json() const {
@@ -48,7 +67,8 @@ nlohmann::ordered_json LiveBoard::json() const {
     const std::scoped_lock lock(mutex_);
     for (const auto& weak : scans_)
       if (auto scan = weak.lock()) running.push_back(std::move(scan));
-    gone.assign(ended_.begin(), ended_.end());
+    std::merge(ended_.begin(), ended_.end(), refused_.begin(), refused_.end(), std::back_inserter(gone),
+               [](const auto& a, const auto& b) { return a->number > b->number; });
   }
   // A session that has ended may still be saying goodbye.
   for (const auto& scan : running)

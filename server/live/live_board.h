@@ -19,6 +19,7 @@ namespace echotrain::server {
 class LiveBoard {
  public:
   static constexpr std::size_t kMostEnded = 50;
+  static constexpr std::size_t kMostRefused = 20;  ///< sessions that never became a scan; they push no scans out
 
   /// `images_bytes` 0: no images are kept, and the page shows none.
   LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget);
@@ -26,11 +27,13 @@ class LiveBoard {
 
   /// A session is on the board as long as somebody has its LiveScan.
   std::shared_ptr<LiveScan> session(std::shared_ptr<const SessionStatus> status);
-  /// A session has ended; the last kMostEnded are kept.
+  /// A session has ended; the last kMostEnded scans are kept, and the last kMostRefused others.
   void ended(const LiveScan& scan, const ScanSummary& summary);
 
   /// {"scans": [...], "ended": [...], "delays": {...}, "images": {...}}: the newest ended one first.
   nlohmann::ordered_json json() const;
+  /// Of a session that runs or is kept; null: it is not, or has no scan.
+  std::shared_ptr<const ScanOrigin> origin(std::uint64_t session) const;
   const std::shared_ptr<RecentImages>& images() const { return images_; }  ///< null: none are kept
 
  private:
@@ -40,7 +43,8 @@ class LiveBoard {
   mutable std::mutex mutex_;
   mutable std::vector<std::weak_ptr<LiveScan>> scans_;
   struct Ended;
-  std::deque<std::shared_ptr<const Ended>> ended_;  // the newest first
+  std::deque<std::shared_ptr<const Ended>> ended_, refused_;  // the newest first
+  std::uint64_t ends_ = 0;
 };
 
 }  // namespace echotrain::server

@@ -1,5 +1,7 @@
 #include "server/live/live_scan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
 #include "protocol/dicom/study.h"
+#include "protocol/dicom/values.h"
 
 namespace echotrain::server {
 
@@ -15,6 +18,7 @@ namespace {
 // Of a text that a client may have written.
 constexpr std::size_t kMostText = 1024, kMostName = 200;
 constexpr double kMs = 1e-3;
+constexpr std::size_t kMostTimes = 64;  // of a sequence, by contrast
 
 /// Whether a text has a word, in small or large letters.
 bool mentions(std::string_view text, std::string_view word) {
@@ -53,14 +57,22 @@ LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<
     : status_(std::move(status)), images_(std::move(images)), delays_(delays), subject_(subject) {}
 
 void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) {
-  const protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "");
+  protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "");
+  // The key has all of the header, and the header may be long.
+  study.key = protocol::dicom::uid_of(study.key);
+  for (std::vector<double>* times : {&study.tr_ms, &study.te_ms, &study.ti_ms, &study.flip_deg}) {
+    times->resize(std::min(times->size(), kMostTimes));
+    times->shrink_to_fit();
+  }
   KspacePicture picture(header, unit);
+  const std::string key = fmt::format("session {} of {}", id(), began_.time_since_epoch().count());
   const std::scoped_lock lock(mutex_);
   begun_ = true;
   pipeline_ = protocol::printable(pipeline, kMostName);
   trajectory_ = header.encodings.empty() ? "" : protocol::to_string(header.encodings.front().trajectory);
   protocol_name_ = protocol::printable(study.protocol_name, kMostName);
   patient_name_ = protocol::printable(study.patient_name, kMostName);
+  origin_ = std::make_shared<const ScanOrigin>(ScanOrigin{std::move(study), key});
   picture_.emplace(std::move(picture));
   announced_ = lines_announced(header);
   lines_ = images_made_ = 0;
@@ -100,6 +112,16 @@ void LiveScan::warning(std::string_view text) {
 bool LiveScan::worth_telling() const {
   const std::scoped_lock lock(mutex_);
   return begun_ || (error_ && status_->bytes_in > 0);
+}
+
+bool LiveScan::begun() const {
+  const std::scoped_lock lock(mutex_);
+  return begun_;
+}
+
+std::shared_ptr<const ScanOrigin> LiveScan::origin() const {
+  const std::scoped_lock lock(mutex_);
+  return origin_;
 }
 
 nlohmann::ordered_json LiveScan::json(bool pictures) const {

@@ -15,12 +15,19 @@
 #include "config/pipeline_spec.h"
 #include "protocol/data/header.h"
 #include "protocol/data/result.h"
+#include "protocol/dicom/study.h"
 #include "server/live/kspace_picture.h"
 #include "server/live/last_minute.h"
 #include "server/live/recent_images.h"
 #include "server/metrics/session_status.h"
 
 namespace echotrain::server {
+
+/// What DICOM tells of a scan; without fields of the patient unless they are shown.
+struct ScanOrigin {
+  protocol::dicom::Study study;
+  std::string key;  ///< of the reconstruction: another session's is another
+};
 
 /// One session and its scan. Thread-safe; none of its calls waits for anybody who looks.
 class LiveScan {
@@ -46,6 +53,8 @@ class LiveScan {
 
   /// Whether there is anything to tell once the session has ended: a scan, or why there was none.
   bool worth_telling() const;
+  bool begun() const;                                ///< a scan has begun
+  std::shared_ptr<const ScanOrigin> origin() const;  ///< null before that
   /// An object; `pictures`: with the k-space picture and the newest readout's path.
   nlohmann::ordered_json json(bool pictures) const;
 
@@ -59,6 +68,7 @@ class LiveScan {
   mutable std::mutex mutex_;
   bool begun_ = false;
   std::string pipeline_, trajectory_, protocol_name_, patient_name_;
+  std::shared_ptr<const ScanOrigin> origin_;
   std::optional<KspacePicture> picture_;
   std::uint64_t announced_ = 0, lines_ = 0, images_made_ = 0;
   std::uint64_t warnings_said_ = 0;

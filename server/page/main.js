@@ -5,6 +5,7 @@ import { listen } from "./events.js";
 import { Login } from "./login.js";
 import { showMachine } from "./machine.js";
 import { Pipelines } from "./pipelines.js";
+import { Replay } from "./replay.js";
 import { showEnded, showScans } from "./scans.js";
 import { Viewer } from "./viewer.js";
 
@@ -18,12 +19,10 @@ const actions = {
     const response = await login.post(`/sessions/${scan}/stop`);
     if (!response.ok) setText(byId("server"), (await response.text()).trim());
   },
-  watch(scan) {
+  /** `begins`: it may not be known yet. */
+  watch(scan, begins = false) {
     showView("now");
-    viewer.watch(
-      scan,
-      state.scans.some((one) => one.id === scan),
-    );
+    viewer.watch(scan, begins || state.scans.some((one) => one.id === scan));
   },
 };
 
@@ -38,8 +37,10 @@ const login = new Login(() => {
   show();
   events.again();
   if (!byId("pipelines").hidden) pipelines.show();
+  replay.show();
 });
 const pipelines = new Pipelines(login);
+const replay = new Replay(login, (scan) => actions.watch(scan, true));
 
 const events = listen({
   state(now) {
@@ -64,6 +65,7 @@ function showView(wanted) {
     document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
   }
   if (wanted === "pipelines") pipelines.show();
+  if (wanted === "before") replay.show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))

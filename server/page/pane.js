@@ -30,6 +30,7 @@ export class Pane {
     this.window = null; // {low, high}; null: of each image's values
     this.zoom = 1;
     this.shown = 0; // images drawn
+    this.changed = null; // called with {zoom}, {image} or {z, channel} when a person changes that here
     this.build(parent, label);
   }
 
@@ -149,6 +150,36 @@ export class Pane {
     const place = kZooms.indexOf(this.zoom) + step;
     this.zoom = kZooms[Math.max(0, Math.min(kZooms.length - 1, place))];
     this.draw();
+    this.changed?.({ zoom: this.zoom });
+  }
+
+  /** Does as another pane did: its zoom, or the image of this series with the nearest counters, or the plane. */
+  follows({ zoom, image, z, channel }) {
+    if (zoom) {
+      this.zoom = zoom;
+      this.draw();
+    }
+    if (!image && z === undefined) return;
+    this.setFollow(false);
+    if (image) {
+      const away = (one) => kCounters.reduce((sum, name) => sum + Math.abs(one[name] - image[name]), 0);
+      const nearest = this.ofSeries().reduce((best, one) => (best && away(best) <= away(one) ? best : one), null);
+      if (nearest && nearest.number !== (this.wanted || this.plane?.head)?.number) this.choose(nearest);
+    } else if (this.plane) {
+      const { matrix, channels } = this.plane.head;
+      this.loadPlane(Math.min(z, matrix[2] - 1), Math.min(channel, channels - 1));
+    }
+  }
+
+  /** As choose(), by a person. */
+  go(image) {
+    this.choose(image);
+    if (image) this.changed?.({ image });
+  }
+
+  goPlane(z, channel) {
+    this.loadPlane(z, channel);
+    this.changed?.({ z, channel });
   }
 
   toggleRuler() {
@@ -297,7 +328,8 @@ export class Pane {
     this.pinned = true;
     await this.refresh();
     this.choose(this.images.at(-1));
-    this.setFollow(running);
+    if (this.images.length > 0) this.setFollow(running);
+    else this.follow = this.followBox.checked = running; // its first one is still to come
   }
 
   /** Takes what is new in the list of the scan's images, and forgets those that are no longer kept. */
@@ -337,8 +369,8 @@ export class Pane {
     if (!head) return;
     for (const name of kCounters) add(name, this.distinct(name), head[name], (value) => this.chooseBy(name, value));
     const count = (n) => [...Array(n).keys()];
-    add("plane", count(head.matrix[2]), this.z, (value) => this.loadPlane(value, this.channel));
-    add("channel", count(head.channels), this.channel, (value) => this.loadPlane(this.z, value));
+    add("plane", count(head.matrix[2]), this.z, (value) => this.goPlane(value, this.channel));
+    add("channel", count(head.channels), this.channel, (value) => this.goPlane(this.z, value));
     const told = JSON.stringify(all.map(({ name, values }) => [name, values]));
     if (told !== this.toldSliders) {
       this.toldSliders = told;
@@ -363,7 +395,7 @@ export class Pane {
     const head = this.wanted || this.plane.head;
     const near = (image) => kCounters.filter((other) => other !== name && image[other] !== head[other]).length;
     const found = this.ofSeries().filter((image) => image[name] === value);
-    this.choose(found.sort((a, b) => near(a) - near(b) || b.number - a.number)[0]);
+    this.go(found.sort((a, b) => near(a) - near(b) || b.number - a.number)[0]);
   }
 
   /** The next or the last plane of a volume, else the next or last image of the series. */
@@ -372,12 +404,12 @@ export class Pane {
     this.setFollow(false);
     const planes = this.plane.head.matrix[2];
     if (planes > 1) {
-      this.loadPlane(Math.max(0, Math.min(planes - 1, this.z + step)), this.channel);
+      this.goPlane(Math.max(0, Math.min(planes - 1, this.z + step)), this.channel);
       return;
     }
     const all = this.ofSeries();
     const at = all.findIndex((image) => image.number === (this.wanted || this.plane.head).number);
-    this.choose(all[Math.max(0, Math.min(all.length - 1, at + step))]);
+    this.go(all[Math.max(0, Math.min(all.length - 1, at + step))]);
   }
 
   toggleLoop() {
@@ -391,7 +423,7 @@ export class Pane {
       const all = this.ofSeries();
       if (all.length === 0 || this.loading) return;
       const at = all.findIndex((image) => image.number === this.plane?.head.number);
-      this.choose(all[(at + 1) % all.length]);
+      this.go(all[(at + 1) % all.length]);
     }, 100);
   }
 

@@ -1,5 +1,6 @@
 // The scans that run, and those that have ended.
 
+import { createDownloads } from "./downloads.js";
 import { byId, keepList, make, setText } from "./dom.js";
 import { bytes, clock, duration } from "./format.js";
 import { drawKspace, tellKspace } from "./kspace.js";
@@ -108,9 +109,8 @@ function createEnded(scan, actions) {
       "p",
       {},
       make("button", { type: "button", class: "watch", click: () => actions.watch(scan.id) }, "Show images"),
-      " ",
-      make("a", { class: "download", href: `/live/download?scan=${scan.id}`, download: `scan_${scan.id}.mrd` }, "MRD stream"),
     ),
+    createDownloads(scan.id),
   );
 }
 
@@ -126,7 +126,7 @@ function updateEnded(element, scan, loggedIn) {
   tellWarnings(find(".warnings"), scan);
   setText(find(".summary-text"), scan.summary);
   find(".watch").hidden = scan.images_kept === 0;
-  find(".download").hidden = scan.images_kept === 0 || !loggedIn;
+  find(".downloads").hidden = scan.images_kept === 0 || !loggedIn;
 }
 
 export function showEnded(state, actions, loggedIn) {

@@ -9,7 +9,9 @@ export class Viewer {
     this.panes = [];
     this.second = make("button", { type: "button", "aria-pressed": "false", click: () => this.toggle() }, "Two side by side");
     this.holder = make("div", { class: "panes" });
-    this.parent.append(make("p", {}, this.second), this.holder);
+    this.linkBox = make("input", { type: "checkbox", checked: true });
+    this.linkLabel = make("label", { hidden: true, class: "linked" }, this.linkBox, "linked scroll and zoom");
+    this.parent.append(make("p", {}, this.second, " ", this.linkLabel), this.holder);
     this.add("Image");
   }
 
@@ -18,6 +20,10 @@ export class Viewer {
     this.holder.append(holder);
     const pane = new Pane(holder, label);
     pane.viewer = this.number ?? null;
+    pane.changed = (what) => {
+      if (!this.linkBox.checked) return;
+      for (const other of this.panes) if (other !== pane) other.follows(what);
+    };
     this.panes.push(pane);
     return pane;
   }
@@ -26,6 +32,7 @@ export class Viewer {
     const two = this.panes.length === 1;
     this.second.setAttribute("aria-pressed", two);
     this.holder.classList.toggle("two", two);
+    this.linkLabel.hidden = !two;
     if (two) {
       const pane = this.add("Second image");
       if (this.panes[0].scan) pane.watch(this.panes[0].scan, this.panes[0].follow);

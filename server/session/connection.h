@@ -71,7 +71,8 @@ class Connection {
   const std::shared_ptr<LiveScan> live;  ///< null: nobody can look
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
-  bool opened = false;  ///< the handshake is done: bytes may be exchanged
+  bool captured = true;  ///< where the server captures anything
+  bool opened = false;   ///< the handshake is done: bytes may be exchanged
   /// Asks for a session's slot; an error when there is none. Until then the connection has one of max_connecting.
   std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; };
   Ending end;

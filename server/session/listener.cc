@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <fstream>
@@ -234,6 +235,37 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
   }
   start(session, id, refusal);
   return true;
+}
+
+protocol::Result<std::uint64_t> Listener::add_own(int socket, const std::string& peer) {
+  const asio::any_io_executor strand = asio::make_strand(context_);
+  asio::local::stream_protocol::socket own(strand, asio::local::stream_protocol(), socket);
+  error_code unknown;
+  std::string host = peer.substr(0, peer.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  asio::ip::address address = asio::ip::make_address(host, unknown);
+  if (unknown) address = asio::ip::address_v4::loopback();
+  std::uint64_t id = 0;
+  std::shared_ptr<Session> session;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (stopping_) return protocol::Error{"shutdown", "the server is shutting down"};
+    if (!make_room()) return protocol::Error{"busy", "the server has no room for another connection; try again"};
+    id = ++last_id_;
+    session = std::make_shared<Session>(
+        make_plain_transport(std::move(own), /*authenticated=*/true), strand, peer, id, environment_,
+        [this, id] { remove(id, false); }, [this, id] { return admit(id); });
+    session->leave_uncaptured();
+    slots_.connect(id, address, Clock::now());
+    try {
+      sessions_[id] = session;
+    } catch (const std::bad_alloc&) {
+      slots_.remove(id);
+      throw;
+    }
+  }
+  start(session, id, std::nullopt);
+  return id;
 }
 
 std::optional<protocol::Error> Listener::refusal_of(const tcp::endpoint& peer, bool tls) const {

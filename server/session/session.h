@@ -31,6 +31,8 @@ class Session : public std::enable_shared_from_this<Session> {
       const Environment& environment, std::function<void()> ended,
       std::function<std::optional<protocol::Error>()> admit = [] { return std::nullopt; });
 
+  /// Before start(): its bytes are not captured, as they come from a capture.
+  void leave_uncaptured() { connection_.captured = false; }
   /// On the strand.
   void start();
   /// Instead of start(): tells the client why it is not served, and ends.

@@ -28,7 +28,7 @@ SessionCapture::~SessionCapture() {
 }
 
 void SessionCapture::append(protocol::Payload bytes) {
-  if (!connection_.environment.captures) return;
+  if (!connection_.environment.captures || !connection_.captured) return;
   if (admitted_) return capture_->append(std::move(bytes));
   if (connection_.ending() || too_much_held_) return;
   too_much_held_ = held_.size() + bytes.bytes.size() > most_held(connection_.environment.limits);
@@ -40,7 +40,7 @@ void SessionCapture::append(protocol::Payload bytes) {
 }
 
 void SessionCapture::admit() {
-  if (!connection_.environment.captures || std::exchange(admitted_, true)) return;
+  if (!connection_.environment.captures || !connection_.captured || std::exchange(admitted_, true)) return;
   open();
   if (too_much_held_) capture_->stop("too much came before its header");
 }

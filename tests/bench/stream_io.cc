@@ -54,6 +54,7 @@ void Connection::write(const std::byte* bytes, std::size_t size) {
 }
 
 void Connection::end() { ::shutdown(fd_, SHUT_WR); }
+void Connection::cut() { ::shutdown(fd_, SHUT_RDWR); }
 
 std::size_t Connection::read(std::byte* to, std::size_t size) {
   const ssize_t n = ::recv(fd_, to, size, 0);
@@ -109,14 +110,15 @@ ServerProcess::ServerProcess(const std::string& backend, const std::vector<std::
     ::_exit(127);
   }
   ::close(out[1]);
+  const bool admin = std::find(arguments.begin(), arguments.end(), "--admin-port") != arguments.end();
   FILE* lines = ::fdopen(out[0], "r");
   char line[256];
   while (std::fgets(line, sizeof line, lines) != nullptr) {
     const std::string text = line;
-    if (text.starts_with("listening on ")) {
-      port_ = static_cast<std::uint16_t>(std::stoi(text.substr(text.rfind(':') + 1)));
-      return;
-    }
+    const auto port = [&] { return static_cast<std::uint16_t>(std::stoi(text.substr(text.rfind(':') + 1))); };
+    if (text.starts_with("listening on ")) port_ = port();
+    if (text.starts_with("admin on ")) admin_port_ = port();
+    if (port_ != 0 && (admin_port_ != 0 || !admin)) return;
   }
   throw std::runtime_error("echotrain-server did not start: " + program.string());
 }

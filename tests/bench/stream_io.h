@@ -33,6 +33,7 @@ class Connection {
   void write(const std::byte* bytes, std::size_t size);
   void write(const Buffer& bytes) { write(bytes.data(), bytes.size()); }
   void end();  ///< no more will be written
+  void cut();  ///< from any thread: a read that waits ends
   /// Up to `size` bytes; 0 at the end of the stream.
   std::size_t read(std::byte* to, std::size_t size);
 
@@ -52,11 +53,12 @@ class ServerProcess {
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
   std::uint16_t port() const { return port_; }
+  std::uint16_t admin_port() const { return admin_port_; }  ///< where the arguments have --admin-port, else 0
   double cpu_seconds() const;  ///< that it has used so far, in all threads, user and system
 
  private:
   pid_t pid_ = -1;
-  std::uint16_t port_ = 0;
+  std::uint16_t port_ = 0, admin_port_ = 0;
 };
 
 /// Reads what a server sends until its CLOSE. std::runtime_error when it ends otherwise, or says ERROR.

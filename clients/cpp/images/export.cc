@@ -19,6 +19,7 @@
 #include "clients/cpp/images/png_writer.h"
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/files/dataset.h"
+#include "protocol/nifti/nifti_series.h"
 
 namespace echotrain::client {
 namespace {
@@ -118,55 +119,21 @@ std::size_t export_gif(const Series& series, const Window& window, const std::fi
   return channels;
 }
 
-double along_normal(const protocol::ImageHeader& head) {
-  double sum = 0;
-  for (std::size_t a = 0; a < 3; ++a) sum += static_cast<double>(head.slice_dir[a]) * head.position[a];
-  return sum;
-}
-
-/// Numbers of the images of a series: [fourth axis][slice], slices in the order of their positions.
-std::vector<std::vector<std::size_t>> volumes_of(const Series& series) {
-  const auto& heads = series.heads();
-  std::map<std::tuple<int, int, int, int, int>, std::map<int, std::size_t>> slices;
-  for (std::size_t i = 0; i < heads.size(); ++i) {
-    const protocol::ImageHeader& h = heads[i];
-    const bool fresh = slices[{h.set, h.contrast, h.repetition, h.phase, h.average}].emplace(+h.slice, i).second;
-    if (!fresh)
-      throw std::runtime_error(
-          fmt::format("series '{}' has several images of the same counters (slice, contrast, phase, repetition, set), "
-                      "so they make no "
-                      "NIfTI volume",
-                      series.name()));
-  }
-  std::vector<std::vector<std::size_t>> volumes;
-  for (const auto& [counters, numbers] : slices) {
-    std::vector<std::size_t>& volume = volumes.emplace_back();
-    for (const auto& [slice, number] : numbers) volume.push_back(number);
-    std::stable_sort(volume.begin(), volume.end(),
-                     [&](std::size_t a, std::size_t b) { return along_normal(heads[a]) < along_normal(heads[b]); });
-    if (volume.size() != volumes[0].size())
-      throw std::runtime_error(fmt::format("series '{}' lacks slices of some of its volumes", series.name()));
-  }
-  return volumes;
-}
-
 std::size_t export_nifti(const Series& series, const std::filesystem::path& folder) {
-  series.require_one_size("NIfTI file");
-  const auto& heads = series.heads();
-  const auto volumes = volumes_of(series);
-  const std::size_t slices = volumes[0].size(), channels = heads[0].channels;
-  if (slices > 1 && heads[0].matrix_size[2] > 1)
-    throw std::runtime_error(
-        fmt::format("series '{}' has several slabs; one NIfTI volume cannot hold them", series.name()));
-  const protocol::ImageHeader& first = heads[volumes[0][0]];
-  const double extent = along_normal(heads[volumes[0].back()]) - along_normal(first);
-  NiftiVolume volume;
-  volume.affine = affine_of(first, slices > 1 ? extent / static_cast<double>(slices - 1) : 0);
-  volume.size = {first.matrix_size[0], first.matrix_size[1], slices * first.matrix_size[2], volumes.size()};
-  volume.is_complex = series.pixels(0).is_complex;
+  const auto arrange = [&] {
+    try {
+      return protocol::nifti::arrange(series.heads());
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(fmt::format("series '{}' {}", series.name(), error.what()));
+    }
+  };
+  const protocol::nifti::Arrangement arrangement = arrange();
+  const std::size_t channels = series.heads()[0].channels;
+  NiftiVolume volume{arrangement.shape, {}};
+  volume.shape.is_complex = series.pixels(0).is_complex;
   for (std::size_t channel = 0; channel < channels; ++channel) {
     volume.values.clear();
-    for (const auto& numbers : volumes)
+    for (const auto& numbers : arrangement.volumes)
       for (const std::size_t number : numbers) {
         const Pixels pixels = series.pixels(number);
         const std::size_t size = pixels.z * pixels.y * pixels.x;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/server/capture/capture_support.h"
 #include "tests/server/http_client.h"
 
 namespace echotrain::server {
@@ -252,6 +253,67 @@ TEST(LivePages, LoginStopsASessionOnlyFromThePage) {
   EXPECT_EQ(request_page(port, "POST /logout", cookie)->status, 403);
   EXPECT_EQ(request_page(port, "POST /logout", cookie + "X-Echotrain-CSRF: " + csrf + "\r\n")->status, 200);
   EXPECT_EQ(json::parse(request_page(port, "GET /live/login", cookie)->body)["logged_in"], false);
+}
+
+TEST(LivePages, TextsToCheckArePaidForWhileTheyCome) {
+  TestServer server;
+  const std::uint16_t port = server.admin_port();
+  const auto used = [&] {
+    return json::parse(request_page(port, "GET /live/state")->body)["server"]["memory_used"].get<std::uint64_t>();
+  };
+  const std::uint64_t before = used();
+  constexpr std::uint64_t kLength = 200'000;
+  std::vector<std::unique_ptr<HttpClient>> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(std::make_unique<HttpClient>(port));
+    slow.back()->send(
+        fmt::format("POST /live/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
+                    "Content-Length: {}\r\n\r\nechotrain: 1\n",
+                    kLength));
+  }
+  EXPECT_TRUE(eventually([&] { return used() >= before + 8 * kLength; }));
+  slow.clear();
+  EXPECT_TRUE(eventually([&] { return used() < before + kLength; }));
+}
+
+TEST(LivePages, ReplaysAreForThoseWhoAreLoggedInAndShowTheWord) {
+  const LiveTokens tokens;
+  const TemporaryFolder captures;
+  config::ServerOptions options;
+  options.admin.token_file = tokens.path();
+  options.capture.directory = captures.path();
+  TestServer server(options);
+  const std::uint16_t port = server.admin_port();
+  EXPECT_TRUE(server.works());
+  EXPECT_TRUE(eventually([&] { return captures.names().size() == 1; }));
+  wait_for(port, [](const json& now) { return !now["ended"].empty(); });
+  const std::string name = *captures.names().begin(), bearer = fmt::format("Authorization: Bearer {}\r\n", kLiveToken);
+  const auto login = request_page(port, "POST /login", bearer);
+  const std::string set = login->headers.at("set-cookie"), cookie = "Cookie: " + set.substr(0, set.find(';')) + "\r\n",
+                    word = "X-Echotrain-CSRF: " + json::parse(login->body)["csrf"].get<std::string>() + "\r\n";
+  EXPECT_EQ(request_page(port, "GET /live/captures")->status, 401);
+  EXPECT_EQ(json::parse(request_page(port, "GET /live/captures", cookie)->body)["captures"][0]["name"], name);
+  const auto ask = [&](const std::string& wanted, const std::string& pipeline, const std::string& headers) {
+    return *request_page(port, fmt::format("POST /live/replay?capture={}&pipeline={}", wanted, pipeline), headers);
+  };
+  EXPECT_EQ(ask(name, "cartesian_2d", "").status, 401);
+  EXPECT_EQ(ask(name, "cartesian_2d", cookie).status, 403);  // a forged request has the cookie
+  EXPECT_EQ(ask(name, "cartesian_2d", cookie + word + "Sec-Fetch-Site: cross-site\r\n").status, 403);
+  EXPECT_EQ(request_page(port, "GET /live/replay", bearer)->status, 405);
+  EXPECT_THAT(ask(name, "cartesian_2e", bearer).body, HasSubstr("cartesian_2d"));
+  EXPECT_EQ(ask("20260131T120000Z-s17-8c1f03d2.mrd", "cartesian_2d", bearer).status, 404);
+  EXPECT_EQ(state_of(port)["ended"].size(), 1U);
+  for (const std::string& headers : {cookie + word, bearer}) {
+    HttpResponse answer;  // the one before may not have said its last word
+    EXPECT_TRUE(eventually([&] { return (answer = ask(name, "cartesian_2d", headers)).status != 503; }));
+    ASSERT_EQ(answer.status, 202) << answer.body;
+    const std::uint64_t session = json::parse(answer.body)["session"];
+    const json ended = wait_for(port, [&](const json& now) { return now["ended"][0]["id"] == session; })["ended"][0];
+    EXPECT_EQ(ended["outcome"], "complete");
+    EXPECT_EQ(ended["images"], 1);
+    EXPECT_THAT(ended["peer"].get<std::string>(), testing::StartsWith("127.0.0.1:"));
+  }
+  EXPECT_EQ(captures.names().size(), 1U);
 }
 
 TEST(Logins, EndWithTheirTimeAndTheirToken) {

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <thread>
+
+#include "server/live/live_board.h"
 
 namespace echotrain::server {
 namespace {
@@ -39,6 +42,31 @@ TEST(LiveScan, KeepsNoAttributesOfTheSubjectUnlessToldTo) {
   EXPECT_EQ(attributes_kept(false, "no XML of patient 4711"), "");
   const std::string nameless = "<ismrmrdMeta><meta><name>DataRole</name><value>Image</value></meta></ismrmrdMeta>";
   EXPECT_EQ(attributes_kept(false, nameless), nameless);
+}
+
+TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
+  const auto budget = std::make_shared<numerics::MemoryBudget>();
+  LiveBoard board(0, false, budget);
+  const auto end = [&](std::uint64_t id, bool scans) {
+    const auto status = std::make_shared<SessionStatus>(id, "here", budget);
+    status->bytes_in = 1;
+    const auto one = board.session(status);
+    if (scans) one->begin("a pipeline", {}, config::TrajectoryUnit::cycles_per_pixel);
+    one->error({"bad-config", "garbage"});
+    board.ended(*one, {});
+    return one->origin() != nullptr;
+  };
+  EXPECT_TRUE(end(1, true));
+  for (std::uint64_t id = 2; id < 200; ++id) EXPECT_FALSE(end(id, false));
+  EXPECT_TRUE(end(200, true));
+  EXPECT_FALSE(end(201, false));
+  const nlohmann::ordered_json ended = board.json()["ended"];
+  ASSERT_EQ(ended.size(), LiveBoard::kMostRefused + 2);
+  EXPECT_EQ(ended[0]["id"], 201);  // the newest first, whatever they were
+  EXPECT_EQ(ended[1]["id"], 200);
+  EXPECT_EQ(ended.back()["id"], 1);
+  EXPECT_NE(board.origin(1), nullptr);
+  EXPECT_EQ(board.origin(201), nullptr);
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// Images of a series as the planes of NIfTI volumes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "protocol/data/messages.h"
+#include "protocol/nifti/nifti_header.h"
+
+namespace echotrain::protocol::nifti {
+
+struct Arrangement {
+  /// Numbers of the images: [volume][slice]. Volumes in the order of set, contrast, repetition, phase and average,
+  /// slices in the order of their positions along slice_dir.
+  std::vector<std::vector<std::size_t>> volumes;
+  Shape shape;  ///< of each channel's file; not complex
+};
+
+/// How images of one series make one file. std::runtime_error, which says what of the series stands against it: images
+/// of several sizes, several of the same counters, volumes that lack slices, several slabs, slices whose distances
+/// differ by more than 1 %, or more than a file holds.
+Arrangement arrange(const std::vector<ImageHeader>& heads);
+
+}  // namespace echotrain::protocol::nifti

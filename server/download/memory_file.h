@@ -1,0 +1,46 @@
+// A file that is in memory only, for libraries that want a name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "gadgets/numerics/core/memory_budget.h"
+
+namespace echotrain::server {
+
+/// In /dev/shm, for its owner only. Its bytes are paid for before they are written. Once sealed, it goes when somebody
+/// else needs the memory.
+class MemoryFile final : public numerics::Droppable {
+ public:
+  /// std::system_error when the system gives none.
+  explicit MemoryFile(std::shared_ptr<numerics::MemoryBudget> budget);
+  ~MemoryFile() override;
+
+  const std::string& path() const { return path_; }  ///< by which it can be opened until hide()
+  /// Takes the name away; who has the file open goes on.
+  void hide();
+  std::uint64_t size() const;
+  /// Pays for `bytes` in all. False: the budget has no more left.
+  bool pay(std::uint64_t bytes);
+  /// Nothing more will be written.
+  void seal();
+  /// Reads up to `most` bytes from `offset` on; nothing when the file has gone.
+  std::optional<std::string> read(std::uint64_t offset, std::size_t most) const;
+
+  std::optional<std::uint64_t> unused_since() const override;
+  void drop(std::uint64_t wanted) override;
+
+ private:
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  std::string path_;
+  const int descriptor_;
+  mutable std::mutex mutex_;
+  std::uint64_t paid_ = 0, sealed_ = 0;  // when; 0: not yet
+  bool gone_ = false;
+};
+
+}  // namespace echotrain::server
