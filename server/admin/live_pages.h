@@ -63,6 +63,7 @@ class LivePages {
   bool may_look(const LiveOrder& order);
   AdminPage log_in(const LiveOrder& order);
   AdminPage image(const LiveOrder& order, Beside& beside);
+  AdminPage why(const LiveOrder& order, Beside& beside);
   AdminPage download(const LiveOrder& order, std::vector<std::shared_ptr<const KeptImage>>& images);
   bool knows(const LiveOrder& order);
 

@@ -14,12 +14,15 @@ struct LiveBoard::Ended {
 };  // is not changed any more
 
 LiveBoard::LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget)
-    : subject_(subject), images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)) {}
+    : subject_(subject),
+      images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)),
+      why_(std::make_shared<WhyScans>(kMostEnded, budget)) {}
 
 LiveBoard::~LiveBoard() = default;
 
 std::shared_ptr<LiveScan> LiveBoard::session(std::shared_ptr<const SessionStatus> status) {
-  auto scan = std::make_shared<LiveScan>(std::move(status), images_, delays_, subject_);
+  auto why = why_->make(status->id);
+  auto scan = std::make_shared<LiveScan>(std::move(status), images_, delays_, subject_, std::move(why));
   const std::scoped_lock lock(mutex_);
   std::erase_if(scans_, [](const auto& one) { return one.expired(); });
   scans_.push_back(scan);
@@ -35,6 +38,7 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->told["outcome"] = summary.outcome;
   one->told["summary"] = protocol::printable(summary.text());
   one->told["facts"] = summary.facts();
+  why_->ended(scan.why());
   const std::scoped_lock lock(mutex_);
   ended_.push_front(std::move(one));
   if (ended_.size() > kMostEnded) ended_.pop_back();
