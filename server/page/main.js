@@ -7,11 +7,13 @@ import { showMachine } from "./machine.js";
 import { Pipelines } from "./pipelines.js";
 import { showEnded, showScans } from "./scans.js";
 import { Viewer } from "./viewer.js";
+import { Why } from "./why.js";
 
-const kViews = ["now", "before", "pipelines"];
+const kViews = ["now", "why", "before", "pipelines"];
 
 let state = null;
 const viewer = new Viewer();
+const why = new Why();
 
 const actions = {
   async stop(scan) {
@@ -32,6 +34,7 @@ function show() {
   showMachine(state);
   showScans(state, actions, login.loggedIn);
   showEnded(state, actions, login.loggedIn);
+  why.update(state);
 }
 
 const login = new Login(() => {
@@ -64,6 +67,7 @@ function showView(wanted) {
     document.querySelector(`[data-view="${name}"]`).setAttribute("aria-pressed", name === wanted);
   }
   if (wanted === "pipelines") pipelines.show();
+  if (wanted === "why") show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))
