@@ -161,7 +161,9 @@ struct Pipeline::Impl {
     const std::uint64_t left = counts.images_out - images_told;
     if (!watch.frame || left == 0) return;
     images_told = counts.images_out;
-    watch.frame(times.cut(left), times.names());
+    const FrameTimes& frame = times.cut(left);
+    const GadgetClock::Stay stay(&times, GadgetClock::kOutside);  // who looks on has no part in the next frame
+    watch.frame(frame, times.names());
   }
 
   void enter(Item&& item) { chain->push(std::move(item)); }

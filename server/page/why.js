@@ -333,7 +333,7 @@ export class Why {
     const canvas = byId("why-heart");
     canvas.hidden = !why.heart || why.heart.rr_ms.length === 0;
     if (canvas.hidden) {
-      setText(byId("why-heart-text"), missing || "RR intervals: not in this scan, whose readouts have no stamps of an ECG.");
+      setText(byId("why-heart-text"), missing || "RR intervals: not in this scan, whose readouts have no stamps of an ECG, or not of two heartbeats.");
       return;
     }
     const rr = why.heart.rr_ms;

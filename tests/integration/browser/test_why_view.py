@@ -70,10 +70,10 @@ class Radial:
 
     all = []
 
-    def __init__(self, server, pipeline=None, noise=True):
+    def __init__(self, server, pipeline=None, noise=True, names=LABELS):
         labels = "".join(
             f"<coilLabel><coilNumber>{c}</coilNumber><coilName>{name.replace('<', '&lt;')}</coilName></coilLabel>"
-            for c, name in enumerate(LABELS)
+            for c, name in enumerate(names)
         )
         xml = scans.header_xml("radial", (MATRIX, MATRIX, 1), readouts=SPOKES, repetitions=10,
                                system=f"<receiverChannels>{COILS}</receiverChannels>{labels}")  # fmt: skip
@@ -148,11 +148,19 @@ def test_a_running_scan_and_what_is_left_of_it(page, server):
     slowest = max(times, key=lambda one: one[1])
     assert slowest[2] == max(width for *_, width in times) > 50
     assert slowest[0] == "pcg"
-    computed = float(re.search(r"([0-9.]+) ms until computed", page.text("#why-times-text"))[1])
-    # `computed` ends where the pixels are converted and begins with the frame's last batch: the batches before it, of
-    # readouts that are only gridded, are the difference; 5 ms of them, as other programs compute, too.
-    before_exit = total - times[-1][1]
-    assert computed == pytest.approx(before_exit, rel=0.1, abs=5) and before_exit > 10
+    # What the image's own times say: from the frame's last batch until its pixels are converted. The batches before it, of
+    # readouts that are only gridded, are the difference: a few percent, unless another program computes in between, which
+    # a frame in three may meet here.
+    apart = []
+    while not apart or apart[-1] > 0.15 * total:
+        assert scanner.repetition <= 8, f"all frames' times are apart from those of their images [ms]: {apart}"
+        computed = float(re.search(r"([0-9.]+) ms until computed", page.text("#why-times-text"))[1])
+        times = bars(page)
+        total = sum(ms for _, ms, _ in times)
+        apart.append(abs(total - times[-1][1] - computed))
+        if apart[-1] > 0.15 * total:
+            scanner.frame()
+            page.until(lambda: page.data("#why-times", "frames") == str(scanner.repetition), "the frame's times")
 
     # Noise: labels as sent, correlations as numpy finds them in the same samples.
     names = page.script("return [...document.querySelectorAll('#why-noise-rows tbody th')].map((e) => e.textContent)")
@@ -182,8 +190,9 @@ def test_a_running_scan_and_what_is_left_of_it(page, server):
     assert ink > 1000
 
     # Heart: 200 readouts of 10 ms hold the first intervals.
-    assert why(server, page.data("#why", "scan"))["heart"]["rr_ms"] == BEATS_MS[:2]
-    assert "mean 850 ms, 800 to 900 ms" in page.text("#why-heart-text")
+    intervals = why(server, page.data("#why", "scan"))["heart"]["rr_ms"]
+    assert intervals == BEATS_MS[: len(intervals)] and len(intervals) >= 2
+    assert f"mean {np.mean(intervals):.0f} ms, 800 to {max(intervals):.0f} ms" in page.text("#why-heart-text")
     assert "noise comes from" in page.text("#why-facts")
     assert page.script("return document.querySelectorAll('#why b').length") == 0  # the label came as text
     page.shot("why")
@@ -265,7 +274,7 @@ def test_keys_alone_do_it(page, server):
 def test_accessibility(page, server):
     """Contrast, names of controls, structure: axe-core's rules of WCAG 2.0 A and AA."""
     axe = pytest.importorskip("axe_selenium_python", reason="no axe-selenium-python (./run setup browser)")
-    scanner = Radial(server, "radial_2d")
+    scanner = Radial(server, "radial_2d", names=["Head_1", "Head_2", "Neck_1", "Neck_2"])
     scanner.frame()
     scanner.socket.sendall(wire.acquisition(np.ones((COILS, 7)), np.zeros((7, 3)), step1=0))
     open_why(page)
@@ -284,4 +293,5 @@ def test_accessibility(page, server):
     assert "error" not in found, found["error"]
     assert len(found["passes"]) > 5
     assert found["violations"] == [], checker.report(found["violations"])
+    page.picture("live_page_why", "#why", scale=0.55)
     scanner.finish()
