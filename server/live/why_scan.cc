@@ -50,6 +50,7 @@ void WhyScan::begin(std::string_view pipeline, const protocol::Header& header, c
   forget();  // a session may run one scan after another
   const std::scoped_lock lock(mutex_);
   state_.forgotten = false;
+  coils_on_gpu_ = false;
   state_.pipeline = protocol::printable(pipeline, kMostPipeline);
   state_.trajectory_name = header.encodings.empty() ? "" : protocol::to_string(header.encodings.front().trajectory);
   if (!header.encodings.empty()) scale_ = to_cycles_per_pixel(header.encodings.front(), unit);
