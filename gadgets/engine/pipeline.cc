@@ -103,7 +103,7 @@ struct Pipeline::Impl {
   void begin(const protocol::Header& header) {
     const bool other = &plan->chain_for(header) != plan.get();
     if (other) {
-      chain.reset();
+      chain.reset();  // before its plan
       plan = plan->accelerated_;
       make();
     }
@@ -132,6 +132,7 @@ struct Pipeline::Impl {
   void leave(Item&& item) {
     auto* image = std::get_if<Image>(&item);
     if (image == nullptr) return;  // waveforms that no gadget took are dropped
+    const GadgetClock::Stay stay(clock(), GadgetClock::kExit);
     ++counts.images_out;
     // The client's pixels are complete already, and callbacks must be short.
     const bool complete = !image->frame && !image->tally;
@@ -149,6 +150,20 @@ struct Pipeline::Impl {
     chain->pause();
     compute.check();
     image_check->report(*scan);
+    tell_times();
+  }
+
+  /// The clock that measures; null: nobody asked.
+  GadgetClock* clock() { return watch.frame ? &times : nullptr; }
+
+  /// At the end of a push: if images left with it, their frame's time is whole.
+  void tell_times() {
+    const std::uint64_t left = counts.images_out - images_told;
+    if (!watch.frame || left == 0) return;
+    images_told = counts.images_out;
+    const FrameTimes& frame = times.cut(left);
+    const GadgetClock::Stay stay(&times, GadgetClock::kOutside);  // who looks on has no part in the next frame
+    watch.frame(frame, times.names());
   }
 
   void enter(Item&& item) { chain->push(std::move(item)); }
@@ -156,7 +171,10 @@ struct Pipeline::Impl {
   /// Makes the gadgets. Where some are tapped, each stands for itself.
   void make() {
     const auto leaving = [this](Item&& item) { leave(std::move(item)); };
-    chain.emplace(plan->chain(), ChainMaking{asked_taps.empty(), compute.cuda(), leaving}, leaving);
+    chain.reset();
+    times.clear();
+    chain.emplace(plan->chain(), ChainMaking{asked_taps.empty(), compute.cuda(), leaving, clock(), "", watch.item},
+                  leaving);
     for (const auto& [name, on_item] : asked_taps) chain->tap(name, on_item);
   }
 
@@ -191,6 +209,9 @@ struct Pipeline::Impl {
   Framer framer;
   ImageEntrance images;
   std::vector<std::pair<std::string, Chain::Tap>> asked_taps;  // by a gadget's name
+  PipelineWatch watch;
+  GadgetClock times;
+  std::uint64_t images_told = 0;
   std::optional<Chain> chain;
   PipelineCounts counts;
 };
@@ -216,6 +237,7 @@ void Pipeline::start(const protocol::Header& header) {
 }
 
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting) {
+  const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   impl_->counts.readouts += readouts.size();
   if (readouts.empty()) {
     // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
@@ -233,6 +255,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
 }
 
 void Pipeline::push(protocol::Image&& image) {
+  const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   ++impl_->counts.images_in;
   const ItemType entrance = impl_->plan->types().front();
   if (entrance == ItemType::raw_batch) {
@@ -256,14 +279,17 @@ void Pipeline::push(protocol::Image&& image) {
 }
 
 void Pipeline::push(protocol::Waveform&& waveform) {
+  const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   ++impl_->counts.waveforms;
   impl_->enter(Waveform{std::move(waveform)});
 }
 
 void Pipeline::finish(End how) {
+  const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   impl_->framer.finish(how, impl_->enter_readouts());
   impl_->count_frames();
   impl_->chain->end(how);
+  impl_->tell_times();
 }
 
 void Pipeline::wait() {
@@ -282,6 +308,11 @@ bool Pipeline::tap(const std::string& name, std::function<void(const Item&)> on_
   impl_->asked_taps.emplace_back(name, std::move(on_item));
   impl_->make();
   return true;
+}
+
+void Pipeline::watch(PipelineWatch watch) {
+  impl_->watch = std::move(watch);
+  impl_->make();
 }
 
 }  // namespace echotrain

@@ -17,7 +17,9 @@
 
 namespace echotrain {
 
-struct ChainPlan;  // gadgets/engine/chain/chain_plan.h
+class AnyGadget;    // gadgets/api/gadget.h
+struct ChainPlan;   // gadgets/engine/chain/chain_plan.h
+struct FrameTimes;  // gadgets/engine/chain/gadget_clock.h
 
 /// A pipeline file whose gadgets exist, whose parameters are right and whose types fit together.
 class PipelinePlan {
@@ -65,6 +67,15 @@ struct PipelineSink {
   std::function<void(protocol::Level, const std::string&)> text;
 };
 
+/// For who looks on while a scan runs. Both are called on the pipeline's thread, and either may be empty.
+struct PipelineWatch {
+  /// After a push in which images left: where the thread's time went since images left before, and the names of the
+  /// places (GadgetClock), which stay the same once the scan has started.
+  std::function<void(const FrameTimes&, const std::vector<std::string>&)> frame;
+  /// With what a gadget is about to get.
+  std::function<void(const AnyGadget&, const Item&)> item;
+};
+
 /// Numbers of a finished or running scan.
 struct PipelineCounts {
   std::uint64_t readouts = 0, waveforms = 0, images_in = 0, images_out = 0, frames = 0, late_readouts = 0;
@@ -103,6 +114,8 @@ class Pipeline {
   /// no chain of the pipeline has one. For `echotrain recon --save-after`. Call it
   /// before start(): tapped gadgets are not fused with others, and frames come whole.
   bool tap(const std::string& name, std::function<void(const Item&)> tap);
+  /// Call it before start(). Changes nothing of what the pipeline does.
+  void watch(PipelineWatch watch);
 
  private:
   struct Impl;

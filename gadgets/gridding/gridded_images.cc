@@ -4,6 +4,7 @@
 
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/shared/view/scan_view.h"
 
 namespace echotrain {
 
@@ -32,6 +33,8 @@ void GriddedImages<In>::process(In&& samples, const Emit<CoilImages>& emit) {
   const numerics::Shape volume{coils, planes, image[rank - 2], image[rank - 1]};
   images = images.reshaped(volume);
   if (rss_) {
+    const ScanView& view = compute.cache<ScanView>();
+    if (view.wants_coil_images && view.wants_coil_images()) view.coil_images(images.cview());
     Array<cfloat> combined = compute.allocate<cfloat>({1, volume[1], volume[2], volume[3]});
     numerics::root_sum_of_squares(compute, images.view(), combined.view());
     images = std::move(combined);

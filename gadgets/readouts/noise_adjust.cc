@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/team/team.h"
+#include "gadgets/shared/view/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
 
 namespace echotrain {
@@ -175,6 +176,8 @@ void NoiseAdjust::make_matrix(const Noise& noise, double dwell_us) {
     const auto matrix = numerics::whitening_matrix(covariance, noise.coils, dwell_ratio / bandwidth_);
     matrix_dwell_us_ = dwell_us;
     matrix_ = scan_->compute.upload<cfloat>({matrix.data(), {noise.coils, noise.coils}});
+    if (const ScanView& view = scan_->compute.cache<ScanView>(); view.noise)
+      view.noise({noise.coils, covariance, labels_, noise.samples, stored_ && &noise == &*stored_});
   } catch (const std::invalid_argument&) {
     throw ClientError(
         fmt::format("the noise scan ({} samples of {} coils) has no usable covariance: send at least a few times as "

@@ -10,6 +10,7 @@
 #include "server/admin/page_files.h"
 #include "server/base/log.h"
 #include "server/live/image_view.h"
+#include "server/live/why_facts.h"
 #include "server/pipelines/pipelines_json.h"
 
 namespace echotrain::server {
@@ -189,6 +190,7 @@ AdminPage LivePages::answer(const LiveOrder& order, Beside& beside) {
     return found ? json_page(*std::move(found)) : text_page(kNoPage, found.error().message + "\n");
   }
   if (path == "/live/image") return image(order, beside);
+  if (path == "/live/why") return why(order, beside);
   if (is_events(path)) {  // asked for its head only
     AdminPage page;
     page.content_type = "text/event-stream";
@@ -257,6 +259,26 @@ AdminPage LivePages::replay(const LiveOrder& order, Beside& beside) {
     AdminPage page = json_page(nlohmann::ordered_json{{"session", session}}.dump());
     page.status = kUnderWay;
     return page;
+  };
+  return {};
+}
+
+AdminPage LivePages::why(const LiveOrder& order, Beside& beside) {
+  const auto scan = environment_.live->why()->find(number_in(order.query, "scan").value_or(0));
+  if (!scan) return text_page(kNoPage, "this scan is not known (any more)\n");
+  const bool coils = number_in(order.query, "coils").value_or(0) == 1;
+  // The text, and what it is made of: a number of the covariance becomes some 20 bytes, then 6.
+  const std::uint64_t bytes = (1 << 20) + 8 * scan->bytes();
+  constexpr std::uint64_t kMostAnswering = 64 << 20;
+  if ((*answering_ > 0 && *answering_ + bytes > kMostAnswering) || !environment_.memory->take_if_it_fits(bytes)) {
+    AdminPage page = text_page(kLater, "the server has no memory left for this answer; ask again\n");
+    page.headers = {{"Retry-After", "1"}};
+    return page;
+  }
+  beside.paid = std::make_shared<Paid>(answering_, environment_.memory, bytes);
+  beside.work = [scan, coils, images = environment_.live->images()] {
+    if (coils) scan->want_coil_images();
+    return json_page(why_json(*scan, images.get(), coils));
   };
   return {};
 }

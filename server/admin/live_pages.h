@@ -70,6 +70,7 @@ class LivePages {
   AdminPage image(const LiveOrder& order, Beside& beside);
   AdminPage download(const LiveOrder& order, Beside& beside);
   AdminPage replay(const LiveOrder& order, Beside& beside);
+  AdminPage why(const LiveOrder& order, Beside& beside);
   bool knows(const LiveOrder& order);
 
   const Environment& environment_;

@@ -39,8 +39,12 @@ const std::string& LiveState::text(const Environment& environment) {
   std::uint64_t queued = 0;
   for (const auto& session : environment.board->list()) queued += session->queues->used();
   nlohmann::ordered_json gpus = nlohmann::ordered_json::array(), places = gpus;
-  for (const numerics::DeviceMemory& gpu : numerics::device_memory())
-    gpus.push_back({{"device", gpu.device}, {"used", gpu.used}, {"total", gpu.total}, {"arrays", gpu.pool_used}});
+  for (const numerics::DeviceMemory& gpu : numerics::device_memory()) {
+    nlohmann::ordered_json one{
+        {"device", gpu.device}, {"used", gpu.used}, {"total", gpu.total}, {"arrays", gpu.pool_used}, {"busy", nullptr}};
+    if (const auto percent = gpu.pci.empty() ? std::nullopt : gpu_use_.percent(gpu.pci)) one["busy"] = *percent;
+    gpus.push_back(std::move(one));
+  }
   for (const Place& place : environment.compute->places()) {
     nlohmann::ordered_json one{{"backend", numerics::to_string(place.backend)},
                                {"device", place.device},

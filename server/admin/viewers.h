@@ -9,6 +9,7 @@
 #include <string>
 
 #include "server/base/clock.h"
+#include "server/metrics/gpu_use.h"
 #include "server/session/environment.h"
 
 namespace echotrain::server {
@@ -47,6 +48,7 @@ class LiveState {
   const std::string& text(const Environment& environment);
 
  private:
+  GpuUse gpu_use_;
   std::string text_;
   Clock::time_point made_{};
 };

@@ -17,12 +17,15 @@ struct LiveBoard::Ended {
 };  // is not changed any more
 
 LiveBoard::LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget)
-    : subject_(subject), images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)) {}
+    : subject_(subject),
+      images_(images_bytes == 0 ? nullptr : std::make_shared<RecentImages>(images_bytes, budget)),
+      why_(std::make_shared<WhyScans>(kMostEnded, budget)) {}
 
 LiveBoard::~LiveBoard() = default;
 
 std::shared_ptr<LiveScan> LiveBoard::session(std::shared_ptr<const SessionStatus> status) {
-  auto scan = std::make_shared<LiveScan>(std::move(status), images_, delays_, subject_);
+  auto why = why_->make(status->id);
+  auto scan = std::make_shared<LiveScan>(std::move(status), images_, delays_, subject_, std::move(why));
   const std::scoped_lock lock(mutex_);
   std::erase_if(scans_, [](const auto& one) { return one.expired(); });
   scans_.push_back(scan);
@@ -40,6 +43,7 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->told["facts"] = summary.facts();
   one->origin = scan.origin();
   const bool begun = scan.begun();
+  why_->ended(scan.why());
   const std::scoped_lock lock(mutex_);
   one->number = ++ends_;
   auto& among = begun ? ended_ : refused_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/live/live_scan.h"
+#include "server/live/why_scans.h"
 #include "server/metrics/scan_summary.h"
 
 namespace echotrain::server {
@@ -35,10 +36,12 @@ class LiveBoard {
   /// Of a session that runs or is kept; null: it is not, or has no scan.
   std::shared_ptr<const ScanOrigin> origin(std::uint64_t session) const;
   const std::shared_ptr<RecentImages>& images() const { return images_; }  ///< null: none are kept
+  const std::shared_ptr<WhyScans>& why() const { return why_; }
 
  private:
   const bool subject_;
   const std::shared_ptr<RecentImages> images_;
+  const std::shared_ptr<WhyScans> why_;
   LastMinute delays_;
   mutable std::mutex mutex_;
   mutable std::vector<std::weak_ptr<LiveScan>> scans_;

@@ -53,8 +53,12 @@ std::string without_subject(const std::string& attributes) {
 }  // namespace
 
 LiveScan::LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images,
-                   LastMinute& delays, bool subject)
-    : status_(std::move(status)), images_(std::move(images)), delays_(delays), subject_(subject) {}
+                   LastMinute& delays, bool subject, std::shared_ptr<WhyScan> why)
+    : status_(std::move(status)),
+      images_(std::move(images)),
+      delays_(delays),
+      subject_(subject),
+      why_(std::move(why)) {}
 
 void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) {
   protocol::dicom::Study study = protocol::dicom::read_study(header.xml, subject_, "");
@@ -64,6 +68,7 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
     times->resize(std::min(times->size(), kMostTimes));
     times->shrink_to_fit();
   }
+  if (why_) why_->begin(pipeline, header, unit);
   KspacePicture picture(header, unit);
   const std::string key = fmt::format("session {} of {}", id(), began_.time_since_epoch().count());
   const std::scoped_lock lock(mutex_);
@@ -79,6 +84,7 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
 }
 
 void LiveScan::readouts(const std::vector<protocol::Acquisition>& batch) {
+  if (why_) why_->readouts(batch);
   const std::scoped_lock lock(mutex_);
   for (const protocol::Acquisition& readout : batch) {
     if (protocol::readout_kind(readout.head) != protocol::ReadoutKind::imaging) continue;
@@ -97,6 +103,11 @@ void LiveScan::image(const protocol::Image& image) {
   }
   const std::scoped_lock lock(mutex_);
   ++images_made_;
+}
+
+void LiveScan::sent(const ImageLatency& latency) {
+  delays_.add(latency.until_sent());
+  if (why_) why_->sent(latency);
 }
 
 void LiveScan::error(const protocol::Error& error) {

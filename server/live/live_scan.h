@@ -19,6 +19,7 @@
 #include "server/live/kspace_picture.h"
 #include "server/live/last_minute.h"
 #include "server/live/recent_images.h"
+#include "server/live/why_scan.h"
 #include "server/metrics/session_status.h"
 
 namespace echotrain::server {
@@ -35,16 +36,18 @@ class LiveScan {
   /// `images` may be null: none are kept. `subject`: show the patient's name where the header has one. `delays`
   /// outlives this.
   LiveScan(std::shared_ptr<const SessionStatus> status, std::shared_ptr<RecentImages> images, LastMinute& delays,
-           bool subject);
+           bool subject, std::shared_ptr<WhyScan> why = nullptr);
 
   std::uint64_t id() const { return status_->id; }
+  /// For the view "Why"; null: nobody asks.
+  const std::shared_ptr<WhyScan>& why() const { return why_; }
 
   /// A scan begins. A session that begins another one shows that one.
   void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit);
   /// Readouts that have passed the check, before the pipeline gets them.
   void readouts(const std::vector<protocol::Acquisition>& batch);
   void image(const protocol::Image& image);
-  void sent(float latency_ms) { delays_.add(latency_ms); }
+  void sent(const ImageLatency& latency);
   /// The first one is kept.
   void error(const protocol::Error& error);
   /// The first kMostWarnings are kept.
@@ -63,6 +66,7 @@ class LiveScan {
   const std::shared_ptr<RecentImages> images_;
   LastMinute& delays_;
   const bool subject_;
+  const std::shared_ptr<WhyScan> why_;
   const std::chrono::system_clock::time_point began_ = std::chrono::system_clock::now();
 
   mutable std::mutex mutex_;

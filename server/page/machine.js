@@ -22,7 +22,7 @@ function rows(state) {
       `${place.scans}${place.capacity === null ? "" : ` of ${place.capacity}`} in use`,
     ]);
   for (const gpu of server.gpus)
-    all.push([`GPU ${gpu.device}`, `${bytes(gpu.used)} of ${bytes(gpu.total)} in use, ${bytes(gpu.arrays)} by scans`]);
+    all.push([`GPU ${gpu.device}`, `${gpu.busy === null ? "" : `busy ${gpu.busy} % of the time, `}${bytes(gpu.used)} of ${bytes(gpu.total)} in use, ${bytes(gpu.arrays)} by scans`]);
   all.push([
     "Kept images",
     images.kept

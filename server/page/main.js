@@ -8,11 +8,13 @@ import { Pipelines } from "./pipelines.js";
 import { Replay } from "./replay.js";
 import { showEnded, showScans } from "./scans.js";
 import { Viewer } from "./viewer.js";
+import { Why } from "./why.js";
 
-const kViews = ["now", "before", "pipelines"];
+const kViews = ["now", "why", "before", "pipelines"];
 
 let state = null;
 const viewer = new Viewer();
+const why = new Why();
 
 const actions = {
   async stop(scan) {
@@ -31,6 +33,7 @@ function show() {
   showMachine(state);
   showScans(state, actions, login.loggedIn);
   showEnded(state, actions, login.loggedIn);
+  why.update(state);
 }
 
 const login = new Login(() => {
@@ -66,6 +69,7 @@ function showView(wanted) {
   }
   if (wanted === "pipelines") pipelines.show();
   if (wanted === "before") replay.show();
+  if (wanted === "why") show();
 }
 
 for (const button of document.querySelectorAll("[data-view]"))

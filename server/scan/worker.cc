@@ -136,6 +136,7 @@ void Worker::work() {
                                  outbox_->wait_for_room(cancelled_);
                                },
                                request_.host_json};
+  if (request_.live && request_.live->why()) watch(pipeline, compute, *request_.live->why());
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
@@ -182,6 +183,15 @@ void Worker::work() {
   }
   counts_.peak_bytes = compute.peak_bytes();
   if (send_error_) std::rethrow_exception(send_error_);
+}
+
+/// Lets those who look on see what the scan's thread and its gadgets do.
+void Worker::watch(Pipeline& pipeline, numerics::Context& compute, WhyScan& why) {
+  pipeline.watch({[&why](const FrameTimes& times, const std::vector<std::string>& names) { why.frame(times, names); },
+                  [&why, &compute](const AnyGadget& gadget, const Item& item) { why.item(gadget, item, compute); }});
+  compute.cache<ScanView>() = {
+      [&why](const NoiseSeen& seen) { why.noise(seen); }, [&why] { return why.wants_coil_images(); },
+      [&why, &compute](numerics::DeviceView<const numerics::cfloat> images) { why.coil_images(images, compute); }};
 }
 
 void Worker::process(Pipeline& pipeline, Work&& work, std::int64_t waiting) {

@@ -86,6 +86,7 @@ class Worker {
  private:
   void run();
   void work();
+  static void watch(Pipeline& pipeline, numerics::Context& compute, WhyScan& why);
   void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
   void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
   void process(Pipeline& pipeline, protocol::Image&& image);

@@ -1,5 +1,7 @@
 #include "gadgets/engine/chain/chain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -8,9 +10,17 @@
 #include "gadgets/engine/chain/fork.h"
 
 namespace echotrain {
+namespace {
+
+ChainMaking in_branch(ChainMaking making) {
+  if (making.clock != nullptr) making.branch = fmt::format("branch {}: ", making.clock->next_branch());
+  return making;
+}
+
+}  // namespace
 
 Chain::Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitItem leave)
-    : plan_(plan), leave_(std::move(leave)) {
+    : plan_(plan), leave_(std::move(leave)), clock_(making.clock), look_(making.look) {
   for (std::size_t place = 0; place < plan_.gadgets.size(); ++place) {
     forks_.push_back(nullptr);
     place = plan_.forms[place] == nullptr ? add_fork(place, making) : add_gadget(place, making);
@@ -19,7 +29,7 @@ Chain::Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitIt
     next_.emplace_back([this, own](Item&& item) {
       if (const auto tap = taps_.find(last_of_[own]); tap != taps_.end()) tap->second(item);
       if (own + 1 < gadgets_.size())
-        gadgets_[own + 1]->push(std::move(item), next_[own + 1]);
+        give(own + 1, std::move(item));
       else
         leave_(std::move(item));
     });
@@ -28,11 +38,25 @@ Chain::Chain(const ChainPlan& plan, const ChainMaking& making, AnyGadget::EmitIt
 
 Chain::~Chain() = default;
 
+void Chain::give(std::size_t gadget, Item&& item) {
+  const GadgetClock::Stay stay(clock_, clock_place_[gadget]);
+  if (look_) look_(*gadgets_[gadget], item);
+  gadgets_[gadget]->push(std::move(item), next_[gadget]);
+}
+
 /// Adds what stands at this place of the plan and, fused with it, behind; gives the last of these places.
 std::size_t Chain::add_gadget(std::size_t place, const ChainMaking& making) {
   const auto fused = std::find_if(plan_.fused.begin(), plan_.fused.end(),
                                   [&](const ChainPlan::Fused& each) { return each.first == place; });
-  if (!making.fuse || fused == plan_.fused.end() || (fused->fusion->cpu_only && making.cuda)) {
+  const bool alone = !making.fuse || fused == plan_.fused.end() || (fused->fusion->cpu_only && making.cuda);
+  if (clock_ != nullptr) {
+    std::string name = making.branch + plan_.gadgets[place].name;
+    for (std::size_t i = 1; !alone && i < fused->count; ++i) name += " + " + plan_.gadgets[place + i].name;
+    clock_place_.push_back(clock_->add(std::move(name)));
+  } else {
+    clock_place_.push_back(0);
+  }
+  if (alone) {
     gadgets_.push_back(plan_.forms[place]->make(plan_.options[place]));
     return place;
   }
@@ -45,8 +69,9 @@ std::size_t Chain::add_fork(std::size_t place, const ChainMaking& making) {
   const ItemType type = plan_.types[place];
   std::vector<std::unique_ptr<Branch>> branches;
   std::size_t end = place;
+  clock_place_.push_back(clock_ != nullptr ? clock_->add(making.branch + "branches") : 0);
   for (; end < plan_.forms.size() && plan_.forms[end] == nullptr; ++end)
-    branches.push_back(std::make_unique<Branch>(plan_.branches.at(end), making));
+    branches.push_back(std::make_unique<Branch>(plan_.branches.at(end), in_branch(making)));
   const bool ends = end == plan_.forms.size() && type != ItemType::image;
   auto fork = std::make_unique<Fork>(std::move(branches), type, ends);
   forks_.back() = fork.get();
@@ -63,11 +88,19 @@ void Chain::start(const protocol::Header& header, Scan& scan) {
 }
 
 void Chain::pause() {
-  for (std::size_t i = 0; i < gadgets_.size(); ++i) gadgets_[i]->pause(next_[i]);
+  GadgetClock::Stay stay(clock_, clock_place_.front());
+  for (std::size_t i = 0; i < gadgets_.size(); ++i) {
+    if (i > 0) stay.go_on_at(clock_place_[i]);
+    gadgets_[i]->pause(next_[i]);
+  }
 }
 
 void Chain::end(End how) {
-  for (std::size_t i = 0; i < gadgets_.size(); ++i) gadgets_[i]->end(how, next_[i]);
+  GadgetClock::Stay stay(clock_, clock_place_.front());
+  for (std::size_t i = 0; i < gadgets_.size(); ++i) {
+    if (i > 0) stay.go_on_at(clock_place_[i]);
+    gadgets_[i]->end(how, next_[i]);
+  }
 }
 
 Offered Chain::offer(const protocol::Image& message) {

@@ -11,6 +11,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/engine/chain/chain_plan.h"
+#include "gadgets/engine/chain/gadget_clock.h"
 
 namespace echotrain {
 
@@ -18,9 +19,13 @@ class Fork;
 
 /// How the gadgets of a tree are made.
 struct ChainMaking {
-  bool fuse = true;          ///< one gadget may stand for several
-  bool cuda = false;         ///< of the scan's backend
-  AnyGadget::EmitItem send;  ///< takes the images that branches have for the client
+  bool fuse = true;              ///< one gadget may stand for several
+  bool cuda = false;             ///< of the scan's backend
+  AnyGadget::EmitItem send;      ///< takes the images that branches have for the client
+  GadgetClock* clock = nullptr;  ///< measures the gadgets, whose places it gets; null: nobody does
+  std::string branch{};          ///< "branch 2: ", before the names of their places
+  /// Called with what a gadget is about to get; may be empty.
+  std::function<void(const AnyGadget&, const Item&)> look{};
 };
 
 /// What became of an image that the client sent, in a pipeline of readouts.
@@ -42,7 +47,7 @@ class Chain {
   Chain& operator=(const Chain&) = delete;
 
   void start(const protocol::Header& header, Scan& scan);
-  void push(Item&& item) { gadgets_.front()->push(std::move(item), next_.front()); }
+  void push(Item&& item) { give(0, std::move(item)); }
   void pause();
   void end(End how);
 
@@ -56,6 +61,7 @@ class Chain {
  private:
   std::size_t add_fork(std::size_t first, const ChainMaking& making);
   std::size_t add_gadget(std::size_t first, const ChainMaking& making);
+  void give(std::size_t gadget, Item&& item);
 
   const ChainPlan& plan_;
   const AnyGadget::EmitItem leave_;
@@ -64,6 +70,9 @@ class Chain {
   std::vector<AnyGadget::EmitItem> next_;  // [i] takes the items of gadget i
   std::vector<std::size_t> last_of_;       // [i]: the last place of the plan that gadget i stands for
   std::map<std::size_t, Tap> taps_;        // by a gadget's place in the plan
+  GadgetClock* const clock_;
+  const std::function<void(const AnyGadget&, const Item&)> look_;
+  std::vector<std::size_t> clock_place_;  // [i]: of gadget i; all 0 without a clock
 };
 
 }  // namespace echotrain

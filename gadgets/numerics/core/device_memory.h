@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace echotrain::numerics {
@@ -9,6 +10,7 @@ namespace echotrain::numerics {
 /// One GPU's memory [bytes].
 struct DeviceMemory {
   int device = 0;
+  std::string pci;  ///< where it is: "0000:3b:00.0"; empty: it does not say
   std::uint64_t total = 0;
   std::uint64_t used = 0;           ///< by all programs
   std::uint64_t pool_reserved = 0;  ///< held by this process for its arrays

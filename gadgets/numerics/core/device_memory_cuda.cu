@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
@@ -14,6 +15,9 @@ bool measure(DeviceMemory& memory) {
   if (cudaSetDevice(memory.device) != cudaSuccess) return false;
   std::size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) != cudaSuccess) return false;
+  std::array<char, 32> pci{};
+  if (cudaDeviceGetPCIBusId(pci.data(), static_cast<int>(pci.size()), memory.device) == cudaSuccess)
+    memory.pci = pci.data();
   memory.total = total;
   memory.used = total - free;
   cudaMemPool_t pool = nullptr;

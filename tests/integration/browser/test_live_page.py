@@ -115,6 +115,7 @@ def test_a_scan_from_its_first_line_to_its_images(page, server):
     page.until(lambda: page.data(".picture canvas", "image") == "2", "the second image")
     assert "scanning" in page.text(".scan .stage")  # and yet there are images
     page.shot("image")
+    page.picture("live_page")
 
     picture = page.driver.find_element("css selector", ".picture canvas")
     page.script("arguments[0].scrollIntoView({block: 'center'})", picture)

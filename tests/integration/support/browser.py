@@ -1,5 +1,6 @@
 """A headless Chromium that looks at the live page."""
 
+import base64
 import os
 import pathlib
 import shutil
@@ -55,6 +56,21 @@ class Page:
 
     def shot(self, name):
         self.driver.save_screenshot(str(self.shots / f"{name}.png"))
+
+    def picture(self, name, of=None, scale=1.0):
+        """A picture of the window, or of a whole element, for docs/: `ECHOTRAIN_PICTURES=docs ./run test -R browser`."""
+        folder = os.environ.get("ECHOTRAIN_PICTURES")
+        if not folder:
+            return
+        order = {"format": "png"}
+        if of:
+            box = self.script("const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+                              "return [b.x + scrollX, b.y + scrollY, b.width, b.height]", of)  # fmt: skip
+            clip = dict(zip(("x", "y", "width", "height"), box), scale=scale)
+            order.update(clip=clip, captureBeyondViewport=True)
+        data = base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", order)["data"])
+        assert len(data) <= 150 << 10, f"{name}.png has {len(data)} bytes"
+        (pathlib.Path(folder) / f"{name}.png").write_bytes(data)
 
     def complaints(self):
         """What the browser has to say against the page: scripts that failed, requests that its policy forbids."""

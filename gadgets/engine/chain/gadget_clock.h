@@ -1,0 +1,79 @@
+// Where the time of a scan's thread goes, gadget by gadget.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace echotrain {
+
+/// What a pipeline's thread did from when images left last until images left again: a frame's time, as a rule. Work on
+/// a GPU is enqueued by this thread and runs later: of that, these times hold the enqueuing only.
+struct FrameTimes {
+  std::uint64_t number = 0;  ///< counts from 1
+  std::uint64_t images = 0;  ///< that left at its end, with one push
+  std::vector<double> ms;    ///< by GadgetClock::names()
+  double whole_ms = 0;       ///< all of these
+};
+
+/// A stop watch with a place for each gadget. Exactly one place runs; a gadget's own time is what it spends outside the
+/// gadgets that it calls. Reads the clock once per change of place and allocates nothing while it runs. Confined to the
+/// pipeline's thread.
+class GadgetClock {
+ public:
+  /// Places that are always there: who called the pipeline (whose time does not count), its entrance (frames are made,
+  /// readouts are copied), and its exit (images are handed on).
+  static constexpr std::size_t kOutside = 0, kEntrance = 1, kExit = 2;
+
+  GadgetClock() { clear(); }
+  /// One more place.
+  std::size_t add(std::string name);
+  std::size_t next_branch() { return ++branches_; }
+  void clear();
+  const std::vector<std::string>& names() const { return names_; }
+
+  /// While one exists, time goes to its place; then again to the one before it.
+  class Stay {
+   public:
+    /// `clock` may be null: nobody measures.
+    Stay(GadgetClock* clock, std::size_t place) : clock_(clock) {
+      if (clock_ != nullptr) before_ = clock_->move_to(place);
+    }
+    ~Stay() {
+      if (clock_ != nullptr) clock_->move_to(before_);
+    }
+    Stay(const Stay&) = delete;
+    Stay& operator=(const Stay&) = delete;
+    void go_on_at(std::size_t place) {
+      if (clock_ != nullptr) clock_->move_to(place);
+    }
+
+   private:
+    GadgetClock* const clock_;
+    std::size_t before_ = kOutside;
+  };
+
+  /// Ends what is measured, and begins anew.
+  const FrameTimes& cut(std::uint64_t images);
+
+ private:
+  using Time = std::chrono::steady_clock;
+
+  std::size_t move_to(std::size_t place) {
+    const Time::time_point now = Time::now();
+    spent_[at_] += now - since_;
+    since_ = now;
+    return std::exchange(at_, place);
+  }
+
+  std::vector<std::string> names_;
+  std::vector<Time::duration> spent_;  // by place
+  std::size_t at_ = kOutside, branches_ = 0;
+  Time::time_point since_ = Time::now();
+  FrameTimes last_;
+};
+
+}  // namespace echotrain

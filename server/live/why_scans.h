@@ -1,0 +1,44 @@
+// What the view "Why" has of the scans that run and of those that ran last.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "gadgets/numerics/core/memory_budget.h"
+#include "server/live/why_scan.h"
+
+namespace echotrain::server {
+
+/// Thread-safe. What ended scans have left goes when a scan needs the memory, the oldest first.
+class WhyScans final : public numerics::Droppable {
+ public:
+  /// `most`: of those that ended.
+  WhyScans(std::size_t most, std::shared_ptr<numerics::MemoryBudget> budget);
+  ~WhyScans() override;
+
+  std::shared_ptr<WhyScan> make(std::uint64_t session);
+  /// Null: neither does this one run nor is it kept.
+  std::shared_ptr<WhyScan> find(std::uint64_t session) const;
+  void ended(std::shared_ptr<WhyScan> scan);
+
+  std::optional<std::uint64_t> unused_since() const override;
+  void drop(std::uint64_t wanted) override;
+
+ private:
+  struct Ended {
+    std::shared_ptr<WhyScan> scan;
+    std::uint64_t since;
+  };
+  const std::size_t most_;
+  const std::shared_ptr<numerics::MemoryBudget> budget_;
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<WhyScan>> running_;
+  std::deque<Ended> ended_;  // the oldest first
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,237 @@
+// Which gadget the time of a scan's thread is said to go to.
+#include "gadgets/engine/chain/gadget_clock.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "gadgets/api/gadget.h"
+#include "tests/gadgets/scan.h"
+#include "tests/gadgets/sent_images.h"
+#include "tests/support/resources.h"
+
+namespace echotrain::testing {
+namespace {
+
+using Wall = std::chrono::steady_clock;
+using ::testing::ElementsAre;
+
+double ms_since(Wall::time_point then) { return std::chrono::duration<double, std::milli>(Wall::now() - then).count(); }
+
+void spend(double ms) {
+  const auto begin = Wall::now();
+  while (ms_since(begin) < ms) {
+  }
+}
+
+/// An image for each batch that has readouts; 3 ms before it, 2 ms after it, 1 ms when the batch is over.
+class Maker final : public Gadget<RawBatch, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "maker";
+  static constexpr std::string_view kSummary = "Makes an image of a batch.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Maker(Options) {}
+  void process(RawBatch&&, const Emit<Image>& emit) override {
+    spend(3);
+    emit(Image{nullptr, sent_image(std::vector<float>{1}, {1, 1, 1}), nullptr});
+    spend(2);
+  }
+  void rest(const Emit<Image>&) override { spend(1); }
+};
+
+/// 4 ms for each image, and another one at the end of the scan.
+class Worker final : public Gadget<Image, Image> {
+ public:
+  struct Options {};
+  static constexpr std::string_view kName = "worker";
+  static constexpr std::string_view kSummary = "Takes its time.";
+  static Parameters<Options> parameters() { return {}; }
+  explicit Worker(Options) {}
+  void process(Image&& image, const Emit<Image>& emit) override {
+    spend(4);
+    emit(std::move(image));
+  }
+  void finish(End, const Emit<Image>& emit) override {
+    spend(5);
+    emit(Image{nullptr, sent_image(std::vector<float>{1}, {1, 1, 1}), nullptr});
+  }
+};
+
+struct Seen {
+  std::vector<FrameTimes> frames;
+  std::vector<std::string> names;
+  std::vector<double> wall;  // of each push
+  int images = 0;
+};
+
+Seen watch(const std::string& gadgets, int pushes, double at_sink_ms) {
+  Registry registry;
+  registry.add<Maker>();
+  registry.add<Worker>();
+  Seen seen;
+  numerics::Context compute(Backend::cpu, test_resources());
+  Pipeline pipeline(PipelinePlan::check(config::read_pipeline(yaml(gadgets), "test.yaml"), registry), compute,
+                    {[&](protocol::Image&&, const ImageTimes&) {
+                       ++seen.images;
+                       spend(at_sink_ms);
+                     },
+                     [](protocol::Level, const std::string&) {}});
+  pipeline.watch({[&](const FrameTimes& times, const std::vector<std::string>& names) {
+                    seen.frames.push_back(times);
+                    seen.names = names;
+                  },
+                  nullptr});
+  pipeline.start(header({.encoded = {1, 8, 1}}));
+  for (int i = 0; i < pushes; ++i) {
+    const auto begin = Wall::now();
+    pipeline.push(std::vector<Acquisition>{readout(1, {cfloat(1, 0)})});
+    seen.wall.push_back(ms_since(begin));
+    spend(2);  // outside
+  }
+  pipeline.finish(End::complete);
+  pipeline.wait();
+  return seen;
+}
+
+/// What the push before does after its frame's end, a few instructions, is the next frame's.
+constexpr double kTail = 0.5;  // [ms]
+
+/// Each place has at least what was spent there. All places together have no more than the push took, so that the
+/// excess of one is at most what the push took beyond what was spent: the bound holds on a busy machine, too.
+void expect_times(const FrameTimes& times, const std::vector<double>& spent, double wall) {
+  ASSERT_EQ(times.ms.size(), spent.size());
+  double all = 0, all_spent = 0;
+  for (const double one : spent) all_spent += one;
+  ASSERT_GE(wall, all_spent);
+  for (std::size_t i = 0; i < spent.size(); ++i) {
+    EXPECT_GE(times.ms[i], spent[i] - 1e-6) << i;
+    EXPECT_LE(times.ms[i], spent[i] + (wall - all_spent) + kTail) << i;
+    all += times.ms[i];
+  }
+  EXPECT_NEAR(times.whole_ms, all, 1e-9);
+  EXPECT_LE(all, wall + kTail);
+}
+
+TEST(GadgetClock, AGadgetHasItsOwnTimeAndNotThatOfThoseItCalls) {
+  const Seen seen = watch("  - maker\n  - worker\n", 3, 1);
+  EXPECT_THAT(seen.names, ElementsAre("outside", "entrance", "exit", "maker", "worker"));
+  ASSERT_EQ(seen.frames.size(), 4u);  // the last one by the end of the scan
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(seen.frames[i].number, i + 1);
+    EXPECT_EQ(seen.frames[i].images, 1u);
+    expect_times(seen.frames[i], {0, 0, 1, 6, 4}, seen.wall[i]);
+    EXPECT_EQ(seen.frames[i].ms[GadgetClock::kOutside], 0);
+  }
+  EXPECT_GE(seen.frames[3].ms[4], 5);
+  EXPECT_GE(seen.frames[3].ms[2], 1);
+  // What is spent between pushes is nobody's. A frame's time is that from the images before: each began from zero.
+  const auto quickest = std::min_element(seen.wall.begin(), seen.wall.end());
+  EXPECT_LT(seen.frames[static_cast<std::size_t>(quickest - seen.wall.begin())].ms[3], *quickest - 4);
+}
+
+TEST(GadgetClock, BranchesHavePlacesOfTheirOwn) {
+  const Seen seen =
+      watch("  - maker\n  - branch: {pipeline: [worker]}\n  - branch: {pipeline: [worker]}\n  - worker\n", 1, 0);
+  EXPECT_THAT(seen.names, ElementsAre("outside", "entrance", "exit", "maker", "branches", "branch 1: worker",
+                                      "branch 2: worker", "worker"));
+  ASSERT_EQ(seen.frames.size(), 2u);
+  EXPECT_EQ(seen.frames[0].images, 3u);
+  expect_times(seen.frames[0], {0, 0, 0, 6, 0, 4, 4, 4}, seen.wall[0]);
+}
+
+TEST(GadgetClock, GadgetsThatRunAsOneHaveOnePlace) {
+  const std::string text = yaml("  - noise_adjust\n  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n");
+  const protocol::Header measurement = header({.encoded = {8, 8, 1}, .limits = step_limit(8)});
+  std::mt19937 random(1);
+  std::vector<Acquisition> scan;
+  for (std::uint16_t line = 0; line < 8; ++line) {
+    scan.push_back(readout(2, noise(16, random)));
+    scan.back().head.idx.kspace_encode_step_1 = line;
+  }
+  std::vector<std::string> names;
+  std::vector<ItemType> taken;
+  std::vector<protocol::Image> images;
+  numerics::Context compute(Backend::cpu, test_resources());
+  Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
+                    {[&](protocol::Image&& image, const ImageTimes&) { images.push_back(std::move(image)); },
+                     [](protocol::Level, const std::string&) {}});
+  pipeline.watch({[&](const FrameTimes&, const std::vector<std::string>& now) { names = now; },
+                  [&](const AnyGadget& gadget, const Item& item) {
+                    EXPECT_EQ(item.index(), static_cast<std::size_t>(gadget.takes()));
+                    taken.push_back(gadget.takes());
+                  }});
+  pipeline.start(measurement);
+  pipeline.push(std::vector<Acquisition>(scan));
+  pipeline.finish(End::complete);
+  pipeline.wait();
+  EXPECT_THAT(names, ElementsAre("outside", "entrance", "exit", "noise_adjust", "cartesian_kspace + fft + coil_combine",
+                                 "image"));
+  taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+  EXPECT_THAT(taken, ElementsAre(ItemType::readouts, ItemType::coil_images));
+  // Watching changes nothing.
+  const Outcome alone = run(text, measurement, scan);
+  ASSERT_EQ(images.size(), 1u);
+  ASSERT_EQ(alone.images.size(), 1u);
+  EXPECT_TRUE(std::ranges::equal(images[0].pixels.bytes, alone.images[0].pixels.bytes));
+}
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Spokes that come one by one, as from a scanner that is followed closely, 8 coils of 256 samples: what it takes this
+/// thread to be watched. Without threads to help, so that the thread's time is all of it.
+TEST(GadgetClock, CostsLittle) {
+  constexpr int kSpokes = 100, kFrames = 3, kRounds = 5;
+  const std::string text = yaml(
+      "  - noise_adjust\n  - density_compensation: {method: ramp}\n  - gridding\n  - fft\n  - deapodization\n"
+      "  - coil_combine\n  - image\n",
+      "frame: {readouts: 100}\n");
+  const protocol::Header measurement = header({.encoded = {128, 128, 1}, .trajectory = "radial"});
+  std::mt19937 random(1);
+  std::vector<Acquisition> spokes;
+  for (int i = 0; i < kSpokes; ++i) {
+    std::vector<float> k;
+    for (int s = -128; s < 128; ++s)
+      for (const double part : {std::cos(1.94 * i), std::sin(1.94 * i)})
+        k.push_back(static_cast<float>(part * s / 256));
+    spokes.push_back(readout(8, noise(std::size_t{8} * 256, random), std::move(k)));
+  }
+  const auto resources = test_resources(1);
+  const auto seconds = [&](bool watched) {
+    numerics::Context compute(Backend::cpu, resources);
+    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
+                      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
+    if (watched)
+      pipeline.watch({[](const FrameTimes&, const std::vector<std::string>&) {}, [](const AnyGadget&, const Item&) {}});
+    pipeline.start(measurement);
+    const double begin = thread_seconds();
+    for (int i = 0; i < kFrames * kSpokes; ++i)
+      pipeline.push(std::vector<Acquisition>{spokes[static_cast<std::size_t>(i % kSpokes)]});
+    return thread_seconds() - begin;
+  };
+  double plain = 1e9, watched = 1e9;
+  for (int round = 0; round < kRounds; ++round) {
+    plain = std::min(plain, seconds(false));
+    watched = std::min(watched, seconds(true));
+  }
+  const double per_readout_us = 1e6 / (kFrames * kSpokes);
+  fmt::print("a readout takes {:.2f} us of the scan's thread, {:.2f} us when watched: {:+.2f} %\n",
+             plain * per_readout_us, watched * per_readout_us, 100 * (watched / plain - 1));
+  constexpr int kStays = 200'000;
+  GadgetClock clock;
+  const double begin = thread_seconds();
+  for (int i = 0; i < kStays; ++i) const GadgetClock::Stay stay(&clock, GadgetClock::kEntrance);
+  fmt::print("two readings of the clock take {:.1f} ns\n", 1e9 / kStays * (thread_seconds() - begin));
+  // Some 15 readings of the clock at 20 to 60 ns, of 100 us. The bound is what a busy machine blurs: caches of others.
+  EXPECT_LT(watched, 1.05 * plain + 3e-6 * kFrames * kSpokes);
+}
+
+}  // namespace
+}  // namespace echotrain::testing
