@@ -14,7 +14,7 @@
 namespace echotrain::server {
 
 ComputePool::ComputePool(std::vector<Place> places, std::int64_t most_waiting)
-    : places_(std::move(places)), most_waiting_(most_waiting) {}
+    : places_(std::move(places)), most_waiting_(most_waiting), quiet_since_(Clock::now()) {}
 
 std::unique_ptr<ComputePool::Ticket> ComputePool::ask(numerics::Backend backend, std::function<void()> wake,
                                                       std::string address) {
@@ -80,6 +80,10 @@ bool ComputePool::try_grant(Ticket& ticket) {
   ticket.others_ = place->others;
   if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];  // what may run out of memory is done
   ++place->scans;
+  if (++lent_ == 1) {
+    next_scan_.request_stop();
+    quiet_.notify_all();
+  }
   ticket.device_ = place->device;
   ticket.granted_ = true;
   return true;
@@ -110,6 +114,11 @@ void ComputePool::give_back(Ticket& ticket) {
       return each.backend == ticket.backend_ && each.device == ticket.device_;
     });
     --place->scans;
+    if (--lent_ == 0) {
+      quiet_since_ = Clock::now();
+      next_scan_ = std::stop_source();
+      quiet_.notify_all();
+    }
     if (const auto its = held_.find({ticket.backend_, ticket.address_}); its != held_.end() && --its->second == 0)
       held_.erase(its);
     wakes = look_again();
@@ -157,6 +166,24 @@ std::vector<Place> ComputePool::places() const {
 std::int64_t ComputePool::waiting() const {
   const std::scoped_lock lock(mutex_);
   return static_cast<std::int64_t>(line_.size());
+}
+
+std::optional<std::stop_source> ComputePool::wait_for_quiet(Clock::duration least, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    if (lent_ > 0)
+      quiet_.wait(lock, stop, [this] { return lent_ == 0; });
+    else if (const auto until = quiet_since_ + least; Clock::now() < until)
+      quiet_.wait_until(lock, stop, until, [this] { return lent_ > 0; });
+    else
+      return next_scan_;
+  }
+  return std::nullopt;
+}
+
+void ComputePool::wait_for_use(const std::stop_source& quiet, const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  quiet_.wait(lock, stop, [&] { return quiet.stop_requested(); });
 }
 
 namespace {

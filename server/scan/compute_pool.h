@@ -1,6 +1,7 @@
 // Who may reconstruct where: GPUs and the CPU, lent to scans.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -8,12 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "config/server_options.h"
 #include "gadgets/numerics/core/context.h"
+#include "server/base/clock.h"
 
 namespace echotrain::server {
 
@@ -84,6 +87,12 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   std::vector<Place> places() const;
   std::int64_t waiting() const;
 
+  /// Waits until no scan has had a place for `least`; none when `stop` is requested first. A stop of the source is
+  /// requested when the next scan gets one.
+  std::optional<std::stop_source> wait_for_quiet(Clock::duration least, const std::stop_token& stop);
+  /// Waits until a stop of `quiet` or of `stop` is requested.
+  void wait_for_use(const std::stop_source& quiet, const std::stop_token& stop);
+
  private:
   struct Share {
     std::int64_t most, all;  // places of one address, and places
@@ -102,6 +111,10 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   std::map<std::pair<numerics::Backend, std::string>, std::int64_t> held_;  // by addresses
   std::list<Ticket*> line_;
   const std::int64_t most_waiting_;
+  std::int64_t lent_ = 0;              // places, in all
+  Clock::time_point quiet_since_;      // while none is lent
+  std::stop_source next_scan_;         // stopped while some are lent
+  std::condition_variable_any quiet_;  // the first place was lent, or the last one given back
 };
 
 /// The places that the options name on this machine. std::invalid_argument for devices that are not there.
