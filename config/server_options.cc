@@ -145,8 +145,9 @@ const OptionTable<ServerOptions>& server_option_table() {
           .integer("devices_per_scan", &S::devices_per_scan, 1, 64,
                    "GPUs that work on one scan together, where a gadget can use several (fhd with method: exact, pcg); "
                    "needs NCCL, and `devices` must be a multiple of it")
-          .integer("device_scans", &S::device_scans, 1, 10000,
-                   "scans at a time on one GPU (or on the GPUs that work together); further ones wait")
+          .integer("device_scans", &S::device_scans, 0, 10000,
+                   "scans at a time on one GPU (or on the GPUs that work together); further ones wait. 0: as many as "
+                   "compute as much as 8 that do so all the time, at most 64, while the GPU has memory for them")
           .integer("device_memory_mib", &S::device_memory_mib, 0, 1 << 24,
                    "memory that one scan may use on its GPU; 0 takes session_memory_mib, or 8192")
           .integer("cpu_scans", &S::cpu_scans, 0, 10000,

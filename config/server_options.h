@@ -98,7 +98,7 @@ struct ServerOptions {
   std::string log_format = "text";
   std::vector<std::string> devices;  ///< numbers of GPUs; empty: all
   std::int64_t devices_per_scan = 1;
-  std::int64_t device_scans = 8;
+  std::int64_t device_scans = 0;
   std::int64_t device_memory_mib = 0;
   std::int64_t cpu_scans = 0;
   bool address_turns = false;

@@ -78,6 +78,10 @@ void add_places(Families& families, const ComputePool& compute) {
     const bool bounded = place.capacity < std::numeric_limits<std::int64_t>::max();
     families.gauge("echotrain_place_capacity_scans", "Scans that may hold a place on a GPU or the CPU at a time.",
                    labels, bounded ? static_cast<double>(place.capacity) : std::numeric_limits<double>::infinity());
+    if (place.most > 0)
+      families.gauge("echotrain_gpu_scan_load",
+                     "What the scans on a GPU compute, added up: one that does so all the time counts 1.", labels,
+                     place.load);
   }
 }
 

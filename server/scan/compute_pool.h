@@ -1,6 +1,7 @@
 // Who may reconstruct where: GPUs and the CPU, lent to scans.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -8,12 +9,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "config/server_options.h"
 #include "gadgets/numerics/core/context.h"
+#include "server/base/clock.h"
+#include "server/scan/scan_load.h"
 
 namespace echotrain::server {
 
@@ -21,19 +26,29 @@ namespace echotrain::server {
 struct Place {
   numerics::Backend backend = numerics::Backend::cpu;
   int device = 0;             ///< of a GPU
-  std::int64_t capacity = 0;  ///< scans at a time
+  std::int64_t capacity = 0;  ///< scans at a time; where places follow the load, of scans that compute all the time
   std::int64_t scans = 0;     ///< lent now
-  std::vector<int> others;    ///< GPUs that work with this one
+  std::vector<int> others{};  ///< GPUs that work with this one
+  std::int64_t most = 0;      ///< places follow the load, and this is their bound; 0: they are fixed
+  double load = 0;            ///< of its scans (ScanLoad), added up, where places follow it
 };
 
 /// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, for each backend: who
 /// comes from the address that has fewest places goes first, then who came first. The scans of one address leave a
 /// quarter of a backend's places, and of the line, to others, rounded down: of 4 to 7 one, of fewer none. Thread-safe.
 /// Tickets keep the pool alive.
+///
+/// Where places follow the load, `capacity` scans have one in any case. Beyond that a scan has one as long as the loads
+/// of all scans there and its own, ScanLoad::kNew, are at most `capacity`, it has memory on the device, and there are
+/// fewer than `most`; likewise the scans of one address, for three quarters of the capacity. While scans wait, a thread
+/// of the pool looks each 20 ms whether loads have fallen.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
-  /// At most `most_waiting` tickets wait at a time.
-  ComputePool(std::vector<Place> places, std::int64_t most_waiting);
+  /// Bytes of a device's memory that are left for scans to come.
+  using MemoryLeft = std::function<std::uint64_t(int device)>;
+
+  /// At most `most_waiting` tickets wait at a time. Without `memory_left` there is always enough.
+  ComputePool(std::vector<Place> places, std::int64_t most_waiting, MemoryLeft memory_left = {});
 
   /// A scan's turn: waiting, then holding a place until it is destroyed.
   class Ticket {
@@ -49,59 +64,88 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
     numerics::Backend backend() const { return backend_; }
     int device() const { return device_; }
     const std::vector<int>& others() const { return others_; }
+    /// To be told when the scan computes; null where nobody asks.
+    const std::shared_ptr<ScanLoad>& load() const { return load_; }
 
    private:
     friend class ComputePool;
-    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::string address, std::optional<int> wanted,
-           std::function<void()> wake)
+    Ticket(std::shared_ptr<ComputePool> pool, numerics::Backend backend, std::string address, std::uint64_t bytes,
+           std::optional<int> wanted, std::function<void()> wake)
         : pool_(std::move(pool)),
           backend_(backend),
           address_(std::move(address)),
+          bytes_(bytes),
           wanted_(wanted),
           wake_(std::move(wake)) {}
     bool suits(const Place& place) const { return place.backend == backend_ && (!wanted_ || *wanted_ == place.device); }
     const std::shared_ptr<ComputePool> pool_;
     const numerics::Backend backend_;
     const std::string address_;        // empty: on its own
+    const std::uint64_t bytes_;        // of a device that it will probably take
     const std::optional<int> wanted_;  // the device; none: any
     const std::function<void()> wake_;
     int device_ = 0;
     std::vector<int> others_;
-    bool granted_ = false;  // guarded by the pool, as are device_ and others_ until then
+    std::shared_ptr<ScanLoad> load_;
+    bool granted_ = false;  // guarded by the pool, as are device_, others_ and load_ until then
   };
 
   /// A ticket, or null when the line is full. `wake` is called, on any thread, when a ticket that had to wait is
-  /// granted. `address`: of the client; empty: it has as many places as there are.
-  std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake, std::string address = {});
+  /// granted. `address`: of the client; empty: it has as many places as there are. `bytes`: what the scan will probably
+  /// take of a device's memory.
+  std::unique_ptr<Ticket> ask(numerics::Backend backend, std::function<void()> wake, std::string address = {},
+                              std::uint64_t bytes = 0);
   /// For a scan that gave its place back and has its state on `device`: a ticket for a place there. Never null: the
-  /// line takes it even when it is full.
+  /// line takes it even when it is full. `load`: of its earlier ticket.
   std::unique_ptr<Ticket> ask_again(numerics::Backend backend, int device, std::function<void()> wake,
-                                    std::string address = {});
+                                    std::string address = {}, std::shared_ptr<ScanLoad> load = nullptr);
 
   /// That an address has all the places that it may have, for its client; empty where it has not, or may have all.
   std::string bound(numerics::Backend backend, const std::string& address) const;
 
+  /// Where places follow the load, `capacity` is how many scans there may be as things are.
   std::vector<Place> places() const;
   std::int64_t waiting() const;
+
+  /// Waits until no scan has had a place for `least`; none when `stop` is requested first. A stop of the source is
+  /// requested when the next scan gets one.
+  std::optional<std::stop_source> wait_for_quiet(Clock::duration least, const std::stop_token& stop);
+  /// Waits until a stop of `quiet` or of `stop` is requested.
+  void wait_for_use(const std::stop_source& quiet, const std::stop_token& stop);
 
  private:
   struct Share {
     std::int64_t most, all;  // places of one address, and places
+    bool follows;            // the load
   };
   bool line_is_full(const Ticket& ticket) const;
   std::int64_t held(numerics::Backend backend, const std::string& address) const;
   std::int64_t held(const Ticket& ticket) const { return held(ticket.backend_, ticket.address_); }
   Share share(numerics::Backend backend) const;
+  double load(const Place& place) const;
+  double load(numerics::Backend backend, const std::string& address) const;
+  bool address_may(numerics::Backend backend, const std::string& address) const;
+  bool takes_one_more(const Place& place, const Ticket& ticket) const;
   Place* place_for(const Ticket& ticket);
   bool try_grant(Ticket& ticket);
-  std::vector<std::function<void()>> look_again();
+  std::vector<std::function<void()>> grant_all();
+  void stand_in_line(Ticket& ticket);
   void give_back(Ticket& ticket);
+  void keep_looking(const std::stop_token& stop);
 
   mutable std::mutex mutex_;
   std::vector<Place> places_;
   std::map<std::pair<numerics::Backend, std::string>, std::int64_t> held_;  // by addresses
   std::list<Ticket*> line_;
+  std::list<const Ticket*> loads_;  // that have a place where places follow the load
   const std::int64_t most_waiting_;
+  const MemoryLeft memory_left_;
+  std::int64_t lent_ = 0;              // places, in all
+  Clock::time_point quiet_since_;      // while none is lent
+  std::stop_source next_scan_;         // stopped while some are lent
+  std::condition_variable_any quiet_;  // the first place was lent, or the last one given back
+  std::condition_variable_any waits_;  // the line got longer
+  std::jthread looking_;               // where places follow the load; last: all else exists before it starts
 };
 
 /// The places that the options name on this machine. std::invalid_argument for devices that are not there.

@@ -13,6 +13,7 @@
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "protocol/files/asset_folder.h"
+#include "server/base/clock.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
 
@@ -23,6 +24,22 @@ using protocol::Level;
 namespace {
 // After so long without data nobody spins for the scan until something comes: a breath hold, a long repetition time.
 constexpr std::chrono::milliseconds kSoon{500};
+
+/// Tells the scan's load that its thread computes, as long as it lives.
+class Computing {
+ public:
+  explicit Computing(ScanLoad* load) : load_(load) {
+    if (load_ != nullptr) load_->begin(Clock::now());
+  }
+  ~Computing() {
+    if (load_ != nullptr) load_->end(Clock::now());
+  }
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+ private:
+  ScanLoad* const load_;
+};
 }  // namespace
 
 int yields(std::int64_t beside, int cores) {
@@ -149,7 +166,10 @@ void Worker::work() {
   std::optional<Spinning::Wait> wait;
   if (place_.spinning) wait.emplace(*place_.spinning);
   try {
-    in_turn([&] { pipeline.start(request_.header); });
+    in_turn([&] {
+      const Computing counted(place_.load.get());
+      pipeline.start(request_.header);
+    });
     // Only now: threads that a pipeline starts may use all cores.
     std::unique_ptr<OwnCores::Lease> core;
     if (wait) core = place_.spinning->cores().take();
@@ -160,6 +180,7 @@ void Worker::work() {
       Inbox::Taken taken = inbox_.take(waiting);
       woken_ = false;
       in_turn([&] {
+        const Computing counted(place_.load.get());
         if (taken.work) process(pipeline, std::move(*taken.work), inbox_.waiting());
         count_work();
         if (taken.end) pipeline.finish(*taken.end);
@@ -284,6 +305,7 @@ void Worker::warn_when_late(const ImageTimes& times) {
 
 void Worker::send(protocol::Image&& image, const ImageTimes& times) {
   meter_->image();
+  if (place_.load && times.arrival.taken != Instant{}) place_.load->image(times.arrival.taken, times.copied);
   try {
     warn_when_late(times);
     note_parameters(image.attributes, request_.set_by_host);

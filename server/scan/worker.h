@@ -29,6 +29,7 @@
 #include "server/scan/inbox.h"
 #include "server/scan/outbox.h"
 #include "server/scan/readiness.h"
+#include "server/scan/scan_load.h"
 #include "server/scan/scan_request.h"
 
 namespace echotrain::server {
@@ -41,6 +42,7 @@ struct ScanPlace {
   int yields = 0;                        ///< by how much the scan's thread is nicer than others (nice(2))
   std::shared_ptr<Turns::Scan> turns{};  ///< of the scan's address; null: it waits for nobody
   std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
+  std::shared_ptr<ScanLoad> load{};      ///< is told when the scan computes; null: nobody asks
 };
 
 /// How much a scan yields to those of other addresses, when `beside` others of its own address run already: the scans

@@ -107,13 +107,15 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   const std::shared_ptr<numerics::MemoryBudget> memory = resources->memory();
   const int cores = resources->threads().size();
   auto tidier = std::make_shared<Tidier>(resources);
+  std::shared_ptr<ComputePool> compute = make_compute_pool(options);
+  auto idle_tuner = std::make_shared<IdleTuner>(resources, compute);
   return {options,
           {.header_bytes = kMostHeaderBytes},
           Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom)),
           std::move(resources),
           memory,
           std::make_shared<Reservations>(memory, options.max_waiting),
-          make_compute_pool(options),
+          std::move(compute),
           std::make_shared<Turns>(cores),
           options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
           make_certificates(options.tls),
@@ -122,6 +124,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           make_dicom(options.dicom, memory),
           options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
           std::move(tidier),
+          std::move(idle_tuner),
           make_live(options, memory),
           AllowList(options.per_address_exempt, "per_address_exempt")};
 }

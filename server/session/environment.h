@@ -24,6 +24,7 @@
 #include "server/net/tokens.h"
 #include "server/scan/catalogue.h"
 #include "server/scan/compute_pool.h"
+#include "server/scan/idle_tuner.h"
 #include "server/scan/readiness.h"
 
 namespace echotrain::server {
@@ -45,6 +46,7 @@ struct Environment {
   std::shared_ptr<DicomOutput> dicom;          ///< null: no DICOM peers
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
+  std::shared_ptr<IdleTuner> idle_tuner;       ///< makes later scans faster while none runs
   std::shared_ptr<LiveBoard> live;             ///< null: nobody can look
   AllowList exempt;                            ///< per_address_exempt
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();

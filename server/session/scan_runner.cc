@@ -46,6 +46,8 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
   const Environment& environment = connection_.environment;
   const std::uint64_t wanted = memory_estimate(request.header, *request.plan, backend_) +
                                step_memory(request.header, *request.plan, connection_.options);
+  device_bytes_ = std::min(memory_estimate(request.header, *request.plan, numerics::Backend::cpu),
+                           device_memory(connection_.options));
   const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
   memory_ = environment.reservations->ask({connection_.status->account, bytes, who()}, connection_.waker());
   if (!memory_)
@@ -60,7 +62,7 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
 void ScanRunner::ask_for_place() {
   if (place_ && place_->backend() == backend_) return;  // the place of the scan that this one replaces
   place_.reset();
-  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : who());
+  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : who(), device_bytes_);
   if (!place_)
     connection_.fail(
         {"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
@@ -105,7 +107,8 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          place_->others(),
          yields_now(),
          environment.turns->scan(options.address_turns && !exempt() ? who() : ""),
-         environment.spinning};
+         environment.spinning,
+         place_->load()};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<DicomScan> dicom;
   if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);
@@ -193,8 +196,8 @@ void ScanRunner::pause() {
 
 void ScanRunner::ask_again() {
   if (place_) return;
-  place_ =
-      connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(), exempt() ? "" : who());
+  place_ = connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(),
+                                                      exempt() ? "" : who(), at_.load);
   if (place_->granted())
     go_on();
   else

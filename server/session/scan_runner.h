@@ -84,6 +84,7 @@ class ScanRunner {
   Connection& connection_;
   Watchdog& watchdog_;
   numerics::Backend backend_ = numerics::Backend::cpu;  // of the scan that was asked for
+  std::uint64_t device_bytes_ = 0;                      // that it will probably take of a GPU
   std::unique_ptr<Reservations::Ticket> memory_;        // held while the worker lives, also while it pauses
   std::unique_ptr<ComputePool::Ticket> place_;          // asked for once there is memory; none while the worker pauses
   std::optional<Clock::time_point> waiting_since_;

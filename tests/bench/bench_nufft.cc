@@ -64,6 +64,8 @@ void run(benchmark::State& state, const NufftCase& c, Backend backend) {
     plan = NufftPlan::make(context, {k.data(), {count, dims}}, c.image, c.options, c.coils);
   };
   make_plan();
+  if (bench_resources()->options().autotune)
+    while (bench_resources()->get<NufftTuner>().try_next(bench_resources())) make_plan();
   state.SetLabel(describe(plan->tuning()));
   state.counters["plan_ms"] = 1e3 * seconds_of(make_plan);
 

@@ -263,6 +263,47 @@ void add_sessions(const ServerProcess& server) {
         });
 }
 
+/// The paced scan of `scanners` that begin together. Their first second, in which they ask for places and plans are
+/// made, counts apart: `first_ms` is the latest first image.
+void add_scanners(const ServerProcess& server, const Options& options) {
+  constexpr int kFirst = 67;  // images of 15 ms
+  for (const int scanners : {8, 12, 16, 24})
+    add_case(
+        server, fmt::format("latency/radial_256_16coils_55spokes_stride5_tr3ms/{}_scanners", scanners), 1,
+        [&server] { paced_scan(server.port(), encoded("real_time", kRealTime), 55, 5, 20, 3.0); },
+        [&server, scanners, frames = std::max(options.frames, 2 * kFirst)](benchmark::State& state) {
+          const EncodedScan& scan = encoded("real_time", kRealTime);
+          std::vector<PacedTimes> each(static_cast<std::size_t>(scanners));
+          std::vector<std::thread> threads;
+          for (PacedTimes& times : each)
+            threads.emplace_back([&] {
+              try {
+                times = paced_scan(server.port(), scan, 55, 5, frames, 3.0);
+              } catch (const std::exception& error) {
+                fmt::print(stderr, "bench_stream: {}\n", error.what());
+                std::exit(1);
+              }
+            });
+          for (auto& thread : threads) thread.join();
+          PacedTimes all;
+          double first = 0, slowest = 0;
+          for (const PacedTimes& times : each) {
+            first = std::max(first, times.client_ms.front());
+            for (const auto of : {&PacedTimes::client_ms, &PacedTimes::server_ms, &PacedTimes::queue_ms,
+                                  &PacedTimes::compute_ms, &PacedTimes::copy_ms, &PacedTimes::send_ms}) {
+              const std::vector<double>& values = times.*of;
+              const auto begin = values.begin() + std::min<std::ptrdiff_t>(kFirst, std::ssize(values));
+              (all.*of).insert((all.*of).end(), begin, values.end());
+              if (of == &PacedTimes::client_ms) slowest = std::max(slowest, quantile({begin, values.end()}, 0.99));
+            }
+          }
+          const double seconds = report_latency(state, all);
+          state.counters["first_ms"] = first;
+          state.counters["slowest_scanner_p99_ms"] = slowest;
+          return seconds;
+        });
+}
+
 void print_table(const Options& options) {
   fmt::print("\nbackend {}{}, medians\n", options.backend, options.latency ? ", option latency" : "");
   for (const auto& [name, shape] : kIngest) {
@@ -342,11 +383,13 @@ int run(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("backend", options.backend);
   benchmark::AddCustomContext("latency", options.latency ? "true" : "false");
-  const ServerProcess server(options.backend, {"--latency", options.latency ? "true" : "false"});
+  const ServerProcess server(options.backend, {"--latency", options.latency ? "true" : "false", "--per-address-exempt",
+                                               "127.0.0.0/8"});  // scanners have addresses of their own
   add_ingest(server);
   add_whole_scans(server);
   add_latency(server, options);
   add_sessions(server);
+  if (options.backend != "cpu") add_scanners(server, options);  // more than a CPU can do
   // Captures of scans that ended well are removed at their end: what is measured is the writing.
   const Captures captures;
   const ServerProcess capturing(options.backend,

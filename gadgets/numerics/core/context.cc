@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "gadgets/numerics/core/clones.h"
 #include "gadgets/numerics/core/device.h"
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/core/resources.h"
@@ -42,10 +43,13 @@ std::shared_ptr<Device> make_device(Backend backend, Resources& resources, const
   return cpu::make_device(resources, options);
 }
 
+// What loops with ECHOTRAIN_CLONES run with: a program without clones says SSE on any machine.
 std::string cpu_instructions() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return "AVX-512";
-  if (__builtin_cpu_supports("avx2")) return "AVX2";
+#if ECHOTRAIN_HAS_CLONES
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (v3 && __builtin_cpu_supports("avx512f")) return "AVX-512";
+  return v3 ? "AVX2" : "SSE";
+#elif defined(__x86_64__)
   return "SSE";
 #else
   return "scalar";

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <new>
+#include <utility>
 
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/nufft/nufft_plan.h"
@@ -24,7 +26,7 @@ constexpr double kClearlyBetter = 0.97;     // share of the default's time
 constexpr double kThreadsBetter = 0.85;     // for fewer threads, which look better than they are while others compute
 constexpr double kHopeless = 1.08;          // times the best time; slower candidates drop out
 constexpr std::uint64_t kTrialMemory = 4ull << 30;
-constexpr std::chrono::milliseconds kPatience(20);  // between two looks at whether to stop
+constexpr std::uint64_t kMostKept = 32ull << 20;  // bytes of trajectories that wait for a trial
 
 /// Extents of a full tile on the CPU, the default first: a tile and its halo stay in the level-2 cache for eight coils.
 const std::vector<Tile>& cpu_tiles(int dims) {
@@ -70,7 +72,7 @@ std::optional<NufftTuning> from_entry(const TuningEntry& entry, const std::vecto
 struct Problem {
   Shape image;
   std::vector<double> coordinates;
-  std::int64_t samples, coils;
+  std::int64_t samples = 0, coils = 0;
 };
 
 double volume_of(const Shape& image) {
@@ -115,13 +117,9 @@ struct Trial {
 /// Candidates run by turns, so that other load on the machine slows all alike, and the slow ones drop out.
 class Search {
  public:
-  Search(const Context& session, const Problem& problem, const NufftOptions& options, double seconds)
-      : context_(session.backend(), session.shared_resources(),
-                 {.device = session.device(),
-                  .memory_budget = kTrialMemory,
-                  .stop_token = session.stop_token(),
-                  .group = session.group(),
-                  .account = session.account()}),
+  Search(Backend backend, const std::shared_ptr<Resources>& resources, int device, const std::stop_token& stop,
+         const Problem& problem, const NufftOptions& options, double seconds)
+      : context_(backend, resources, {.device = device, .memory_budget = kTrialMemory, .stop_token = stop}),
         problem_(problem),
         options_(options),
         begin_(Clock::now()),
@@ -211,7 +209,7 @@ class Search {
                              [](const Trial& a, const Trial& b) { return a.score() < b.score(); });
   }
 
-  Context context_;  // the trial's own: it leaves the session's budget and stream alone
+  Context context_;
   const Problem& problem_;
   NufftOptions options_;
   const Clock::time_point begin_;
@@ -271,63 +269,161 @@ std::string problem_class(int dims, int kernel_width, double grid_points, double
                                   : "1");
 }
 
-NufftTuner::NufftTuner(std::string file, double seconds) : store_(std::move(file)), seconds_(seconds) {}
+/// A class to be tried out, by a part of the trajectory that was first of it.
+struct NufftTuner::Wish {
+  std::string key, name;
+  Backend backend = Backend::cpu;
+  int device = 0;
+  NufftOptions options;
+  Problem problem;
+  std::shared_ptr<MemoryShare> kept;  // of the trajectory's memory
+  std::uint64_t bytes() const { return problem.coordinates.capacity() * sizeof(double); }
+};
+
+namespace {
+
+/// What of a problem decides whether and as which class it is tried.
+struct Class {
+  double work = 0;
+  std::string name, key;
+  bool worth_trying = false;
+};
+
+Class class_of(Resources& resources, const NufftTuner::Kind& kind) {
+  const auto dims = static_cast<int>(kind.image.rank());
+  const int width = kind.options.kernel_width;
+  const auto samples = static_cast<double>(kind.samples);
+  const double grid_points = volume_of(kind.image) * std::pow(kind.options.oversampling, dims);
+  Class out;
+  out.work = work_of(samples, grid_points, typical_coils(kind.coils), width, kind.image.rank());
+  out.worth_trying = out.work >= kWorthTrying && kind.options.use != NufftUse::accumulate;
+  if (!out.worth_trying) return out;
+  out.name = problem_class(dims, width, grid_points, samples, kind.coils);
+  out.key = fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(kind.backend, resources), ECHOTRAIN_VERSION,
+                        kRevision, out.name);
+  return out;
+}
+
+std::vector<NufftTuning> candidates_of(const Shape& image, const NufftOptions& options, Backend backend,
+                                       Resources& resources) {
+  return candidate_tunings(static_cast<int>(image.rank()), options.kernel_width, backend, resources.threads().size());
+}
+
+}  // namespace
+
+NufftTuner::NufftTuner(std::string file, double seconds) : NufftTuner(std::move(file), seconds, nullptr) {}
 
 NufftTuner::NufftTuner(const Resources& resources)
-    : NufftTuner(resources.options().cache_folder.empty()
-                     ? std::string()
-                     : (resources.options().cache_folder / "tuning.json").string()) {}
+    : NufftTuner(resources.options().cache_folder.empty() ? std::string()
+                                                          : (resources.options().cache_folder / "tuning.json").string(),
+                 kSeconds, std::make_shared<MemoryAccount>(resources.memory())) {}
+
+NufftTuner::NufftTuner(std::string file, double seconds, std::shared_ptr<MemoryAccount> account)
+    : store_(std::move(file)), seconds_(seconds), account_(std::move(account)) {}
 
 int NufftTuner::trials() const {
   const std::lock_guard lock(mutex_);
   return trials_;
 }
 
+std::size_t NufftTuner::wishes() const {
+  const std::lock_guard lock(mutex_);
+  return wishes_.size();
+}
+
+std::optional<NufftTuning> NufftTuner::known(Resources& resources, const Kind& kind) const {
+  const Class problem = class_of(resources, kind);
+  const std::lock_guard lock(mutex_);
+  const auto found = known_.find(problem.key);
+  return found == known_.end() ? std::nullopt : std::optional<NufftTuning>(found->second);
+}
+
 NufftTuning NufftTuner::tuned(Context& context, HostView<const double> coordinates, const Shape& image,
                               const NufftOptions& options, std::int64_t coils) {
-  const auto dims = static_cast<int>(image.rank());
-  const int width = options.kernel_width;
   const Backend backend = context.backend();
-  const auto samples = static_cast<double>(coordinates.shape()[0]);
-  const double grid_points = volume_of(image) * std::pow(options.oversampling, dims);
-  const std::int64_t typical = typical_coils(coils);
-  const double work = work_of(samples, grid_points, typical, width, image.rank());
-  const NufftTuning usual = default_tuning(dims, width, backend);
-  if (work < kWorthTrying || options.use == NufftUse::accumulate) return usual;
-
-  const std::string key =
-      fmt::format("{}; Echotrain {}.{}; NUFFT {}", describe(backend, context.resources()), ECHOTRAIN_VERSION, kRevision,
-                  problem_class(dims, width, grid_points, samples, coils));
-  std::unique_lock lock(mutex_, std::defer_lock);
-  while (!lock.try_lock_for(kPatience)) {
-    context.check_stop();
-    if (Yield* const yield = Yield::of_thread()) yield->rest();  // who tries out may need the core
+  const NufftTuning usual = default_tuning(static_cast<int>(image.rank()), options.kernel_width, backend);
+  const Class problem = class_of(context.resources(), {backend, coordinates.shape()[0], image, options, coils});
+  if (!problem.worth_trying) return usual;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(problem.key); found != known_.end()) return found->second;
+    if (!looked_up_.insert(problem.key).second) return usual;
   }
-  if (const auto known = known_.find(key); known != known_.end()) return known->second;
-  const std::vector<NufftTuning> candidates = candidate_tunings(dims, width, backend, context.threads().size());
-  if (const auto kept = store_.find(key))
-    if (const auto tuning = from_entry(*kept, candidates)) return known_[key] = *tuning;
+  if (const auto kept = store_.find(problem.key))
+    if (const auto tuning = from_entry(*kept, candidates_of(image, options, backend, context.resources()))) {
+      const std::lock_guard lock(mutex_);
+      return known_[problem.key] = *tuning;
+    }
+  Wish wish;
+  wish.key = problem.key;
+  wish.name = problem.name;
+  wish.backend = backend;
+  wish.device = context.device();
+  wish.options = options;
+  wish.problem.coils = typical_coils(coils);
+  wish_for(wish, coordinates, image, problem.work);
+  return usual;
+}
 
-  NufftTuning best = usual;
+/// A class for which there is no room is wished for no more: it keeps the default as long as the program runs.
+void NufftTuner::wish_for(const Wish& what, HostView<const double> coordinates, const Shape& image, double work) {
+  const double most_work = kMostWork[what.backend == Backend::cuda ? 1 : 0];
+  std::int64_t factor = 1;
+  const auto too_large = [&] {
+    const double part = std::pow(factor, image.rank());
+    return work / part > most_work || static_cast<double>(coordinates.shape()[0]) / part > kMostSamples;
+  };
+  while (too_large()) ++factor;
   try {
-    const KeepsCore keeps;  // a pause would count as time
-    ++trials_;
-    const double most_work = kMostWork[backend == Backend::cuda ? 1 : 0];
-    std::int64_t factor = 1;
-    const auto too_large = [&] {
-      const double part = std::pow(factor, dims);
-      return work / part > most_work || samples / part > kMostSamples;
-    };
-    while (too_large()) ++factor;
-    const Problem problem = reduced(coordinates, image, typical, factor);
-    best = Search(context, problem, options, seconds_).best();
-  } catch (const ResourceError&) {
-    return known_[key] = usual;  // not kept on disk, as there may be more memory next time
+    const auto wish = std::make_shared<Wish>(what);
+    wish->problem = reduced(coordinates, image, what.problem.coils, factor);
+    wish->kept = std::make_shared<MemoryShare>(account_);
+    wish->kept->grow_to(wish->bytes());  // not under the lock: caches may have to give way, whose locks come first
+    const std::lock_guard lock(mutex_);
+    std::uint64_t all = wish->bytes();
+    for (const auto& each : wishes_) all += each->bytes();
+    if (all <= kMostKept) wishes_.push_back(wish);
+  } catch (const OverBudget&) {
   } catch (const std::bad_alloc&) {
-    return known_[key] = usual;
   }
+}
+
+std::optional<std::string> NufftTuner::try_next(const std::shared_ptr<Resources>& resources,
+                                                const std::stop_token& stop) {
+  const std::lock_guard one(trying_);
+  std::shared_ptr<const Wish> wish;
+  {
+    const std::lock_guard lock(mutex_);
+    if (wishes_.empty() || stop.stop_requested()) return std::nullopt;
+    wish = wishes_.front();
+  }
+  const std::vector<NufftTuning> candidates =
+      candidates_of(wish->problem.image, wish->options, wish->backend, *resources);
   const auto acceptable = [&](const TuningEntry& entry) { return from_entry(entry, candidates).has_value(); };
-  return known_[key] = *from_entry(store_.add(key, to_entry(best), acceptable), candidates);
+  NufftTuning best = candidates.front();
+  std::string how = "found";
+  try {
+    // Another program with the same folder may have tried it meanwhile.
+    const auto kept = store_.find(wish->key);
+    if (const auto tuning = kept ? from_entry(*kept, candidates) : std::nullopt) {
+      best = *tuning;
+      how = "known by now";
+    } else {
+      best = Search(wish->backend, resources, wish->device, stop, wish->problem, wish->options, seconds_).best();
+      if (stop.stop_requested()) return std::nullopt;
+      best = *from_entry(store_.add(wish->key, to_entry(best), acceptable), candidates);
+      const std::lock_guard lock(mutex_);
+      ++trials_;
+    }
+  } catch (const Stopped&) {
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    how = fmt::format("not tried: {}", error.what());  // not kept on disk: there may be more memory next time
+  }
+  const std::lock_guard lock(mutex_);
+  known_[wish->key] = best;
+  wishes_.pop_front();
+  return fmt::format("{}: {} ({})", wish->name, describe(best), how);
 }
 
 NufftTuning tuned(Context& context, HostView<const double> coordinates, const Shape& image, const NufftOptions& options,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "tests/server/raw_client.h"
@@ -50,6 +51,133 @@ TEST(ComputePool, AnAddressLeavesAQuarterOfThePlacesToOthers) {
   EXPECT_FALSE(many[7]->granted());
   for (int i = 0; i < 3; ++i) few.push_back(pool->ask(Backend::cpu, nothing, "10.0.0.1"));
   EXPECT_TRUE(few.back()->granted()) << "a quarter of three places is none";
+}
+
+/// A GPU whose places follow the load.
+Place following(std::int64_t capacity, std::int64_t most) { return {Backend::cuda, 0, capacity, 0, {}, most}; }
+
+std::int64_t granted(const std::vector<Ticket>& tickets) {
+  return std::count_if(tickets.begin(), tickets.end(), [](const Ticket& each) { return each->granted(); });
+}
+
+template <class Condition>
+bool soon(const Condition& condition) {
+  const auto end = Clock::now() + 20s;
+  while (!condition() && Clock::now() < end) std::this_thread::sleep_for(2ms);
+  return condition();
+}
+
+// New scans count a third: three times as many as the capacity get a place at once.
+TEST(PlacesByLoad, ScansThatComputeLittleDoNotWait) {
+  const auto pool = pool_of({following(8, 64)}, 100);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 24; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing));
+  EXPECT_EQ(granted(tickets), 24);
+  // They do nothing: after 0.3 s each counts a twelfth, and 24 of them 2.
+  std::this_thread::sleep_for(300ms);
+  for (int i = 0; i < 12; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing));
+  EXPECT_EQ(granted(tickets), 36);
+  const Place place = pool->places().front();
+  EXPECT_EQ(place.scans, 36);
+  EXPECT_GT(place.capacity, 36);
+  EXPECT_LE(place.capacity, 64);
+  EXPECT_LT(place.load, 36 * ScanLoad::kNew);
+}
+
+/// From now on, and for longer than a test takes, its images are in work all the time.
+void keep_busy(const Ticket& ticket) { ticket->load()->image(Clock::now(), Clock::now() + 1min); }
+
+TEST(PlacesByLoad, BusyScansHaveAsManyPlacesAsTheCapacitySays) {
+  const auto pool = pool_of({following(8, 64)}, 100);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 8; ++i) {
+    tickets.push_back(pool->ask(Backend::cuda, nothing));
+    ASSERT_TRUE(tickets.back()->granted()) << "whatever the others compute";
+    keep_busy(tickets.back());
+  }
+  const Ticket ninth = pool->ask(Backend::cuda, nothing);
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(ninth->granted());
+  EXPECT_EQ(pool->places().front().capacity, 8);
+  EXPECT_NEAR(pool->places().front().load, 8, 1e-3);
+}
+
+TEST(PlacesByLoad, WhoWaitsHasAPlaceWhenTheLoadFalls) {
+  const auto pool = pool_of({following(1, 64)}, 100);
+  const Ticket first = pool->ask(Backend::cuda, nothing);
+  first->load()->begin(Clock::now());
+  std::this_thread::sleep_for(200ms);  // it counts 0.78 by now
+  std::atomic<int> woken = 0;
+  const Ticket second = pool->ask(Backend::cuda, [&] { ++woken; });
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(second->granted());
+  EXPECT_EQ(woken, 0);
+  first->load()->end(Clock::now());
+  EXPECT_TRUE(soon([&] { return second->granted(); })) << "though nobody has given a place back";
+  EXPECT_TRUE(soon([&] { return woken == 1; }));
+}
+
+TEST(PlacesByLoad, ThereIsABoundHoweverLittleTheyCompute) {
+  const auto pool = pool_of({following(8, 10)}, 100);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 12; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(granted(tickets), 10);
+  EXPECT_EQ(pool->places().front().capacity, 10);
+  tickets.front().reset();
+  EXPECT_TRUE(tickets[10]->granted());
+}
+
+TEST(PlacesByLoad, AFixedNumberStaysFixed) {
+  const auto pool = pool_of({{Backend::cuda, 0, 8}}, 100);
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 9; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing));
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(granted(tickets), 8);
+  EXPECT_EQ(tickets.front()->load(), nullptr);
+}
+
+// Who has just begun has taken nothing yet, but will.
+TEST(PlacesByLoad, NobodyIsAddedWhomTheDeviceCannotHold) {
+  std::atomic<std::uint64_t> left = 1000;
+  const auto pool =
+      std::make_shared<ComputePool>(std::vector<Place>{following(2, 64)}, 100, [&](int) { return left.load(); });
+  std::vector<Ticket> tickets;
+  for (int i = 0; i < 3; ++i) tickets.push_back(pool->ask(Backend::cuda, nothing, {}, 400));
+  EXPECT_EQ(granted(tickets), 2) << "1200 of 1000 bytes";
+  EXPECT_TRUE(pool->ask(Backend::cpu, nothing) != nullptr);
+  left = 1200;
+  EXPECT_TRUE(soon([&] { return tickets[2]->granted(); }));
+}
+
+TEST(PlacesByLoad, AnAddressLeavesAQuarterOfWhatIsComputed) {
+  const auto pool = pool_of({following(8, 64)}, 100);
+  std::vector<Ticket> busy, idle;
+  for (int i = 0; i < 8; ++i) {
+    busy.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+    if (i < 6) keep_busy(busy.back());
+  }
+  EXPECT_EQ(granted(busy), 6);
+  EXPECT_THAT(pool->bound(Backend::cuda, "10.0.0.1"), HasSubstr("as much as 6 of 8"));
+  EXPECT_TRUE(pool->ask(Backend::cuda, nothing, "10.0.0.2")->granted());
+  EXPECT_EQ(pool->bound(Backend::cuda, "10.0.0.2"), "");
+  busy.clear();
+  // 18 new scans count as six that compute all the time.
+  for (int i = 0; i < 20; ++i) idle.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  EXPECT_GE(granted(idle), 18);
+  EXPECT_TRUE(soon([&] { return granted(idle) == 20; })) << "they do little";
+}
+
+// A scan that pauses comes back as what it was known to be.
+TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
+  const auto pool = pool_of({following(1, 4)}, 100);
+  Ticket scan = pool->ask(Backend::cuda, nothing);
+  const auto load = scan->load();
+  ASSERT_NE(load, nullptr);
+  scan.reset();
+  EXPECT_EQ(pool->places().front().load, 0);
+  scan = pool->ask_again(Backend::cuda, 0, nothing, {}, load);
+  EXPECT_EQ(scan->load(), load);
 }
 
 TEST(ComputePool, OfFewPlacesAnAddressMayHaveAll) {

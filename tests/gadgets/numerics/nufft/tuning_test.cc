@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <stop_token>
+#include <thread>
 
 #include "gadgets/numerics/nufft/nufft.h"
 #include "tests/support/backends.h"
@@ -60,6 +63,12 @@ template <class B>
 class TuningTest : public testing::OnBackend<B> {
  protected:
   NufftTuning tuned_by(NufftTuner& tuner, const Problem& p) {
+    asked(tuner, p);
+    while (tuner.try_next(this->context().shared_resources())) {
+    }
+    return asked(tuner, p);
+  }
+  NufftTuning asked(NufftTuner& tuner, const Problem& p) {
     return tuner.tuned(this->context(), coordinates_of(p), p.image, p.options, p.coils);
   }
   std::vector<NufftTuning> candidates(const Problem& p) {
@@ -131,10 +140,73 @@ TYPED_TEST(TuningTest, ChoosesOnceAndRemembers) {
   EXPECT_EQ(read_json(folder.file("a/b/tuning.json"))["entries"].size(), 2u);
 }
 
+// On a scan's path nothing is tried, whatever it asks for.
+TYPED_TEST(TuningTest, WhoAsksGetsTheDefaultUntilItIsTried) {
+  const Folder folder;
+  const Problem p = worth_trying();
+  NufftTuner tuner(folder.file(), kShortTrial);
+  const auto resources = this->context().shared_resources();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(this->asked(tuner, p), this->usual(p));
+  EXPECT_EQ(tuner.trials(), 0);
+  EXPECT_EQ(tuner.wishes(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(folder.file()));
+  const NufftTuner::Kind kind{TypeParam::kBackend, p.count(), p.image, p.options, p.coils};
+  EXPECT_EQ(tuner.known(*resources, kind), std::nullopt);
+
+  std::stop_source scan_comes;
+  scan_comes.request_stop();
+  EXPECT_EQ(tuner.try_next(resources, scan_comes.get_token()), std::nullopt);
+  EXPECT_EQ(tuner.wishes(), 1u) << "it is tried later";
+  const auto said = tuner.try_next(resources);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_NE(said->find("2d, width 5, "), std::string::npos) << *said;
+  EXPECT_EQ(tuner.trials(), 1);
+  EXPECT_EQ(tuner.wishes(), 0u);
+  EXPECT_EQ(tuner.known(*resources, kind), this->asked(tuner, p));
+  EXPECT_EQ(tuner.try_next(resources), std::nullopt);
+}
+
+// A trial that a scan interrupts ends within some pieces of work, and leaves no choice behind.
+TYPED_TEST(TuningTest, AScanEndsATrial) {
+  // It may have ended by itself: a GPU has few candidates, and the slow ones drop out in some 50 ms.
+  if (TypeParam::kBackend == Backend::cuda) GTEST_SKIP() << "no trial on a GPU lasts long enough to be interrupted";
+  const Folder folder;
+  const Problem p = worth_trying();
+  NufftTuner tuner(folder.file(), 60);
+  this->asked(tuner, p);
+  std::stop_source scan_comes;
+  std::thread scan([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the plans of its seven tiles alone take longer
+    scan_comes.request_stop();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(tuner.try_next(this->context().shared_resources(), scan_comes.get_token()), std::nullopt);
+  // Pieces have some 5 ms, plans some 50; the machine may be busy. An uninterrupted trial takes a minute.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  scan.join();
+  EXPECT_EQ(tuner.wishes(), 1u);
+  EXPECT_EQ(this->asked(tuner, p), this->usual(p));
+  EXPECT_FALSE(std::filesystem::exists(folder.file()));
+}
+
+// What another program with the same folder has found meanwhile is taken.
+TYPED_TEST(TuningTest, TwoProgramsAgree) {
+  const Folder folder;
+  const Problem p = worth_trying();
+  NufftTuner one(folder.file(), kShortTrial), other(folder.file(), kShortTrial);
+  this->asked(other, p);
+  const NufftTuning chosen = this->tuned_by(one, p);
+  EXPECT_EQ(this->tuned_by(other, p), chosen);
+  EXPECT_EQ(other.trials(), 0);
+}
+
 TYPED_TEST(TuningTest, TriesAPartOfALargeProblem) {
   const Problem p = make_problem({96, 90, 96}, 1, {5, 1.5}, 100000, 12);
   NufftTuner tuner("", kShortTrial);
-  const NufftTuning chosen = tuner.tuned(this->context(), coordinates_of(p), p.image, p.options, 8);
+  const auto ask = [&] { return tuner.tuned(this->context(), coordinates_of(p), p.image, p.options, 8); };
+  EXPECT_EQ(ask(), this->usual(p));
+  EXPECT_TRUE(tuner.try_next(this->context().shared_resources()));
+  const NufftTuning chosen = ask();
   EXPECT_TRUE(this->is_candidate(p, chosen)) << describe(chosen);
   EXPECT_EQ(tuner.trials(), 1);
 }
@@ -210,6 +282,9 @@ TYPED_TEST(TuningTest, ResourcesTurnItOnAndOff) {
   for (const bool autotune : {false, true}) {
     options.autotune = autotune;
     Context context(TypeParam::kBackend, std::make_shared<Resources>(options));
+    EXPECT_EQ(tuned(context, coordinates_of(p), p.image, p.options, p.coils), this->usual(p));
+    EXPECT_EQ(context.resources().get<NufftTuner>().wishes(), autotune ? 1u : 0u);
+    context.resources().get<NufftTuner>().try_next(context.shared_resources());
     const NufftTuning chosen = tuned(context, coordinates_of(p), p.image, p.options, p.coils);
     EXPECT_EQ(std::filesystem::exists(folder.file("cache/tuning.json")), autotune);
     EXPECT_TRUE(this->is_candidate(p, chosen));
