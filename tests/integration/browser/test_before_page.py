@@ -1,5 +1,6 @@
 """The view "Before" in a headless Chromium: images are taken away, and a capture runs again with another pipeline."""
 
+import fcntl
 import io
 import re
 import struct
@@ -75,6 +76,16 @@ def shown(page, selector):
     return page.script("const e = document.querySelector(arguments[0]); return e !== null && !e.hidden", selector)
 
 
+def closed(capture):
+    """Whether the server is done with the file: it holds a lock until then."""
+    with open(capture, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
 def test_images_are_taken_away(page, server, downloads):
     image = scan(server)
     page.click("[data-view=before]")
@@ -128,6 +139,7 @@ def test_a_capture_runs_again_with_another_pipeline(page, server, tmp_path):
     assert page.script("return document.querySelector('#replay-capture').value") == capture.name
     assert re.search(r"UTC, scan 1, .* KiB", page.text("#replay-capture"))
     page.shot("replay")
+    page.until(lambda: closed(capture), "the end of the capture's writing")
     # By keyboard alone: the pipeline, then the button.
     Select(page.driver.find_element("css selector", "#replay-pipeline")).select_by_value("cartesian_magnitude_phase")
     page.driver.find_element("css selector", "#replay-pipeline").send_keys(Keys.TAB)
