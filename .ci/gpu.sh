@@ -66,6 +66,7 @@ for part in $parts; do
     bench)
       bench 280 bench_nufft bench_nufft --errors=off # the part `errors` has them
       bench 280 bench_solver bench_solver
+      bench 120 bench_fhd bench_fhd
       bench 280 bench_parallel bench_parallel
       bench 280 bench_fft bench_fft
       # cuFINUFFT and plain cuFFT, by turns with ours; what it leaves out, it says.

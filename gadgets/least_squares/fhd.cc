@@ -19,6 +19,7 @@ GriddingOptions gridding_options(const Fhd::Options& options) {
   GriddingOptions out;
   out.dimensions = options.dimensions;
   out.accuracy = options.accuracy;
+  out.any_trajectory = options.method == "auto";
   return out;
 }
 
@@ -28,19 +29,25 @@ Parameters<Fhd::Options> Fhd::parameters() {
   return Parameters<Options>()
       .integer("dimensions", &Options::dimensions, 2, 3,
                "dimensions of the encoding; a scan with another number is refused at its header")
-      .choice("method", &Options::method, {"nufft", "exact"},
-              "nufft: fast, to `accuracy`. exact: every voxel from every sample, to rounding (about 1e-6)")
-      .number("accuracy", &Options::accuracy, 1e-6, 0.1, "nufft only; relative RMS error of F^H d and F^H F")
-      .choice("voxel", &Options::voxel, {"delta", "box"},
-              "exact only; what an image value stands for: a point, or the voxel's box")
+      .choice(
+          "method", &Options::method, {"nufft", "exact", "auto"},
+          "nufft: fast, to `accuracy` on average over trajectories. exact: every voxel from every sample, to rounding "
+          "(about 1e-6). auto: the NUFFT, with the same bits in every run, where its error is at most `accuracy` for "
+          "any trajectory, else exact; a line to the client says which")
+      .number("accuracy", &Options::accuracy, 1e-7, 0.1,
+              "methods nufft and auto; relative RMS error of F^H d and F^H F")
+      .choice(
+          "voxel", &Options::voxel, {"delta", "box"},
+          "box not with method nufft, and with auto it takes exact; what an image value stands for: a point, or the "
+          "voxel's box")
       .choice(
           "precision", &Options::precision, {"exact", "fast"},
           "method exact only; exact: relative error below 5e-6. fast: below 4e-4 in about two thirds of the time on "
           "CUDA; the error found at some voxels is in the image's attribute fhd_error, unless several GPUs share the "
           "work. On the CPU the same as exact")
       .flag("off_resonance", &Options::off_resonance,
-            "method nufft only; true: F has the phase that a field which is off adds while samples are taken, so that "
-            "the solver removes its blur")
+            "not with method exact; true: F has the phase that a field which is off adds while samples are taken, so "
+            "that the solver removes its blur")
       .group("field", &Options::field, field_parameters());
 }
 
@@ -51,21 +58,52 @@ Fhd::Fhd(Options options) : options_(std::move(options)), gridder_(gridding_opti
     throw std::invalid_argument("field names a file, but off_resonance is false");
   if (options_.method == "nufft" && options_.voxel != "delta")
     throw std::invalid_argument("voxel: box needs method: exact");
-  if (options_.method == "nufft" && options_.precision != "exact")
+  if (options_.method != "exact" && options_.precision != "exact")
     throw std::invalid_argument("precision: fast needs method: exact; the NUFFT has an accuracy instead");
+  if (options_.off_resonance && options_.voxel != "delta")
+    throw std::invalid_argument("off_resonance: true needs voxel: delta");
+}
+
+void Fhd::choose_method() {
+  exact_ = options_.method == "exact";
+  if (options_.method != "auto") return;
+  if (options_.off_resonance) return scan_->info("fhd: by the NUFFT, which off_resonance: true needs");
+  if (options_.voxel == "box") {
+    exact_ = true;
+    return scan_->info("fhd: sums are exact, which voxel: box needs");
+  }
+  std::vector<std::string> chosen;
+  for (const ImageGeometry& geometry : geometries_) {
+    const numerics::Shape image = geometry.extents(), lags = numerics::lag_image(image);
+    const auto of_image = numerics::options_within(options_.accuracy, image),
+               of_lags = numerics::options_within(options_.accuracy, lags);
+    if (!of_image || !of_lags) {
+      exact_ = true;
+      return scan_->info(
+          fmt::format("fhd: sums are exact, as no NUFFT has an error of at most {:.1e} for an image of {}",
+                      options_.accuracy, image.text()));
+    }
+    const double error = std::max(numerics::largest_error(*of_image, image), numerics::largest_error(*of_lags, lags));
+    chosen.push_back(fmt::format("fhd: by the NUFFT of width {} at oversampling {}, whose error is at most {:.1e}",
+                                 of_image->kernel_width, of_image->oversampling, error));
+  }
+  waits_ = true;
+  for (const std::string& line : chosen) scan_->info(line);
 }
 
 void Fhd::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
-  if (options_.method == "nufft") gridder_.start(header, scan);
-  for (const auto& encoding : header.encodings) {
-    geometries_.push_back(image_geometry(encoding));
+  for (const auto& encoding : header.encodings) geometries_.push_back(image_geometry(encoding));
+  choose_method();
+  if (!exact_) gridder_.start(header, scan);
+  for (std::size_t i = 0; i < geometries_.size(); ++i) {
+    const protocol::Encoding& encoding = header.encodings[i];
     constexpr std::int64_t kLongest = 2048;
-    for (const auto extent : geometries_.back().image)
-      if (options_.method == "exact" && extent > kLongest)
+    for (const auto extent : geometries_[i].image)
+      if (exact_ && extent > kLongest)
         throw ClientError(fmt::format("fhd: method exact is for images of up to {} voxels an axis, not {}; use nufft",
                                       kLongest, extent));
-    if (geometries_.back().dims != options_.dimensions)
+    if (geometries_[i].dims != options_.dimensions)
       throw ClientError(fmt::format(
           "this pipeline reconstructs {}D data, but the header's encoded matrix is {} x {} x {}", options_.dimensions,
           encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
@@ -77,9 +115,7 @@ void Fhd::start(const protocol::Header& header, Scan& scan) {
   if (likely->dims != options_.dimensions || likely->encoding >= geometries_.size()) return;
   const OperatorRequest guess = request(likely, likely->encoding);
   constexpr double kMostWork = 1e12;  // multiplications that a guess may cost: a few seconds
-  if (options_.method == "exact" &&
-      static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork)
-    return;
+  if (exact_ && static_cast<double>(likely->count()) * static_cast<double>(guess.image.size()) * 8 > kMostWork) return;
   try {
     const auto found = scan.compute.resources().get<OperatorCache>().get(scan.compute, guess);
     scan.numbers.plan_ms += found.made_ms;
@@ -95,10 +131,11 @@ OperatorRequest Fhd::request(std::shared_ptr<const SamplePositions> positions, s
   out.positions = std::move(positions);
   out.voxel_ratio = geometry.voxel_ratio;
   out.image = geometry.extents();
-  out.method.exact = options_.method == "exact";
+  out.method.exact = exact_;
   out.method.basis = options_.voxel == "box" ? numerics::VoxelBasis::box : numerics::VoxelBasis::delta;
   out.method.precision = options_.precision == "fast" ? numerics::Precision::fast : numerics::Precision::exact;
   out.method.accuracy = options_.accuracy;
+  out.method.any_trajectory = !exact_ && options_.method == "auto";
   out.store = &scan_->compute.resources().get<PointSpreadStore>();
   return out;
 }
@@ -129,7 +166,12 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   if (options_.off_resonance) open.field = field_.of_frame(samples, geometries_.at(frame->key.encoding).extents());
   const bool last = samples.last;
   Array<cfloat> right;
-  if (options_.method == "exact") {
+  if (last && open.loose) {
+    open.loose->digest =
+        numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
+    open.positions = open.loose;
+  }
+  if (exact_) {
     add_exactly(open, samples);
     if (last) {
       right = compute.allocate<cfloat>(geometries_.at(frame->key.encoding).extents(open.coils));
@@ -137,9 +179,9 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
       if (const auto error = open.sum->sampled_error(compute, right.view()))
         frame = with_notes(*frame, {{"fhd_error", fmt::format("{:.2g}", *error)}});
     }
-  } else if (auto image = add_gridded(open, std::move(samples))) {
-    right = std::move(*image);
-    if (open.field)
+  } else if (auto joined = waits_ ? join_parts(open, std::move(samples)) : std::move(samples)) {
+    if (auto image = add_gridded(open, std::move(*joined))) right = std::move(*image);
+    if (last && open.field)
       frame = with_notes(*frame, {{"off_resonance_segments", std::to_string(open.field->segments())},
                                   {"off_resonance_error", fmt::format("{:.1e}", open.field->error())}});
   }
@@ -147,6 +189,35 @@ void Fhd::process(Samples&& samples, const Emit<NormalEquations>& emit) {
   Open whole = std::move(open);
   open_.erase(frame->id);
   give(std::move(whole), right, frame, emit);
+}
+
+/// The whole frame, once its last samples have come.
+std::optional<Samples> Fhd::join_parts(Open& open, Samples&& samples) {
+  if (samples.part == Samples::Part::whole) return std::move(samples);
+  numerics::Context& compute = scan_->compute;
+  if (samples.data.size() > 0) {
+    if (!open.parts.empty() && open.parts.front().data.shape()[1] != open.coils)
+      throw ClientError(fmt::format("the number of channels changes within a scan, from {} to {}",
+                                    open.parts.front().data.shape()[1], open.coils));
+    open.parts.push_back({std::move(samples.data), std::move(samples.weights)});
+  }
+  if (!samples.last) return std::nullopt;
+  const std::int64_t count = open.positions->count(), coils = open.coils;
+  samples.data = compute.allocate<cfloat>({count, coils});
+  samples.weights = compute.allocate<float>({count});
+  std::int64_t at = 0;
+  for (const Part& part : open.parts) {
+    const std::int64_t n = part.data.shape()[0];
+    compute.copy<cfloat>(part.data.cview(), samples.data.view().part(at * coils, {n, coils}));
+    compute.copy<float>(part.weights.cview(), samples.weights.view().part(at, {n}));
+    at += n;
+  }
+  open.parts.clear();
+  samples.part = Samples::Part::whole;
+  samples.positions = open.positions;
+  samples.offset = 0;
+  samples.first = true;
+  return std::move(samples);
 }
 
 /// F^H W d of the frame once all of its samples have come.
@@ -246,11 +317,6 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open,
 
 void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
                const Emit<NormalEquations>& emit) {
-  if (open.loose) {
-    open.loose->digest =
-        numerics::trajectory_digest({open.loose->coordinates.data(), {open.loose->count(), open.loose->dims}});
-    open.positions = open.loose;
-  }
   const auto matrix = open.field ? corrected(open, frame->key.encoding) : matrix_of(open, frame->key.encoding);
   const ImageGeometry& geometry = geometries_.at(frame->key.encoding);
   NormalEquations out;

@@ -19,9 +19,10 @@
 
 namespace echotrain {
 
-/// Adds each part of a frame to F^H W d as it comes; F^H W F comes from a cache or is computed, before the data if such
-/// a scan was seen before. Source: Stone et al., JPDC 68, 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE
-/// TSP 53(9), 2005, and, where the field is off, off_resonance_normal.h.
+/// Adds each part of a frame to F^H W d as it comes, or, where method auto takes the NUFFT, grids it whole; F^H W F
+/// comes from a cache or is computed, before the data if such a scan was seen before. Source: Stone et al., JPDC 68,
+/// 2008, sec. 2.2; Toeplitz form of F^H F: Fessler et al., IEEE TSP 53(9), 2005, and, where the field is off,
+/// off_resonance_normal.h.
 class Fhd final : public Gadget<Samples, NormalEquations> {
  public:
   struct Options {
@@ -44,12 +45,17 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   void process(Samples&& samples, const Emit<NormalEquations>& emit) override;
 
  private:
+  struct Part {
+    Array<cfloat> data;
+    Array<float> weights;
+  };
   /// A frame that is not whole yet.
   struct Open {
     std::unique_ptr<numerics::SplitAdjoint> sum;       // exact
     std::shared_ptr<const SamplePositions> positions;  // of the whole frame
     std::shared_ptr<numerics::MemoryShare> paid;       // of `loose`
     std::shared_ptr<SamplePositions> loose;            // those of the parts so far, where the whole is not known
+    std::vector<Part> parts;                           // where gridding waits for the last
     Array<double> power;
     std::int64_t coils = 0;
     std::shared_ptr<const numerics::OffResonance> field;  // null: it is not corrected for
@@ -61,15 +67,19 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
     std::shared_ptr<const numerics::NormalOperator> matrix;
   };
 
+  void choose_method();
   OperatorRequest request(std::shared_ptr<const SamplePositions> positions, std::uint16_t encoding) const;
   void add_exactly(Open& open, const Samples& samples);
   std::optional<Array<cfloat>> add_gridded(const Open& open, Samples&& samples);
+  std::optional<Samples> join_parts(Open& open, Samples&& samples);
   std::shared_ptr<const numerics::NormalOperator> matrix_of(const Open& open, std::uint16_t encoding);
   std::shared_ptr<const numerics::NormalOperator> corrected(const Open& open, std::uint16_t encoding);
   void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
             const Emit<NormalEquations>& emit);
 
   Options options_;
+  bool exact_ = false;  // the method, once chosen
+  bool waits_ = false;  // gridding, for a frame's last sample: sums in the samples' order, in short stretches
   Scan* scan_ = nullptr;
   std::vector<ImageGeometry> geometries_;
   FrameGridder gridder_;  // nufft

@@ -75,8 +75,9 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
     nufft.oversampling = options_.oversampling;
     if (options_.accuracy > 0) {
       try {
-        nufft = numerics::options_for_accuracy(options_.accuracy,
-                                               request(nullptr, static_cast<std::uint16_t>(nufft_.size())).image);
+        const numerics::Shape image = request(nullptr, static_cast<std::uint16_t>(nufft_.size())).image;
+        const auto within = options_.any_trajectory ? numerics::options_within(options_.accuracy, image) : std::nullopt;
+        nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image);
       } catch (const std::invalid_argument& error) {
         throw ClientError(fmt::format("gridding: {}", error.what()));
       }

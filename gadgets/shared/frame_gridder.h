@@ -21,6 +21,7 @@ struct GriddingOptions {
   std::int64_t kernel_width = 5;
   double oversampling = 1.5;
   double accuracy = 0;
+  bool any_trajectory = false;  ///< accuracy holds for the worst trajectory, not on average; no parameter
   bool incremental = true;
   std::int64_t rebuild_every = 32;
 };

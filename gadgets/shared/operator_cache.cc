@@ -16,6 +16,12 @@ numerics::Shape doubled(const numerics::Shape& image) {
   return out;
 }
 
+numerics::NufftOptions gridding_of(const PointSpreadMethod& method, const numerics::Shape& image) {
+  const numerics::Shape lags = numerics::lag_image(image);
+  const auto within = method.any_trajectory ? numerics::options_within(method.accuracy, lags) : std::nullopt;
+  return within ? *within : numerics::options_for_accuracy(method.accuracy, lags);
+}
+
 }  // namespace
 
 bool OperatorRequest::same(const OperatorRequest& other) const {
@@ -55,8 +61,7 @@ std::shared_ptr<const numerics::ToeplitzOperator> OperatorRequest::make(numerics
   if (method.exact)
     numerics::point_spread(context, k, weights, image, method.basis, q.view(), method.precision);
   else
-    numerics::point_spread_nufft(context, k, weights, image, method.basis,
-                                 numerics::options_for_accuracy(method.accuracy, lags), q.view());
+    numerics::point_spread_nufft(context, k, weights, image, method.basis, gridding_of(method, image), q.view());
   if (keeps) {
     const HostArray<cfloat> host = context.download<cfloat>(q.view());
     store->add(key, host.view(), context.stop_token());

@@ -21,6 +21,7 @@ struct PointSpreadMethod {
   numerics::VoxelBasis basis = numerics::VoxelBasis::delta;
   numerics::Precision precision = numerics::Precision::exact;  ///< of the exact transform
   double accuracy = 1e-4;                                      ///< of the NUFFT, when not exact
+  bool any_trajectory = false;                                 ///< accuracy holds for the worst one, not on average
   bool operator==(const PointSpreadMethod&) const = default;
 };
 

@@ -22,7 +22,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 PAGE = SOURCE / "docs" / "performance.md"
-BENCHES = ("nufft", "solver", "fft", "stream")
+BENCHES = ("nufft", "solver", "fhd", "fft", "stream")
 PEERS = ("finufft_peer.py", "bart_peer.py")
 NOT_HERE = "not measured here"
 SETTINGS = re.compile(r"(/(iterations|repeats|min_time|threads):[\d.]+|/(manual|real|process)_time)+$")  # Google Benchmark's
@@ -295,6 +295,19 @@ TABLES = {
         ("the same, `precision: fast`", f"fast_q/{SOLVER}"),
         ("F^H d, 20,000 samples, 64^3", "exact_fhd/64^3x20000/cuda"),
         ("Q, 20,000 samples, 64^3 (128^3 lags)", "exact_q/64^3x20000/cuda"),
+    ], time_and_error),
+    "fhd_gpu": Table("| work | time | error |", [
+        ("F^H d, 284,592 samples anywhere, 128^3: exact sums", "fhd/exact/random/128^3/cuda"),
+        ("the same, `auto` to 1.2e-6", "fhd/1.2e-06/random/128^3/cuda"),
+        ("the same, `auto` to 6e-7", "fhd/6e-07/random/128^3/cuda"),
+        ("Q of these (256^3 lags), exact sums", "q/exact/random/128^3/cuda"),
+        ("the same, `auto` to 1.2e-6", "q/1.2e-06/random/128^3/cuda"),
+        ("the same, `auto` to 6e-7", "q/6e-07/random/128^3/cuda"),
+        ("F^H d of the head, 19,800 samples, 64^3: exact sums", "fhd/exact/head/64^3/cuda"),
+        ("the same, `auto` to 1.2e-6", "fhd/1.2e-06/head/64^3/cuda"),
+        ("the same kernel, readouts gridded as they come", "fhd/parts_1.2e-06/head/64^3/cuda"),
+        ("Q of these (128^3 lags), exact sums", "q/exact/koosh/64^3/cuda"),
+        ("the same, `auto` to 1.2e-6", "q/1.2e-06/koosh/64^3/cuda"),
     ], time_and_error),
     "solver_gpu": Table("| work | time | plain cuFFT | ratio |", [
         ("Toeplitz step, 128^3, of ten in a row", f"toeplitz/{SOLVER}"),

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -118,5 +119,12 @@ NufftOptions options_for_accuracy(double accuracy, const Shape& image);
 /// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
 /// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
 double expected_error(const NufftOptions& options, const Shape& image);
+
+/// The relative error, rounding to fp32 included, that no trajectory exceeds for white data: as expected_error(), but
+/// with all samples at the one place between grid points where aliases are largest, as those of a Cartesian trajectory
+/// may be.
+double largest_error(const NufftOptions& options, const Shape& image);
+/// The options of least work whose largest_error() is at most `error`; empty when none have so small an error.
+std::optional<NufftOptions> options_within(double error, const Shape& image);
 
 }  // namespace echotrain::numerics

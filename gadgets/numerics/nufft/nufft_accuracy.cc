@@ -1,13 +1,81 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <complex>
+#include <numbers>
+#include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "gadgets/numerics/nufft/kaiser_bessel.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/nufft/nufft_plan.h"
 
 namespace echotrain::numerics {
 namespace {
+
+/// What becomes of a voxel of an axis: a sample at u between grid points gives sum_m phi(m - u) exp(2 pi i (m - u) f) /
+/// Phi(f) instead of 1 at the voxel of frequency f = r / grid.
+struct AxisValues {
+  struct Position {
+    std::complex<double> mean;  ///< over the axis' voxels
+    double mean_square;
+  };
+  std::vector<Position> positions;  ///< the first of samples on the grid's lines, then even ones between them
+  /// The mean over the even positions and the voxels of |value - 1|^2. By Parseval it is the aliasing sum
+  /// sum_{j != 0} |Phi(f + j)|^2 / |Phi(f)|^2.
+  double squared_error = 0;
+};
+
+AxisValues axis_values(std::int32_t width, std::int32_t grid, std::int32_t image) {
+  constexpr int kPositions = 64;  // even ones
+  using Factor = std::complex<double>;
+  const KaiserBessel window(width, static_cast<double>(grid) / image);
+  // Of a footprint's first point.
+  const auto distance = [&](int p) { return (p == 0 ? 0 : (p - 0.5) / kPositions) - width / 2.0; };
+  std::vector<double> phi;
+  for (int p = 0; p <= kPositions; ++p)
+    for (int j = 0; j < width; ++j) phi.push_back(window.value(j + distance(p)));
+  AxisValues values;
+  values.positions.resize(kPositions + 1);
+  for (std::int32_t i = 0; i < image; ++i) {
+    const double f = static_cast<double>(i - image / 2) / grid, gain = window.transform(f);
+    const auto turn = [f](double d) { return std::polar(1.0, 2 * std::numbers::pi * d * f); };
+    const Factor point = turn(1), position = turn(1.0 / kPositions);
+    Factor first = turn(distance(0));
+    for (int p = 0; p <= kPositions; ++p) {
+      if (p == 1) first = turn(distance(1));
+      if (p > 1) first *= position;
+      const double* weights = phi.data() + static_cast<std::ptrdiff_t>(p) * width;
+      Factor value = weights[width - 1];
+      for (int j = width - 2; j >= 0; --j) value = value * point + weights[j];  // Horner
+      value *= first / gain;
+      AxisValues::Position& at = values.positions[static_cast<std::size_t>(p)];
+      at.mean += value / static_cast<double>(image);
+      at.mean_square += std::norm(value) / image;
+      if (p > 0) values.squared_error += std::norm(value - 1.0) / (static_cast<double>(kPositions) * image);
+    }
+  }
+  return values;
+}
+
+Tiling tiling_of(const NufftOptions& options, const Shape& image) {
+  return make_tiling(image, options,
+                     default_tuning(static_cast<int>(image.rank()), options.kernel_width, Backend::cpu));
+}
+
+/// Calls visit(values) for each axis, slowest first.
+template <class Visit>
+void for_axes(const NufftOptions& options, const Shape& image, const Visit& visit) {
+  const Tiling t = tiling_of(options, image);
+  AxisValues values;
+  for (int a = 3 - t.dims; a < 3; ++a) {
+    const bool as_before = a > 3 - t.dims && t.grid[a] == t.grid[a - 1] && t.image[a] == t.image[a - 1];
+    if (!as_before) values = axis_values(t.width, t.grid[a], t.image[a]);
+    visit(values);
+  }
+}
 
 /// How much the division by the kernel's transform amplifies the rounding of fp32 sums: per axis
 /// sqrt(mean Phi^2 mean Phi^-2).
@@ -27,6 +95,20 @@ double amplification(const NufftOptions& options, const Shape& image) {
   return product;
 }
 
+double rounding_error(const NufftOptions& options, const Shape& image) {
+  constexpr double kRounding = 2.5e-7;  // relative, of sums in fp32 before their amplification
+  return kRounding * amplification(options, image);
+}
+
+/// No more than either error of these options: what the voxel at an axis' edge alone adds to it.
+double least_error(const NufftOptions& options, const Shape& image) {
+  const Tiling t = tiling_of(options, image);
+  const KaiserBessel window(t.width, static_cast<double>(t.grid[2]) / t.image[2]);
+  // The nearest alias of that voxel; the sum over all has none that are negative.
+  const double f = -static_cast<double>(t.image[2] / 2) / t.grid[2], alias = window.transform(f + 1);
+  return std::abs(alias / window.transform(f)) / std::sqrt(static_cast<double>(t.image[2]));
+}
+
 /// Work per voxel, up to a factor: a scan has about as many samples as its image has voxels, and the transform of one
 /// grid point costs as much as some ten footprint points.
 double work(const NufftOptions& options, std::size_t dims) {
@@ -34,28 +116,66 @@ double work(const NufftOptions& options, std::size_t dims) {
   return std::pow(options.kernel_width, dims) + kTransform * std::pow(options.oversampling, dims);
 }
 
-}  // namespace
-
-NufftOptions options_for_accuracy(double accuracy, const Shape& image) {
-  constexpr double kRounding = 2.5e-7;  // relative, of sums in fp32 before their amplification
-  NufftOptions best;
-  double least = 0, reached = 0;
+/// The options of least work whose error(options) is at most `accuracy`, and the least error of those tried.
+struct Found {
+  std::optional<NufftOptions> options;
+  double reached = 0;
+};
+template <class Error>
+Found find_options(double accuracy, const Shape& image, const Error& error, bool all = false) {
+  Found found;
+  double least = 0;
   for (const double oversampling : {1.25, 1.375, 1.5, 1.75, 2.0})
     for (int width = 2; width <= FootprintWeights::kWidest; ++width) {
       const NufftOptions options{width, oversampling};
       const double cost = work(options, image.rank());
-      if (least > 0 && cost >= least) continue;
-      const double error = expected_error(options, image) + kRounding * amplification(options, image);
-      if (reached == 0 || error < reached) reached = error;
-      if (error <= accuracy) {
+      if ((least > 0 && cost >= least) || (!all && least_error(options, image) > accuracy)) continue;
+      const double here = error(options);
+      if (found.reached == 0 || here < found.reached) found.reached = here;
+      if (here <= accuracy) {
         least = cost;
-        best = options;
+        found.options = options;
       }
     }
-  if (least == 0)
-    throw std::invalid_argument(fmt::format("an accuracy of {:.2g} cannot be reached for an image of {}; {:.2g} can",
-                                            accuracy, image.text(), 1.01 * reached));
-  return best;
+  return found;
+}
+
+}  // namespace
+
+double expected_error(const NufftOptions& options, const Shape& image) {
+  // Axes are independent, so their (1 + error^2) multiply.
+  double product = 1;
+  for_axes(options, image, [&](const AxisValues& values) { product *= 1 + values.squared_error; });
+  return std::sqrt(product - 1);
+}
+
+double largest_error(const NufftOptions& options, const Shape& image) {
+  // Of the product v of the axes' values: mean |v - 1|^2 = mean |v|^2 - 2 Re mean v + 1.
+  std::vector<AxisValues::Position> products;
+  for_axes(options, image, [&](const AxisValues& values) {
+    products.resize(values.positions.size(), {1, 1});
+    for (std::size_t p = 0; p < products.size(); ++p) {
+      products[p].mean *= values.positions[p].mean;
+      products[p].mean_square *= values.positions[p].mean_square;
+    }
+  });
+  double largest = 0;
+  for (const auto& [mean, mean_square] : products) largest = std::max(largest, mean_square - 2 * mean.real() + 1);
+  return std::hypot(std::sqrt(largest), rounding_error(options, image));
+}
+
+NufftOptions options_for_accuracy(double accuracy, const Shape& image) {
+  const auto error = [&](const NufftOptions& options) {
+    return expected_error(options, image) + rounding_error(options, image);
+  };
+  if (const Found found = find_options(accuracy, image, error); found.options) return *found.options;
+  throw std::invalid_argument(fmt::format("an accuracy of {:.2g} cannot be reached for an image of {}; {:.2g} can",
+                                          accuracy, image.text(),
+                                          1.01 * find_options(accuracy, image, error, true).reached));
+}
+
+std::optional<NufftOptions> options_within(double error, const Shape& image) {
+  return find_options(error, image, [&](const NufftOptions& options) { return largest_error(options, image); }).options;
 }
 
 }  // namespace echotrain::numerics

@@ -15,7 +15,11 @@ std::int32_t group_of(const NufftPlan::Impl& plan, std::int64_t coils_left) {
   return std::min(plan.tuning.most_group, coils_left >= 5 ? 8 : coils_left >= 3 ? 4 : 1);
 }
 
-struct TileScratch;  // a tile and its halo: some hundred kilobytes
+struct TileScratch;     // a tile and its halo: some hundred kilobytes
+struct StretchScratch;  // the same
+
+constexpr std::int32_t kStretch = 256;  // samples of a sum in stretches: the error grows as the root of their number
+constexpr std::int32_t kRowPart = 64;   // points of partial sums added at a time
 
 /// Where a tile lies.
 struct Place {
@@ -64,11 +68,23 @@ GatherWork gather_work(const NufftPlan::Impl& plan, const Place& place) {
 }
 
 /// The samples' sum over the tile, in this thread's buffer.
-const float* gather_to_buffer(const GatherWork& work, const GatherLayout& layout) {
+const float* gather_to_buffer(const GatherWork& work, const GatherLayout& layout, bool in_stretches) {
   const std::size_t floats = 2 * static_cast<std::size_t>(layout.points) * static_cast<std::size_t>(work.group);
   float* sum = thread_scratch<TileScratch>(floats);
   std::fill_n(sum, floats, 0.0f);
-  gather(work, layout, sum);
+  if (!in_stretches || work.count <= kStretch) {
+    gather(work, layout, sum);
+    return sum;
+  }
+  float* part = thread_scratch<StretchScratch>(floats);
+  GatherWork stretch = work;
+  for (std::int32_t first = 0; first < work.count; first += kStretch) {
+    stretch.list = work.list + first;
+    stretch.count = std::min(kStretch, work.count - first);
+    std::fill_n(part, floats, 0.0f);
+    gather(stretch, layout, part);
+    for (std::size_t i = 0; i < floats; ++i) sum[i] += part[i];
+  }
   return sum;
 }
 
@@ -97,7 +113,7 @@ void gather_piece(const NufftPlan::Impl& plan, const GridArguments& arguments, c
       continue;
     }
     const GatherLayout layout(place.extent, t.width, work.group);
-    const float* sum = gather_to_buffer(work, layout);
+    const float* sum = gather_to_buffer(work, layout, sums_in_stretches(plan.options));
     for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t point, std::int64_t offset) {
       const std::int32_t first = z * layout.plane + y * layout.row + layout.halo;
       const cfloat* from = reinterpret_cast<const cfloat*>(sum) + first * work.group;
@@ -136,10 +152,15 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
     for (std::int64_t c = 0; c < arguments.count; ++c)
       for_rows(t, place, [&](std::int32_t, std::int32_t, std::int32_t point, std::int64_t offset) {
         cfloat* to = arguments.grid + c * grid_size + offset;
-        for (std::int32_t part = 0; part < split.count; ++part) {
-          const cfloat* from =
-              arguments.partial + ((split.first + part) * arguments.count + c) * plan.slot_points + point;
-          for (std::int32_t x = 0; x < place.extent[2]; ++x) to[x] = part == 0 ? from[x] : to[x] + from[x];
+        for (std::int32_t first = 0; first < place.extent[2]; first += kRowPart) {
+          const std::int32_t n = std::min(kRowPart, place.extent[2] - first);
+          cdouble sum[kRowPart] = {};  // there may be thousands of parts
+          for (std::int32_t part = 0; part < split.count; ++part) {
+            const cfloat* from =
+                arguments.partial + ((split.first + part) * arguments.count + c) * plan.slot_points + point + first;
+            for (std::int32_t x = 0; x < n; ++x) sum[x] += cdouble(from[x]);
+          }
+          for (std::int32_t x = 0; x < n; ++x) to[first + x] = cfloat(sum[x]);
         }
       });
   });
@@ -170,7 +191,7 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
       work.coils = static_cast<std::int32_t>(std::min<std::int64_t>(work.group, arguments.coils - c));
       work.data = reinterpret_cast<const float*>(arguments.samples + c);
       const GatherLayout layout(place.extent, t.width, work.group);
-      const float* sum = gather_to_buffer(work, layout);
+      const float* sum = gather_to_buffer(work, layout, sums_in_stretches(plan.options));
       for_rows(t, place, [&](std::int32_t z, std::int32_t y, std::int32_t /*point*/, std::int64_t offset) {
         const cfloat* from =
             reinterpret_cast<const cfloat*>(sum) + (z * layout.plane + y * layout.row + layout.halo) * work.group;

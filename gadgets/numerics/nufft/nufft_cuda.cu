@@ -18,6 +18,7 @@ namespace {
 /// Warps of a block. In 1D a tile has a weight for every point, so a warp needs more shared memory.
 constexpr int warps_of_block(int dims) { return dims == 1 ? 1 : 4; }
 constexpr unsigned kMostGridY = 65535;
+constexpr int kFewTerms = 12;  // of the window: up to width 7 at oversampling 1.5
 
 /// Stores a piece's sums: in the grid, or among the partial sums of a split tile. first_coil: of those gridded now.
 template <int Dims, int Columns>
@@ -90,7 +91,9 @@ __global__ __launch_bounds__(32 * warps_of_block(Dims)) void grid_kernel(PlanVie
     next = listed_sample(samples, b + 2, lane);
     wait_for_copies_but_last();
     __syncwarp();
-    add_batch<Dims, Columns>(value[b & 1], weight, min(kBatch, piece.count - b * kBatch), lane, sum);
+    // The windows that need most terms are those of sums_in_stretches().
+    add_batch<Dims, Columns, (Terms > kFewTerms)>(value[b & 1], weight, min(kBatch, piece.count - b * kBatch), lane,
+                                                  sum);
     __syncwarp();  // the batch is used up
   }
   store_sums<Dims, Columns>(plan.tiling, samples, block_first, count, lane, sum, partial, grid);
@@ -106,13 +109,13 @@ __global__ void add_partial_kernel(Tiling t, const SplitTile* split_tiles, std::
   if (!find_point<Dims>(t, place_of(t, split.tile), point, offset)) return;
   const std::int64_t grid_size = grid_points(t);
   for (std::int64_t c = blockIdx.y; c < count; c += gridDim.y) {
-    float2 sum = make_float2(0.0f, 0.0f);
+    double re = 0, im = 0;  // there may be thousands
     for (std::int64_t slot = split.first; slot < split.first + split.count; ++slot) {
       const float2 v = partial[(slot * count + c) * kTilePoints + point];
-      sum.x += v.x;
-      sum.y += v.y;
+      re += static_cast<double>(v.x);
+      im += static_cast<double>(v.y);
     }
-    grid[c * grid_size + offset] = sum;
+    grid[c * grid_size + offset] = make_float2(static_cast<float>(re), static_cast<float>(im));
   }
 }
 
@@ -148,9 +151,8 @@ void launch_grid(Context& context, const NufftPlan::Impl& plan, const GridArgume
 
 template <int Dims, int Columns>
 void launch_terms(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
-  constexpr int kFew = 12;  // up to width 7 at the usual oversampling
-  if (are_short(plan.windows, kFew))
-    launch_grid<Dims, Columns, kFew>(context, plan, arguments);
+  if (are_short(plan.windows, kFewTerms) && !sums_in_stretches(plan.options))
+    launch_grid<Dims, Columns, kFewTerms>(context, plan, arguments);
   else
     launch_grid<Dims, Columns, WindowPolynomial::kMostTerms>(context, plan, arguments);
 }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <complex>
-#include <numbers>
 
 #include "gadgets/numerics/fft/fft.h"
 
@@ -62,33 +60,6 @@ void cut_pieces(const std::vector<std::int64_t>& offsets, std::int64_t most, Hos
           {begin + from, static_cast<std::int32_t>(to - from), number, pieces > 1 ? lists.slots++ : -1, 0});
     }
   }
-}
-
-/// The mean over an axis' voxels of the squared error of its footprints: a sample at u between grid points becomes
-/// sum_m phi(m - u) exp(2 pi i (m - u) f) / Phi(f) instead of 1 at the voxel of frequency f = r / grid. By Parseval,
-/// the mean over u of |that - 1|^2 equals the aliasing sum sum_{j != 0} |Phi(f + j)|^2 / |Phi(f)|^2.
-double squared_error(std::int32_t width, std::int32_t grid, std::int32_t image) {
-  constexpr int kPositions = 64;  // of u
-  using Factor = std::complex<double>;
-  const KaiserBessel window(width, static_cast<double>(grid) / image);
-  const auto distance = [&](int p) { return (p + 0.5) / kPositions - width / 2.0; };  // of a footprint's first point
-  std::vector<double> phi;
-  for (int p = 0; p < kPositions; ++p)
-    for (int j = 0; j < width; ++j) phi.push_back(window.value(j + distance(p)));
-  double sum = 0;
-  for (std::int32_t i = 0; i < image; ++i) {
-    const double f = static_cast<double>(i - image / 2) / grid, gain = window.transform(f);
-    const auto turn = [f](double d) { return std::polar(1.0, 2 * std::numbers::pi * d * f); };
-    const Factor point = turn(1), position = turn(1.0 / kPositions);
-    Factor first = turn(distance(0));
-    for (int p = 0; p < kPositions; ++p, first *= position) {
-      const double* weights = phi.data() + static_cast<std::ptrdiff_t>(p) * width;
-      Factor value = weights[width - 1];
-      for (int j = width - 2; j >= 0; --j) value = value * point + weights[j];  // Horner
-      sum += std::norm(value * first / gain - 1.0);
-    }
-  }
-  return sum / (static_cast<double>(kPositions) * image);
 }
 
 }  // namespace
@@ -238,18 +209,5 @@ void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::
 }
 
 }  // namespace cpu
-
-double expected_error(const NufftOptions& options, const Shape& image) {
-  const Tiling t =
-      make_tiling(image, options, default_tuning(static_cast<int>(image.rank()), options.kernel_width, Backend::cpu));
-  // Axes are independent, so their (1 + error^2) multiply.
-  double product = 1, axis = 1;
-  for (int a = 3 - t.dims; a < 3; ++a) {
-    const bool as_before = a > 3 - t.dims && t.grid[a] == t.grid[a - 1] && t.image[a] == t.image[a - 1];
-    if (!as_before) axis = 1 + squared_error(t.width, t.grid[a], t.image[a]);
-    product *= axis;
-  }
-  return std::sqrt(product - 1);
-}
 
 }  // namespace echotrain::numerics

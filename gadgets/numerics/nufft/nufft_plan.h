@@ -19,6 +19,12 @@ constexpr int kTilePoints = 64;
 /// Floats behind the last sample's kernel weights, so that whole vectors can be read.
 constexpr int kWeightPadding = 12;
 
+/// Whether a kernel is so accurate that long sums in fp32, as of a dense centre, would cost more than it does. Its sums
+/// are taken in short stretches, which are then added.
+constexpr bool sums_in_stretches(const NufftOptions& options) {
+  return options.kernel_width >= 8 || (options.kernel_width == 7 && options.oversampling >= 1.75);
+}
+
 /// Where a sample's footprint lies, for CUDA. Along each axis, slowest first, its weights are those of the window at
 /// shift - width/2, shift - width/2 + 1, ... cells from the sample. 32 bytes: one sector of memory.
 struct alignas(16) Footprint {

@@ -107,19 +107,24 @@ __device__ __forceinline__ void add_samples(const float (&value)[kBatch][Staged<
   }
 }
 
-/// Adds a batch of n samples. Tensor cores add with less than fp32's care, so their sums are kept short.
-template <int Dims, int Columns>
+/// Adds a batch of n samples. Tensor cores add with less than fp32's care (they cut what does not fit), so their sums
+/// are kept short: a batch, or, `InStretches`, kDepth samples.
+template <int Dims, int Columns, bool InStretches>
 __device__ __forceinline__ void add_batch(const float (&value)[kBatch][Staged<Dims, Columns>::kValueStride],
                                           const typename Staged<Dims, Columns>::Weights& weight, int n, int lane,
                                           LaneSums<Columns>& sum) {
-  LaneSums<Columns> batch = {};
-  for (int s = 0; s < n; s += kDepth) add_samples<Dims, Columns>(value, weight, s, lane, batch);
+  constexpr int kSum = InStretches ? kDepth : kBatch;
+  for (int first = 0; first < n; first += kSum) {
+    LaneSums<Columns> batch = {};
+    for (int s = first; s < min(n, first + kSum); s += kDepth)
+      add_samples<Dims, Columns>(value, weight, s, lane, batch);
 #pragma unroll
-  for (int m = 0; m < kTilePoints / 16; ++m)
+    for (int m = 0; m < kTilePoints / 16; ++m)
 #pragma unroll
-    for (int c = 0; c < Columns; ++c)
+      for (int c = 0; c < Columns; ++c)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) sum[m][c][i] += batch[m][c][i];
+        for (int i = 0; i < 4; ++i) sum[m][c][i] += batch[m][c][i];
+  }
 }
 
 }  // namespace echotrain::numerics::cuda

@@ -133,14 +133,16 @@ void ToeplitzOperator::apply_sense(Context& context, DeviceView<const cfloat> ma
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 
+Shape lag_image(const Shape& image) {
+  Shape doubled;
+  for (const auto e : image) doubled.push_back(2 * e);
+  return doubled;
+}
+
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q) {
-  Shape doubled, one{1};
-  for (const auto e : image) {
-    require(e >= 1 && e <= kLongest, "no image can be " + image.text());
-    doubled.push_back(2 * e);
-    one.push_back(2 * e);
-  }
+  for (const auto e : image) require(e >= 1 && e <= kLongest, "no image can be " + image.text());
+  const Shape doubled = lag_image(image);
   require(image.rank() == 2 || image.rank() == 3, "an image has two or three axes, not " + image.text());
   require(q.shape() == doubled, q.shape().text() + " is not " + doubled.text());
   const auto dims = static_cast<int>(image.rank());
@@ -148,17 +150,22 @@ void point_spread_nufft(Context& context, HostView<const double> coordinates, Ho
           fmt::format("expected coordinates of shape [sample, {}], got {}", dims, coordinates.shape().text()));
   const std::int64_t n = coordinates.shape()[0];
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
-  std::vector<cfloat> values(static_cast<std::size_t>(n));
-  for (std::int64_t s = 0; s < n; ++s) {
-    const double* k = coordinates.data() + s * dims;
-    if (!std::all_of(k, k + dims, [](double v) { return std::isfinite(v); })) continue;
-    const double b = basis_transform(basis, k, dims), w = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
-    values[static_cast<std::size_t>(s)] = static_cast<float>(w * b * b);
-  }
+  Shape one{1};
+  for (const auto e : doubled) one.push_back(e);
+  HostArray<cfloat> values = context.allocate_host<cfloat>({n, 1});
+  context.threads().parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t s = begin; s < end; ++s) {
+      const double* k = coordinates.data() + s * dims;
+      const bool finite = std::all_of(k, k + dims, [](double v) { return std::isfinite(v); });
+      const double b = finite ? basis_transform(basis, k, dims) : 0.0,
+                   w = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
+      values.data()[s] = static_cast<float>(w * b * b);
+    }
+  });
   NufftOptions adjoint = options;
   adjoint.use = NufftUse::adjoint;
   const auto plan = NufftPlan::make(context, coordinates, doubled, adjoint, 1);
-  const Array<cfloat> samples = context.upload<cfloat>({values.data(), {n, 1}});
+  const Array<cfloat> samples = context.place(values);
   Array<cfloat> lags = context.allocate<cfloat>(one);
   plan->adjoint(context, samples.cview(), {}, lags.view());
   // Half of the lags gives the others.

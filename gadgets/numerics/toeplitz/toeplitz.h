@@ -49,8 +49,10 @@ class ToeplitzOperator final : public NormalOperator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, doubled image), and
-/// Hermitian but for rounding. Arguments are as there.
+/// The image that Q is to point_spread_nufft(): 2n voxels along each axis.
+Shape lag_image(const Shape& image);
+/// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, lag_image(image)),
+/// and Hermitian but for rounding. Arguments are as there.
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q);
 

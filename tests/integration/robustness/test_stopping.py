@@ -13,13 +13,13 @@ from stopping import BOUND_S, cpu, radial, stream
 
 SHUTDOWN_TIMEOUT_S = 0.5
 VORONOI = ("density_compensation: {method: ramp} ", "density_compensation: {method: voronoi} ")
-NUFFT = ("method: exact, voxel: delta", "method: nufft")
+EXACT = ("method: auto, accuracy: 1.2e-6", "method: exact")
 
 # Each takes minutes, or many seconds, when nobody stops it.
 HEAVY = {
-    "fhd_pcg_3d of 128": lambda seed: stream(cpu("fhd_pcg_3d"), radial(128, 3, 1, 1000, 256, seed)),
-    "fhd_pcg_3d of 192": lambda seed: stream(cpu("fhd_pcg_3d"), radial(192, 3, 1, 650, 380, seed)),
-    "fhd_pcg_3d of 160 by NUFFT": lambda seed: stream(cpu("fhd_pcg_3d", NUFFT), radial(160, 3, 1, 2000, 320, seed)),
+    "exact fhd_pcg_3d of 128": lambda seed: stream(cpu("fhd_pcg_3d", EXACT), radial(128, 3, 1, 1000, 256, seed)),
+    "exact fhd_pcg_3d of 192": lambda seed: stream(cpu("fhd_pcg_3d", EXACT), radial(192, 3, 1, 650, 380, seed)),
+    "fhd_pcg_3d of 160": lambda seed: stream(cpu("fhd_pcg_3d"), radial(160, 3, 1, 2000, 320, seed)),
     "cg_sense_2d of 768": lambda seed: stream(cpu("cg_sense_2d"), radial(768, 2, 12, 400, 1024, seed)),
     "voronoi weights": lambda seed: stream(cpu("radial_2d", VORONOI), radial(512, 2, 1, 480, 1000, seed)),
     "plan of a koosh ball of 192": lambda seed: stream(cpu("kooshball_3d"), radial(192, 3, 2, 12000, 384, seed)),
@@ -46,7 +46,7 @@ def test_a_place_is_free_soon_after_its_client_has_gone(busy_server, what):
 
 def test_whoever_waits_for_a_gone_clients_operator_makes_it(busy_server):
     """Two clients with one trajectory: the one whose session makes what both need leaves."""
-    data = stream(cpu("fhd_pcg_2d"), radial(192, 2, 2, 300, 384, 77))
+    data = stream(cpu("fhd_pcg_2d", EXACT), radial(192, 2, 2, 300, 384, 77))
     first = stopping.Client(busy_server.address, data)
     stopping.wait_until_scanning(busy_server)
     second = stopping.Client(busy_server.address, data)
@@ -71,6 +71,6 @@ def test_sigterm_ends_the_server_in_the_middle_of_anything(tmp_path):
 
 def test_sigterm_ends_a_server_whose_scan_would_take_minutes(tmp_path):
     server = stopping.start_server(tmp_path, "--shutdown-timeout-s", SHUTDOWN_TIMEOUT_S)
-    status, took = stopping.seconds_to_exit(server, HEAVY["fhd_pcg_3d of 192"](9), 1)
+    status, took = stopping.seconds_to_exit(server, HEAVY["exact fhd_pcg_3d of 192"](9), 1)
     assert took.own_s() <= SHUTDOWN_TIMEOUT_S + 2, f"{took}\n{server.text()}"
     assert status == 0 or took.starved_s > BOUND_S, server.text()
