@@ -148,6 +148,7 @@ def test_a_running_scan_and_what_is_left_of_it(page, server):
     slowest = max(times, key=lambda one: one[1])
     assert slowest[2] == max(width for *_, width in times) > 50
     assert slowest[0] == "pcg"
+    assert [width for *_, width in times] == pytest.approx([slowest[2] * ms / slowest[1] for _, ms, _ in times], abs=1.5)  # pixels
     # What the image's own times say: from the frame's last batch until its pixels are converted. The batches before it, of
     # readouts that are only gridded, are the difference: a few percent, unless another program computes in between, which
     # a frame in three may meet here.

@@ -22,11 +22,15 @@ bool machine_has(const std::string& flag) {
 }
 
 #if !defined(__clang__)
+#pragma GCC push_options
 #pragma GCC optimize("O2")  // tests have -O1, by which GCC joins no multiplication and addition
 #endif
 ECHOTRAIN_CLONES void multiply_add(const float* a, const float* b, const float* c, std::int64_t n, float* to) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = a[i] * b[i] + c[i];
 }
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
 
 // (1 + e)^2 - (1 + 2 e) is e^2 where a multiplication and an addition are one instruction, as from AVX2's time on, and
 // 0 where the product is rounded first: in float with e = 2^-12.
