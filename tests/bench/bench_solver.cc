@@ -4,6 +4,7 @@
 // sincos_fhd/... the plain loop that the exact transform is compared with: a sine and a cosine per pair,
 //                                vectorised, on all threads
 //   toeplitz/..., pcg60/...      one application, and 60 iterations with Tikhonov's prior, Q known
+//   pcg4/...                     four of them: what a call takes beside its iterations
 // recon/..., after_last/... F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, with
 //                                the time from the last readout on
 //   .../2gpu                     the same by two GPUs; .../half is what one of two would do, alone
@@ -188,7 +189,7 @@ void toeplitz(benchmark::State& state, Backend backend, std::int64_t n, std::int
   }
 }
 
-void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+void pcg_of(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples, int iterations) {
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   const Problem p = make_problem(n, samples);
   const PlainNormal matrix(make_operator(context, p));
@@ -198,7 +199,7 @@ void pcg60(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
   plan->adjoint(context, d.view(), {}, b.view());
   const auto prior = tikhonov(cube(n));
   PcgOptions options;
-  options.iterations = 60;
+  options.iterations = iterations;
   options.tolerance = 0;
   options.lambda = 1e-3;
   options.largest_eigenvalue = largest_eigenvalue(context, matrix);
@@ -411,8 +412,10 @@ int main(int argc, char** argv) {
             "sincos_fhd/" + size, [=](benchmark::State& s) { sincos_fhd(s, n, samples); }, 3);
       add_timed(
           "toeplitz/" + size, [=](benchmark::State& s) { toeplitz(s, backend, n, samples); }, 20);
-      add(
-          "pcg60/" + size, [=](benchmark::State& s) { pcg60(s, backend, n, samples); }, cuda ? 20 : 3);
+      for (const int iterations : {60, 4})
+        add(
+            fmt::format("pcg{}/{}", iterations, size),
+            [=](benchmark::State& s) { pcg_of(s, backend, n, samples, iterations); }, cuda ? 20 : 3);
     }
   }
   if (available(Backend::cuda)) {

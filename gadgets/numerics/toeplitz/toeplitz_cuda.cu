@@ -42,6 +42,31 @@ bool find_kernels(std::int64_t m, LineKernels& kernels) {
   }
 }
 
+/// The kernels for planes of M x M with an axis of `across` before them; none when there are none. Short axes give too
+/// few planes to keep a device busy.
+bool find_plane_kernels(std::int64_t across, std::int64_t m, PlaneKernels& planes, AcrossKernels& kernels) {
+  switch (across) {
+#define ECHOTRAIN_CASE(extent)          \
+  case extent:                          \
+    kernels = across_kernels<extent>(); \
+    break;
+    ECHOTRAIN_TOEPLITZ_ACROSS(ECHOTRAIN_CASE)
+#undef ECHOTRAIN_CASE
+    default:
+      return false;
+  }
+  switch (m) {
+#define ECHOTRAIN_CASE(extent)        \
+  case extent:                        \
+    planes = plane_kernels<extent>(); \
+    return true;
+    ECHOTRAIN_TOEPLITZ_PLANES(ECHOTRAIN_CASE)
+#undef ECHOTRAIN_CASE
+    default:
+      return false;
+  }
+}
+
 /// How an operator is applied axis by axis. There is no such plan if an axis has no kernels; cuFFT does the work then.
 struct LinePlan {
   struct Axis {
@@ -51,7 +76,19 @@ struct LinePlan {
   };
   Axis axes[3];
   int dims;
+  PlaneKernels in_planes;  ///< where planes fit into shared memory
+  AcrossKernels across;
 
+  bool by_planes() const { return in_planes.around != nullptr; }
+  /// Blocks that take both parities of a plane keep a device busy only if there are as many.
+  static constexpr std::int64_t kEnoughPlanes = 192;
+  std::int64_t parts(std::int64_t items) const { return 2 * axes[0].m * items < kEnoughPlanes ? 2 : 1; }
+  /// Elements of an item whose planes are transformed along z.
+  std::int64_t across_size() const { return 2 * axes[0].m * axes[1].n * axes[2].n; }
+  /// Elements of working memory of an item.
+  std::int64_t work() const {
+    return by_planes() ? (1 + parts(1)) * across_size() : rows_size() + (dims == 3 ? full_size() : 0);
+  }
   std::int64_t planes() const { return axes[0].n; }
   /// Elements of an item after its rows, and after the axes but the last were transformed. The same in 2D.
   std::int64_t rows_size() const { return planes() * axes[1].n * 2 * axes[2].m; }
@@ -72,35 +109,51 @@ std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzO
       roots.emplace_back(std::polar(1.0, -std::numbers::pi * static_cast<double>(j) / static_cast<double>(axis.m)));
     axis.roots = context.upload<cfloat>({roots.data(), {2 * axis.m}});
   }
+  if (plan->dims == 3 && plan->axes[1].m == plan->axes[2].m &&
+      !find_plane_kernels(plan->axes[0].m, plan->axes[2].m, plan->in_planes, plan->across))
+    plan->in_planes = {};
   return plan;
 }
 
-/// to: the even frequencies of each axis, then the odd ones.
-__global__ void reorder_kernel(const float* natural, Extents padded, float* to) {
-  ECHOTRAIN_GRID_STRIDE(i, padded[0] * padded[1] * padded[2]) {
-    const std::int64_t at[3] = {i / (padded[1] * padded[2]), i / padded[2] % padded[1], i % padded[2]};
-    std::int64_t source = 0;
-    for (int a = 0; a < 3; ++a) {
+/// Where the numbers of a spectrum are.
+struct SpectrumOrder {
+  Extents padded;
+  bool by_parity;    ///< the even frequencies of each axis, then the odd ones; otherwise FFT order
+  PlaneOrder plane;  ///< of the last two axes
+
+  std::int64_t size() const { return plane.m > 0 ? padded[0] * plane.size() : volume(padded); }
+  /// The place in FFT order of what belongs to element i; -1: nothing.
+  __device__ std::int64_t source(std::int64_t i) const {
+    const std::int64_t of_plane = plane.m > 0 ? plane.size() : padded[1] * padded[2];
+    std::int64_t at[3] = {i / of_plane, i % of_plane / padded[2], i % of_plane % padded[2]};
+    for (int a = 0; a < (plane.m > 0 ? 1 : 3); ++a) {
       const std::int64_t m = padded[a] / 2;
-      source = source * padded[a] + (padded[a] == 1 ? 0 : at[a] < m ? 2 * at[a] : 2 * (at[a] - m) + 1);
+      if (by_parity && padded[a] > 1) at[a] = at[a] < m ? 2 * at[a] : 2 * (at[a] - m) + 1;
     }
-    to[i] = natural[source];
+    if (plane.m > 0 && !plane.frequency(i % of_plane, at[1], at[2])) return -1;
+    return (at[0] * padded[1] + at[1]) * padded[2] + at[2];
+  }
+};
+
+SpectrumOrder order_of(const ToeplitzOperator::Impl& impl) {
+  const auto* const plan = static_cast<const LinePlan*>(impl.axes.get());
+  return {impl.padded, plan != nullptr, plan != nullptr && plan->by_planes() ? plan->in_planes.order : PlaneOrder{}};
+}
+
+__global__ void reorder_kernel(const float* natural, SpectrumOrder order, std::int64_t n, float* to) {
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    const std::int64_t source = order.source(i);
+    to[i] = source < 0 ? 0.0f : natural[source];
   }
 }
 
 /// The same from a transform, with the largest of its real parts.
-__global__ void refill_kernel(ToeplitzRefill refill, Extents padded, bool by_parity, float* to) {
+__global__ void refill_kernel(ToeplitzRefill refill, SpectrumOrder order, std::int64_t n, float* to) {
   const float2* const from = reinterpret_cast<const float2*>(refill.transformed);
   Largest most{-INFINITY};
-  ECHOTRAIN_GRID_STRIDE(i, padded[0] * padded[1] * padded[2]) {
-    const std::int64_t at[3] = {i / (padded[1] * padded[2]), i / padded[2] % padded[1], i % padded[2]};
-    std::int64_t source = 0;
-    for (int a = 0; a < 3; ++a) {
-      const std::int64_t m = padded[a] / 2;
-      source = source * padded[a] + (padded[a] == 1 || !by_parity ? at[a]
-                                     : at[a] < m                  ? 2 * at[a]
-                                                                  : 2 * (at[a] - m) + 1);
-    }
+  ECHOTRAIN_GRID_STRIDE(i, n) {
+    const std::int64_t source = order.source(i);
+    if (source < 0) continue;
     const float value = from[source].x;
     to[i] = refill.scale * value;
     most.join({value});
@@ -260,18 +313,18 @@ void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::
     impl.spectrum = std::move(natural);
     return;
   }
-  impl.spectrum = context.allocate<float>(natural.shape());
-  reorder_kernel<<<blocks_for(natural.size()), kThreads, 0, stream_of(context)>>>(natural.data(), impl.padded,
-                                                                                  impl.spectrum.data());
+  const SpectrumOrder order = order_of(impl);
+  impl.spectrum = context.allocate<float>({order.size()});
+  reorder_kernel<<<blocks_for(order.size()), kThreads, 0, stream_of(context)>>>(natural.data(), order, order.size(),
+                                                                                impl.spectrum.data());
   check_launch("toeplitz_prepare");
 }
 
-std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl) { return volume(impl.padded); }
+std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl) { return order_of(impl).size(); }
 
 std::int64_t toeplitz_work_size(const ToeplitzOperator::Impl& impl, std::int64_t coils) {
   const auto* const plan = static_cast<const LinePlan*>(impl.axes.get());
-  const std::int64_t item =
-      plan == nullptr ? volume(impl.padded) : plan->rows_size() + (plan->dims == 3 ? plan->full_size() : 0);
+  const std::int64_t item = plan == nullptr ? volume(impl.padded) : plan->work();
   return std::clamp<std::int64_t>(kWorkBytes / (item * static_cast<std::int64_t>(sizeof(cfloat))), 1, coils) * item;
 }
 
@@ -279,7 +332,7 @@ std::int64_t toeplitz_parts(const ToeplitzOperator::Impl& impl) { return reducti
 
 void toeplitz_refill(Context& context, const ToeplitzRefill& refill, ToeplitzOperator::Impl& impl) {
   refill_kernel<<<static_cast<unsigned>(toeplitz_parts(impl)), kThreads, 0, stream_of(context)>>>(
-      refill, impl.padded, static_cast<bool>(impl.axes), impl.spectrum.data());
+      refill, order_of(impl), order_of(impl).size(), impl.spectrum.data());
   check_launch("toeplitz_refill");
 }
 
@@ -304,13 +357,51 @@ void for_parts(const ToeplitzOperator::Impl& impl, const ToeplitzJob& job, std::
   }
 }
 
+void apply_by_planes(Context& context, const ToeplitzOperator::Impl& impl, const LinePlan& plan,
+                     const ToeplitzJob& job) {
+  const cudaStream_t stream = stream_of(context);
+  const LinePlan::Axis &z = plan.axes[0], &y = plan.axes[1], &x = plan.axes[2];
+  for_parts(impl, job, plan.work() * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
+    Array<cfloat> own;
+    if (job.work == nullptr) own = context.allocate<cfloat>({part.items, plan.work()});
+    float2* const before = device_view(job.work == nullptr ? own.data() : job.work);
+    float2* const after = before + part.items * plan.across_size();
+    const auto parts = static_cast<int>(plan.parts(part.items));
+    LinePass pass{.from = part.x,
+                  .to = before,
+                  .roots = device_view(z.roots.data()),
+                  .n = static_cast<int>(z.n),
+                  .lines = y.n * x.n,
+                  .items = part.items,
+                  .maps = part.maps,
+                  .coils = part.items};
+    plan.across.forward(pass, stream);
+    plan.in_planes.around({.from = before,
+                           .to = after,
+                           .roots = device_view(x.roots.data()),
+                           .ny = static_cast<int>(y.n),
+                           .nx = static_cast<int>(x.n),
+                           .planes = static_cast<unsigned>(2 * z.m),
+                           .items = static_cast<unsigned>(part.items),
+                           .parts = static_cast<unsigned>(parts),
+                           .spectrum = impl.spectrum.data()},
+                          stream);
+    pass.from = after;
+    pass.to = part.y;
+    pass.add = part.maps != nullptr && part.first > 0;
+    pass.parts = parts;
+    plan.across.inverse(pass, stream);
+    check_launch("toeplitz_apply");
+  });
+}
+
 void apply_by_lines(Context& context, const ToeplitzOperator::Impl& impl, const LinePlan& plan,
                     const ToeplitzJob& job) {
   const cudaStream_t stream = stream_of(context);
   const LinePlan::Axis &z = plan.axes[0], &y = plan.axes[1], &x = plan.axes[2];
   const std::int64_t rows = z.n * y.n, across = 2 * x.m;
   const bool solid = plan.dims == 3;
-  const std::int64_t item = plan.rows_size() + (solid ? plan.full_size() : 0);
+  const std::int64_t item = plan.work();
   for_parts(impl, job, item * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
     Array<cfloat> own;
     if (job.work == nullptr) own = context.allocate<cfloat>({part.items, item});
@@ -396,8 +487,9 @@ void apply_by_cufft(Context& context, const ToeplitzOperator::Impl& impl, const 
 }  // namespace
 
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job) {
-  if (impl.axes)
-    apply_by_lines(context, impl, *static_cast<const LinePlan*>(impl.axes.get()), job);
+  const auto* const plan = static_cast<const LinePlan*>(impl.axes.get());
+  if (plan != nullptr)
+    (plan->by_planes() ? apply_by_planes : apply_by_lines)(context, impl, *plan, job);
   else
     apply_by_cufft(context, impl, job);
 }

@@ -25,6 +25,7 @@ struct LinePass {
   std::int64_t image_rows = 0;  ///< rows of one coil
   std::int64_t coils = 1;
   bool add = false;
+  int parts = 1;  ///< addends of `from`, one set of items after the other
 };
 
 using LineLaunch = void (*)(const LinePass&, cudaStream_t);
@@ -35,5 +36,57 @@ struct LineKernels {
 /// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_LINES.
 template <int M>
 LineKernels line_kernels();
+
+// The planes of a volume, each in the shared memory of one block: the first axis is a pass before and one after them.
+
+/// The extents M that both axes of a plane may have, and those of the axis across the planes.
+#define ECHOTRAIN_TOEPLITZ_PLANES(call) call(64) call(96) call(128)
+#define ECHOTRAIN_TOEPLITZ_ACROSS(call) call(32) call(48) call(64) call(96) call(128)
+
+/// Along both axes of all planes: forward, times the spectrum, and back.
+struct PlanePass {
+  const float2* from = nullptr;  ///< [items, planes, ny, nx]
+  float2* to = nullptr;          ///< the same; of two parts: [2, items, planes, ny, nx], which the next pass adds
+  const float2* roots = nullptr;
+  int ny = 0, nx = 0;
+  unsigned planes = 0, items = 0, parts = 1;
+  const float* spectrum = nullptr;  ///< of each plane in the order in which threads need it (PlaneOrder)
+};
+
+/// Where the numbers of a plane's spectrum are: [parity of x, parity of y, groups of four columns, quarters of a
+/// thread's numbers, 32 threads, 4]. A group of columns is one warp's, column = thread % 4; thread / 4 is which thread
+/// of the line.
+struct PlaneOrder {
+  int m = 0, r1 = 0, r2 = 0;  ///< the extent, 0: planes are not in this order; its factors
+  __host__ __device__ constexpr int of_thread() const { return (r1 + r2 - 1) / r2 * r2; }
+  __host__ __device__ constexpr std::int64_t size() const { return std::int64_t{32} * m * of_thread(); }
+  /// The frequencies [2M, 2M] in FFT order that belong to element i; false: none, the element is not used.
+  __host__ __device__ bool frequency(std::int64_t i, std::int64_t& y, std::int64_t& x) const {
+    const int lane = static_cast<int>(i / 4 % 32), e = static_cast<int>(i / 128 % (of_thread() / 4) * 4 + i % 4);
+    const std::int64_t rest = i / (32 * of_thread());
+    const int group = static_cast<int>(rest % (m / 4)), parities = static_cast<int>(rest / (m / 4));
+    const int k1 = lane / 4 + r2 * (e / r2);
+    y = 2 * (k1 + r1 * (e % r2)) + parities % 2;
+    x = 2 * (4 * group + lane % 4) + parities / 2;
+    return k1 < r1;
+  }
+};
+
+using PlaneLaunch = void (*)(const PlanePass&, cudaStream_t);
+struct PlaneKernels {
+  PlaneLaunch around = nullptr;
+  PlaneOrder order;
+};
+/// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_PLANES.
+template <int M>
+PlaneKernels plane_kernels();
+/// Along the first axis, from images times their maps, where there are some, to planes; and back, adding up the coils.
+/// As columns_forward and columns_inverse, for any number of lines.
+struct AcrossKernels {
+  LineLaunch forward = nullptr, inverse = nullptr;
+};
+/// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_ACROSS.
+template <int M>
+AcrossKernels across_kernels();
 
 }  // namespace echotrain::numerics::cuda

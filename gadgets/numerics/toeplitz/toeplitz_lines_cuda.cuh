@@ -43,18 +43,24 @@ struct WarpSync {
   __device__ void operator()() const { __syncwarp(); }
 };
 
+/// exp(-i pi (2 k1 + odd) b / M), the factors between the two transforms, from global memory.
+struct GlobalFactors {
+  const float2* roots;
+  __device__ float2 operator()(int odd, int k1, int b) const { return __ldg(roots + (2 * k1 + odd) * b); }
+};
+
 /// x[j] of points R2 j + t to w[g R2 + k2], for the even or the odd frequencies of the doubled axis. The odd ones are
 /// those of x exp(-i pi j / M), whose factors are known or go with those between the two transforms. slot(k1, b): the
 /// place in shared memory for k1 < R1, b < R2.
-template <int M, int Odd, class Slot, class Sync>
+template <int M, int Odd, class Factors, class Slot, class Sync>
 __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (&w)[Line<M>::G * Line<M>::R2], int t,
-                                        const float2* roots, const Slot& slot, const Sync& sync) {
+                                        const Factors& factors, const Slot& slot, const Sync& sync) {
   using L = Line<M>;
   float2 v[L::R1];
   for_each<L::R1>([&](auto j) { v[j] = register_fft::rotate<2 * L::R1, Odd * j, false>(x[j]); });
   register_fft::transform<L::R1, false>(v);
 #pragma unroll
-  for (int k1 = 1 - Odd; k1 < L::R1; ++k1) v[k1] = v[k1] * __ldg(roots + (2 * k1 + Odd) * t);
+  for (int k1 = 1 - Odd; k1 < L::R1; ++k1) v[k1] = v[k1] * factors(Odd, k1, t);
   sync();
 #pragma unroll
   for (int k1 = 0; k1 < L::R1; ++k1) slot(k1, t) = v[k1];
@@ -73,9 +79,9 @@ __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (
 }
 
 /// And back, unscaled: v = (even) or v += (odd).
-template <int M, int Odd, class Slot, class Sync>
+template <int M, int Odd, class Factors, class Slot, class Sync>
 __device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::R2], float2 (&sum)[Line<M>::R1], int t,
-                                        const float2* roots, const Slot& slot, const Sync& sync) {
+                                        const Factors& factors, const Slot& slot, const Sync& sync) {
   using L = Line<M>;
   sync();
 #pragma unroll
@@ -87,7 +93,7 @@ __device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::
     for (int k2 = 0; k2 < L::R2; ++k2) u[k2] = w[g * L::R2 + k2];
     register_fft::transform<L::R2, true>(u);
 #pragma unroll
-    for (int b = 0; b < L::R2; ++b) slot(k1, b) = b == 0 ? u[b] : u[b] * conjugate(__ldg(roots + (2 * k1 + Odd) * b));
+    for (int b = 0; b < L::R2; ++b) slot(k1, b) = b == 0 ? u[b] : u[b] * conjugate(factors(Odd, k1, b));
   }
   sync();
   float2 v[L::R1];
@@ -150,7 +156,7 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
   });
   float2* to = p.to + row * 2 * M;
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, t, p.roots, slot, typename R::Sync());
+    forward<M, odd>(x, w, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     for_frequencies<M>(t, [&](int e, int k) {
       if (inside) to[odd * M + k] = w[e];
     });
@@ -174,7 +180,7 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(Maps ? 1 : 3)) rows_inv
     const float2* from = p.from + line * 2 * M;
     for_each<2>([&](auto odd) {
       for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
-      inverse<M, odd>(w, even, t, p.roots, slot, typename R::Sync());
+      inverse<M, odd>(w, even, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     });
   };
   if constexpr (Maps) {
@@ -218,7 +224,7 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(2)) rows_inverse_side_b
     const float2* from = p.from + line * 2 * M;
     for_each<2>([&](auto odd) {
       for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
-      inverse<M, odd>(w, even, t, p.roots, slot, typename R::Sync());
+      inverse<M, odd>(w, even, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     });
     __syncthreads();
     for_points<M>(t, [&](int j, int at) {
@@ -316,7 +322,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_forward(LinePa
   float2 x[L::R1], w[L::G * L::R2];
   c.load(p.from, p.n, x);
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
+    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots}, slot, BlockSync());
     c.frequencies(odd, [&](int e, unsigned at) { to[at] = w[e]; });
   });
 }
@@ -334,7 +340,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf, blocks_at_once<M>(768 
   c.prefetch(from, M, M);
   for_each<2>([&](auto odd) {
     c.frequencies(odd, [&](int e, unsigned at) { w[e] = from[at]; });
-    inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
+    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots}, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
 }
@@ -352,9 +358,9 @@ __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
   c.load(p.from, p.n, x);
   c.prefetch(p.spectrum, 0, 2 * M);
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, c.t, p.roots, slot, BlockSync());
+    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots}, slot, BlockSync());
     c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
-    inverse<M, odd>(w, sum, c.t, p.roots, slot, BlockSync());
+    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots}, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
 }

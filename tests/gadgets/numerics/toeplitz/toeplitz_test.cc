@@ -87,6 +87,43 @@ TYPED_TEST(ToeplitzTest, IsTheExplicitProduct) {
   }
 }
 
+// CUDA holds planes of up to 64, 96 and 128 square voxels in shared memory, and 17 to 128 of them. A few items are
+// shared by two blocks a plane, more are not.
+TYPED_TEST(ToeplitzTest, IsTheExplicitProductOfVolumesInPlanes) {
+  unsigned seed = 31;
+  for (const Shape& image : {Shape{17, 63, 51}, Shape{34, 64, 62}, Shape{20, 83, 96}, Shape{18, 127, 108}}) {
+    const Sampling s = make_sampling(3, 12, seed++);
+    const std::int64_t batch = seed % 2 == 0 ? 1 : 3;
+    const auto x = Random(seed).normals(batch * image.size());
+    const auto truth = explicit_product(s, x, batch, image);
+    const auto got = this->apply(this->make(s, image), x, batch);
+    EXPECT_LT(testing::relative_error(got, truth, got.size()), kTolerance) << image.text();
+  }
+}
+
+// More coils than CUDA works on at once (11): the second part is added to the first.
+TYPED_TEST(ToeplitzTest, CoilsOfAVolumeAddUpOverParts) {
+  if (!this->context().cuda()) GTEST_SKIP() << "the CPU does not work on several coils at once";
+  const Shape image{96, 120, 109};
+  const std::int64_t n = image.size(), coils = 14, half = 7;
+  const auto t = this->make(make_sampling(3, 4, 41), image);
+  const auto values = Random(42).normals(n + 1000 * coils);
+  std::vector<cfloat> maps;
+  for (std::int64_t c = 0; c < coils; ++c)
+    maps.insert(maps.end(), values.begin() + 1000 * c, values.begin() + 1000 * c + n);
+  const auto there = this->upload(maps, with_batch(coils, image));
+  const auto x = this->upload(Random(43).normals(n), image);
+  Array<cfloat> y[3];
+  for (auto& result : y) result = this->context().template allocate<cfloat>(image);
+  t.apply_sense(this->context(), there.cview(), x.cview(), y[0].view());
+  t.apply_sense(this->context(), there.cview().part(0, with_batch(half, image)), x.cview(), y[1].view());
+  t.apply_sense(this->context(), there.cview().part(half * n, with_batch(half, image)), x.cview(), y[2].view());
+  const auto all = this->download(y[0]), first = this->download(y[1]), second = this->download(y[2]);
+  std::vector<cdouble> truth;
+  for (std::size_t i = 0; i < all.size(); ++i) truth.push_back(cdouble(first[i]) + cdouble(second[i]));
+  EXPECT_LT(testing::relative_error(all, truth, all.size()), 1e-6);  // sums in fp32, in another order
+}
+
 TYPED_TEST(ToeplitzTest, OneImageNeedsNoBatchAxis) {
   const Shape image{10, 9};
   const auto t = this->make(make_sampling(2, 50, 3), image);
@@ -123,8 +160,9 @@ TYPED_TEST(ToeplitzTest, WithCoilMaps) {
     Shape image;
     std::int64_t coils;
   };
-  for (const auto& [image, coils] : {Case{{24, 23}, 3}, Case{{70, 33}, 8}, Case{{9, 8, 7}, 4}, Case{{40, 39, 41}, 10},
-                                     Case{{5, 310}, 7}, Case{{300, 2}, 10}}) {
+  for (const auto& [image, coils] :
+       {Case{{24, 23}, 3}, Case{{70, 33}, 8}, Case{{9, 8, 7}, 4}, Case{{40, 39, 41}, 10}, Case{{17, 60, 63}, 2},
+        Case{{18, 50, 64}, 3}, Case{{5, 310}, 7}, Case{{300, 2}, 10}}) {
     const std::int64_t n = image.size();
     const Sampling s = make_sampling(image.rank(), 40, 7);
     const auto t = this->make(s, image);
