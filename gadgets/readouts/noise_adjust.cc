@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/team/team.h"
-#include "gadgets/shared/view/scan_view.h"
 #include "gadgets/shared/store/coil_labels.h"
+#include "gadgets/shared/view/scan_view.h"
 
 namespace echotrain {
 namespace {
