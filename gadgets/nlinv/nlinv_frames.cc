@@ -104,8 +104,7 @@ NlinvImages NlinvFrames::solve(const FrameKey& key, const numerics::NlinvFrame& 
   if (!std::isfinite(result.residual))
     throw ClientError(
         fmt::format("{}: no image can be solved for: sums of the data are too large for numbers, or the Newton steps "
-                    "diverge, which a "
-                    "larger alpha or a smaller scale prevents",
+                    "diverge, which a larger alpha or a smaller scale prevents",
                     gadget_));
   series.begun = result.power > 0;
   const numerics::NlinvOptions options = solver_options(options_);

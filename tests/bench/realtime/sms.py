@@ -146,7 +146,8 @@ def main():
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--no-bart", dest="bart", action="store_false")
     parser.add_argument("--options", nargs="*", default=["iterations: 20, lambda: 0, tikhonov: 0.001"])
-    parser.add_argument("--nlinv", nargs="*", default=["newton_steps: 6, inner: 7, field: 1.25"], help="of nlinv_sms")
+    parser.add_argument("--nlinv", nargs="*", default=["field: 1.25", "scale: 300, field: 1.25"],
+                        help="options of nlinv_sms")  # fmt: skip
     parser.add_argument("--weights", type=float, nargs="*", default=[0.001, 0.01, 0.1], help="lambda of `bart pics`")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
