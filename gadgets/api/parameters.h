@@ -18,4 +18,10 @@ using ParameterInfo = config::OptionInfo;
 template <class O>
 using Parameters = config::OptionTable<O>;
 
+/// A member that O has from one of its bases, as a row's place: inherited<Options>(&Shared::kernel_width).
+template <class O, class T, class Base>
+constexpr T O::*inherited(T Base::*member) {
+  return member;
+}
+
 }  // namespace echotrain

@@ -1,9 +1,11 @@
-// Frames of a scan, each solved from the one before: what both forms of `nlinv_realtime` share.
+// Frames of a scan, each solved from the one before: what both forms of `nlinv_realtime` share with `nlinv_sms`.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/nlinv/nlinv_options.h"
@@ -12,18 +14,32 @@
 namespace echotrain {
 
 /// ClientError where frames of an image's extents [y, x], solved for in `solved`, cannot be: before any data come.
-void check_nlinv_extents(const numerics::Shape& image, const numerics::Shape& solved, double field);
+/// instead: what else there is.
+void check_nlinv_extents(std::string_view gadget, const numerics::Shape& image, const numerics::Shape& solved,
+                         double field, std::string_view instead = "gridding or cg_sense_realtime");
+/// What is solved for, [y, x]: an image's extents times `field`.
+numerics::Shape nlinv_extents(const numerics::Shape& image, double field);
+
+/// What a frame became.
+struct NlinvImages {
+  Array<cfloat> images;  // [slice, 1, y, x]
+  std::map<std::string, std::string> notes;
+};
 
 /// Keeps what the next frame of the same slice (and encoding, contrast, set) begins at.
 class NlinvFrames {
  public:
-  explicit NlinvFrames(const NlinvRealtimeOptions& options) : options_(options) {}
+  /// gadget: a name that outlives this, for errors.
+  NlinvFrames(std::string_view gadget, const NlinvRealtimeOptions& options) : gadget_(gadget), options_(options) {}
   void start(Scan& scan) { scan_ = &scan; }
 
   /// Solves for a frame and gives its image of `image` points, [y, x], the middle of what is solved for. ClientError
   /// when the data are not finite, or when the number of coils or the matrix changes.
   CoilImages solve(const std::shared_ptr<const Frame>& frame, const numerics::NlinvFrame& equations,
                    const numerics::Shape& image);
+  /// The same of slices that are solved for together. key: of the frame.
+  NlinvImages solve(const FrameKey& key, const numerics::NlinvFrame& equations, std::int64_t slices,
+                    const numerics::Shape& image);
 
  private:
   struct Series {
@@ -31,9 +47,10 @@ class NlinvFrames {
     bool begun = false;                // the frame before left a solution
     std::deque<Array<cfloat>> images;  // the last `median`, the newest at the end
   };
-  Series& series_of(const FrameKey& key, const numerics::Shape& images);
+  Series& series_of(const FrameKey& key, std::int64_t slices, const numerics::Shape& images);
   Array<cfloat> over_time(Series& series, Array<cfloat> image);
 
+  std::string_view gadget_;
   NlinvRealtimeOptions options_;
   Scan* scan_ = nullptr;
   std::map<FrameKey, Series> series_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -20,19 +19,14 @@ void NlinvRealtime::start(const protocol::Header& header, Scan& scan) {
       throw ClientError(
           fmt::format("nlinv_realtime: images are of planes, but the header's encoded matrix is {} x {} x {}",
                       encoding.encoded.matrix[0], encoding.encoded.matrix[1], encoding.encoded.matrix[2]));
-    check_nlinv_extents(geometries_.back().extents(), extents_of(static_cast<std::uint16_t>(geometries_.size() - 1)),
-                        options_.field);
+    check_nlinv_extents(kName, geometries_.back().extents(),
+                        extents_of(static_cast<std::uint16_t>(geometries_.size() - 1)), options_.field);
   }
 }
 
 /// What is solved for, [y, x].
 numerics::Shape NlinvRealtime::extents_of(std::uint16_t encoding) const {
-  numerics::Shape out;
-  for (const auto extent : geometries_.at(encoding).extents()) {
-    const auto wider = 2 * static_cast<std::int64_t>(std::lround(options_.field * static_cast<double>(extent) / 2));
-    out.push_back(std::max(extent, wider));
-  }
-  return out;
+  return nlinv_extents(geometries_.at(encoding).extents(), options_.field);
 }
 
 void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
@@ -79,7 +73,7 @@ void NlinvRealtime::process(Samples&& samples, const Emit<CoilImages>& emit) {
   spare_[{encoding, coils}].push_back(std::move(whole));
 }
 
-NlinvOfEquations::NlinvOfEquations(Options options) : frames_(options) {
+NlinvOfEquations::NlinvOfEquations(Options options) : frames_(kName, options) {
   if (options.field != 1)
     throw std::invalid_argument(
         "field: other than 1 is for samples anywhere; the equations of `encoding` and `fhd` have an extent already");
@@ -90,7 +84,7 @@ void NlinvOfEquations::start(const protocol::Header& header, Scan& scan) {
   frames_.start(scan);
   for (const auto& encoding : header.encodings) {
     const numerics::Shape image = image_geometry(encoding).image;
-    check_nlinv_extents({image[1], image[2]}, {image[1], image[2]}, 1);
+    check_nlinv_extents(kName, {image[1], image[2]}, {image[1], image[2]}, 1);
   }
 }
 

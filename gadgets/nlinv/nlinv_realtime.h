@@ -27,7 +27,7 @@ class NlinvRealtime final : public Gadget<Samples, CoilImages> {
   static constexpr Delivery kDelivery = Delivery::parts;  // F^H W F is of a whole window
   static Parameters<Options> parameters() { return nlinv_parameters(); }
 
-  explicit NlinvRealtime(Options options) : options_(options), frames_(options) {}
+  explicit NlinvRealtime(Options options) : options_(options), frames_(kName, options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Samples&& samples, const Emit<CoilImages>& emit) override;
 

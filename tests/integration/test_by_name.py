@@ -66,7 +66,7 @@ ULTRASOUND = {"ultrasound_plane_wave": "--angles 1", "ultrasound_compound": "--a
 ELSEWHERE = {"passthrough",  # takes images; tested in test_end_to_end
              "images_denoise", "images_display", "images_invert",  # the same; tested in images/test_images_in
              "cartesian_magnitude_phase", "cartesian_and_images",  # of two series; tested in images/test_branches
-             "cg_sense_sms",  # takes measured scans; tested in trajectories/test_sms
+             "cg_sense_sms", "nlinv_sms",  # take measured scans; tested in trajectories/test_sms
              "spiral_off_resonance"}  # needs a field map; tested in test_off_resonance
 
 

@@ -5,17 +5,15 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
-#include "gadgets/least_squares/realtime/sms_samples.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/scatter/scatter.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
 #include "gadgets/numerics/toeplitz/frame_toeplitz.h"
+#include "gadgets/shared/sms/sms_scan.h"
 
 namespace echotrain {
 
@@ -47,12 +45,7 @@ namespace echotrain {
 /// inversion: SMS-NLINV", MRM 79, 2018; radial CAIPIRINHA: Yutzy et al., MRM 65, 2011.
 class CgSenseSms final : public Gadget<Readouts, CoilImages> {
  public:
-  struct Options {
-    std::int64_t slices = 0;
-    std::string number = "kspace_encode_step_2";
-    std::string direction = "positive";
-    std::string weights = "ramp";
-    double distance = 0;
+  struct Options : SmsOptions {
     std::int64_t iterations = 20;
     double lambda = 0.01;
     double tikhonov = 0.001;
@@ -69,19 +62,14 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   static constexpr Delivery kDelivery = Delivery::parts;
   static Parameters<Options> parameters();
 
-  explicit CgSenseSms(Options options) : options_(std::move(options)) {}
+  explicit CgSenseSms(Options options) : options_(std::move(options)), slices_(kName, options_) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
 
  private:
   struct Space {
-    SmsEncoding sms;
-    SmsFrame::Space samples;
-    numerics::Shape image;  // [y, x]
+    SmsSpace of;
     numerics::NufftOptions of_data, of_lags;
-    std::int64_t sets = 1;  // of slices that are excited at once
-    double distance_mm = 0;
-    std::array<float, 3> fov_mm{};
   };
   /// What the frames of an encoding work in.
   struct Workshop {
@@ -106,10 +94,8 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
     std::int64_t frames = 0;
   };
 
-  void add_space(const protocol::Header& header, std::size_t encoding);
   Workshop& workshop_for(std::uint16_t encoding, std::int64_t coils);
   Place& place_for(const FrameKey& key, std::int64_t coils);
-  void judge(const SmsFrame& open, const SmsTally& tally, const Space& space);
   void make_equations(const SmsFrame& open, const Space& space, Workshop& workshop);
   void add_to_mean(const Space& space, Workshop& workshop, Place& place);
   void make_maps(const Space& space, const Workshop& workshop, Place& place);
@@ -117,13 +103,11 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   void give(const Space& space, Place& place, const Frame& frame, const Emit<CoilImages>& emit);
 
   Options options_;
+  SmsScan slices_;
   Scan* scan_ = nullptr;
   std::vector<Space> spaces_;
   std::map<std::uint16_t, Workshop> workshops_;  // by encoding
   std::map<FrameKey, Place> places_;
-  std::map<std::uint64_t, SmsFrame> open_;  // by frame
-  std::int64_t most_ = 1;                   // slices that one frame makes
-  bool warned_of_beyond_ = false, warned_of_missing_ = false, warned_of_counter_ = false;
 };
 
 }  // namespace echotrain

@@ -1,6 +1,5 @@
 #include "gadgets/numerics/nlinv/gridded_frame.h"
 
-#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -23,11 +22,6 @@ std::shared_ptr<const NufftPlan> model(Context& context, const Shape& image, dou
   return NufftPlan::make(context, {centre, {1, 2}}, image, options);
 }
 
-std::uint64_t next_number() {
-  static std::atomic<std::uint64_t> last = 0;
-  return ++last;
-}
-
 }  // namespace
 
 GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& image, double accuracy)
@@ -41,7 +35,7 @@ GriddedFrame::GriddedFrame(Context& context, std::int64_t coils, const Shape& im
       spread_(context.zeros<cfloat>({1, 2 * image[0], 2 * image[1]})),
       power_(context.zeros<double>({1})),
       convolution_(context, image, coils),
-      number_(next_number()) {}
+      number_(new_nlinv_number()) {}
 
 void GriddedFrame::clear() {
   context_.clear<cfloat>(grid_.view());

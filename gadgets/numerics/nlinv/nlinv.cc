@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -48,8 +49,19 @@ NlinvAxis make_axis(Context& context, std::int64_t points, std::int64_t field, c
   return axis;
 }
 
-void check(std::int64_t coils, const Shape& image, const Shape& field, const NlinvOptions& options) {
+/// [slice, coil, y, x] or [slice, y, x]; without the slice where there is one.
+Shape of_slices(std::int64_t slices, const Shape& one) {
+  Shape shape;
+  if (slices > 1) shape.push_back(slices);
+  for (const auto extent : one) shape.push_back(extent);
+  return shape;
+}
+
+void check(std::int64_t slices, std::int64_t coils, const Shape& image, const Shape& field,
+           const NlinvOptions& options) {
   constexpr std::int64_t kMostCoils = 256, kLeast = Nlinv::kLeastExtent, kMost = Nlinv::kMostExtent;
+  require(slices >= 1 && slices <= Nlinv::kMostSlices,
+          fmt::format("1 to {} slices, not {}", Nlinv::kMostSlices, slices));
   require(coils >= 1 && coils <= kMostCoils, fmt::format("1 to {} coils, not {}", kMostCoils, coils));
   require(image.rank() == 2 && field.rank() == 2, "images have two axes, not " + image.text());
   for (std::size_t a = 0; a < 2; ++a)
@@ -93,6 +105,11 @@ std::vector<int> nlinv_inner_steps(const NlinvOptions& options) {
   return steps;
 }
 
+std::uint64_t new_nlinv_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 namespace on_backend {
 std::int64_t nlinv_back_sums(Context& context, const NlinvProblem& problem) {
   return ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem));
@@ -111,12 +128,13 @@ struct Nlinv::State {
   Context& context;
   const NlinvOptions options;
   const Shape extents;
-  NlinvProblem problem;
+  const std::int64_t slices;
+  NlinvProblem problem;  // of one slice
   std::vector<int> inner;
   bool begun = false;                              ///< a frame was solved
   double factor = 0;                               ///< of the data
-  Array<cfloat> x, reference, r, p, q, s, d;       // [unknowns]
-  Array<cfloat> right, coils, product, convolved;  // [coil, y, x]; right: in the unit of the unknowns
+  Array<cfloat> x, reference, r, p, q, s, d;       // [unknowns], slice after slice
+  Array<cfloat> right, coils, product, convolved;  // [slice, coil, y, x]; right: in the unit of the unknowns
   Array<double> products, powers[3], inners;       // partial sums; the residual's products
   Array<double> lengths[2];                        // [1]: of a step of conjugate gradients
   /// The work of later frames, recorded. More are not kept: frames that wait for their last samples are few.
@@ -128,17 +146,19 @@ struct Nlinv::State {
   static constexpr std::size_t kMostRecorded = 8;
   std::deque<Recorded> recorded;
 
-  State(Context& with, std::int64_t channels, const Shape& image, const Shape& field, const NlinvOptions& wanted)
+  State(Context& with, std::int64_t planes, std::int64_t channels, const Shape& image, const Shape& field,
+        const NlinvOptions& wanted)
       : context(with),
         options(wanted),
         extents(image),
+        slices(planes),
         problem(make_nlinv_problem(with, channels, image, field, wanted)),
         inner(nlinv_inner_steps(wanted)) {
-    const std::int64_t n = problem.unknowns();
+    const std::int64_t n = unknowns();
     for (Array<cfloat>* vector : {&x, &reference, &r, &p, &q, &s, &d}) *vector = context.zeros<cfloat>({n});
     for (Array<cfloat>* images : {&right, &coils, &product, &convolved})
-      *images = context.zeros<cfloat>({channels, image[0], image[1]});
-    products = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem))});
+      *images = context.zeros<cfloat>(of_slices(slices, {channels, image[0], image[1]}));
+    products = context.zeros<double>({slices * ECHOTRAIN_DISPATCH(context, nlinv_back_sums(problem))});
     for (auto& sums : powers) sums = context.zeros<double>({ECHOTRAIN_DISPATCH(context, nlinv_vector_sums(n))});
     for (auto& length : lengths) length = context.zeros<double>({1});
     inners = context.zeros<double>({4});
@@ -150,13 +170,37 @@ struct Nlinv::State {
     factor = 0;
     const std::vector<cfloat> ones(static_cast<std::size_t>(problem.voxels()), 1.0f);
     context.clear<cfloat>(x.view());
-    context.copy<cfloat>(HostView<const cfloat>(ones.data(), {problem.voxels()}), x.view().part(0, {problem.voxels()}));
+    for (std::int64_t slice = 0; slice < slices; ++slice)
+      context.copy<cfloat>(HostView<const cfloat>(ones.data(), {problem.voxels()}),
+                           x.view().part(slice * problem.unknowns(), {problem.voxels()}));
     context.copy<cfloat>(x.cview(), reference.view());
   }
 
+  std::int64_t unknowns() const { return slices * problem.unknowns(); }
+  /// Calls work(unknowns, images) for each slice: where its part of those begins, and of images of coils.
+  template <class Work>
+  void for_slices(const Work& work) const {
+    for (std::int64_t slice = 0; slice < slices; ++slice)
+      work(slice * problem.unknowns(), slice * problem.coils * problem.voxels());
+  }
   /// coils = C x
   void make_coils() {
-    ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, nullptr, nullptr, x.data(), coils.data()));
+    for_slices([&](std::int64_t u, std::int64_t i) {
+      ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, nullptr, nullptr, x.data() + u, coils.data() + i));
+    });
+  }
+  /// product = m c
+  void multiply() {
+    for_slices([&](std::int64_t u, std::int64_t i) {
+      ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data() + u, coils.data() + i, product.data() + i));
+    });
+  }
+  /// product = D r
+  void differentiate() {
+    for_slices([&](std::int64_t u, std::int64_t i) {
+      ECHOTRAIN_DISPATCH(
+          context, nlinv_product(context, problem, x.data() + u, coils.data() + i, r.data() + u, product.data() + i));
+    });
   }
   void convolve(const NlinvFrame& frame) { frame.matrix(product.cview(), convolved.view()); }
   void combine(std::int64_t n, double a, const cfloat* u, double b, const cfloat* v, cfloat* to) {
@@ -165,20 +209,24 @@ struct Nlinv::State {
 
   /// One Newton step; `coils` belong to x before and after it.
   void newton_step(const NlinvFrame& frame, double alpha, int steps) {
-    const std::int64_t n = problem.unknowns();
+    const std::int64_t n = unknowns();
     const auto weight = static_cast<float>(alpha);
     const auto back = [&](double scale, cfloat* to) {
-      ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, static_cast<float>(scale), weight, x.data(),
-                                             coils.data(), convolved.data(), r.data(), to, products.data()));
+      double* sums = products.data();
+      for_slices([&](std::int64_t u, std::int64_t i) {
+        ECHOTRAIN_DISPATCH(context, nlinv_back(context, problem, static_cast<float>(scale), weight, x.data() + u,
+                                               coils.data() + i, convolved.data() + i, r.data() + u, to + u, sums));
+        sums += products.size() / slices;
+      });
     };
-    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
+    multiply();
     convolve(frame);
     combine(convolved.size(), 1, right.data(), -frame.matrix_scale, convolved.data(), convolved.data());
     combine(n, 1, reference.data(), -1, x.data(), r.data());
     back(1, q.data());
     ECHOTRAIN_DISPATCH(context, nlinv_begin(context, n, q.data(), r.data(), powers[0].data()));
     for (int i = 0; i < steps; ++i) {
-      ECHOTRAIN_DISPATCH(context, nlinv_product(context, problem, x.data(), coils.data(), r.data(), product.data()));
+      differentiate();
       convolve(frame);
       back(frame.matrix_scale, q.data());
       ECHOTRAIN_DISPATCH(context, nlinv_step(context, {.n = n,
@@ -209,9 +257,9 @@ struct Nlinv::State {
       alpha *= options.reduction;
     }
   }
-  void draw_to_frame_before() { combine(problem.unknowns(), options.damping, x.data(), 0, x.data(), reference.data()); }
+  void draw_to_frame_before() { combine(unknowns(), options.damping, x.data(), 0, x.data(), reference.data()); }
   void apply_model(const NlinvFrame& frame) {
-    ECHOTRAIN_DISPATCH(context, nlinv_multiply(context, problem, x.data(), coils.data(), product.data()));
+    multiply();
     convolve(frame);
   }
   /// A frame after the first.
@@ -236,7 +284,7 @@ struct Nlinv::State {
     if (factor == 0) {
       result.power = context.download<double>(frame.power).data()[0];
       if (!(result.power > 0) || !std::isfinite(result.power)) return result;
-      factor = options.scale / std::sqrt(frame.data_scale * result.power);
+      factor = options.scale * std::sqrt(static_cast<double>(slices)) / std::sqrt(frame.data_scale * result.power);
     }
     const Context::KeepMemory keep(context);
     const double unit = factor * frame.data_scale;
@@ -259,8 +307,13 @@ struct Nlinv::State {
     context.copy<double>(inners.cview(), host.view().part(0, {4}));
     context.copy<double>(frame.power, host.view().part(4, {1}));
     // Most images are good. Their work need not wait for the host.
-    ECHOTRAIN_DISPATCH(context, nlinv_image(context, problem, static_cast<float>(1 / factor), x.data(), coils.data(),
-                                            to.shape()[0], to.shape()[1], to.data()));
+    const std::int64_t ny = to.shape()[to.shape().rank() - 2], nx = to.shape()[to.shape().rank() - 1];
+    cfloat* image = to.data();
+    for_slices([&](std::int64_t u, std::int64_t i) {
+      ECHOTRAIN_DISPATCH(context, nlinv_image(context, problem, static_cast<float>(1 / factor), x.data() + u,
+                                              coils.data() + i, ny, nx, image));
+      image += ny * nx;
+    });
     context.synchronize();
     const double *sums = host.data(), power = sums[4];
     result.power = power;
@@ -271,13 +324,14 @@ struct Nlinv::State {
   }
 };
 
-Nlinv::Nlinv(Context& context, std::int64_t coils, const Shape& image, const Shape& field,
-             const NlinvOptions& options) {
-  check(coils, image, field, options);
-  state_ = std::make_unique<State>(context, coils, image, field, options);
+Nlinv::Nlinv(Context& context, std::int64_t coils, const Shape& image, const Shape& field, const NlinvOptions& options,
+             std::int64_t slices) {
+  check(slices, coils, image, field, options);
+  state_ = std::make_unique<State>(context, slices, coils, image, field, options);
 }
 Nlinv::~Nlinv() = default;
 
+std::int64_t Nlinv::slices() const { return state_->slices; }
 std::int64_t Nlinv::coils() const { return state_->problem.coils; }
 const Shape& Nlinv::image() const { return state_->extents; }
 Shape Nlinv::coefficients() const { return {state_->problem.x.waves(), state_->problem.y.waves()}; }
@@ -290,9 +344,11 @@ NlinvResult Nlinv::solve(const NlinvFrame& frame, DeviceView<cfloat> to) {
           fmt::format("{} is not {}", frame.right.shape().text(), s.coils.shape().text()));
   require(frame.power.size() == 1 && frame.matrix != nullptr && frame.matrix_scale > 0 && frame.data_scale > 0,
           "a part of the frame is missing");
-  require(to.shape().rank() == 2 && to.shape()[0] >= 1 && to.shape()[0] <= s.extents[0] && to.shape()[1] >= 1 &&
-              to.shape()[1] <= s.extents[1],
-          fmt::format("{} is not a part of {}", to.shape().text(), s.extents.text()));
+  const std::size_t first = s.slices > 1 ? 1 : 0;
+  bool fits = to.shape().rank() == first + 2 && (first == 0 || to.shape()[0] == s.slices);
+  for (std::size_t a = 0; fits && a < 2; ++a)
+    fits = to.shape()[first + a] >= 1 && to.shape()[first + a] <= s.extents[a];
+  require(fits, fmt::format("{} is not a part of {}", to.shape().text(), of_slices(s.slices, s.extents).text()));
   const NlinvResult result = s.run(frame, to);
   const bool good = result.power > 0 && std::isfinite(result.power) && std::isfinite(result.residual);
   if (good) s.begun = true;

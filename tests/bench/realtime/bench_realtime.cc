@@ -2,6 +2,7 @@
 // lie where the context computes to an image there, on the host's clock (p50, p99), and microseconds that the GPU alone
 // takes for parts of it.
 //   nlinv/BACKEND/...        21 spokes, 10 coils; add: the samples' gridding, which is not in the time
+//   nlinv_2_slices/...       two slices excited at once, 21 spokes of each number, 10 coils; with gridding
 //   cg_sense/BACKEND/...     21 spokes, 16 coils, 10 steps
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 
 #include "gadgets/numerics/nlinv/gridded_frame.h"
 #include "gadgets/numerics/nlinv/nlinv_ops.h"
+#include "gadgets/numerics/nlinv/phased_frame.h"
 #include "gadgets/numerics/scatter/scatter.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
 #include "gadgets/numerics/toeplitz/frame_toeplitz.h"
@@ -131,6 +133,37 @@ void nlinv(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
   });
 }
 
+/// Two slices excited at once, whose sum and difference have other spokes.
+void nlinv_slices(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t wide, int coils, int frames) {
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
+  std::vector<std::unique_ptr<Spokes>> spokes;
+  for (int f = 0; f < kFrames; ++f) spokes.push_back(std::make_unique<Spokes>(context, n, coils, f));
+  const std::vector<cfloat> phases{1, 1, 1, -1};
+  PhasedFrame phased(context, {phases.data(), {2, 2}}, coils, {wide, wide}, 1e-3);
+  Nlinv solver(context, coils, {wide, wide}, {2 * wide, 2 * wide}, {}, 2);
+  auto images = context.allocate<cfloat>({2, n, n});
+  for (auto _ : state) {
+    std::vector<double> seconds;
+    double residual = 0;
+    for (int f = 0; f < frames + 5; ++f) {
+      context.synchronize();
+      const auto begin = Clock::now();
+      phased.clear();
+      double weight = 0;
+      for (int number = 0; number < 2; ++number) {
+        const Spokes& s = *spokes[static_cast<std::size_t>((2 * f + number) % kFrames)];
+        phased.set(number, s.where.cview(), s.data.cview(), s.weights_there.cview());
+        for (const float w : s.weights) weight += static_cast<double>(w);
+      }
+      residual = solver.solve(phased.finish(weight), images.view()).residual;
+      context.synchronize();
+      if (f >= 5) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    put_times(state, seconds);
+    state.counters["residual"] = residual;
+  }
+}
+
 void cg_sense(benchmark::State& state, Backend backend, std::int64_t n, int coils, int frames) {
   Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
   std::vector<std::unique_ptr<Spokes>> spokes;
@@ -197,6 +230,8 @@ void add_cases() {
         [=](benchmark::State& state) { nlinv(state, backend, n, n, coils, seven, frames); });
     add(fmt::format("nlinv/{}/{}/shipped", to_string(backend), n),
         [=](benchmark::State& state) { nlinv(state, backend, n, n * 5 / 4, coils, shipped, frames); });
+    add(fmt::format("nlinv_2_slices/{}/{}/shipped", to_string(backend), n),
+        [=](benchmark::State& state) { nlinv_slices(state, backend, n, n * 5 / 4, coils, frames); });
     add(fmt::format("cg_sense/{}/{}", to_string(backend), n),
         [=](benchmark::State& state) { cg_sense(state, backend, n, small ? 8 : 16, frames); });
   }

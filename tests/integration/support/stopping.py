@@ -157,7 +157,7 @@ def shipped_scan(name, folder, large):
         return by_name([scan[0], field_map(size, 120 if large else 400), *scan[1:]])
     if name in ("nlinv_cartesian", "cg_sense_cartesian_realtime"):
         return by_name(cartesian(768, 8) if large else cartesian(192, 8))
-    if name == "nlinv_realtime":
+    if name in ("nlinv_realtime", "nlinv_sms"):
         return by_name(radial(384, 2, 10, 200, 768) if large else radial(192, 2, 8, 100, 384))
     if name == "grasp_2d":
         return by_name(radial(384, 2, 12, 400, 768) if large else radial(128, 2, 8, 200, 256))

@@ -1,105 +1,16 @@
 // cg_sense_sms: slices that were excited at once, simulated in float64, told apart again.
 #include <gmock/gmock.h>
 
-#include "tests/gadgets/scan.h"
-#include "tests/support/direct_sum.h"
+#include "tests/gadgets/shared/sms/slices.h"
 
 namespace echotrain::testing {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kSide = 20, kSamples = 40;
-
 std::string sms_chain(const std::string& options, const std::string& keys = "") {
   return yaml("  - cg_sense_sms: {" + options + "}\n  - image: {component: complex}\n", keys);
 }
-protocol::Header sms_header(int planes = 1, int sets = 1, const std::string& parallel = "") {
-  return header({.encoded = {kSide, kSide, planes},
-                 .encoded_fov = {kSide, kSide, 5.0 * planes},
-                 .trajectory = "radial",
-                 .limits = limit("slice", 0, sets - 1, 0),
-                 .parallel = parallel});
-}
-
-/// Slices with other objects and other sensitivities, the sum of whose squares is 1.
-struct Slices {
-  int m, coils;
-  std::vector<std::vector<cdouble>> objects, maps;  // of each slice: [y, x], [coil, y, x]
-  explicit Slices(int count, int receivers = 6) : m(count), coils(receivers) {
-    for (int s = 0; s < m; ++s) {
-      std::vector<cdouble> map, object;
-      std::vector<double> power(kSide * kSide);
-      for (int c = 0; c < coils; ++c)
-        for (int y = 0; y < kSide; ++y)
-          for (int x = 0; x < kSide; ++x) {
-            const double angle = 2 * std::numbers::pi * c / coils + 0.9 * s;
-            const double dx = (x - kSide / 2) / (0.8 * kSide) - std::cos(angle),
-                         dy = (y - kSide / 2) / (0.8 * kSide) - std::sin(angle);
-            const cdouble one = std::exp(-dx * dx - dy * dy) * std::polar(1.0, 0.5 * c + 0.4 * dx + 0.3 * s);
-            map.push_back(coils == 1 ? 1.0 : one);
-            power[static_cast<std::size_t>(y * kSide + x)] += std::norm(map.back());
-          }
-      for (std::size_t i = 0; i < map.size(); ++i) map[i] /= std::sqrt(power[i % power.size()]);
-      for (int y = 0; y < kSide; ++y)
-        for (int x = 0; x < kSide; ++x) {
-          const double r = std::hypot(x - kSide / 2 - s, y - kSide / 2),
-                       hole = std::hypot(x - kSide / 2 - 3 + 3 * s, y - kSide / 2 + 2 - 2 * s);
-          object.push_back((1 + 0.5 * s) / (1 + std::exp(2 * (r - 6))) - 0.7 * std::exp(-hole * hole / 5));
-        }
-      maps.push_back(std::move(map));
-      objects.push_back(std::move(object));
-    }
-  }
-  /// A spoke with the phases of number n: sum_m exp(i sign 2 pi m n / M) of what each slice gives.
-  Acquisition spoke(double angle, int n, int sign = 1) const {
-    std::vector<cfloat> seen(maps[0].size());
-    for (std::size_t i = 0; i < seen.size(); ++i) {
-      cdouble sum = 0;
-      for (std::size_t s = 0; s < objects.size(); ++s)
-        sum += std::polar(1.0, sign * 2 * std::numbers::pi * static_cast<double>(s) * n / m) * maps[s][i] *
-               objects[s][i % objects[s].size()];
-      seen[i] = cfloat(sum);
-    }
-    std::vector<float> trajectory;
-    std::vector<double> k;
-    for (int i = 0; i < kSamples; ++i)
-      for (const double direction : {std::cos(angle), std::sin(angle)}) {
-        trajectory.push_back(static_cast<float>(direction * (i - kSamples / 2) / kSamples));
-        k.push_back(static_cast<double>(trajectory.back()));
-      }
-    const auto values = direct_forward(k, seen, coils, {kSide, kSide});  // [sample, coil]
-    std::vector<cfloat> data;
-    for (int c = 0; c < coils; ++c)
-      for (int i = 0; i < kSamples; ++i) data.emplace_back(values[static_cast<std::size_t>(i * coils + c)]);
-    Acquisition out = readout(coils, std::move(data), std::move(trajectory));
-    out.head.idx.kspace_encode_step_2 = static_cast<std::uint16_t>(n);
-    out.head.slice_dir[2] = 1;
-    out.head.read_dir[0] = out.head.phase_dir[1] = 1;
-    out.head.position[2] = 30;
-    return out;
-  }
-  /// `angles` of each number; those of another number lie `turned` of a step further.
-  std::vector<Acquisition> frame(int angles, double turned, int repetition = 0, int sign = 1) const {
-    std::vector<Acquisition> out;
-    for (int i = 0; i < angles; ++i)
-      for (int n = 0; n < m; ++n) {
-        out.push_back(spoke(std::numbers::pi * (i + turned * n + 0.31 * repetition) / angles, n, sign));
-        out.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(i);
-        out.back().head.idx.repetition = static_cast<std::uint16_t>(repetition);
-      }
-    set_flag(out.back(), kLastInSlice);
-    return out;
-  }
-};
-
-double error_of_slice(const protocol::Image& image, const std::vector<cdouble>& truth) {
-  std::vector<double> got, size;
-  for (const auto v : pixels<cfloat>(image)) got.push_back(std::abs(cdouble(v)));
-  for (const auto v : truth) size.push_back(std::abs(v));
-  return nrmse(got, size);
-}
-
 using CgSenseSmsTest = OnBackend;
 
 // Two and three slices, phases of all numbers at the same angles and at angles between one another. A third of the
@@ -108,7 +19,7 @@ using CgSenseSmsTest = OnBackend;
 TEST_P(CgSenseSmsTest, TellsSlicesApart) {
   for (const int m : {2, 3})
     for (const double turned : {0.0, 1.0 / m}) {
-      const Slices slices(m);
+      const SmsSlices slices(m);
       const auto out = run(sms_chain(fmt::format("slices: {}, iterations: 25, lambda: 0, tikhonov: 0.0005, "
                                                  "calibration: 12, block: 5",
                                                  m)),
@@ -129,7 +40,7 @@ TEST_P(CgSenseSmsTest, TellsSlicesApart) {
 // the slices apart, and the objects are left, whose corners of k-space are empty to 1e-3. Numbers may be counted by
 // spoke, and turn the other way. Counted wrongly, slices are exchanged: their objects differ by more than 0.3.
 TEST_P(CgSenseSmsTest, PhasesAloneWithOneCoil) {
-  const Slices slices(3, 1);
+  const SmsSlices slices(3, 1);
   const std::string options = "slices: 3, iterations: 30, lambda: 0, tikhonov: 0, accuracy: 1e-5, calibration: 12";
   const auto worst = [&](const std::string& more, std::vector<Acquisition> scan) {
     const auto out = run(sms_chain(options + more), sms_header(), std::move(scan), here());
@@ -153,7 +64,7 @@ TEST_P(CgSenseSmsTest, PhasesAloneWithOneCoil) {
 // Frames of few spokes, each from the one before: the fourth is better than the first, which had a mean of itself alone
 // for its maps. The same bits however readouts arrive; a frame that lacks a number is an image all the same.
 TEST_P(CgSenseSmsTest, FramesInAScan) {
-  const Slices slices(2);
+  const SmsSlices slices(2);
   std::vector<Acquisition> scan;
   for (int f = 0; f < 4; ++f)
     for (auto& a : slices.frame(7, 0.5, f))
@@ -175,7 +86,7 @@ TEST_P(CgSenseSmsTest, FramesInAScan) {
 
 // Of the sets of slices 0, 2 and 1, 3, each has frames of its own. The header says how many slices are excited at once.
 TEST_P(CgSenseSmsTest, SetsOfSlices) {
-  const Slices slices(2);
+  const SmsSlices slices(2);
   std::vector<Acquisition> scan;
   for (int set = 0; set < 2; ++set)
     for (auto& a : slices.frame(6, 0.5)) {
@@ -198,22 +109,6 @@ TEST_P(CgSenseSmsTest, SetsOfSlices) {
   EXPECT_EQ(pixels<cfloat>(out.images[0]), pixels<cfloat>(out.images[2]));
 }
 
-/// With `more` components behind kx and ky, and these times `factor`.
-std::vector<Acquisition> with_components(std::vector<Acquisition> scan, const std::vector<float>& more,
-                                         float factor = 1) {
-  for (auto& a : scan) {
-    std::vector<float> positions(2 * kSamples), trajectory;
-    a.trajectory.copy_to(positions.data());
-    for (std::size_t i = 0; i < kSamples; ++i) {
-      trajectory.insert(trajectory.end(), {factor * positions[2 * i], factor * positions[2 * i + 1]});
-      trajectory.insert(trajectory.end(), more.begin(), more.end());
-    }
-    a.head.trajectory_dimensions = static_cast<std::uint16_t>(2 + more.size());
-    a.trajectory = protocol::Payload::take(trajectory);
-  }
-  return scan;
-}
-
 // Images are made, but somebody has to hear that they are not what they seem.
 TEST_P(CgSenseSmsTest, WarnsOfNumbersThatMissOrAreTooMany) {
   const auto heard = [&](const std::string& options, std::vector<Acquisition> scan) {
@@ -221,22 +116,22 @@ TEST_P(CgSenseSmsTest, WarnsOfNumbersThatMissOrAreTooMany) {
     EXPECT_EQ(out.images.size(), 2u);
     return std::pair(out.warned("readouts of 1 of the 2 numbers"), out.warned("kspace_encode_step_2 of up to 2"));
   };
-  auto whole = Slices(2).frame(6, 0.5), one = whole;
+  auto whole = SmsSlices(2).frame(6, 0.5), one = whole;
   for (auto& a : one) a.head.idx.kspace_encode_step_2 = 0;
   EXPECT_EQ(heard("slices: 2", whole), std::pair(0, 0));
   EXPECT_EQ(heard("slices: 2", one), std::pair(1, 0));
-  EXPECT_EQ(heard("slices: 2", Slices(3).frame(6, 0.3)), std::pair(0, 1));
+  EXPECT_EQ(heard("slices: 2", SmsSlices(3).frame(6, 0.3)), std::pair(0, 1));
   EXPECT_EQ(heard("slices: 2, number: kspace_encode_step_1", whole), std::pair(0, 0));
 }
 
 TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
-  const Slices slices(2, 1);
+  const SmsSlices slices(2, 1);
   const auto refusal = [&](const std::string& options, const protocol::Header& h, std::vector<Acquisition> scan) {
     return client_error([&] { run(sms_chain(options), h, std::move(scan), here()); });
   };
   EXPECT_THAT(refusal("", sms_header(2), slices.frame(2, 0)), HasSubstr("say it by `slices`"));
   EXPECT_THAT(refusal("slices: 3", sms_header(2), slices.frame(2, 0)), HasSubstr("has 2 planes, but 3 slices"));
-  EXPECT_THAT(refusal("slices: 2", header({.encoded = {kSide, kSide, 1}}), {}), HasSubstr("slice_grappa"));
+  EXPECT_THAT(refusal("slices: 2", header({.encoded = {kSmsSide, kSmsSide, 1}}), {}), HasSubstr("slice_grappa"));
   EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), slices.frame(2, 0)),
               HasSubstr("2 trajectory dimensions, but 3 are needed"));
   // A fourth component would be the weight, and the third kz.
@@ -244,7 +139,7 @@ TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
               HasSubstr("4 trajectory dimensions, but 3 are needed"));
   EXPECT_THAT(refusal("slices: 2, weights: from_data", sms_header(2), with_components(slices.frame(2, 0), {0})),
               HasSubstr("weights sum to nothing"));
-  EXPECT_THAT(refusal("slices: 2", sms_header(2), with_components(slices.frame(2, 0), {}, kSide)),
+  EXPECT_THAT(refusal("slices: 2", sms_header(2), with_components(slices.frame(2, 0), {}, kSmsSide)),
               HasSubstr("trajectory_unit"));
   // Slice 2 with the one excited with slice 0 would have the same number.
   auto third = slices.frame(2, 0);
@@ -256,9 +151,9 @@ TEST_P(CgSenseSmsTest, RefusesWhatItCannotDo) {
 
 // Encodings of other matrices, by turns: each has the images that it has by itself.
 TEST_P(CgSenseSmsTest, SeveralEncodings) {
-  const Slices slices(2);
-  const HeaderSpec first{.encoded = {kSide, kSide, 1}, .trajectory = "radial"},
-      second{.encoded = {kSide + 4, kSide + 4, 1}, .trajectory = "radial"};
+  const SmsSlices slices(2);
+  const HeaderSpec first{.encoded = {kSmsSide, kSmsSide, 1}, .trajectory = "radial"},
+      second{.encoded = {kSmsSide + 4, kSmsSide + 4, 1}, .trajectory = "radial"};
   const std::string text = sms_chain("slices: 2, iterations: 4, calibration: 12, distance: 5");
   std::vector<Acquisition> scan;
   std::vector<std::vector<Acquisition>> alone(2);
@@ -282,13 +177,13 @@ TEST_P(CgSenseSmsTest, SeveralEncodings) {
 
 // Images have the scale of the data, also far from 1.
 TEST_P(CgSenseSmsTest, DataOfAnyScale) {
-  const Slices slices(2);
+  const SmsSlices slices(2);
   const std::string text = sms_chain("slices: 2, iterations: 8, calibration: 12");
   const auto expected = run(text, sms_header(2), slices.frame(12, 0.5), here());
   for (const float scale : {1e-30f, 1e30f}) {
     auto scan = slices.frame(12, 0.5);
     for (auto& a : scan) {
-      std::vector<cfloat> data(static_cast<std::size_t>(slices.coils) * kSamples);
+      std::vector<cfloat> data(static_cast<std::size_t>(slices.coils) * kSmsSamples);
       a.data.copy_to(data.data());
       for (auto& v : data) v *= scale;
       a.data = protocol::Payload::take(data);

@@ -73,7 +73,9 @@ TEST_F(RealTimeMemoryTest, PlacesPayForTheHeapThatTheyTake) {
                lines = share_paid(
                    "  - cartesian_kspace: {calibration: none}\n  - encoding\n  - cg_sense_realtime: " + options, false,
                    kTiny, true);
-  for (const double share : {sms, radial, lines}) {
+  const double nlinv =
+      share_paid("  - nlinv_sms: {slices: 2, newton_steps: 1, inner: 1, first_frame_passes: 1}\n", true, 8, true);
+  for (const double share : {sms, radial, lines, nlinv}) {
     EXPECT_GE(share, 0.95);
     EXPECT_LE(share, 2);
   }

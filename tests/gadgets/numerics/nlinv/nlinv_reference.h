@@ -21,6 +21,8 @@ inline cdouble inner(const Vector64& u, const Vector64& v) {
 }
 
 /// Images of ny x nx, coils with waves -my .. my, -mx .. mx of a field fy x fx; samples anywhere. All by plain sums.
+/// Several slices: sample s sees sum_m turns[s, m] of what the slices give. Their unknowns, and their images of coils,
+/// follow one another.
 struct NlinvReference {
   numerics::NlinvOptions options;
   std::size_t coils, ny, nx, fy, fx;
@@ -28,11 +30,19 @@ struct NlinvReference {
   std::vector<double> coordinates;  // [sample, 2], x first
   std::vector<float> weights;
   double scale = 1;  // of F^H W F
+  std::size_t slices = 1;
+  Vector64 turns;  // [sample, slice]; empty: 1
 
   std::size_t voxels() const { return ny * nx; }
   std::size_t waves_y() const { return static_cast<std::size_t>(2 * my + 1); }
   std::size_t waves() const { return waves_y() * static_cast<std::size_t>(2 * mx + 1); }
-  std::size_t unknowns() const { return voxels() + coils * waves(); }
+  std::size_t of_slice() const { return voxels() + coils * waves(); }
+  std::size_t unknowns() const { return slices * of_slice(); }
+  /// Where the image begins that element i of the images of coils [slice, coil, voxel] is a product of.
+  std::size_t image_at(std::size_t i) const { return i / (coils * voxels()) * of_slice() + i % voxels(); }
+  cdouble turn(std::size_t sample, std::size_t slice) const {
+    return turns.empty() ? 1.0 : turns[sample * slices + slice];
+  }
 
   /// w(k) exp(2 pi i k.r / field) / sqrt(field) of wave i = (kx, ky) at voxel v.
   cdouble wave(std::size_t i, std::size_t v) const {
@@ -44,13 +54,14 @@ struct NlinvReference {
                           std::sqrt(static_cast<double>(fx * fy)),
                       2 * std::numbers::pi * (kx * x + ky * y));
   }
-  /// C h: [coil, voxel]
+  /// C h: [slice, coil, voxel]
   Vector64 coil_images(const Vector64& x) const {
-    Vector64 out(coils * voxels());
+    Vector64 out(slices * coils * voxels());
     for (std::size_t i = 0; i < waves(); ++i)
       for (std::size_t v = 0; v < voxels(); ++v) {
         const cdouble e = wave(i, v);
-        for (std::size_t c = 0; c < coils; ++c) out[c * voxels() + v] += e * x[voxels() + c * waves() + i];
+        for (std::size_t j = 0; j < slices * coils; ++j)
+          out[j * voxels() + v] += e * x[j / coils * of_slice() + voxels() + j % coils * waves() + i];
       }
     return out;
   }
@@ -58,24 +69,27 @@ struct NlinvReference {
   Vector64 derivative(const Vector64& x, const Vector64& p) const {
     const Vector64 c = coil_images(x);
     Vector64 out = coil_images(p);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = x[i % voxels()] * out[i] + p[i % voxels()] * c[i];
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = x[image_at(i)] * out[i] + p[image_at(i)] * c[i];
     return out;
   }
   /// D^H z at x
   Vector64 adjoint(const Vector64& x, const Vector64& z) const {
     const Vector64 c = coil_images(x);
     Vector64 out(unknowns());
-    for (std::size_t i = 0; i < z.size(); ++i) out[i % voxels()] += std::conj(c[i]) * z[i];
+    for (std::size_t i = 0; i < z.size(); ++i) out[image_at(i)] += std::conj(c[i]) * z[i];
     for (std::size_t i = 0; i < waves(); ++i)
       for (std::size_t v = 0; v < voxels(); ++v) {
-        const cdouble e = std::conj(wave(i, v) * x[v]);
-        for (std::size_t j = 0; j < coils; ++j) out[voxels() + j * waves() + i] += e * z[j * voxels() + v];
+        const cdouble e = wave(i, v);
+        for (std::size_t j = 0; j < slices * coils; ++j) {
+          const std::size_t first = j / coils * of_slice();
+          out[first + voxels() + j % coils * waves() + i] += std::conj(e * x[first + v]) * z[j * voxels() + v];
+        }
       }
     return out;
   }
   Vector64 image_of(const Vector64& x) const {  // m c
     Vector64 out = coil_images(x);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] *= x[i % voxels()];
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] *= x[image_at(i)];
     return out;
   }
   /// exp(-2 pi i k.r) of sample s at voxel v.
@@ -84,21 +98,23 @@ struct NlinvReference {
                  y = static_cast<double>(v / nx) - static_cast<double>(ny / 2);
     return std::polar(1.0, -2 * std::numbers::pi * (coordinates[2 * s] * x + coordinates[2 * s + 1] * y));
   }
-  Vector64 forward(const Vector64& z) const {  // [coil, voxel] to [sample, coil]
+  Vector64 forward(const Vector64& z) const {  // [slice, coil, voxel] to [sample, coil]
     Vector64 out(weights.size() * coils);
     for (std::size_t s = 0; s < weights.size(); ++s)
       for (std::size_t v = 0; v < voxels(); ++v) {
         const cdouble e = phase(s, v);
-        for (std::size_t c = 0; c < coils; ++c) out[s * coils + c] += e * z[c * voxels() + v];
+        for (std::size_t j = 0; j < slices * coils; ++j)
+          out[s * coils + j % coils] += turn(s, j / coils) * e * z[j * voxels() + v];
       }
     return out;
   }
   Vector64 back(const Vector64& d) const {  // F^H W d
-    Vector64 out(coils * voxels());
+    Vector64 out(slices * coils * voxels());
     for (std::size_t s = 0; s < weights.size(); ++s)
       for (std::size_t v = 0; v < voxels(); ++v) {
         const cdouble e = std::conj(phase(s, v)) * static_cast<double>(weights[s]);
-        for (std::size_t c = 0; c < coils; ++c) out[c * voxels() + v] += e * d[s * coils + c];
+        for (std::size_t j = 0; j < slices * coils; ++j)
+          out[j * voxels() + v] += std::conj(turn(s, j / coils)) * e * d[s * coils + j % coils];
       }
     return out;
   }
@@ -147,7 +163,7 @@ struct NlinvReference {
   }
   Vector64 start() const {
     Vector64 x(unknowns());
-    for (std::size_t v = 0; v < voxels(); ++v) x[v] = 1;
+    for (std::size_t i = 0; i < slices * voxels(); ++i) x[i / voxels() * of_slice() + i % voxels()] = 1;
     return x;
   }
   /// A frame's unknowns from those of the frame before.
@@ -160,14 +176,15 @@ struct NlinvReference {
     }
     return x;
   }
-  /// m sqrt(sum |c|^2) / factor
+  /// m sqrt(sum |c|^2) / factor: [slice, voxel]
   Vector64 picture(const Vector64& x, double factor) const {
     const Vector64 c = coil_images(x);
-    Vector64 out(voxels());
-    for (std::size_t v = 0; v < voxels(); ++v) {
+    Vector64 out(slices * voxels());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t m = i / voxels(), v = i % voxels();
       double sum = 0;
-      for (std::size_t j = 0; j < coils; ++j) sum += std::norm(c[j * voxels() + v]);
-      out[v] = x[v] * std::sqrt(sum) / factor;
+      for (std::size_t j = 0; j < coils; ++j) sum += std::norm(c[(m * coils + j) * voxels() + v]);
+      out[i] = x[m * of_slice() + v] * std::sqrt(sum) / factor;
     }
     return out;
   }

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "gadgets/api/gadget.h"
@@ -22,6 +22,8 @@ struct SmsEncoding {
     return by_spoke ? head.idx.kspace_encode_step_1 : head.idx.kspace_encode_step_2;
   }
   std::int64_t phase_of(const protocol::AcquisitionHeader& head) const { return counter_of(head) % slices; }
+  /// exp(i phi) of slice m in readouts of number n.
+  cfloat factor(std::int64_t m, std::int64_t n) const;
 };
 
 /// The samples of one phase, where the context computes.
@@ -43,7 +45,8 @@ struct SmsTally {
 /// What of a frame has come.
 class SmsFrame {
  public:
-  explicit SmsFrame(numerics::Context& compute) : paid_(compute.account()) {}
+  /// gadget: a name that outlives this, for errors.
+  SmsFrame(std::string_view gadget, numerics::Context& compute) : gadget_(gadget), paid_(compute.account()) {}
   /// ClientError when the number of channels changes, or when positions are missing.
   void add(Readouts&& readouts, const SmsEncoding& encoding, bool from_data, numerics::Context& compute);
   bool empty() const { return batches_.empty(); }
@@ -60,6 +63,7 @@ class SmsFrame {
   std::int64_t largest_counter() const { return largest_counter_; }  ///< SmsEncoding::counter_of() of all readouts
 
  private:
+  std::string_view gadget_;
   std::vector<Readouts> batches_;
   std::vector<std::vector<std::uint16_t>> phases_;  // of each batch's readouts
   std::int64_t largest_counter_ = 0;

@@ -1,9 +1,10 @@
-#include "gadgets/least_squares/realtime/sms_samples.h"
+#include "gadgets/shared/sms/sms_samples.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <numbers>
 #include <utility>
@@ -44,12 +45,17 @@ class Ramps {
 
 }  // namespace
 
+cfloat SmsEncoding::factor(std::int64_t m, std::int64_t n) const {
+  const double turns = static_cast<double>(m * n % slices) / static_cast<double>(slices);
+  return cfloat(std::polar(1.0, (negative ? -2 : 2) * std::numbers::pi * turns));
+}
+
 void SmsFrame::add(Readouts&& readouts, const SmsEncoding& encoding, bool from_data, numerics::Context& compute) {
   if (readouts.heads.empty()) return;
   const std::int64_t have = readouts.trajectory ? readouts.trajectory.shape()[2] : 0;
   if (from_data ? have != 3 : have < 2)
     throw ClientError(fmt::format(
-        "cg_sense_sms: readouts come with {} trajectory dimensions, but {} are needed [{}]", have, from_data ? 3 : 2,
+        "{}: readouts come with {} trajectory dimensions, but {} are needed [{}]", gadget_, have, from_data ? 3 : 2,
         from_data ? "kx, ky, and the weight, as `weights: from_data` says" : "kx and ky in the plane of the slices"));
   if (!empty() && readouts.data.shape()[1] != coils())
     throw ClientError(
