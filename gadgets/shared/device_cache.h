@@ -101,7 +101,8 @@ class DeviceCache : private numerics::Droppable {
       if (found == entries_.end()) return false;
       what.emplace(found->place, found->request);
     }
-    const auto& [place, request] = *what;
+    const Place place = what->first;
+    const Request& request = what->second;
     const auto same = [&](const Entry& entry) {
       return entry.place == place && entry.request.same(request) && old(entry);
     };

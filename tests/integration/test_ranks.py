@@ -113,7 +113,7 @@ def test_what_cannot_be_done_is_said_once(scan, tmp_path):
     output = tmp_path / "out.h5"
     wrong = run_ranks(3, scan[3], "-c", "fhd_pcg_2d", "-o", output)
     assert wrong.returncode != 0
-    assert wrong.stderr.count(b"this pipeline reconstructs 2D data") == 1, wrong.stderr.decode()
+    assert wrong.stderr.count(b"2D data, but the header") == 1, wrong.stderr.decode()
     unknown = run_ranks(2, scan[2], "-c", "no_such_pipeline", "-o", output)
     assert unknown.returncode == 2
     assert unknown.stderr.count(b"no pipeline 'no_such_pipeline'") == 1
