@@ -98,7 +98,8 @@ def test_images_are_taken_away(page, server, downloads):
     def take(format_name, pattern):
         page.click(f"[data-format={format_name}]")
         def there():
-            return [one for one in downloads.iterdir() if re.fullmatch(pattern, one.name)]
+            # Chromium makes an empty file of the name first, and puts what came in its place.
+            return [one for one in downloads.iterdir() if re.fullmatch(pattern, one.name) and one.stat().st_size > 0]
         return page.until(there, f"the file {pattern}")[0].read_bytes()
 
     nifti = take("nifti", r"scan_1_series_\d+\.nii")
