@@ -163,7 +163,8 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
     return fail(refusal, kNotThere, fmt::format("there is no capture {} (any more)", capture));
   // As long as it is locked, retention leaves it alone.
   if (::flock(file.get(), LOCK_SH | LOCK_NB) != 0)
-    return fail(refusal, kConflict, fmt::format("{} is still being written; try again when its scan has ended", capture));
+    return fail(refusal, kConflict,
+                fmt::format("{} is still being written; try again when its scan has ended", capture));
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   CaptureStream stream(file.get(), bytes, limits_);
   std::optional<CaptureStream::Message> header;

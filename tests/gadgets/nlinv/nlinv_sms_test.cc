@@ -65,8 +65,9 @@ TEST_P(NlinvSmsTest, OneSliceIsThatOfNlinvRealtime) {
   }
 }
 
-// Frames of few spokes, each from the one before: the fourth is better than the first, and within 0.02 of the objects. The same bits however readouts
-// arrive; a frame that lacks a number is an image all the same, and the client hears of it.
+// Frames of few spokes, each from the one before: the fourth is better than the first, and within 0.02 of the objects.
+// The same bits however readouts arrive; a frame that lacks a number is an image all the same, and the client hears of
+// it.
 TEST_P(NlinvSmsTest, FramesInAScan) {
   const SmsSlices slices(2);
   std::vector<Acquisition> scan;
