@@ -168,6 +168,32 @@ TEST(PlacesByLoad, AnAddressLeavesAQuarterOfWhatIsComputed) {
   EXPECT_TRUE(soon([&] { return granted(idle) == 20; })) << "they do little";
 }
 
+TEST(PlacesByLoad, AnAddressLeavesAQuarterHoweverLittleItsScansCompute) {
+  const auto pool = pool_of({following(8, 16)}, 100);
+  std::vector<Ticket> idle, others;
+  for (int i = 0; i < 16; ++i) idle.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  EXPECT_EQ(granted(idle), 12);
+  EXPECT_THAT(pool->bound(Backend::cuda, "10.0.0.1"),
+              HasSubstr("12 places on the cuda, of which there are at most 16"));
+  for (int i = 0; i < 4; ++i) others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.2"));
+  EXPECT_EQ(granted(others), 4);
+}
+
+// They got their places while they did nothing, and then began to compute.
+TEST(PlacesByLoad, AnAddressLeavesAQuarterThoughItsLoadHasRisen) {
+  const auto pool = pool_of({following(8, 64)}, 100);
+  std::vector<Ticket> many, others;
+  for (int i = 0; i < 18; ++i) many.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  ASSERT_EQ(granted(many), 18);
+  for (const Ticket& each : many) keep_busy(each);
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing, "10.0.0.1")->granted());
+  others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.2"));
+  others.push_back(pool->ask(Backend::cuda, nothing));  // of an address that is exempt
+  EXPECT_EQ(granted(others), 2) << "as of 8 places, of which one address has 6";
+  others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.3"));
+  EXPECT_EQ(granted(others), 2);
+}
+
 // A scan that pauses comes back as what it was known to be.
 TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
   const auto pool = pool_of({following(1, 4)}, 100);
