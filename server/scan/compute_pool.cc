@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -160,11 +161,12 @@ bool ComputePool::try_grant(Ticket& ticket) {
   Place* const place = place_for(ticket);
   if (place == nullptr) return false;
   ticket.others_ = place->others;
+  std::int64_t* const its = ticket.address_.empty() ? nullptr : &held_[{ticket.backend_, ticket.address_}];
   if (place->most > 0) {
     if (!ticket.load_) ticket.load_ = std::make_shared<ScanLoad>(Clock::now());
     loads_.push_back(&ticket);
   }
-  if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];  // what may run out of memory is done
+  if (its != nullptr) ++*its;  // what may run out of memory is done
   ++place->scans;
   if (++lent_ == 1) {
     next_scan_.request_stop();
@@ -175,17 +177,25 @@ bool ComputePool::try_grant(Ticket& ticket) {
   return true;
 }
 
-// Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone.
+// Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone. Who cannot be granted
+// for want of memory stays in line.
 std::vector<std::function<void()>> ComputePool::grant_all() {
   std::vector<std::function<void()>> wakes;
-  for (;;) {
-    auto next = line_.end();
-    for (auto each = line_.begin(); each != line_.end(); ++each)
-      if (place_for(**each) != nullptr && (next == line_.end() || held(**each) < held(**next))) next = each;
-    if (next == line_.end() || !try_grant(**next)) return wakes;
-    wakes.push_back((*next)->wake_);
-    line_.erase(next);
+  try {
+    for (;;) {
+      auto next = line_.end();
+      for (auto each = line_.begin(); each != line_.end(); ++each)
+        if (place_for(**each) != nullptr && (next == line_.end() || held(**each) < held(**next))) next = each;
+      if (next == line_.end()) break;
+      std::function<void()> wake = (*next)->wake_;  // before it is granted: who is, is told
+      wakes.reserve(wakes.size() + 1);
+      if (!try_grant(**next)) break;
+      wakes.push_back(std::move(wake));
+      line_.erase(next);
+    }
+  } catch (const std::bad_alloc&) {
   }
+  return wakes;
 }
 
 void ComputePool::stand_in_line(Ticket& ticket) {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <new>
 #include <thread>
+#include <utility>
 
 #include "tests/server/raw_client.h"
 
@@ -204,6 +207,37 @@ TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
   EXPECT_EQ(pool->places().front().load, 0);
   scan = pool->ask_again(Backend::cuda, 0, nothing, {}, load);
   EXPECT_EQ(scan->load(), load);
+}
+
+/// What to call when a ticket is granted, of which no copy can be made while there is no memory.
+struct Wake {
+  std::shared_ptr<std::atomic<bool>> no_memory;
+  std::shared_ptr<std::atomic<int>> woken;
+  Wake(std::shared_ptr<std::atomic<bool>> none, std::shared_ptr<std::atomic<int>> count)
+      : no_memory(std::move(none)), woken(std::move(count)) {}
+  Wake(const Wake& other) : no_memory(other.no_memory), woken(other.woken) {
+    if (*no_memory) throw std::bad_alloc();
+  }
+  void operator()() const { ++*woken; }
+};
+
+TEST(ComputePool, WhoCannotBeGrantedForWantOfMemoryStaysInLine) {
+  const auto no_memory = std::make_shared<std::atomic<bool>>(false);
+  const auto woken = std::make_shared<std::atomic<int>>(0);
+  for (const Place& place : {Place{Backend::cuda, 0, 1}, following(1, 1)}) {
+    *woken = 0;
+    const auto pool = pool_of({place});
+    Ticket first = pool->ask(Backend::cuda, nothing);
+    const Ticket waits = pool->ask(Backend::cuda, Wake(no_memory, woken));
+    *no_memory = true;
+    first.reset();
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(waits->granted());
+    *no_memory = false;
+    pool->ask(Backend::cuda, nothing).reset();  // another who asks
+    EXPECT_TRUE(waits->granted());
+    EXPECT_TRUE(soon([&] { return *woken == 1; }));
+  }
 }
 
 TEST(ComputePool, OfFewPlacesAnAddressMayHaveAll) {
