@@ -32,8 +32,8 @@ Parameters<Fhd::Options> Fhd::parameters() {
       .choice(
           "method", &Options::method, {"nufft", "exact", "auto"},
           "nufft: fast, to `accuracy` on average over trajectories. exact: every voxel from every sample, to rounding "
-          "(about 1e-6). auto: the NUFFT, with the same bits in every run, where its error is at most `accuracy` for "
-          "any trajectory, else exact; a line to the client says which")
+          "(about 1e-6). auto: the NUFFT, with the same bits however samples come, where its error is at most "
+          "`accuracy` for any trajectory, else exact; a line to the client says which")
       .number("accuracy", &Options::accuracy, 1e-7, 0.1,
               "methods nufft and auto; relative RMS error of F^H d and F^H F")
       .choice(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -84,14 +85,13 @@ std::int64_t ComputePool::held(numerics::Backend backend, const std::string& add
 
 ComputePool::Share ComputePool::share(numerics::Backend backend) const {
   constexpr std::int64_t kEnough = 1 << 30;
-  std::int64_t all = 0;
-  bool follows = false;
+  std::int64_t all = 0, bound = 0;
   for (const Place& place : places_)
     if (place.backend == backend) {
       all = std::min(kEnough, all + std::min(kEnough, place.capacity));
-      follows = follows || place.most > 0;
+      bound += place.most;
     }
-  return {all - all / 4, all, follows};
+  return {all - all / 4, all, bound - bound / 4, bound};
 }
 
 double ComputePool::load(const Place& place) const {
@@ -110,16 +110,31 @@ double ComputePool::load(numerics::Backend backend, const std::string& address) 
   return sum;
 }
 
-// Its scans leave a quarter to others: of the places, or of what they compute.
+// Its scans leave a quarter to others: of the places, or of what they compute and of the places' bound.
 bool ComputePool::address_may(numerics::Backend backend, const std::string& address) const {
   const Share all = share(backend);
-  if (held(backend, address) < all.most) return true;
-  return all.follows && (address.empty() || load(backend, address) + ScanLoad::kNew <= static_cast<double>(all.most));
+  const std::int64_t has = held(backend, address);
+  if (has < all.most) return true;
+  return address.empty() ||
+         (has < all.most_ever && load(backend, address) + ScanLoad::kNew <= static_cast<double>(all.most));
+}
+
+// Scans may compute more than they did when they got their places. Those of one address still leave a quarter.
+bool ComputePool::is_left_to_others(const Ticket& ticket) const {
+  std::int64_t scans = 0, fullest = 0;
+  for (const Place& place : places_)
+    if (place.backend == ticket.backend_) scans += place.scans;
+  for (const auto& [of, count] : held_)
+    if (of.first == ticket.backend_ && of.second != ticket.address_) fullest = std::max(fullest, count);
+  const Share all = share(ticket.backend_);
+  return scans - fullest < all.all - all.most;
 }
 
 bool ComputePool::takes_one_more(const Place& place, const Ticket& ticket) const {
   if (place.scans < place.capacity) return true;
-  if (place.scans >= place.most || load(place) + ScanLoad::kNew > static_cast<double>(place.capacity)) return false;
+  if (place.scans >= place.most) return false;
+  const bool has_room = load(place) + ScanLoad::kNew <= static_cast<double>(place.capacity);
+  if (!has_room && !is_left_to_others(ticket)) return false;
   if (!memory_left_) return true;
   // Who has just begun has not taken yet what it will take.
   constexpr std::chrono::seconds kYoung{1};
@@ -146,11 +161,12 @@ bool ComputePool::try_grant(Ticket& ticket) {
   Place* const place = place_for(ticket);
   if (place == nullptr) return false;
   ticket.others_ = place->others;
+  std::int64_t* const its = ticket.address_.empty() ? nullptr : &held_[{ticket.backend_, ticket.address_}];
   if (place->most > 0) {
     if (!ticket.load_) ticket.load_ = std::make_shared<ScanLoad>(Clock::now());
     loads_.push_back(&ticket);
   }
-  if (!ticket.address_.empty()) ++held_[{ticket.backend_, ticket.address_}];  // what may run out of memory is done
+  if (its != nullptr) ++*its;  // what may run out of memory is done
   ++place->scans;
   if (++lent_ == 1) {
     next_scan_.request_stop();
@@ -161,17 +177,25 @@ bool ComputePool::try_grant(Ticket& ticket) {
   return true;
 }
 
-// Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone.
+// Grants what can be granted; whom to wake once the lock is released, when a ticket may be gone. Who cannot be granted
+// for want of memory stays in line.
 std::vector<std::function<void()>> ComputePool::grant_all() {
   std::vector<std::function<void()>> wakes;
-  for (;;) {
-    auto next = line_.end();
-    for (auto each = line_.begin(); each != line_.end(); ++each)
-      if (place_for(**each) != nullptr && (next == line_.end() || held(**each) < held(**next))) next = each;
-    if (next == line_.end() || !try_grant(**next)) return wakes;
-    wakes.push_back((*next)->wake_);
-    line_.erase(next);
+  try {
+    for (;;) {
+      auto next = line_.end();
+      for (auto each = line_.begin(); each != line_.end(); ++each)
+        if (place_for(**each) != nullptr && (next == line_.end() || held(**each) < held(**next))) next = each;
+      if (next == line_.end()) break;
+      std::function<void()> wake = (*next)->wake_;  // before it is granted: who is, is told
+      wakes.reserve(wakes.size() + 1);
+      if (!try_grant(**next)) break;
+      wakes.push_back(std::move(wake));
+      line_.erase(next);
+    }
+  } catch (const std::bad_alloc&) {
   }
+  return wakes;
 }
 
 void ComputePool::stand_in_line(Ticket& ticket) {
@@ -228,9 +252,14 @@ std::int64_t ComputePool::Ticket::position() const {
 
 std::string ComputePool::bound(numerics::Backend backend, const std::string& address) const {
   const std::scoped_lock lock(mutex_);
-  const auto [most, all, follows] = share(backend);
+  const auto [most, all, most_ever, ever] = share(backend);
   if (address_may(backend, address) || most == all) return {};
-  if (follows)
+  if (ever > 0 && held(backend, address) >= most_ever)
+    return fmt::format(
+        "{} has {} places on the {}, of which there are at most {}, the most for one address; who runs the server can "
+        "exempt the address (per_address_exempt)",
+        address, held(backend, address), numerics::to_string(backend), ever);
+  if (ever > 0)
     return fmt::format(
         "{} has {} places on the {}, whose scans compute as much as {} of {} that do so all the time, the most for one "
         "address; who runs the server can exempt the address (per_address_exempt)",

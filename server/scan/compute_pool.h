@@ -40,8 +40,9 @@ struct Place {
 ///
 /// Where places follow the load, `capacity` scans have one in any case. Beyond that a scan has one as long as the loads
 /// of all scans there and its own, ScanLoad::kNew, are at most `capacity`, it has memory on the device, and there are
-/// fewer than `most`; likewise the scans of one address, for three quarters of the capacity. While scans wait, a thread
-/// of the pool looks each 20 ms whether loads have fallen.
+/// fewer than `most`; likewise the scans of one address, for three quarters of the capacity and of `most`. Where the
+/// scans of one address compute more by now, those of all others have a quarter of the capacity beside them all the
+/// same, if there is memory. While scans wait, a thread of the pool looks each 20 ms whether loads have fallen.
 class ComputePool : public std::enable_shared_from_this<ComputePool> {
  public:
   /// Bytes of a device's memory that are left for scans to come.
@@ -115,8 +116,8 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
 
  private:
   struct Share {
-    std::int64_t most, all;  // places of one address, and places
-    bool follows;            // the load
+    std::int64_t most, all;        // places of one address, and places
+    std::int64_t most_ever, ever;  // the same of their bounds where they follow the load; else 0
   };
   bool line_is_full(const Ticket& ticket) const;
   std::int64_t held(numerics::Backend backend, const std::string& address) const;
@@ -125,6 +126,7 @@ class ComputePool : public std::enable_shared_from_this<ComputePool> {
   double load(const Place& place) const;
   double load(numerics::Backend backend, const std::string& address) const;
   bool address_may(numerics::Backend backend, const std::string& address) const;
+  bool is_left_to_others(const Ticket& ticket) const;
   bool takes_one_more(const Place& place, const Ticket& ticket) const;
   Place* place_for(const Ticket& ticket);
   bool try_grant(Ticket& ticket);

@@ -95,6 +95,14 @@ struct LinePlan {
   std::int64_t full_size() const { return dims == 3 ? planes() * 4 * axes[1].m * axes[2].m : rows_size(); }
 };
 
+/// What a block may have: 227 KiB of compute capability 9.0, 163 KiB of 8.0, 99 KiB of 8.6, 8.9 and 12.0.
+int shared_bytes_of(Context& context) {
+  int shared = 0;
+  check(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device()),
+        "asking for the size of shared memory");
+  return shared;
+}
+
 std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzOperator::Impl& impl) {
   auto plan = std::make_shared<LinePlan>();
   plan->dims = impl.dims;
@@ -110,7 +118,8 @@ std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzO
     axis.roots = context.upload<cfloat>({roots.data(), {2 * axis.m}});
   }
   if (plan->dims == 3 && plan->axes[1].m == plan->axes[2].m &&
-      !find_plane_kernels(plan->axes[0].m, plan->axes[2].m, plan->in_planes, plan->across))
+      (!find_plane_kernels(plan->axes[0].m, plan->axes[2].m, plan->in_planes, plan->across) ||
+       plan->in_planes.shared_bytes > shared_bytes_of(context)))
     plan->in_planes = {};
   return plan;
 }

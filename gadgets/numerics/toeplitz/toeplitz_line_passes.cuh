@@ -76,6 +76,7 @@ using PlaneLaunch = void (*)(const PlanePass&, cudaStream_t);
 struct PlaneKernels {
   PlaneLaunch around = nullptr;
   PlaneOrder order;
+  int shared_bytes = 0;  ///< of a block; not every device has as much
 };
 /// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_PLANES.
 template <int M>

@@ -292,7 +292,7 @@ PlaneKernels plane_kernels() {
                   "asking for shared memory");
             plane_around<M><<<p.planes * p.items * p.parts, Plane<M>::kThreadsOf, Plane<M>::kBytes, s>>>(p);
           },
-          Plane<M>::kOrder};
+          Plane<M>::kOrder, Plane<M>::kBytes};
 }
 
 template <int M>

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
+#include <new>
 #include <thread>
+#include <utility>
 
 #include "tests/server/raw_client.h"
 
@@ -168,6 +171,32 @@ TEST(PlacesByLoad, AnAddressLeavesAQuarterOfWhatIsComputed) {
   EXPECT_TRUE(soon([&] { return granted(idle) == 20; })) << "they do little";
 }
 
+TEST(PlacesByLoad, AnAddressLeavesAQuarterHoweverLittleItsScansCompute) {
+  const auto pool = pool_of({following(8, 16)}, 100);
+  std::vector<Ticket> idle, others;
+  for (int i = 0; i < 16; ++i) idle.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  EXPECT_EQ(granted(idle), 12);
+  EXPECT_THAT(pool->bound(Backend::cuda, "10.0.0.1"),
+              HasSubstr("12 places on the cuda, of which there are at most 16"));
+  for (int i = 0; i < 4; ++i) others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.2"));
+  EXPECT_EQ(granted(others), 4);
+}
+
+// They got their places while they did nothing, and then began to compute.
+TEST(PlacesByLoad, AnAddressLeavesAQuarterThoughItsLoadHasRisen) {
+  const auto pool = pool_of({following(8, 64)}, 100);
+  std::vector<Ticket> many, others;
+  for (int i = 0; i < 18; ++i) many.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.1"));
+  ASSERT_EQ(granted(many), 18);
+  for (const Ticket& each : many) keep_busy(each);
+  EXPECT_FALSE(pool->ask(Backend::cuda, nothing, "10.0.0.1")->granted());
+  others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.2"));
+  others.push_back(pool->ask(Backend::cuda, nothing));  // of an address that is exempt
+  EXPECT_EQ(granted(others), 2) << "as of 8 places, of which one address has 6";
+  others.push_back(pool->ask(Backend::cuda, nothing, "10.0.0.3"));
+  EXPECT_EQ(granted(others), 2);
+}
+
 // A scan that pauses comes back as what it was known to be.
 TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
   const auto pool = pool_of({following(1, 4)}, 100);
@@ -178,6 +207,37 @@ TEST(PlacesByLoad, AScanThatGoesOnKeepsItsLoad) {
   EXPECT_EQ(pool->places().front().load, 0);
   scan = pool->ask_again(Backend::cuda, 0, nothing, {}, load);
   EXPECT_EQ(scan->load(), load);
+}
+
+/// What to call when a ticket is granted, of which no copy can be made while there is no memory.
+struct Wake {
+  std::shared_ptr<std::atomic<bool>> no_memory;
+  std::shared_ptr<std::atomic<int>> woken;
+  Wake(std::shared_ptr<std::atomic<bool>> none, std::shared_ptr<std::atomic<int>> count)
+      : no_memory(std::move(none)), woken(std::move(count)) {}
+  Wake(const Wake& other) : no_memory(other.no_memory), woken(other.woken) {
+    if (*no_memory) throw std::bad_alloc();
+  }
+  void operator()() const { ++*woken; }
+};
+
+TEST(ComputePool, WhoCannotBeGrantedForWantOfMemoryStaysInLine) {
+  const auto no_memory = std::make_shared<std::atomic<bool>>(false);
+  const auto woken = std::make_shared<std::atomic<int>>(0);
+  for (const Place& place : {Place{Backend::cuda, 0, 1}, following(1, 1)}) {
+    *woken = 0;
+    const auto pool = pool_of({place});
+    Ticket first = pool->ask(Backend::cuda, nothing);
+    const Ticket waits = pool->ask(Backend::cuda, Wake(no_memory, woken));
+    *no_memory = true;
+    first.reset();
+    std::this_thread::sleep_for(50ms);
+    EXPECT_FALSE(waits->granted());
+    *no_memory = false;
+    pool->ask(Backend::cuda, nothing).reset();  // another who asks
+    EXPECT_TRUE(waits->granted());
+    EXPECT_TRUE(soon([&] { return *woken == 1; }));
+  }
 }
 
 TEST(ComputePool, OfFewPlacesAnAddressMayHaveAll) {
