@@ -154,8 +154,9 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
     return fail(refusal, kNotThere, "this server keeps no captures: its option capture.directory is not set");
   if (!is_capture_name(capture)) return fail(refusal, kNotThere, "there is no capture of this name");
   const std::scoped_lock lock(mutex_);
-  if (!running_.empty() || ending_)
-    return fail(refusal, kBusy, fmt::format("{} is being replayed; one capture is at a time", running_));
+  if (ending_) return fail(refusal, kBusy, "the server is shutting down");
+  if (!running_.empty())
+    return fail(refusal, kBusy, fmt::format("{} is being replayed, and one capture runs at a time", running_));
   const auto path = std::filesystem::path(directory_) / capture;
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status {};
@@ -182,12 +183,13 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
   const auto session = add_session_(pair[1], peer);
   if (!session) return fail(refusal, kBusy, session.error().message);
   if (thread_.joinable()) thread_.join();  // it has ended
+  const int socket = source.socket.get();
+  auto shared = std::make_shared<Source>(std::move(source));
+  thread_ = std::thread([this, shared] { run(std::move(*shared)); });  // its end waits for the lock
   running_ = capture;
-  socket_ = source.socket.get();
+  socket_ = socket;
   write_log(LogLevel::info,
             fmt::format("admin port: {} replays {} with {} as session {}", peer, capture, pipeline, *session));
-  auto shared = std::make_shared<Source>(std::move(source));
-  thread_ = std::thread([this, shared] { run(std::move(*shared)); });
   return *session;
 }
 
