@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -193,9 +194,20 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
   return *session;
 }
 
-// As `echotrain replay` sends it.
 void Replays::run(Source source) {
   go_after(1);
+  try {
+    send(source);
+  } catch (const std::exception& error) {  // the machine has no more memory
+    write_log(LogLevel::warning, fmt::format("the replay of {} ended early: {}", source.name, error.what()));
+  }
+  const std::scoped_lock lock(mutex_);
+  running_.clear();
+  socket_ = -1;
+}
+
+// As `echotrain replay` sends it.
+void Replays::send(const Source& source) const {
   const int socket = source.socket.get();
   CaptureStream stream(source.file.get(), source.bytes, limits_);
   const auto pass = [&](const CaptureStream::Message& message) {
@@ -219,9 +231,6 @@ void Replays::run(Source source) {
     write_log(LogLevel::warning, fmt::format("{}: {}; everything before was replayed", source.name, stream.problem()));
   if (goes_on) ::shutdown(socket, SHUT_WR);
   if (goes_on) wait_for_end(socket);
-  const std::scoped_lock lock(mutex_);
-  running_.clear();
-  socket_ = -1;
 }
 
 }  // namespace echotrain::server
