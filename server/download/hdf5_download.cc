@@ -62,6 +62,11 @@ class Hdf5Download final : public Download {
       pay(kOfFile);
     }
     pay(file_->size() + kOfFile + kOfImage + kept.bytes);
+    if (const std::uint64_t room = file_->room(); room < kOfImage + kept.bytes)
+      throw DownloadError(503,
+                          fmt::format("/dev/shm, in which this file is made, has {} MiB left; take the MRD stream, "
+                                      "or give the server more of it (a container's --shm-size)",
+                                      room >> 20));
     try {
       if (!writer_) {
         writer_ = std::make_unique<protocol::DatasetWriter>(file_->path());
