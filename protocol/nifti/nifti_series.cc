@@ -12,8 +12,8 @@ namespace {
 constexpr double kUneven = 0.01;  // of the slices' distance
 // What float32 leaves of directions, and of places within a metre [mm].
 constexpr double kSameDirection = 1e-3, kSamePlace = 1e-3;
-// Of volumes: motion that a scanner follows turns them by some degrees.
-constexpr double kSameVolume = 0.1;
+// Of volumes: motion that a scanner follows turns them by some degrees and moves them by some millimetres.
+constexpr double kSameVolume = 0.1, kMostMoved = 20;
 
 double along_normal(const ImageHeader& head) {
   const auto normal = directions_of(head)[2];
@@ -104,6 +104,9 @@ Arrangement arrange(const std::vector<ImageHeader>& heads) {
   for (const std::vector<std::size_t>& each : out.volumes) {
     slice_distance(heads, each);
     require_one_orientation(first, heads[each.front()], kSameVolume);
+    for (std::size_t a = 0; a < 3; ++a)
+      if (std::abs(heads[each.front()].position[a] - first.position[a]) > kMostMoved)
+        throw std::runtime_error("has volumes at several places; one NIfTI file cannot hold them");
   }
   out.shape.affine = affine_of(first, slice_distance(heads, volume));
   out.shape.size = {first.matrix_size[0], first.matrix_size[1], volume.size() * first.matrix_size[2],

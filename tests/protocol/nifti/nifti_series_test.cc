@@ -66,6 +66,13 @@ TEST(NiftiSeries, RefusesWhatOneAffineCannotTell) {
   std::vector<ImageHeader> later{slice(0), slice(1), slice(2), slice(0, 1), slice(1, 1), slice(2, 1)};
   later[5].position[2] = 11;
   EXPECT_THAT(refusal(later), HasSubstr("distances differ"));
+  std::vector<ImageHeader> stations{slice(0), slice(1), slice(0, 1), slice(1, 1)};
+  stations[2].position[2] = 4;  // somebody has moved
+  stations[3].position[2] = 9;
+  EXPECT_EQ(refusal(stations), "");
+  stations[2].position[2] = 200;
+  stations[3].position[2] = 205;
+  EXPECT_THAT(refusal(stations), HasSubstr("at several places"));
   std::vector<ImageHeader> larger{slice(0), slice(1)};
   larger[1].field_of_view[0] = 17;
   EXPECT_THAT(refusal(larger), HasSubstr("several fields of view"));
