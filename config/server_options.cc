@@ -70,7 +70,8 @@ OptionTable<AdminOptions> admin_options() {
       .integer("agent_port", &O::agent_port, -1, 65535,
                "TCP port that answers HAProxy's agent-check; 0 takes any free one; -1: none")
       .path("token_file", &O::token_file, "FILE",
-            "file of tokens, one per line, of those who may stop sessions over HTTP; empty: nobody may")
+            "file of tokens, one per line, of those who may look at the live page from anywhere, stop sessions, "
+            "take images away and replay captures; empty: nobody may")
       .choice_of<O::Page>("page", &O::page,
                           {{"off", O::Page::off}, {"loopback", O::Page::loopback}, {"token", O::Page::token}},
                           "who may look at the live page and its images without a login by a token: programs of this "

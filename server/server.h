@@ -68,15 +68,15 @@ class Server {
   asio::strand<asio::io_context::executor_type> control_;
   asio::signal_set signals_, hangup_;
   asio::steady_timer patience_, tidying_;
-  bool stopping_ = false;         // on control_
-  bool closing_ = false;          // on control_
-  bool ended_ = false;            // on control_
-  bool owns_process_ = false;     // set before run()
-  bool left_behind_ = false;      // set by run()
-  Supervision supervision_;       // on control_
-  std::unique_ptr<Admin> admin_;  // null: there is none
-  std::unique_ptr<Agent> agent_;  // null: there is none
+  bool stopping_ = false;      // on control_
+  bool closing_ = false;       // on control_
+  bool ended_ = false;         // on control_
+  bool owns_process_ = false;  // set before run()
+  bool left_behind_ = false;   // set by run()
+  Supervision supervision_;    // on control_
   Listener listener_;
+  std::unique_ptr<Admin> admin_;  // null: there is none; ends before the listener, which its threads may be asking
+  std::unique_ptr<Agent> agent_;  // null: there is none
   LastResort last_resort_;
 };
 

@@ -50,6 +50,8 @@ class DatasetWriter {
   ~DatasetWriter();
   DatasetWriter(DatasetWriter&&) noexcept;
 
+  /// Opens the file, which the first write does otherwise. From then on to flush(), it needs its name no more.
+  void open();
   void header_xml(const std::string& xml);
   void append(const Acquisition& acquisition);
   void append(const Waveform& waveform);

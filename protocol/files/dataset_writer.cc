@@ -106,6 +106,11 @@ DatasetWriter::~DatasetWriter() {
 
 DatasetWriter::DatasetWriter(DatasetWriter&&) noexcept = default;
 
+void DatasetWriter::open() {
+  const Lock lock;
+  impl_->require_open();
+}
+
 void DatasetWriter::header_xml(const std::string& xml) {
   const Lock lock;
   impl_->require_open();

@@ -21,8 +21,8 @@ void put(std::vector<char>& bytes, std::size_t at, T value) {
 
 }  // namespace
 
-Affine affine_of(const ImageHeader& head, double slice_mm) {
-  std::array<std::array<double, 3>, 3> directions{};
+Directions directions_of(const ImageHeader& head) {
+  Directions directions{};
   for (std::size_t i = 0; i < 3; ++i) {
     directions[0][i] = head.read_dir[i];
     directions[1][i] = head.phase_dir[i];
@@ -30,6 +30,11 @@ Affine affine_of(const ImageHeader& head, double slice_mm) {
   }
   for (std::size_t a = 0; a < 3; ++a)
     if (directions[a] == std::array<double, 3>{}) directions[a][a] = 1;
+  return directions;
+}
+
+Affine affine_of(const ImageHeader& head, double slice_mm) {
+  const Directions directions = directions_of(head);
   Affine out{};
   for (std::size_t row = 0; row < 3; ++row) {
     const double sign = row < 2 ? -1 : 1;  // LPS to RAS

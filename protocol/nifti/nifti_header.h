@@ -13,9 +13,13 @@ namespace echotrain::protocol::nifti {
 /// Row-major, 3 x 4.
 using Affine = std::array<std::array<double, 4>, 3>;
 
-/// The affine of an image whose voxel floor(n/2) lies at the header's position and whose axes are read_dir, phase_dir,
-/// slice_dir. ISMRMRD's coordinates are LPS: the first two change sign. Axes whose directions a sender left at zero are
-/// taken as L, P, S. `slice_mm`: distance between planes; 0: field of view / matrix.
+/// read_dir, phase_dir, slice_dir. Those that a sender left at zero are taken as L, P, S.
+using Directions = std::array<std::array<double, 3>, 3>;
+Directions directions_of(const ImageHeader& head);
+
+/// The affine of an image whose voxel floor(n/2) lies at the header's position and whose axes are directions_of() it.
+/// ISMRMRD's coordinates are LPS: the first two change sign. `slice_mm`: distance between planes; 0: field of view /
+/// matrix.
 Affine affine_of(const ImageHeader& head, double slice_mm = 0);
 
 struct Shape {

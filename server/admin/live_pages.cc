@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "protocol/data/text.h"
 #include "server/admin/page_files.h"
 #include "server/base/log.h"
 #include "server/live/image_view.h"
@@ -226,11 +227,13 @@ AdminPage LivePages::download(const LiveOrder& order, Beside& beside) {
   if (!knows(order)) return text_page(kNoLogin, "log in with a token of admin.token_file to take images away\n");
   const RecentImages* const recent = environment_.live->images().get();
   const std::uint64_t scan = number_in(order.query, "scan").value_or(0);
-  const std::string format = text_in(order.query, "format");
+  const std::string format = text_in(order.query, "format"), wanted = text_in(order.query, "series");
+  const auto series = number_in(order.query, "series");
+  if (!series && !wanted.empty())
+    return text_page(kNoPage, fmt::format("'{}' is no number of a series\n", protocol::quotable(wanted)));
   if (recent != nullptr && !format.empty() && format != "mrd") {
     try {
-      beside.file =
-          downloads_.begin({scan, format, number_in(order.query, "series")}, *recent, environment_.live->origin(scan));
+      beside.file = downloads_.begin({scan, format, series}, *recent, environment_.live->origin(scan));
     } catch (const DownloadError& error) {
       return text_page(error.status, std::string(error.what()) + "\n");
     }

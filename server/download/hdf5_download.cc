@@ -60,12 +60,20 @@ class Hdf5Download final : public Download {
     if (!file_) {
       file_ = std::make_unique<MemoryFile>(budget_);
       pay(kOfFile);
-      writer_ = std::make_unique<protocol::DatasetWriter>(file_->path());
     }
     pay(file_->size() + kOfFile + kOfImage + kept.bytes);
+    if (const std::uint64_t room = file_->room(); room < kOfImage + kept.bytes)
+      throw DownloadError(503,
+                          fmt::format("/dev/shm, in which this file is made, has {} MiB left; take the MRD stream, "
+                                      "or give the server more of it (a container's --shm-size)",
+                                      room >> 20));
     try {
+      if (!writer_) {
+        writer_ = std::make_unique<protocol::DatasetWriter>(file_->path());
+        writer_->open();
+        file_->hide();  // before any pixels: a process that is killed leaves none behind
+      }
       writer_->append(kept.image);
-      file_->hide();  // the writer has it open until it is flushed
     } catch (const protocol::DatasetError& error) {
       throw DownloadError(503, fmt::format("the file cannot be made: {}", error.what()));
     }

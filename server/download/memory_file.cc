@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <limits>
 #include <system_error>
 
 namespace echotrain::server {
@@ -38,6 +40,13 @@ void MemoryFile::hide() {
 std::uint64_t MemoryFile::size() const {
   struct stat status {};
   return ::fstat(descriptor_, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
+}
+
+std::uint64_t MemoryFile::room() const {
+  struct statvfs status {};
+  constexpr auto kNoBound = std::numeric_limits<std::uint64_t>::max();
+  if (::fstatvfs(descriptor_, &status) != 0 || status.f_blocks == 0) return kNoBound;
+  return std::uint64_t{status.f_bavail} * status.f_frsize;
 }
 
 bool MemoryFile::pay(std::uint64_t bytes) {

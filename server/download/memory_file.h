@@ -24,6 +24,7 @@ class MemoryFile final : public numerics::Droppable {
   /// Takes the name away; who has the file open goes on.
   void hide();
   std::uint64_t size() const;
+  std::uint64_t room() const;  ///< bytes that /dev/shm has left; a container often has 64 MiB in all
   /// Pays for `bytes` in all. False: the budget has no more left.
   bool pay(std::uint64_t bytes);
   /// Nothing more will be written.

@@ -16,9 +16,10 @@ void HeartIntervals::add(const protocol::AcquisitionHeader& head) {
   before_ = since;
   if (!written) return;
   const std::int64_t beat = std::int64_t{head.acquisition_time_stamp} - since, interval = beat - last_beat_;
-  if (beats_ > 0 && interval <= kSame) return;  // the same beat, or readouts that came out of order
+  // The same beat, or readouts that came out of order; stamps that count since midnight begin anew there.
+  if (beats_ > 0 && interval <= kSame && interval > -kPause) return;
   last_beat_ = beat;
-  if (++beats_ == 1 || interval > kPause) return;
+  if (++beats_ == 1 || interval > kPause || interval < 0) return;
   ring_[count_++ % kMost] = static_cast<float>(static_cast<double>(interval) * kTick_ms);
 }
 

@@ -43,7 +43,7 @@ void LiveBoard::ended(const LiveScan& scan, const ScanSummary& summary) {
   one->told["facts"] = summary.facts();
   one->origin = scan.origin();
   const bool begun = scan.begun();
-  why_->ended(scan.why());
+  if (begun) why_->ended(scan.why());
   const std::scoped_lock lock(mutex_);
   one->number = ++ends_;
   auto& among = begun ? ended_ : refused_;

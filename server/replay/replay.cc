@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -154,8 +155,9 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
     return fail(refusal, kNotThere, "this server keeps no captures: its option capture.directory is not set");
   if (!is_capture_name(capture)) return fail(refusal, kNotThere, "there is no capture of this name");
   const std::scoped_lock lock(mutex_);
-  if (!running_.empty() || ending_)
-    return fail(refusal, kBusy, fmt::format("{} is being replayed; one capture is at a time", running_));
+  if (ending_) return fail(refusal, kBusy, "the server is shutting down");
+  if (!running_.empty())
+    return fail(refusal, kBusy, fmt::format("{} is being replayed, and one capture runs at a time", running_));
   const auto path = std::filesystem::path(directory_) / capture;
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat status {};
@@ -182,18 +184,30 @@ std::uint64_t Replays::start(const std::string& capture, const std::string& pipe
   const auto session = add_session_(pair[1], peer);
   if (!session) return fail(refusal, kBusy, session.error().message);
   if (thread_.joinable()) thread_.join();  // it has ended
+  const int socket = source.socket.get();
+  auto shared = std::make_shared<Source>(std::move(source));
+  thread_ = std::thread([this, shared] { run(std::move(*shared)); });  // its end waits for the lock
   running_ = capture;
-  socket_ = source.socket.get();
+  socket_ = socket;
   write_log(LogLevel::info,
             fmt::format("admin port: {} replays {} with {} as session {}", peer, capture, pipeline, *session));
-  auto shared = std::make_shared<Source>(std::move(source));
-  thread_ = std::thread([this, shared] { run(std::move(*shared)); });
   return *session;
 }
 
-// As `echotrain replay` sends it.
 void Replays::run(Source source) {
   go_after(1);
+  try {
+    send(source);
+  } catch (const std::exception& error) {  // the machine has no more memory
+    write_log(LogLevel::warning, fmt::format("the replay of {} ended early: {}", source.name, error.what()));
+  }
+  const std::scoped_lock lock(mutex_);
+  running_.clear();
+  socket_ = -1;
+}
+
+// As `echotrain replay` sends it.
+void Replays::send(const Source& source) const {
   const int socket = source.socket.get();
   CaptureStream stream(source.file.get(), source.bytes, limits_);
   const auto pass = [&](const CaptureStream::Message& message) {
@@ -217,9 +231,6 @@ void Replays::run(Source source) {
     write_log(LogLevel::warning, fmt::format("{}: {}; everything before was replayed", source.name, stream.problem()));
   if (goes_on) ::shutdown(socket, SHUT_WR);
   if (goes_on) wait_for_end(socket);
-  const std::scoped_lock lock(mutex_);
-  running_.clear();
-  socket_ = -1;
 }
 
 }  // namespace echotrain::server

@@ -45,6 +45,7 @@ class Replays {
  private:
   struct Source;
   void run(Source source);
+  void send(const Source& source) const;
   std::uint64_t fail(ReplayRefusal& refusal, unsigned status, std::string text) const;
 
   const std::string directory_;

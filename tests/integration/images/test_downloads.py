@@ -222,7 +222,7 @@ def test_what_stands_against_a_file_is_said(taker):
         assert status == 409 and words in body, body
     status, headers, _ = taker.get(f"scan={both}&format=dicom", method="HEAD")
     assert status == 200 and f"scan_{both}_dicom.zip" in headers["Content-Disposition"]
-    for query in ("scan=999&format=dicom", f"scan={both}&format=nifti&series=9"):
+    for query in ("scan=999&format=dicom", f"scan={both}&format=nifti&series=9", f"scan={both}&format=png&series=1,2"):
         assert taker.get(query)[0] == 404
     status, _, body = taker.get(f"scan={both}&format=exe%22%0d%0aX:y")
     assert status == 404 and b"nifti" in body

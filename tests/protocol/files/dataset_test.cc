@@ -226,6 +226,18 @@ TEST_F(DatasetTest, FileIsWholeAfterEveryFlush) {
   }
 }
 
+TEST_F(DatasetTest, OpenFileNeedsItsNameNoMore) {
+  DatasetWriter writer(file_);
+  writer.open();
+  const auto other = folder_ / "other.h5";
+  std::filesystem::create_hard_link(file_, other);
+  std::filesystem::remove(file_);
+  writer.append(image<float>(5, 1, 0));
+  writer.flush();
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_EQ(DatasetReader(other).images("image_1"), 1U);
+}
+
 TEST_F(DatasetTest, WriterReplacesAFileAndRefusesMixedSeries) {
   std::ofstream(file_) << "something else";
   DatasetWriter writer(file_);

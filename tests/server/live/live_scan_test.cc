@@ -67,6 +67,9 @@ TEST(LiveBoard, SessionsThatAskForNothingPushNoScanOut) {
   EXPECT_EQ(ended.back()["id"], 1);
   EXPECT_NE(board.origin(1), nullptr);
   EXPECT_EQ(board.origin(201), nullptr);
+  // What "Why" shows stays as long as the scan itself.
+  EXPECT_NE(board.why()->find(1), nullptr);
+  EXPECT_EQ(board.why()->find(201), nullptr);
 }
 
 }  // namespace

@@ -227,6 +227,14 @@ TEST(HeartIntervals, AreThoseBetweenTheBeats) {
   EXPECT_THAT(heart.intervals(), Pointwise(testing::FloatNear(2.5F * 1 + 1e-3F), {800.0F, 950.0F, 750.0F, 1000.0F}));
 }
 
+TEST(HeartIntervals, GoOnAfterMidnight) {
+  HeartIntervals heart;
+  constexpr std::uint32_t kDay = 24 * 3600 * 400;  // ticks
+  for (const std::uint32_t beat : {kDay - 800, kDay - 400, 100U, 500U}) heart.add(stamped(beat + 5, 5));
+  EXPECT_EQ(heart.beats(), 4U);
+  EXPECT_THAT(heart.intervals(), ElementsAre(1000.0F, 1000.0F));  // that over midnight is not known
+}
+
 TEST(HeartIntervals, NoStampsAreNoHeart) {
   HeartIntervals heart;
   for (std::uint32_t time = 0; time < 5000; ++time) heart.add(stamped(time, 0));

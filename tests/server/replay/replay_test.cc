@@ -128,7 +128,7 @@ TEST(Replays, OneAtATimeAndNoneForEver) {
     EXPECT_EQ(replays.start(kName, "new", "", refusal), 1U);
     EXPECT_EQ(replays.start(kName, "new", "", refusal), 0U);
     EXPECT_EQ(refusal.status, 503U);
-    EXPECT_THAT(refusal.text, HasSubstr("one capture is at a time"));
+    EXPECT_THAT(refusal.text, HasSubstr("one capture runs at a time"));
     EXPECT_EQ(nlohmann::json::parse(replays.json())["running"], kName);
   }  // ends it
   ::close(held);
