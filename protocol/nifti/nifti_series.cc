@@ -24,9 +24,10 @@ double along_normal(const ImageHeader& head) {
 
 void require_known_places(const std::vector<ImageHeader>& heads) {
   for (const ImageHeader& head : heads)
-    for (const auto& all : {head.read_dir, head.phase_dir, head.slice_dir, head.position, head.field_of_view})
-      for (std::size_t a = 0; a < 3; ++a)
-        if (!std::isfinite(all[a]))
+    for (std::size_t a = 0; a < 3; ++a)  // of a header as on the wire: its floats may lie at any even address
+      for (const float value :
+           {head.read_dir[a], head.phase_dir[a], head.slice_dir[a], head.position[a], head.field_of_view[a]})
+        if (!std::isfinite(value))
           throw std::runtime_error("has images whose position, directions or field of view are not finite numbers");
 }
 

@@ -28,7 +28,7 @@ protocol::Image image(std::uint16_t planes, std::uint16_t repetition = 0) {
   image.head.channels = 1;
   image.head.image_series_index = 1;
   image.head.repetition = repetition;
-  for (float& mm : image.head.field_of_view) mm = 100;
+  for (int a = 0; a < 3; ++a) image.head.field_of_view[a] = 100;
   image.pixels = protocol::Payload::take(std::vector<float>(std::size_t{kSide} * kSide * planes, 1));
   return image;
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 
 #include "gadgets/api/gadget.h"
 #include "tests/gadgets/scan.h"
@@ -177,60 +176,6 @@ TEST(GadgetClock, GadgetsThatRunAsOneHaveOnePlace) {
   ASSERT_EQ(images.size(), 1u);
   ASSERT_EQ(alone.images.size(), 1u);
   EXPECT_TRUE(std::ranges::equal(images[0].pixels.bytes, alone.images[0].pixels.bytes));
-}
-
-double thread_seconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// Spokes that come one by one, as from a scanner that is followed closely, 8 coils of 256 samples: what it takes this
-/// thread to be watched. Without threads to help, so that the thread's time is all of it.
-TEST(GadgetClock, CostsLittle) {
-  constexpr int kSpokes = 100, kFrames = 3, kRounds = 5;
-  const std::string text = yaml(
-      "  - noise_adjust\n  - density_compensation: {method: ramp}\n  - gridding\n  - fft\n  - deapodization\n"
-      "  - coil_combine\n  - image\n",
-      "frame: {readouts: 100}\n");
-  const protocol::Header measurement = header({.encoded = {128, 128, 1}, .trajectory = "radial"});
-  std::mt19937 random(1);
-  std::vector<Acquisition> spokes;
-  for (int i = 0; i < kSpokes; ++i) {
-    std::vector<float> k;
-    for (int s = -128; s < 128; ++s)
-      for (const double part : {std::cos(1.94 * i), std::sin(1.94 * i)})
-        k.push_back(static_cast<float>(part * s / 256));
-    spokes.push_back(readout(8, noise(std::size_t{8} * 256, random), std::move(k)));
-  }
-  const auto resources = test_resources(1);
-  const auto seconds = [&](bool watched) {
-    numerics::Context compute(Backend::cpu, resources);
-    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(text, "test.yaml")), compute,
-                      {[](protocol::Image&&, const ImageTimes&) {}, [](protocol::Level, const std::string&) {}});
-    if (watched)
-      pipeline.watch({[](const FrameTimes&, const std::vector<std::string>&) {}, [](const AnyGadget&, const Item&) {}});
-    pipeline.start(measurement);
-    const double begin = thread_seconds();
-    for (int i = 0; i < kFrames * kSpokes; ++i)
-      pipeline.push(std::vector<Acquisition>{spokes[static_cast<std::size_t>(i % kSpokes)]});
-    return thread_seconds() - begin;
-  };
-  double plain = 1e9, watched = 1e9;
-  for (int round = 0; round < kRounds; ++round) {
-    plain = std::min(plain, seconds(false));
-    watched = std::min(watched, seconds(true));
-  }
-  const double per_readout_us = 1e6 / (kFrames * kSpokes);
-  fmt::print("a readout takes {:.2f} us of the scan's thread, {:.2f} us when watched: {:+.2f} %\n",
-             plain * per_readout_us, watched * per_readout_us, 100 * (watched / plain - 1));
-  constexpr int kStays = 200'000;
-  GadgetClock clock;
-  const double begin = thread_seconds();
-  for (int i = 0; i < kStays; ++i) const GadgetClock::Stay stay(&clock, GadgetClock::kEntrance);
-  fmt::print("two readings of the clock take {:.1f} ns\n", 1e9 / kStays * (thread_seconds() - begin));
-  // Some 15 readings of the clock at 20 to 60 ns, of 100 us. The bound is what a busy machine blurs: caches of others.
-  EXPECT_LT(watched, 1.05 * plain + 3e-6 * kFrames * kSpokes);
 }
 
 }  // namespace
