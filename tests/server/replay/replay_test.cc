@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -79,6 +80,8 @@ struct Taker {
 };
 
 void write(const TemporaryFolder& folder, const std::string& bytes, const char* name = kName) {
+  // Makes spdlog's registry before any thread writes: the thread sanitizer does not see the lock of that library.
+  spdlog::default_logger_raw();
   std::ofstream(folder.path() / name, std::ios::binary) << bytes;
 }
 
