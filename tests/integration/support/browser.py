@@ -72,6 +72,19 @@ class Page:
         assert len(data) <= 150 << 10, f"{name}.png has {len(data)} bytes"
         (pathlib.Path(folder) / f"{name}.png").write_bytes(data)
 
+    def require_accessible(self):
+        """Contrast, names of controls, structure: axe-core finds nothing wrong by its rules of WCAG 2.0 A and AA."""
+        axe = pytest.importorskip("axe_selenium_python", reason="no axe-selenium-python (./run setup browser)")
+        checker = axe.Axe(self.driver)
+        checker.inject()
+        found = self.driver.execute_async_script(
+            "const done = arguments[0];"
+            "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa']}).then(done, (error) => done({error: String(error)}));"
+        )
+        assert "error" not in found, found["error"]
+        assert len(found["passes"]) > 5
+        assert found["violations"] == [], checker.report(found["violations"])
+
     def complaints(self):
         """What the browser has to say against the page: scripts that failed, requests that its policy forbids."""
         return [line["message"] for line in self.driver.get_log("browser") if "favicon" not in line["message"]]
