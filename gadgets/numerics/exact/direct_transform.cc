@@ -264,7 +264,7 @@ void point_spread(Context& context, HostView<const double> coordinates, HostView
     ECHOTRAIN_DISPATCH(context, direct_add(context, grid, all.coordinates.data(), all.samples.data(), n, sums.data()));
   Array<cfloat> half = context.allocate<cfloat>(doubled);
   ECHOTRAIN_DISPATCH(context, direct_get(context, grid, sums.data(), half.data()));
-  ECHOTRAIN_DISPATCH(context, fill_hermitian(context, grid, half.data(), q.data()));
+  ECHOTRAIN_DISPATCH(context, fill_hermitian(context, grid, half.data() + grid.first_column * grid.nx, q.data()));
 }
 
 }  // namespace echotrain::numerics

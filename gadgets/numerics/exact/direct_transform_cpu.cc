@@ -269,14 +269,13 @@ void fill_hermitian(Context& context, const DirectGrid& grid, const cfloat* half
         bool edge = false;
         for (int a = 0; a < 3; ++a) edge = edge || (n[a] > 1 && lag[a] == -n[a] / 2);
         if (!edge) {
-          std::int64_t column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
-          const bool mirrored = column < grid.first_column;
-          if (mirrored) {
+          const bool mirrored = lag[0] < 0 || (lag[0] == 0 && (lag[1] < 0 || (lag[1] == 0 && lag[2] < 0)));
+          if (mirrored)
             for (std::int64_t& l : lag) l = -l;
-            column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
-          }
-          value = half[column * n[2] + lag[2] + n[2] / 2];
+          const std::int64_t column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
+          value = half[(column - grid.first_column) * n[2] + lag[2] + n[2] / 2];
           if (mirrored) value = std::conj(value);
+          if (row == 0 && x == 0) value.imag(0);
         }
         q[row * n[2] + x] = value;
       }

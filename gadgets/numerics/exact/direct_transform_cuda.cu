@@ -118,14 +118,13 @@ __global__ void hermitian_kernel(DirectGrid grid, const float2* half, float2* q)
     }
     float2 value = make_float2(0.0f, 0.0f);
     if (!edge) {
-      std::int64_t column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
-      const bool mirrored = column < grid.first_column;
-      if (mirrored) {
+      const bool mirrored = lag[0] < 0 || (lag[0] == 0 && (lag[1] < 0 || (lag[1] == 0 && lag[2] < 0)));
+      if (mirrored)
         for (std::int64_t& l : lag) l = -l;
-        column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
-      }
-      value = half[column * n[2] + lag[2] + n[2] / 2];
+      const std::int64_t column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
+      value = half[(column - grid.first_column) * n[2] + lag[2] + n[2] / 2];
       if (mirrored) value.y = -value.y;
+      if (i == 0) value.y = 0;
     }
     q[i] = value;
   }

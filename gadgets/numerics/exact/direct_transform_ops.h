@@ -57,8 +57,9 @@ void pick_voxels(Context& context, const cfloat* image, std::int64_t voxels, std
 /// coordinates and values of 0.
 void weigh_samples(Context& context, const SampleFactors& factors, const float* weights, std::int64_t n,
                    std::int64_t coils, double* coordinates, cfloat* samples);
-/// Fills the other half of a Hermitian [z, y, x], centred at floor(n/2) with even extents: the value at -l is the
-/// conjugate of that at l; lags -n become 0. Then moves lag 0 to the front.
+/// Fills the other half of a Hermitian [z, y, x], centred at floor(n/2) with even extents: the value at -l, where l is
+/// the lag of the two whose first number other than 0 is positive, is the conjugate of that at l; that at 0 is real;
+/// lags -n become 0. Then moves lag 0 to the front. half: the columns from first_column on.
 void fill_hermitian(Context& context, const DirectGrid& grid, const cfloat* half, cfloat* q);
 )
 // clang-format on

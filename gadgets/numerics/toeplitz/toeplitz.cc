@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <stdexcept>
 
 #include "gadgets/numerics/core/dispatch.h"
@@ -134,15 +135,18 @@ void ToeplitzOperator::apply_sense(Context& context, DeviceView<const cfloat> ma
 }
 
 Shape lag_image(const Shape& image) {
-  Shape doubled;
-  for (const auto e : image) doubled.push_back(2 * e);
-  return doubled;
+  Shape half;
+  for (const auto e : image) half.push_back(half.rank() == 0 ? e : 2 * e);
+  return half;
 }
 
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q) {
-  for (const auto e : image) require(e >= 1 && e <= kLongest, "no image can be " + image.text());
-  const Shape doubled = lag_image(image);
+  Shape doubled;
+  for (const auto e : image) {
+    require(e >= 1 && e <= kLongest, "no image can be " + image.text());
+    doubled.push_back(2 * e);
+  }
   require(image.rank() == 2 || image.rank() == 3, "an image has two or three axes, not " + image.text());
   require(q.shape() == doubled, q.shape().text() + " is not " + doubled.text());
   const auto dims = static_cast<int>(image.rank());
@@ -150,25 +154,27 @@ void point_spread_nufft(Context& context, HostView<const double> coordinates, Ho
           fmt::format("expected coordinates of shape [sample, {}], got {}", dims, coordinates.shape().text()));
   const std::int64_t n = coordinates.shape()[0];
   require(weights.size() == 0 || weights.size() == n, fmt::format("{} weights for {} samples", weights.size(), n));
+  const Shape half = lag_image(image);
   Shape one{1};
-  for (const auto e : doubled) one.push_back(e);
+  for (const auto e : half) one.push_back(e);
+  // The lags of the slowest axis, 0 .. n - 1, become positions about the middle of n by a phase.
+  const auto middle = static_cast<double>(half[0] / 2);
   HostArray<cfloat> values = context.allocate_host<cfloat>({n, 1});
   context.threads().parallel_for(n, 4096, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t s = begin; s < end; ++s) {
       const double* k = coordinates.data() + s * dims;
       const bool finite = std::all_of(k, k + dims, [](double v) { return std::isfinite(v); });
-      const double b = finite ? basis_transform(basis, k, dims) : 0.0,
+      const double b = finite ? basis_transform(basis, k, dims) : 0.0, turns = finite ? k[dims - 1] * middle : 0.0,
                    w = weights.size() == 0 ? 1.0 : static_cast<double>(weights[s]);
-      values.data()[s] = static_cast<float>(w * b * b);
+      values.data()[s] = cfloat(std::polar(1.0, 2 * std::numbers::pi * (turns - std::round(turns))) * (w * b * b));
     }
   });
   NufftOptions adjoint = options;
   adjoint.use = NufftUse::adjoint;
-  const auto plan = NufftPlan::make(context, coordinates, doubled, adjoint, 1);
+  const auto plan = NufftPlan::make(context, coordinates, half, adjoint, 1);
   const Array<cfloat> samples = context.place(values);
   Array<cfloat> lags = context.allocate<cfloat>(one);
   plan->adjoint(context, samples.cview(), {}, lags.view());
-  // Half of the lags gives the others.
   DirectGrid grid;
   grid.dims = dims;
   grid.nx = doubled[doubled.rank() - 1];

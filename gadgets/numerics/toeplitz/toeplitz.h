@@ -49,7 +49,7 @@ class ToeplitzOperator final : public NormalOperator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The image that Q is to point_spread_nufft(): 2n voxels along each axis.
+/// The lags of which point_spread_nufft() works out Q: half of the slowest axis gives the other.
 Shape lag_image(const Shape& image);
 /// point_spread() through a NUFFT plan: much faster, with the error of expected_error(options, lag_image(image)),
 /// and Hermitian but for rounding. Arguments are as there.
