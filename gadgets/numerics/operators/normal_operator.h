@@ -3,10 +3,26 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 
 #include "gadgets/numerics/core/context.h"
 
 namespace echotrain::numerics {
+
+/// What a step of the conjugate gradients does with the vectors around y = A x, for each item of a batch, where the
+/// operator does it in passes of its own.
+struct AroundApply {
+  // Before: x = z + beta x, where z is r times its factors. None without `r`.
+  const cfloat* r = nullptr;      ///< [batch, image...]
+  const float* factor = nullptr;  ///< [image...]; nullptr: 1
+  const float* beta = nullptr;    ///< of the first item
+  std::int64_t beta_stride = 0;   ///< to that of the next one
+  // After: y += shift x, and the sums. None without `product`.
+  float shift = 0;
+  double* product = nullptr;        ///< [batch]: <x, y>
+  double* partial = nullptr;        ///< [batch, around_parts()]: working space
+  std::int32_t* arrived = nullptr;  ///< [batch], zero between operations
+};
 
 /// A Hermitian operator without negative eigenvalues (but for rounding) on images of one shape. Immutable, so that
 /// frames and sessions of the same backend can share it. Functions throw std::invalid_argument when shapes do not fit
@@ -33,6 +49,15 @@ class NormalOperator {
   /// are added in their order, whatever the number of threads.
   virtual void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
                            DeviceView<cfloat> y) const = 0;
+
+  /// Partial sums of an item that apply_around() needs; 0 where there is no such function.
+  virtual std::int64_t around_parts() const { return 0; }
+  /// What `around` says, around apply() (maps of no size), or around apply_sense(), which does nothing before it. The
+  /// caller has checked the shapes. x is written where something is done before.
+  virtual void apply_around(Context& /*context*/, DeviceView<const cfloat> /*maps*/, DeviceView<cfloat> /*x*/,
+                            DeviceView<cfloat> /*y*/, const AroundApply& /*around*/) const {
+    throw std::logic_error("this operator does nothing around its application");
+  }
 
   /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
   virtual std::shared_ptr<const NormalOperator> copy(Context& context) const = 0;

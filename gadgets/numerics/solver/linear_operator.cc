@@ -26,6 +26,16 @@ void PlainNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView
   normal_->apply(context, x, y);
 }
 
+LinearOperator::Around PlainNormal::around() const {
+  const std::int64_t parts = normal_->around_parts();
+  return {parts > 0, parts};
+}
+
+void PlainNormal::apply_around(Context& context, DeviceView<cfloat> x, DeviceView<cfloat> y,
+                               const AroundApply& around) const {
+  normal_->apply_around(context, {}, x, y, around);
+}
+
 void PlainNormal::diagonal(Context& context, DeviceView<float> diagonal) const {
   fill(context, diagonal, static_cast<float>(normal_->diagonal()));
 }
@@ -79,6 +89,23 @@ void SenseNormal::apply(Context& context, DeviceView<const cfloat> x, DeviceView
       apply_sets(context, from, to);
   }
   others_.sum(context, y);
+}
+
+LinearOperator::Around SenseNormal::around() const {
+  return {false, sets_ == 1 && others_.size() == 1 ? normal_->around_parts() : 0};
+}
+
+void SenseNormal::apply_around(Context& context, DeviceView<cfloat> x, DeviceView<cfloat> y,
+                               const AroundApply& around) const {
+  const std::int64_t items = x.size() / image_.size();
+  for (std::int64_t i = 0; i < items; ++i) {
+    AroundApply one = around;
+    one.product += i;
+    one.partial += i * normal_->around_parts();
+    one.arrived += i;
+    normal_->apply_around(context, maps_.cview(), x.part(i * image_.size(), image_), y.part(i * image_.size(), image_),
+                          one);
+  }
 }
 
 void SenseNormal::apply_sets(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 
 #include "gadgets/numerics/operators/normal_operator.h"
 #include "gadgets/numerics/team/communicator.h"
@@ -16,6 +17,17 @@ class LinearOperator {
   virtual const Shape& image() const = 0;  ///< [n...]
   /// x, y: [batch, image...], each item on its own; not the same memory.
   virtual void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const = 0;
+  /// What apply_around() does: something before, and the sums after with so many parts of an item (0: none).
+  struct Around {
+    bool before = false;
+    std::int64_t parts = 0;
+  };
+  virtual Around around() const { return {}; }
+  /// apply() with what belongs around it, of which around() allows everything.
+  virtual void apply_around(Context& /*context*/, DeviceView<cfloat> /*x*/, DeviceView<cfloat> /*y*/,
+                            const AroundApply& /*around*/) const {
+    throw std::logic_error("this operator does nothing around its application");
+  }
   /// A's diagonal, or an estimate of it that is >= 0. [image...]
   virtual void diagonal(Context& context, DeviceView<float> diagonal) const = 0;
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
@@ -33,6 +45,9 @@ class PlainNormal final : public LinearOperator {
   explicit PlainNormal(std::shared_ptr<const NormalOperator> normal) : normal_(std::move(normal)) {}
   const Shape& image() const override { return normal_->image(); }
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
+  Around around() const override;
+  void apply_around(Context& context, DeviceView<cfloat> x, DeviceView<cfloat> y,
+                    const AroundApply& around) const override;
   void diagonal(Context& context, DeviceView<float> diagonal) const override;
   bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
 
@@ -54,6 +69,9 @@ class SenseNormal final : public LinearOperator {
   /// [n...] of the operator, the first of them times the number of sets.
   const Shape& image() const override { return image_; }
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
+  Around around() const override;
+  void apply_around(Context& context, DeviceView<cfloat> x, DeviceView<cfloat> y,
+                    const AroundApply& around) const override;
   void diagonal(Context& context, DeviceView<float> diagonal) const override;
   /// share: the root of the maps' sum of squares over its largest value, but at least a tenth. None for several sets.
   bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;

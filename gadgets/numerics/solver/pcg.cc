@@ -148,6 +148,10 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   }
   const std::int64_t blocks = ECHOTRAIN_DISPATCH(context, pcg_blocks(voxels));
   Array<double> partial = context.allocate<double>({batch, blocks, 3});
+  const LinearOperator::Around can = a.around();
+  const bool sums = can.parts > 0 && (lambda == 0 || identity);  // other priors add to A p before it is summed
+  Array<double> product = context.allocate<double>({batch}), product_parts;
+  if (sums) product_parts = context.allocate<double>({batch, can.parts});
   Array<std::int32_t> arrived = context.zeros<std::int32_t>({batch});
   Array<double> residuals = context.zeros<double>({batch, options.iterations + 1});
   Array<PcgState> states = context.zeros<PcgState>({batch});
@@ -162,6 +166,7 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
                          .z = z ? z.data() : nullptr,
                          .inverse_diagonal = jacobi ? jacobi.data() : nullptr,
                          .partial = partial.data(),
+                         .product = product.data(),
                          .arrived = arrived.data(),
                          .residuals = residuals.data(),
                          .length = options.iterations + 1,
@@ -184,10 +189,27 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   precondition();
   ECHOTRAIN_DISPATCH(context, pcg_start(context, arrays));
   a.require_same(context, all_states);
+  AroundApply around;
+  if (can.before) {
+    around.r = z ? z.data() : r.data();
+    around.factor = arrays.inverse_diagonal;
+    around.beta = &states.data()->beta;
+    around.beta_stride = sizeof(PcgState) / sizeof(float);
+  }
+  if (sums) {
+    around.shift = shift;
+    around.product = product.data();
+    around.partial = product_parts.data();
+    around.arrived = arrived.data();
+  }
   const auto step = [&] {
-    a.apply(context, p.cview(), q.view());
+    if (!can.before) ECHOTRAIN_DISPATCH(context, pcg_turn(context, arrays));
+    if (can.before || sums)
+      a.apply_around(context, p.view(), q.view(), around);
+    else
+      a.apply(context, p.cview(), q.view());
     if (lambda > 0 && !identity) regularizer->add(context, static_cast<float>(lambda), p.cview(), q.view());
-    ECHOTRAIN_DISPATCH(context, pcg_direction(context, arrays, shift));
+    if (!sums) ECHOTRAIN_DISPATCH(context, pcg_direction(context, arrays, shift));
     ECHOTRAIN_DISPATCH(context, pcg_advance(context, arrays));
     precondition();
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));

@@ -111,14 +111,6 @@ double product_with_z(const PcgArrays& a, const float* r, std::int64_t first, st
   return a.inverse_diagonal == nullptr ? power : weighted_power(r, a.inverse_diagonal + first, 2 * n);
 }
 
-template <class Wanted>
-void turn_all(Context& context, const PcgArrays& a, const Wanted& wanted) {
-  for_blocks(context, a, wanted, [&](std::int64_t at, std::int64_t n, double*, std::int64_t item, std::int64_t first) {
-    const float* scale = a.inverse_diagonal == nullptr ? nullptr : a.inverse_diagonal + first;
-    turn(floats((a.z != nullptr ? a.z : a.r) + at), scale, a.states[item].beta, floats(a.p + at), 2 * n);
-  });
-}
-
 }  // namespace
 
 std::int64_t pcg_blocks(std::int64_t) { return kBlocks; }
@@ -150,17 +142,23 @@ void pcg_start(Context& context, const PcgArrays& a) {
     a.states[i].start(sums.values[0], sums.values[1], sums.values[2], a.tolerance, a.residuals + i * a.length);
   }
   context.clear(DeviceView<cfloat>(a.p, {a.batch, a.voxels}));
-  turn_all(context, a, running);
+}
+
+void pcg_turn(Context& context, const PcgArrays& a) {
+  for_blocks(context, a, running, [&](std::int64_t at, std::int64_t n, double*, std::int64_t item, std::int64_t first) {
+    const float* scale = a.inverse_diagonal == nullptr ? nullptr : a.inverse_diagonal + first;
+    turn(floats((a.z != nullptr ? a.z : a.r) + at), scale, a.states[item].beta, floats(a.p + at), 2 * n);
+  });
 }
 
 void pcg_direction(Context& context, const PcgArrays& a, float shift) {
   for_blocks(context, a, running, [&](std::int64_t at, std::int64_t n, double* partial, std::int64_t, std::int64_t) {
     partial[0] = shifted_dot(floats(a.p + at), shift, floats(a.q + at), 2 * n);
   });
-  for (std::int64_t i = 0; i < a.batch; ++i) a.states[i].step(sums_of(a, i).values[0]);
 }
 
 void pcg_advance(Context& context, const PcgArrays& a) {
+  for (std::int64_t i = 0; i < a.batch; ++i) a.states[i].step(sums_of(a, i).values[0]);
   for_blocks(
       context, a, [](const PcgState& state) { return state.moving != 0; },
       [&](std::int64_t at, std::int64_t n, double* partial, std::int64_t item, std::int64_t first) {
@@ -170,12 +168,11 @@ void pcg_advance(Context& context, const PcgArrays& a) {
       });
 }
 
-void pcg_finish(Context& context, const PcgArrays& a) {
+void pcg_finish(Context& /*context*/, const PcgArrays& a) {
   for (std::int64_t i = 0; i < a.batch; ++i) {
     const Sums sums = sums_of(a, i);
     a.states[i].finish(sums.values[1], sums.values[2], a.tolerance, a.residuals + i * a.length);
   }
-  turn_all(context, a, running);
 }
 
 void pcg_clear(Context& context, const PcgArrays& a) {

@@ -37,7 +37,7 @@ __device__ float2 preconditioned(const PcgArrays& a, std::int64_t v, std::int64_
 }
 
 /// The point of the iteration at which an item's state takes sums.
-enum class Moment { start, step, finish };
+enum class Moment { start, direction, finish };
 
 /// To be called by all threads of a kernel over vectors, at its end: the last block of an item to get here adds up all
 /// partial sums, in their order, and takes them to the state.
@@ -55,9 +55,11 @@ __device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) 
   switch (moment) {
     case Moment::start:
       return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals);
-    case Moment::step:
-      return state.step(sums[0]);
+    case Moment::direction:
+      a.product[item] = sums[0];
+      return;
     case Moment::finish:
+      state.step(a.product[item]);
       return state.finish(sums[1], sums[2], a.tolerance, residuals);
   }
 }
@@ -80,7 +82,7 @@ __global__ void residual_kernel(PcgArrays a) {
 
 __global__ void product_kernel(PcgArrays a, Moment moment) {
   const std::int64_t item = blockIdx.y;
-  if (a.states[item].status != PcgState::running) return;
+  if (a.states[item].status != PcgState::running || a.states[item].count >= a.length) return;
   Sums<1> rz;
   ECHOTRAIN_VOXELS(a, item, v, i) rz.of[0] += inner(complex(a.r)[i], complex(a.z)[i]);
   rz = block_join(rz);
@@ -102,13 +104,20 @@ __global__ void __launch_bounds__(kThreads, 8) direction_kernel(PcgArrays a, flo
   }
   pq = block_join(pq);
   if (threadIdx.x == 0) partial_of(a, item)[0] = pq.of[0];
-  take_sums(a, item, Moment::step);
+  take_sums(a, item, Moment::direction);
 }
 
 __global__ void advance_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
-  if (a.states[item].moving == 0) return;
-  const float alpha = a.states[item].alpha;
+  // All blocks take the step, on their own copy; the last that has its sums takes it to the state with them.
+  PcgState state = a.states[item];
+  if (state.count >= a.length) return;
+  state.step(a.product[item]);
+  if (state.moving == 0) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) a.states[item].step(a.product[item]);
+    return;
+  }
+  const float alpha = state.alpha;
   Sums<2> sums;  // |r|^2, <r, z>
   ECHOTRAIN_VOXELS(a, item, v, i) {
     const float2 p = complex(a.p)[i], q = complex(a.q)[i];
@@ -201,8 +210,12 @@ void pcg_start(Context& context, const PcgArrays& a) {
   const cudaStream_t stream = stream_of(context);
   if (a.z != nullptr) product_kernel<<<blocks(a), kThreads, 0, stream>>>(a, Moment::start);
   context.clear(DeviceView<cfloat>(a.p, {a.batch, a.voxels}));
-  turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
   check_launch("pcg_start");
+}
+
+void pcg_turn(Context& context, const PcgArrays& a) {
+  turn_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
+  check_launch("pcg_turn");
 }
 
 void pcg_direction(Context& context, const PcgArrays& a, float shift) {
@@ -216,9 +229,8 @@ void pcg_advance(Context& context, const PcgArrays& a) {
 }
 
 void pcg_finish(Context& context, const PcgArrays& a) {
-  const cudaStream_t stream = stream_of(context);
-  if (a.z != nullptr) product_kernel<<<blocks(a), kThreads, 0, stream>>>(a, Moment::finish);
-  turn_kernel<<<blocks(a), kThreads, 0, stream>>>(a);
+  if (a.z == nullptr) return;  // advance_kernel has done it
+  product_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a, Moment::finish);
   check_launch("pcg_finish");
 }
 

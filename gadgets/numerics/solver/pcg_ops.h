@@ -85,6 +85,7 @@ struct PcgArrays {
   cfloat* z;                      ///< the preconditioned residual, or nullptr: inverse_diagonal times r
   const float* inverse_diagonal;  ///< [voxels]; nullptr: 1
   double* partial;                ///< [batch, blocks, 3]: |b|^2 or <p, q>; |r|^2; <r, z>
+  double* product;                ///< [batch]: <p, q> of CUDA's steps
   std::int32_t* arrived;          ///< [batch], zero between operations: CUDA's parts that have their sums
   double* residuals;              ///< [batch, length]
   std::int64_t length;
@@ -115,13 +116,15 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
 void pcg_residual(Context& context, const PcgArrays& a);
 /// The sum <r, z> where z is an array of its own.
 void pcg_product(Context& context, const PcgArrays& a);
-/// PcgState::start() for each item, then p = z.
+/// PcgState::start() for each item; p = 0.
 void pcg_start(Context& context, const PcgArrays& a);
-/// q += shift p, then PcgState::step().
+/// p = z + beta p for the items that run.
+void pcg_turn(Context& context, const PcgArrays& a);
+/// q += shift p, and <p, q>.
 void pcg_direction(Context& context, const PcgArrays& a, float shift);
-/// x += alpha p and r -= alpha q for the items that move; their sums.
+/// PcgState::step(), x += alpha p and r -= alpha q for the items that move; their sums.
 void pcg_advance(Context& context, const PcgArrays& a);
-/// PcgState::finish(), then p = z + beta p for the items that go on.
+/// PcgState::finish().
 void pcg_finish(Context& context, const PcgArrays& a);
 /// x = 0 for items whose state says `clear`.
 void pcg_clear(Context& context, const PcgArrays& a);

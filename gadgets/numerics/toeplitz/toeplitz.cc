@@ -140,6 +140,25 @@ Shape lag_image(const Shape& image) {
   return half;
 }
 
+std::int64_t ToeplitzOperator::around_parts() const { return impl_->around_parts; }
+
+void ToeplitzOperator::apply_around(Context& context, DeviceView<const cfloat> maps, DeviceView<cfloat> x,
+                                    DeviceView<cfloat> y, const AroundApply& around) const {
+  const Impl& impl = *impl_;
+  const bool sense = maps.size() > 0;
+  const std::int64_t n = impl.image.size();
+  require(context.backend() == impl.backend, "the operator was made for another backend");
+  require(x.size() == y.size() && x.size() % n == 0 && maps.size() % n == 0 &&
+              (!sense || (x.size() == n && around.r == nullptr)),
+          fmt::format("expected images of {}, got {} and {}", impl.image.text(), x.shape().text(), y.shape().text()));
+  const ToeplitzJob job{.batch = (sense ? maps.size() : x.size()) / n,
+                        .x = x.data(),
+                        .y = y.data(),
+                        .maps = sense ? maps.data() : nullptr,
+                        .around = &around};
+  ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
+}
+
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q) {
   Shape doubled;

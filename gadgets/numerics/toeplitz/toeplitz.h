@@ -40,6 +40,9 @@ class ToeplitzOperator final : public NormalOperator {
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override;
   void apply_sense(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> x,
                    DeviceView<cfloat> y) const override;
+  std::int64_t around_parts() const override;
+  void apply_around(Context& context, DeviceView<const cfloat> maps, DeviceView<cfloat> x, DeviceView<cfloat> y,
+                    const AroundApply& around) const override;
   std::shared_ptr<const NormalOperator> copy(Context& context) const override;
 
   struct Impl;

@@ -314,7 +314,11 @@ SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, fl
   return all;
 }
 
-void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl) { impl.axes = make_line_plan(context, impl); }
+void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl) {
+  const auto plan = make_line_plan(context, impl);
+  impl.axes = plan;
+  impl.around_parts = plan && plan->by_planes() ? across_tiles(impl.n[1] * impl.n[2]) : 0;
+}
 
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl) {
   toeplitz_plan(context, impl);
@@ -370,6 +374,7 @@ void apply_by_planes(Context& context, const ToeplitzOperator::Impl& impl, const
                      const ToeplitzJob& job) {
   const cudaStream_t stream = stream_of(context);
   const LinePlan::Axis &z = plan.axes[0], &y = plan.axes[1], &x = plan.axes[2];
+  const bool sense = job.maps != nullptr;
   for_parts(impl, job, plan.work() * static_cast<std::int64_t>(sizeof(cfloat)), [&](const Part& part) {
     Array<cfloat> own;
     if (job.work == nullptr) own = context.allocate<cfloat>({part.items, plan.work()});
@@ -384,6 +389,14 @@ void apply_by_planes(Context& context, const ToeplitzOperator::Impl& impl, const
                   .items = part.items,
                   .maps = part.maps,
                   .coils = part.items};
+    const AroundApply* const around = job.around;
+    if (around != nullptr && around->r != nullptr) {
+      pass.along = device_view(const_cast<cfloat*>(job.x)) + part.first * volume(impl.n);
+      pass.before.r = device_view(around->r) + part.first * volume(impl.n);
+      pass.before.factor = around->factor;
+      pass.before.beta = around->beta + part.first * around->beta_stride;
+      pass.before.beta_stride = around->beta_stride;
+    }
     plan.across.forward(pass, stream);
     plan.in_planes.around({.from = before,
                            .to = after,
@@ -399,6 +412,14 @@ void apply_by_planes(Context& context, const ToeplitzOperator::Impl& impl, const
     pass.to = part.y;
     pass.add = part.maps != nullptr && part.first > 0;
     pass.parts = parts;
+    if (around != nullptr && around->product != nullptr && (sense ? part.first + part.items == job.batch : true)) {
+      const std::int64_t item = sense ? 0 : part.first;
+      pass.along = device_view(const_cast<cfloat*>(job.x)) + item * volume(impl.n);
+      pass.after.shift = around->shift;
+      pass.after.product = around->product + item;
+      pass.after.partial = around->partial + item * impl.around_parts;
+      pass.after.arrived = around->arrived + item;
+    }
     plan.across.inverse(pass, stream);
     check_launch("toeplitz_apply");
   });

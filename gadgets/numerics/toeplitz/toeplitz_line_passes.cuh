@@ -12,6 +12,20 @@ namespace echotrain::numerics::cuda {
 #define ECHOTRAIN_TOEPLITZ_LINES(call) \
   call(16) call(32) call(48) call(64) call(80) call(96) call(128) call(160) call(192) call(256) call(320)
 
+/// What AroundApply says, for the first item of a pass.
+struct BeforePass {
+  const float2* r = nullptr;  ///< nullptr: nothing
+  const float* factor = nullptr;
+  const float* beta = nullptr;
+  std::int64_t beta_stride = 0;
+};
+struct AfterPass {
+  float shift = 0;
+  double* product = nullptr;  ///< nullptr: nothing
+  double* partial = nullptr;
+  std::int32_t* arrived = nullptr;
+};
+
 /// One pass over lines of an axis. Each kernel says which members it uses.
 struct LinePass {
   const float2* from = nullptr;
@@ -25,6 +39,9 @@ struct LinePass {
   std::int64_t image_rows = 0;  ///< rows of one coil
   std::int64_t coils = 1;
   bool add = false;
+  float2* along = nullptr;  ///< x of AroundApply; before: the same as `from`
+  BeforePass before;
+  AfterPass after;
   int parts = 1;  ///< addends of `from`, one set of items after the other
 };
 
@@ -42,6 +59,9 @@ LineKernels line_kernels();
 /// The extents M that both axes of a plane may have, and those of the axis across the planes.
 #define ECHOTRAIN_TOEPLITZ_PLANES(call) call(64) call(96) call(128)
 #define ECHOTRAIN_TOEPLITZ_ACROSS(call) call(32) call(48) call(64) call(96) call(128)
+
+/// Blocks that take the lines of an item along the first axis, and partial sums of it.
+constexpr std::int64_t across_tiles(std::int64_t lines) { return (lines + 15) / 16; }
 
 /// Along both axes of all planes: forward, times the spectrum, and back.
 struct PlanePass {
@@ -82,7 +102,7 @@ struct PlaneKernels {
 template <int M>
 PlaneKernels plane_kernels();
 /// Along the first axis, from images times their maps, where there are some, to planes; and back, adding up the coils.
-/// As columns_forward and columns_inverse, for any number of lines.
+/// As columns_forward and columns_inverse, for any number of lines, and with `before` and `after`.
 struct AcrossKernels {
   LineLaunch forward = nullptr, inverse = nullptr;
 };

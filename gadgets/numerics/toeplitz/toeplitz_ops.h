@@ -32,7 +32,8 @@ struct ToeplitzJob {
   const cfloat* x = nullptr;
   cfloat* y = nullptr;
   const cfloat* maps = nullptr;
-  cfloat* work = nullptr;  ///< of toeplitz_work_size(); nullptr: working memory is asked for
+  const AroundApply* around = nullptr;  ///< in the first and last pass; x is then written; Impl::around_parts > 0
+  cfloat* work = nullptr;               ///< of toeplitz_work_size(); nullptr: working memory is asked for
 };
 
 /// What a spectrum is made anew from.
@@ -53,6 +54,7 @@ struct ToeplitzOperator::Impl {
   Array<float> spectrum;             ///< 1 / voxels of the grid included; laid out as the backend wants it
   Array<float> circulant;            ///< [image...]
   std::shared_ptr<const void> axes;  ///< the backend's plans; CUDA: none where cuFFT does it all
+  std::int64_t around_parts = 0;     ///< NormalOperator::around_parts()
 };
 
 // clang-format off
@@ -65,7 +67,7 @@ void toeplitz_place(Context& context, const cfloat* q, const Extents& n, const E
 void circulant_place(Context& context, const cfloat* q, const Extents& n, int dims, cfloat* column);
 /// to = scale * Re(from), with the ranges of kBlocks parts.
 SpectrumRange real_part(Context& context, const cfloat* from, std::int64_t n, float scale, float* to);
-/// Sets `axes` for a context with `n`, `padded` and `dims`.
+/// Sets `axes` and `around_parts` for a context with `n`, `padded` and `dims`.
 void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);

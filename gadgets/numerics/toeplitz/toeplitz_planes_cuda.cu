@@ -182,15 +182,17 @@ struct Across {
   using L = Line<M>;
   static constexpr int kThreadsOf = L::T * kColumns;
   static dim3 threads() { return {kColumns, L::T}; }
-  int t, lines, column;
+  int t, lines, column, tile, tiles;
   std::int64_t item, coil;
   bool inside;
   /// Blocks of as many coils take the same lines, one after the other.
   __device__ Across(const LinePass& p, int coils) : t(threadIdx.y), lines(static_cast<int>(p.lines)) {
-    const int tiles = (lines + kColumns - 1) / kColumns, block = static_cast<int>(blockIdx.x) / coils;
+    const int block = static_cast<int>(blockIdx.x) / coils;
+    tiles = static_cast<int>(across_tiles(p.lines));
+    tile = block % tiles;
     coil = static_cast<int>(blockIdx.x) % coils;
     item = block / tiles;
-    column = block % tiles * kColumns + static_cast<int>(threadIdx.x);
+    column = tile * kColumns + static_cast<int>(threadIdx.x);
     inside = column < lines;
   }
   /// This thread's line of an item of n points, and one of frequencies.
@@ -199,6 +201,42 @@ struct Across {
     return base + (of_item * n * lines + column);
   }
 };
+
+/// The sum over a block's threads, in a fixed order; all get it.
+template <int Threads>
+__device__ double block_sum(double value, int thread) {
+  static_assert(Threads % 32 == 0);
+  __shared__ double of_warps[Threads / 32];
+  for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(~0u, value, apart);
+  __syncthreads();  // of the call before
+  if (thread % 32 == 0) of_warps[thread / 32] = value;
+  __syncthreads();
+  value = 0;
+  for (const double of_warp : of_warps) value += of_warp;
+  return value;
+}
+
+/// Takes a block's part of the product of an item, of `tiles`; the last of them adds up all, in their order.
+template <int Threads>
+__device__ void take_product(const AfterPass& after, std::int64_t item, int tile, int tiles, double value) {
+  __shared__ bool last;
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  value = block_sum<Threads>(value, thread);
+  double* const partial = after.partial + item * tiles;
+  if (thread == 0) {
+    partial[tile] = value;
+    __threadfence();
+    last = atomicAdd(after.arrived + item, 1) == tiles - 1;
+    if (last) after.arrived[item] = 0;
+  }
+  __syncthreads();
+  if (!last) return;
+  __threadfence();
+  value = 0;
+  for (int i = thread; i < tiles; i += Threads) value += static_cast<const volatile double*>(partial)[i];
+  value = block_sum<Threads>(value, thread);
+  if (thread == 0) after.product[item] = value;
+}
 
 /// from: [items, n, lines], or [n, lines] for all coils of maps [coils, n, lines]; to: [items or coils, 2M, lines].
 template <int M, bool Maps>
@@ -212,6 +250,19 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf) across_forward(LinePass
   const float2* const from = a.line(p.from, a.item, p.n);
   for_points<M>(a.t,
                 [&](int j, int at) { x[j] = a.inside && at < p.n ? from[at * a.lines] : make_float2(0.0f, 0.0f); });
+  if (!Maps && p.before.r != nullptr) {
+    const float2* const r = a.line(p.before.r, a.item, p.n);
+    const float* const factor = p.before.factor;
+    const float beta = p.before.beta[a.item * p.before.beta_stride];
+    float2* const along = a.line(p.along, a.item, p.n);
+    for_points<M>(a.t, [&](int j, int at) {
+      if (!a.inside || at >= p.n) return;
+      float2 z = r[at * a.lines];
+      if (factor != nullptr) z = factor[at * a.lines + a.column] * z;
+      x[j] = make_float2(z.x + beta * x[j].x, z.y + beta * x[j].y);
+      along[at * a.lines] = x[j];
+    });
+  }
   if constexpr (Maps) {
     const float2* const maps = a.line(p.maps, a.coil, p.n);
     for_points<M>(a.t, [&](int j, int at) {
@@ -228,7 +279,7 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf) across_forward(LinePass
 }
 
 /// from: [parts, items or coils, 2M, lines]; to: [items, n, lines], or [n, lines], = or += (add) the sum over coils of
-/// conj(maps) times theirs, in their order.
+/// conj(maps) times theirs, in their order. Then `after`.
 template <int M, bool Maps>
 __global__ void __launch_bounds__(Across<M>::kThreadsOf,
                                   toeplitz_lines::blocks_at_once<M>((Maps ? 512 : 768) / Across<M>::kThreadsOf))
@@ -240,6 +291,23 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf,
   const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * L::R2 + b) * kColumns]; };
   const std::int64_t part = (Maps ? p.coils : p.items) * 2 * M * p.lines;
   float2 x[L::R1], w[L::G * L::R2];
+  const auto finish = [&](float2* to, float2(&y)[L::R1]) {
+    double product = 0;
+    if (p.after.product != nullptr) {
+      const float2* const along = a.line(p.along, a.item, p.n);
+      for_points<M>(a.t, [&](int j, int at) {
+        if (!a.inside || at >= p.n) return;
+        const float2 v = along[at * a.lines];
+        y[j].x += p.after.shift * v.x, y[j].y += p.after.shift * v.y;
+        product += static_cast<double>(v.x) * static_cast<double>(y[j].x) +
+                   static_cast<double>(v.y) * static_cast<double>(y[j].y);
+      });
+    }
+    for_points<M>(a.t, [&](int j, int at) {
+      if (a.inside && at < p.n) to[at * a.lines] = y[j];
+    });
+    if (p.after.product != nullptr) take_product<Across<M>::kThreadsOf>(p.after, a.item, a.tile, a.tiles, product);
+  };
   const auto transform = [&](std::int64_t item) {
     const float2* const from = a.line(p.from, item, 2 * M);
     const float2* roots = p.roots;
@@ -266,20 +334,16 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf,
         if (a.inside && at < p.n) sum[j] = sum[j] + x[j] * conjugate(maps[at * a.lines]);
       });
     }
-    for_points<M>(a.t, [&](int j, int at) {
-      if (a.inside && at < p.n) to[at * a.lines] = sum[j];
-    });
+    finish(to, sum);
   } else {
     transform(a.item);
-    float2* const to = a.line(p.to, a.item, p.n);
-    for_points<M>(a.t, [&](int j, int at) {
-      if (a.inside && at < p.n) to[at * a.lines] = x[j];
-    });
+    finish(a.line(p.to, a.item, p.n), x);
   }
 }
 
 unsigned across_blocks(const LinePass& p, std::int64_t items) {
-  return static_cast<unsigned>((p.lines + kColumns - 1) / kColumns * items);
+  static_assert(kColumns == 16);
+  return static_cast<unsigned>(across_tiles(p.lines) * items);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tests/support/backends.h"
+#include "tests/support/direct_sum.h"
 #include "tests/support/resources.h"
 #include "tests/support/solver_problem.h"
 #include "tests/support/thread_digests.h"
@@ -467,6 +468,74 @@ TYPED_TEST(PcgTest, RecordedOrNotTheBitsAreTheSame) {
         const auto recorded = this->solve(problem, b, x, options), not_recorded = this->solve(plain, b, y, options);
         EXPECT_EQ(x, y);
         for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(recorded.items[i].residuals, not_recorded.items[i].residuals);
+      }
+  }
+}
+
+// Volumes whose planes CUDA holds in shared memory: steps are then done in the passes of the operator, at once for
+// several items of a batch. The residual is worked out from its definition in float64.
+TYPED_TEST(PcgTest, VolumesInPlanesAreSolved) {
+  const Shape image{17, 50, 51};
+  const auto n = static_cast<std::size_t>(image.size());
+  const Sampling s = make_sampling(3, 25, 51);
+  const auto matrix = this->toeplitz(s, image);
+  const auto two_maps = Random(52).normals(2 * image.size());
+  const std::shared_ptr<const LinearOperator> operators[] = {
+      std::make_shared<PlainNormal>(matrix),
+      std::make_shared<SenseNormal>(this->context(), matrix, this->upload(two_maps, with_batch(2, image)))};
+  const auto prior = tikhonov(image);
+  const auto slopes = smoothness(image);
+  for (const bool sense : {false, true}) {
+    const LinearOperator& a = *operators[sense ? 1 : 0];
+    const std::int64_t batch = sense ? 2 : 3;
+    auto b = Random(53).normals(batch * image.size());
+    if (!sense)
+      std::fill(b.begin() + static_cast<std::ptrdiff_t>(n), b.begin() + static_cast<std::ptrdiff_t>(2 * n), 0);
+    const auto right = this->upload(b, with_batch(batch, image));
+    for (const Regularizer* regularizer : {prior.get(), slopes.get()})
+      for (const Preconditioner preconditioner : kPreconditioners) {
+        if ((sense || regularizer == slopes.get()) && preconditioner != Preconditioner::jacobi) continue;
+        PcgOptions options{.iterations = 9, .tolerance = 0, .preconditioner = preconditioner, .lambda = 0.3};
+        options.largest_eigenvalue = matrix->largest();
+        auto x = this->upload(Random(54).normals(batch * image.size()), with_batch(batch, image));
+        const auto result = pcg(this->context(), a, regularizer, right.cview(), x.view(), options);
+        const auto got = this->download(x);
+        // b - A x - lambda R x, the last by the library.
+        auto rest = this->context().template zeros<cfloat>(with_batch(batch, image));
+        regularizer->add(this->context(), static_cast<float>(result.lambda), x.cview(), rest.view());
+        const auto regular = this->download(rest);
+        const std::int64_t coils = sense ? 2 : 1;
+        for (std::size_t item = 0; item < static_cast<std::size_t>(batch); ++item) {
+          const auto& found = result.items[item];
+          if (!sense && item == 1) {
+            EXPECT_EQ(found.status, PcgStatus::converged);
+            EXPECT_EQ(std::count(got.begin() + static_cast<std::ptrdiff_t>(n),
+                                 got.begin() + static_cast<std::ptrdiff_t>(2 * n), cfloat()),
+                      static_cast<std::ptrdiff_t>(n));
+            continue;
+          }
+          std::vector<cfloat> weighed;
+          for (std::size_t i = 0; i < static_cast<std::size_t>(coils) * n; ++i)
+            weighed.push_back(sense ? two_maps[i] * got[item * n + i % n] : got[item * n + i]);
+          const auto samples = testing::direct_forward(s.k, weighed, coils, image);
+          const auto back = testing::direct_adjoint(s.k, {samples.begin(), samples.end()}, s.w, coils, image);
+          double left = 0, power = 0;
+          for (std::size_t i = 0; i < n; ++i) {
+            cdouble sum = cdouble(b[item * n + i]) - cdouble(regular[item * n + i]);
+            for (std::size_t c = 0; c < static_cast<std::size_t>(coils); ++c)
+              sum -= sense ? std::conj(cdouble(two_maps[c * n + i])) * back[c * n + i] : back[c * n + i];
+            left += std::norm(sum);
+            power += std::norm(cdouble(b[item * n + i]));
+          }
+          ASSERT_EQ(found.residuals.size(), 10u);
+          EXPECT_LT(found.residuals.back(), 0.1 * found.residuals.front());
+          // What the recursion carries is off by some roundings of |A| |x| / |b|, which the start gives.
+          EXPECT_NEAR(found.residuals.back(), std::sqrt(left / power), 1e-6 * found.residuals.front())
+              << "sense " << sense << " preconditioner " << static_cast<int>(preconditioner) << " item " << item;
+        }
+        auto again = this->upload(Random(54).normals(batch * image.size()), with_batch(batch, image));
+        pcg(this->context(), a, regularizer, right.cview(), again.view(), options);
+        EXPECT_EQ(this->download(again), got);
       }
   }
 }
