@@ -31,11 +31,12 @@ __global__ void first_kernel(int times, const PcgState* states, std::int64_t bat
   cudaGraphSetConditional(more, runs && *stop == 0 ? 1 : 0);
 }
 
-__global__ void next_kernel(const PcgState* states, std::int64_t batch, int* left, StopFlag stop,
+/// After `done` iterations.
+__global__ void next_kernel(const PcgState* states, std::int64_t batch, int done, int* left, StopFlag stop,
                             cudaGraphConditionalHandle more) {
   const bool runs = any_runs(states, batch);
   if (threadIdx.x != 0) return;
-  cudaGraphSetConditional(more, --*left > 0 && runs && *stop == 0 ? 1 : 0);
+  cudaGraphSetConditional(more, (*left -= done) > 0 && runs && *stop == 0 ? 1 : 0);
 }
 
 /// The graph, and what only its kernels use. It may go while the graph runs, when an exception ends the solver: the
@@ -108,6 +109,11 @@ std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times,
   const cudaStream_t stream = stream_of(context);
   auto recording = std::make_shared<Recording>(context);
   int *left = recording->left.data(), *stop = recording->stop.data();
+  // Of small images, looking whether to go on takes a good part of an iteration. Iterations beyond the last one, and of
+  // items that have ended, change nothing.
+  constexpr std::int64_t kSmall = 1 << 19;
+  constexpr int kStepsOfSmall = 4;
+  const int steps = a.batch * a.voxels <= kSmall ? std::min(kStepsOfSmall, times) : 1;
   cudaGraphConditionalHandle more = 0;
   cudaGraph_t body = nullptr;
   if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
@@ -122,8 +128,8 @@ std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times,
       add_loop(recording->graph, first, more, body) != cudaSuccess)
     return nullptr;
   if (!record(context, body, [&] {
-        step();
-        next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, left, stop, more);
+        for (int i = 0; i < steps; ++i) step();
+        next_kernel<<<1, kThreads, 0, stream>>>(a.states, a.batch, steps, left, stop, more);
       }))
     return nullptr;
   if (cudaGraphInstantiate(&recording->executable, recording->graph, 0) != cudaSuccess ||
