@@ -175,6 +175,17 @@ TEST(AcquisitionCheckTest, NonFiniteNumbersAnywhere) {
       EXPECT_EQ(verdict(acquisition), "non-finite trajectory") << value << " at " << at;
     }
   }
+  // Each place counts, also those that fill no block; so do the signs.
+  const Payload good = floats(2 * 29, -std::numeric_limits<float>::max());
+  for (std::size_t at = 0; at < 2 * 29; ++at) {
+    Acquisition acquisition = readout(29, 1);
+    acquisition.data = good;
+    ASSERT_EQ(verdict(acquisition), "");
+    std::vector<float> data(2 * 29);
+    data[at] = bad[at % 3];
+    acquisition.data = Payload::take(std::move(data));
+    EXPECT_EQ(verdict(acquisition), "non-finite samples") << at;
+  }
   Acquisition acquisition = readout(500, 2);
   acquisition.data = floats(2000, std::numeric_limits<float>::denorm_min());
   EXPECT_EQ(verdict(acquisition), "");
