@@ -32,6 +32,9 @@ Result<Extent> measure(std::span<const std::byte> bytes, const Limits& limits);
 /// `owner`; compressed samples are expanded into a buffer of their own. Texts are cut at their first NUL.
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits);
 
+/// The same of a readout that measure() has found to be whole, in place: `to` is a new one.
+Status decode_acquisition(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner, Acquisition& to);
+
 using Buffer = std::vector<std::byte>;
 
 // Each appends one whole message to `out`.

@@ -54,8 +54,7 @@ Result<Message> decode_text(MessageId id, Bytes body) {
   return Message{ConfigText{std::string(text)}};
 }
 
-Result<Message> decode_acquisition(Bytes body, const Owner& owner) {
-  Acquisition acquisition;
+Status read_acquisition(Bytes body, const Owner& owner, Acquisition& acquisition) {
   std::memcpy(&acquisition.head, body.data(), sizeof(acquisition.head));
   const std::uint64_t flags = acquisition.head.flags;
   const std::uint64_t samples = acquisition.head.number_of_samples;
@@ -66,14 +65,14 @@ Result<Message> decode_acquisition(Bytes body, const Owner& owner) {
   acquisition.head.flags = flags & ~kCompressionFlags;
   if ((flags & kCompressionFlags) == 0 || data.empty()) {
     acquisition.data = payload(data, owner);
-    return Message{std::move(acquisition)};
+    return {};
   }
   const Bytes block = data.subspan(4);
   auto values = (flags & kCompression1) != 0 ? expand_zfp(block, samples, channels)
                                              : expand_packed(block, 2 * samples * channels);
   if (!values) return values.error();
   acquisition.data = Payload::take(*std::move(values));
-  return Message{std::move(acquisition)};
+  return {};
 }
 
 Result<Message> decode_waveform(Bytes body, const Owner& owner) {
@@ -98,6 +97,10 @@ Result<Message> decode_image(Bytes body, const Owner& owner) {
 
 }  // namespace
 
+Status decode_acquisition(Bytes bytes, const Owner& owner, Acquisition& to) {
+  return read_acquisition(bytes.subspan(kIdBytes), owner, to);
+}
+
 Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const void> owner, const Limits& limits) {
   const auto extent = measure(bytes, limits);
   if (!extent) return extent.error();
@@ -119,8 +122,11 @@ Result<Message> decode(std::span<const std::byte> bytes, std::shared_ptr<const v
       return Message{Query{load<std::uint64_t>(body, 8), std::string(cut_at_nul(as_text(body.subspan(24))))}};
     case MessageId::response:
       return Message{Response{load<std::uint64_t>(body, 0), std::string(cut_at_nul(as_text(body.subspan(16))))}};
-    case MessageId::acquisition:
-      return decode_acquisition(body, owner);
+    case MessageId::acquisition: {
+      Message message{std::in_place_type<Acquisition>};
+      if (Status status = read_acquisition(body, owner, std::get<Acquisition>(message)); !status) return status.error();
+      return message;
+    }
     case MessageId::waveform:
       return decode_waveform(body, owner);
     case MessageId::image:

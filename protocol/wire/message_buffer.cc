@@ -118,6 +118,7 @@ std::uint16_t MessageBuffer::pending_id() const {
 void MessageBuffer::change_slab(std::size_t bytes) {
   const auto partial = pending();
   // Let the old slab go first when nothing of it is needed, so that it can come straight back.
+  owner_.reset();
   if (partial.empty()) slab_.reset();
   auto slab = pool_->get(bytes);
   if (!partial.empty()) std::memcpy(slab->bytes.get(), partial.data(), partial.size());
@@ -143,7 +144,17 @@ std::span<std::byte> MessageBuffer::prepare() {
   return {slab_->bytes.get() + end_, slab_->size - end_};
 }
 
-void MessageBuffer::commit(std::size_t n) { end_ += n; }
+void MessageBuffer::commit(std::size_t n) {
+  end_ += n;
+  owner_.reset();
+}
+
+// What keeps the slab for the messages of one commit(). The slab's own count would go to and fro between the thread
+// that takes messages out of it and those that let earlier ones go, once for each readout.
+const std::shared_ptr<const void>& MessageBuffer::owner() {
+  if (!owner_) owner_ = std::make_shared<const std::shared_ptr<const Slab>>(slab_);
+  return owner_;
+}
 
 Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes.get() + end_ - n, n}}; }
 
@@ -154,11 +165,24 @@ Result<std::optional<Message>> MessageBuffer::next() {
   if (!extent) return extent.error();
   needed_ = extent->size;
   if (!extent->exact || bytes.size() < extent->size) return std::optional<Message>();
-  auto message = decode(bytes.first(extent->size), slab_, limits_);
+  auto message = decode(bytes.first(extent->size), owner(), limits_);
   if (!message) return message.error();
   begin_ += extent->size;
   needed_ = 0;
   return std::optional<Message>(*std::move(message));
+}
+
+Result<bool> MessageBuffer::next_readout(Acquisition& to) {
+  const auto bytes = pending();
+  if (bytes.size() < std::max<std::uint64_t>(needed_, kIdBytes) ||
+      load<std::uint16_t>(bytes, 0) != static_cast<std::uint16_t>(MessageId::acquisition))
+    return false;
+  const auto extent = measure(bytes, limits_);
+  if (!extent || !extent->exact || bytes.size() < extent->size) return false;
+  if (const Status status = decode_acquisition(bytes.first(extent->size), owner(), to); !status) return status.error();
+  begin_ += extent->size;
+  needed_ = 0;
+  return true;
 }
 
 }  // namespace echotrain::protocol

@@ -35,6 +35,9 @@ class MessageBuffer {
   Payload received(std::size_t n) const;
   /// The next whole message, nothing if more bytes are needed, or why the stream cannot go on (also on later calls).
   Result<std::optional<Message>> next();
+  /// Takes the next message if it is a whole readout, and puts it into `to`, a new one, without moving it about. False:
+  /// nothing is taken, and next() tells what comes.
+  Result<bool> next_readout(Acquisition& to);
   /// Id of the partly received message (0 at a message boundary or while its id is incomplete).
   std::uint16_t pending_id() const;
   /// Bytes of the partly received message (0 at a message boundary).
@@ -47,11 +50,13 @@ class MessageBuffer {
   class Pool;
   std::span<const std::byte> pending() const;
   void change_slab(std::size_t bytes);  // takes the partial message along
+  const std::shared_ptr<const void>& owner();
 
   Limits limits_;
   std::size_t slab_bytes_;
   std::shared_ptr<Pool> pool_;
   std::shared_ptr<Slab> slab_;
+  std::shared_ptr<const void> owner_;            // of messages that come now; see owner()
   std::vector<std::weak_ptr<const Slab>> held_;  // slab_ and those before it that may still be in use
   std::size_t begin_ = 0;                        // first byte not yet handed out
   std::size_t end_ = 0;                          // one past the last received byte

@@ -14,10 +14,11 @@
 namespace echotrain::server {
 
 namespace {
-constexpr int kMostPeerTexts = 100;          // in the log, per session
-constexpr int kMessagesAtOnce = 64;          // then it is the turn of other sessions
-constexpr std::size_t kLongText = 16 << 10;  // a text of this size takes a few ms to read; 1 MiB can take a second
-constexpr std::size_t kCopiesOfHeader = 6;   // received, in the dialogue, in the scan's request, and in the scan
+constexpr int kMostPeerTexts = 100;           // in the log, per session
+constexpr std::size_t kReadoutsAtOnce = 256;  // then it is the turn of other sessions
+constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts for
+constexpr std::size_t kLongText = 16 << 10;   // a text of this size takes a few ms to read; 1 MiB can take a second
+constexpr std::size_t kCopiesOfHeader = 6;    // received, in the dialogue, in the scan's request, and in the scan
 }  // namespace
 
 MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, SessionCapture& capture, Watchdog& watchdog,
@@ -48,16 +49,35 @@ asio::awaitable<void> MessageHandler::consume() {
   bool whole = false, data = false;
   std::vector<protocol::Acquisition> batch;
   // Reads of a steady stream are much alike. What is reserved and not filled is in nobody's count: no more than a few.
-  batch.reserve(std::min(batch_readouts_, std::size_t{kMessagesAtOnce}));
+  batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
   const std::uint64_t before = readouts_;
-  for (int handled = 1; !connection_.ending() && !waiting_scan_; ++handled) {
+  std::size_t handled = 0;
+  while (!connection_.ending() && !waiting_scan_) {
     // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
-    if (handled % kMessagesAtOnce == 0) {
+    if (handled >= kReadoutsAtOnce) {
+      handled = 0;
       flush(batch);
       if (whole) tell_watchdog(whole, data);
       co_await asio::post(connection_.strand, asio::use_awaitable);
-      batch.reserve(std::min(batch_readouts_, std::size_t{kMessagesAtOnce}));
+      batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
       continue;
+    }
+    if (dialogue_.state() == Dialogue::State::data) {
+      const protocol::Result<bool> taken = buffer_.next_readout(batch.emplace_back());
+      if (taken && *taken) {
+        dialogue_.data_came();
+        batch.back().arrival = now;
+        batch.back().number = ++readouts_;
+        whole = data = true;
+        ++handled;
+        continue;
+      }
+      batch.pop_back();
+      if (!taken) {
+        flush(batch);
+        connection_.fail(taken.error());
+        break;
+      }
     }
     protocol::Result<std::optional<protocol::Message>> next = buffer_.next();
     if (!next) {
@@ -70,17 +90,9 @@ asio::awaitable<void> MessageHandler::consume() {
       break;
     }
     whole = true;
-    if (auto* acquisition = std::get_if<protocol::Acquisition>(&**next);
-        acquisition != nullptr && dialogue_.state() == Dialogue::State::data) {
-      dialogue_.data_came();
-      acquisition->arrival = now;
-      acquisition->number = ++readouts_;
-      batch.push_back(std::move(*acquisition));
-      data = true;
-    } else {
-      data = data || std::holds_alternative<protocol::Image>(**next);
-      co_await act_on(std::move(**next), batch);
-    }
+    data = data || std::holds_alternative<protocol::Image>(**next);
+    handled += kReadoutsForOther;
+    co_await act_on(std::move(**next), batch);
   }
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);

@@ -90,6 +90,77 @@ TEST(MessageBuffer, AnyFragmentationGivesTheSameMessages) {
   }
 }
 
+/// next_readout() takes readouts, all of them where it is asked at each, and leaves other messages to next().
+TEST(MessageBuffer, ReadoutsInPlaceAreTheSameMessages) {
+  const Buffer stream = mixed_stream();
+  for (const std::size_t piece : {1u, 7u, 300u, 5000u}) {
+    MessageBuffer buffer(Limits{}, 3000);
+    Buffer out;
+    std::size_t readouts = 0, others = 0;
+    std::vector<Acquisition> kept;  // so that slabs cannot be used again
+    for (std::size_t at = 0; at < stream.size();) {
+      const auto room = buffer.prepare();
+      const std::size_t n = std::min({piece, room.size(), stream.size() - at});
+      std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, room.begin());
+      buffer.commit(n);
+      at += n;
+      for (;;) {
+        Acquisition readout;
+        const Result<bool> taken = buffer.next_readout(readout);
+        ASSERT_TRUE(taken) << taken.error().message;
+        if (*taken) {
+          encode(readout, out);
+          kept.push_back(std::move(readout));
+          ++readouts;
+          continue;
+        }
+        auto message = buffer.next();
+        ASSERT_TRUE(message) << message.error().message;
+        if (!*message) break;
+        EXPECT_FALSE(std::holds_alternative<Acquisition>(**message));
+        std::visit([&out](const auto& content) { encode(content, out); }, **message);
+        ++others;
+      }
+    }
+    EXPECT_EQ(buffer.pending_bytes(), 0u);
+    EXPECT_EQ(readouts, 40u);
+    EXPECT_EQ(others, 3u + 6u + 5u);
+    EXPECT_EQ(out, stream) << piece;
+    Buffer again;
+    for (const Acquisition& readout : kept) encode(readout, again);
+    Buffer plain;
+    for (std::uint16_t i = 0; i < 40; ++i) {
+      const Buffer one = acquisition_bytes(static_cast<std::uint16_t>(i * 3), static_cast<std::uint16_t>(i % 4),
+                                           static_cast<std::uint16_t>(i % 3));
+      plain.insert(plain.end(), one.begin(), one.end());
+    }
+    EXPECT_EQ(again, plain) << piece;  // nothing was written over what is held
+  }
+}
+
+TEST(MessageBuffer, ReadoutInPlaceThatIsWrongIsRefused) {
+  Buffer bytes = acquisition_bytes(16, 2, 0);
+  poke<std::uint64_t>(bytes, 2, std::uint64_t{1} << 53);  // COMPRESSION2: what follows is no packed block
+  poke<std::uint32_t>(bytes, 340, static_cast<std::uint32_t>(bytes.size() - 346));
+  MessageBuffer buffer(Limits{});
+  std::copy(bytes.begin(), bytes.end(), buffer.prepare().begin());
+  buffer.commit(bytes.size());
+  Acquisition readout;
+  const Result<bool> taken = buffer.next_readout(readout);
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, "compression");
+  EXPECT_FALSE(buffer.next());
+
+  poke<std::uint16_t>(bytes, 0, 9);  // a version that next() refuses
+  MessageBuffer other(Limits{});
+  std::copy(bytes.begin(), bytes.end(), other.prepare().begin());
+  other.commit(bytes.size());
+  const Result<bool> later = other.next_readout(readout);
+  ASSERT_TRUE(later);
+  EXPECT_FALSE(*later);
+  ASSERT_FALSE(other.next());
+}
+
 TEST(MessageBuffer, GrowsWithWhatArrivesAndNotWithWhatIsClaimed) {
   MessageBuffer buffer(Limits{}, 4096);
   const Buffer head = image_head(8, 1024, 1024, 64, 1, 0);  // 1 GiB of pixels
