@@ -88,6 +88,12 @@ bool Inbox::full(bool give_back) {
   return (bytes_ >= bound_ || gives_back_) && !cancelled_;
 }
 
+bool Inbox::plenty() {
+  const std::scoped_lock lock(mutex_);
+  told_plenty_ = bytes_ - taken_bytes_ >= kPlentyBytes && !cancelled_;
+  return told_plenty_;
+}
+
 std::int64_t Inbox::waiting() const {
   const std::scoped_lock lock(mutex_);
   return readouts_;
@@ -146,13 +152,25 @@ Inbox::Taken Inbox::take(const Waiting& waiting) {
   };
   taken.work = take_front();
   if (auto* batch = std::get_if<std::vector<Acquisition>>(&*taken.work)) {
-    while (!queue_.empty() && taken_bytes_ + queue_.front().bytes <= kBatchBytes &&
-           std::holds_alternative<std::vector<Acquisition>>(queue_.front().work)) {
+    // Of small readouts, each costs more to move than it brings to be among more.
+    std::size_t count = batch->size(), bytes = taken_bytes_, last = 0;
+    for (; last < queue_.size() && count < kBatchReadouts; ++last) {
+      const Entry& entry = queue_[last];
+      const auto* more = std::get_if<std::vector<Acquisition>>(&entry.work);
+      if (more == nullptr || (bytes += entry.bytes) > kBatchBytes) break;
+      count += more->size();
+    }
+    batch->reserve(count);
+    for (; last > 0; --last) {
       auto more = std::get<std::vector<Acquisition>>(take_front());
       batch->insert(batch->end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     }
   }
   something_ = !queue_.empty() || end_;
+  const bool lean = told_plenty_ && bytes_ - taken_bytes_ <= kPlentyBytes / 2;
+  if (lean) told_plenty_ = false;
+  lock.unlock();
+  if (lean) room_();
   return taken;
 }
 

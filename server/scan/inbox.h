@@ -45,6 +45,10 @@ class Inbox {
   /// whether anything is in it: its memory is wanted elsewhere.
   bool full(bool give_back = false);
 
+  /// Whether so much is queued that it leaves the processor's caches before the worker comes to it, which costs both
+  /// sides more than a short wait. Where it is so, `room` is called when half of it is left.
+  bool plenty();
+
   std::size_t bytes() const;     ///< queued and in the worker's hands
   std::int64_t waiting() const;  ///< acquisitions that are queued
 
@@ -60,11 +64,12 @@ class Inbox {
     std::function<void(bool)> long_wait{};
   };
   /// Waits for work. Acquisitions that have piled up come as one batch of up to kBatchBytes, or one that is larger than
-  /// that alone. The work taken before counts as done.
+  /// that alone; no more are added to one that has kBatchReadouts. The work taken before counts as done.
   Taken take(const Waiting& waiting);
   Taken take() { return take({}); }
 
-  static constexpr std::size_t kBatchBytes = 4 << 20;
+  static constexpr std::size_t kBatchBytes = 4 << 20, kPlentyBytes = 2 << 20;
+  static constexpr std::size_t kBatchReadouts = 256;
 
  private:
   void spin(std::chrono::steady_clock::duration time) const;
@@ -82,6 +87,7 @@ class Inbox {
   std::int64_t readouts_ = 0;    // acquisitions in the queue
   Memory::Share share_;          // of bytes_
   const std::size_t bound_;
+  bool told_plenty_ = false;
   bool gives_back_ = false;  // somebody waits for it to be empty
   std::optional<End> end_;
   bool cancelled_ = false;

@@ -66,6 +66,7 @@ class Worker {
   /// destroyed.
   void confirm();
   void push(Work&& work) { inbox_.push(std::move(work)); }
+  bool has_plenty() { return inbox_.plenty(); }  ///< see Inbox
   bool full(bool give_back = false) { return inbox_.full(give_back); }
   std::size_t queued_bytes() const { return inbox_.bytes(); }
   /// Stops before the next piece of work, whatever is pushed, until resume(). False, and nothing changes, while there

@@ -11,10 +11,6 @@
 
 namespace echotrain::server {
 
-namespace {
-constexpr std::chrono::milliseconds kLookForReset{50};
-}  // namespace
-
 std::string Ending::outcome() const {
   if (dropped) return "dropped";
   if (gone) return "peer gone";
@@ -42,8 +38,8 @@ std::function<void()> Connection::waker() const {
   };
 }
 
-asio::awaitable<void> Connection::wait_to_look() {
-  asio::steady_timer look_again(strand, kLookForReset);
+asio::awaitable<void> Connection::wait_to_look(Clock::duration most) {
+  asio::steady_timer look_again(strand, most);
   look_again.async_wait([wake = waker()](const error_code& cancelled) {
     if (!cancelled) wake();
   });

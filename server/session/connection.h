@@ -46,7 +46,7 @@ class Connection {
   asio::awaitable<void> wait() { return changed_->wait(); }
   /// The same for the few milliseconds after which a connection that is not read from is to be looked at again: only
   /// Transport::is_reset() notices that its peer is gone.
-  asio::awaitable<void> wait_to_look();
+  asio::awaitable<void> wait_to_look(Clock::duration most = std::chrono::milliseconds(50));
   /// Wakes all coroutines of the session, which look at what has changed.
   void notify() { changed_->notify(); }
   /// A function that calls notify() on the strand. Any thread may call it, also after the connection has been

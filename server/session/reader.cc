@@ -13,6 +13,7 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kDrainBytes = 256 << 10;
+constexpr std::chrono::milliseconds kCatchUp{2};
 }  // namespace
 
 Reader::Reader(const Parts& parts)
@@ -61,6 +62,10 @@ asio::awaitable<void> Reader::receive() {
       continue;
     }
     watchdog_.release();
+    if (!spill_.active() && scan_.has_plenty()) {
+      co_await let_scan_catch_up();
+      if (connection_.ending()) break;
+    }
     const bool spilling = spill_.active();  // the spill may end during the read
     const std::span<std::byte> room = spilling ? spill_.room() : handler_.room();
     error_code error;
@@ -95,6 +100,16 @@ asio::awaitable<void> Reader::receive() {
 asio::awaitable<void> Reader::wait_held_back() {
   if (connection_.transport->is_reset()) scan_.cancel();
   if (must_wait()) co_await connection_.wait_to_look();
+}
+
+// Bytes that wait long leave the caches: the kernel then writes to memory, and the scan reads from there. A scan that
+// takes nothing for longer than a moment gets all that its queue holds nevertheless.
+asio::awaitable<void> Reader::let_scan_catch_up() {
+  const Clock::time_point until = Clock::now() + kCatchUp;
+  for (Clock::time_point now = Clock::now(); now < until && !connection_.ending(); now = Clock::now()) {
+    co_await connection_.wait_to_look(until - now);
+    if (!scan_.has_plenty()) break;
+  }
 }
 
 void Reader::count(std::size_t n) {

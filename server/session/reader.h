@@ -44,6 +44,7 @@ class Reader {
   bool must_wait();
   bool client_floods_itself() const;
   asio::awaitable<void> wait_held_back();
+  asio::awaitable<void> let_scan_catch_up();
   std::uint64_t most_waiting() const;
   void begin_spill_for_waiting_scan();
   void count(std::size_t n);

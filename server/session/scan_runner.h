@@ -47,6 +47,8 @@ class ScanRunner {
   bool busy() const;
   /// What comes has to wait, because of that or because far too many messages wait for the client.
   bool input_full() const { return busy() || connection_.outbox->flooded(); }
+  /// The scan has enough to do for a moment, in which it is better not to read more.
+  bool has_plenty() const { return worker_ && worker_->has_plenty(); }
   std::size_t queued_bytes() const { return worker_ ? worker_->queued_bytes() : 0; }  ///< that wait for the pipeline
   /// Ends the session if the scan has failed and is not on trial. Goes on with a scan that has regained its place.
   void check();

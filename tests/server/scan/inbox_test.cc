@@ -102,5 +102,58 @@ TEST(Inbox, PausedWorkerTakesNothingUntilItGoesOn) {
   EXPECT_TRUE(took);
 }
 
+/// `n` readouts that keep `bytes` of samples each.
+Work large_readouts(std::size_t n, std::size_t bytes) {
+  static const std::vector<std::byte> samples(Inbox::kPlentyBytes);
+  std::vector<protocol::Acquisition> batch(n);
+  for (protocol::Acquisition& each : batch) each.data.bytes = std::span(samples).first(bytes);
+  return batch;
+}
+
+std::size_t count(const Inbox::Taken& taken) {
+  return std::get<std::vector<protocol::Acquisition>>(*taken.work).size();
+}
+
+/// What the worker has in its hands is in its caches, most likely; what waits is to be little.
+TEST(Inbox, ReaderThatHeardOfPlentyIsCalledWhenHalfOfItIsLeft) {
+  int called = 0;
+  Inbox inbox(64 << 20, [&] { ++called; });
+  constexpr std::size_t kHalf = Inbox::kPlentyBytes / 2, kMany = Inbox::kBatchReadouts;
+  inbox.push(large_readouts(kMany, kHalf / kMany));
+  EXPECT_FALSE(inbox.plenty());
+  inbox.push(large_readouts(kMany, kHalf / kMany));
+  EXPECT_TRUE(inbox.plenty());
+  inbox.push(large_readouts(kMany, kHalf / kMany));
+  EXPECT_FALSE(inbox.full());
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(called, 0) << "two halves wait";
+  EXPECT_TRUE(inbox.plenty());
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(called, 0) << "more than half";  // readouts count with their heads
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(called, 1);
+  EXPECT_GT(inbox.bytes(), kHalf);
+  EXPECT_FALSE(inbox.plenty()) << "the worker has it";
+  inbox.push(large_readouts(1, Inbox::kPlentyBytes));
+  ASSERT_TRUE(inbox.take().work);
+  EXPECT_EQ(called, 1) << "nobody has asked";
+}
+
+TEST(Inbox, ManySmallReadoutsAreNotMovedTogether) {
+  Inbox inbox(64 << 20, [] {});
+  for (const std::size_t n : {100, 100, 200, 10, 20}) inbox.push(readouts(n));
+  EXPECT_EQ(count(inbox.take()), 400U);
+  EXPECT_EQ(inbox.waiting(), 30);
+  EXPECT_EQ(count(inbox.take()), 30U);
+}
+
+TEST(Inbox, BatchOfLargeReadoutsHasItsBoundInBytes) {
+  Inbox inbox(64 << 20, [] {});
+  for (int i = 0; i < 5; ++i) inbox.push(large_readouts(2, Inbox::kBatchBytes / 5));
+  EXPECT_EQ(count(inbox.take()), 4U);
+  EXPECT_EQ(count(inbox.take()), 4U);
+  EXPECT_EQ(count(inbox.take()), 2U);
+}
+
 }  // namespace
 }  // namespace echotrain::server
