@@ -11,5 +11,7 @@ namespace echotrain::server {
 
 /// Runs `work` on a thread of `pool`; the caller goes on, on its own executor, when it is done. Throws what it throws.
 asio::awaitable<void> run_offloaded(asio::thread_pool& pool, std::function<void()> work);
+/// The same on a thread of `executor`.
+asio::awaitable<void> run_offloaded(asio::any_io_executor executor, std::function<void()> work);
 
 }  // namespace echotrain::server

@@ -1,9 +1,11 @@
 // The bytes of one connection: plain, or under TLS.
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -40,17 +42,41 @@ class Transport {
   /// Whether the peer has reset the connection, though nobody reads from it. What came before can still be read.
   bool is_reset() const;
 
-  bool is_open() const { return socket_.is_open(); }
+  bool is_open() const { return socket_.is_open() && !closing_; }
   void close();
   /// Closes so that the peer's kernel reports a reset, and drops what was not sent.
   void reset();
 
  protected:
   explicit Transport(StreamSocket socket) : socket_(std::move(socket)) {}
+
+  /// Another thread calls the kernel for the socket, as long as this lives: it is closed afterwards. For the strand.
+  class Lent {
+   public:
+    explicit Lent(Transport& transport) : transport_(transport) { transport_.lent_ = true; }
+    ~Lent();
+    Lent(const Lent&) = delete;
+    Lent& operator=(const Lent&) = delete;
+
+   private:
+    Transport& transport_;
+  };
+
   StreamSocket socket_;
+
+ private:
+  void close_now();
+  bool lent_ = false, closing_ = false;
 };
 
-std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false);
+/// Who writes while bytes come about as fast as a thread can read them: `bytes` within `time`.
+struct Beside {
+  asio::any_io_executor executor{};  ///< that other threads serve beside the socket's strand; none: the strand writes
+  std::size_t bytes = 1 << 20;
+  std::chrono::nanoseconds time = std::chrono::milliseconds(2);
+};
+
+std::unique_ptr<Transport> make_plain_transport(StreamSocket socket, bool authenticated = false, Beside beside = {});
 
 /// What a server shows to TLS clients and asks of them, as read from PEM files once.
 class TlsContext {

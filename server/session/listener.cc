@@ -207,6 +207,12 @@ asio::awaitable<void> Listener::add(tcp::socket socket, bool tls, tcp::endpoint 
   while (!try_to_add(socket, tls, peer)) co_await wait(kPauseWithoutRoom);
 }
 
+// One thread that spins serves all connections; of several, one may write while another one reads.
+asio::any_io_executor Listener::beside() const {
+  if (environment_.spinning) return {};
+  return context_.get_executor();
+}
+
 // False when there is no room for the moment.
 bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer) {
   std::uint64_t id = 0;
@@ -220,7 +226,7 @@ bool Listener::try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& pe
     id = ++last_id_;
     const asio::any_io_executor strand = socket.get_executor();
     std::unique_ptr<Transport> transport = tls ? environment_.certificates->context()->make_transport(std::move(socket))
-                                               : make_plain_transport(std::move(socket));
+                                               : make_plain_transport(std::move(socket), false, {beside()});
     session = std::make_shared<Session>(
         std::move(transport), strand, peer.address().is_unspecified() ? "unknown" : text_of(peer), id, environment_,
         [this, id, refused = refusal.has_value()] { remove(id, refused); }, [this, id] { return admit(id); });

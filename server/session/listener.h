@@ -64,6 +64,7 @@ class Listener {
   void end_introduction();
   asio::awaitable<void> introduce(std::shared_ptr<tcp::socket> socket, bool tls, tcp::endpoint balancer);
   asio::awaitable<void> add(tcp::socket socket, bool tls, tcp::endpoint peer);
+  asio::any_io_executor beside() const;
   bool try_to_add(tcp::socket& socket, bool tls, const tcp::endpoint& peer);
   std::optional<protocol::Error> refusal_of(const tcp::endpoint& peer, bool tls) const;
   bool make_room();
