@@ -104,7 +104,7 @@ void AutomaticFrames::close_finished(const FrameKey& next, const OpenFrames::Emi
 }
 
 void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames::EmitReadouts& emit) {
-  const protocol::AcquisitionHeader head = acquisition.head;
+  const protocol::AcquisitionHeader& head = acquisition.head;
   const FrameKey key = key_of(head);
   const Line line = line_of(head);
   const bool reference = (head.flags & kCalibration) != 0;
@@ -130,9 +130,9 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   if (fresh) ++frame.announced;
   if (expected(key).lattice && !frame.lattice) frame.lattice.emplace(scan_->compute, *expected(key).lattice);
   if (fresh && frame.lattice) frame.lattice->add(head.idx.kspace_encode_step_1, head.idx.kspace_encode_step_2);
+  const bool may_end = (head.flags & kMayEndFrame) != 0;
   open_.add(frame, std::move(acquisition));
   last_ = key;
-  const bool may_end = (head.flags & kMayEndFrame) != 0;
   frame.last_seen |= may_end;
   if (frame.last_seen && complete(frame))
     close(key, emit);

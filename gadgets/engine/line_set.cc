@@ -35,6 +35,11 @@ bool LineSet::insert(std::uint64_t line) {
   return true;
 }
 
+void LineSet::clear() {
+  std::fill_n(slots_.data(), slots_.size(), 0);
+  size_ = 0;
+}
+
 const std::uint64_t* LineSet::slot(std::uint64_t line) const {
   const std::uint64_t* slots = slots_.data();
   const auto mask = static_cast<std::uint64_t>(slots_.size()) - 1;

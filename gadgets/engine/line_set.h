@@ -1,6 +1,7 @@
 // Which lines of a frame have come.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "gadgets/numerics/core/array.h"
@@ -17,6 +18,9 @@ class LineSet {
   /// Adds `line`; false if it was there already.
   bool insert(std::uint64_t line);
   bool contains(std::uint64_t line) const { return line == *slot(line); }
+  /// Empty again, with the memory that it has.
+  void clear();
+  std::size_t bytes() const { return static_cast<std::size_t>(slots_.size()) * sizeof(std::uint64_t); }
 
  private:
   const std::uint64_t* slot(std::uint64_t line) const;  ///< where `line` is or belongs

@@ -20,6 +20,7 @@ void refuse_more_frames(std::size_t open) {
 
 namespace {
 // A frame, its entries in the maps here and in those of gadgets: their sizes, and what the allocator adds to each.
+constexpr std::size_t kMostSpareBytes = 1 << 20;  // of the table of a frame's lines
 constexpr std::uint64_t kBytesOfFrame = sizeof(Frame) + sizeof(OpenFrame) + 1024;
 }  // namespace
 
@@ -41,11 +42,10 @@ OpenFrames::Place OpenFrames::place_of(const OpenFrame& frame) {
 }
 
 OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHeader& head) {
-  const auto known = open_.find(key);
-  if (known != open_.end()) return known->second;
+  if (OpenFrame* const known = look_up(key)) return *known;
   refuse_more_frames(open_.size());
   pay();
-  OpenFrame& fresh = open_.try_emplace(key, scan_->compute, key).first->second;
+  OpenFrame& fresh = open_.try_emplace(key, no_lines(), key).first->second;
   fresh.frame = std::make_shared<Frame>();
   fresh.frame->id = next_id_++;
   fresh.frame->key = key;
@@ -54,9 +54,12 @@ OpenFrame& OpenFrames::open(const FrameKey& key, const protocol::AcquisitionHead
   return fresh;
 }
 
-const OpenFrame* OpenFrames::find(const FrameKey& key) const {
+// Most readouts belong to the frame of the readout before them.
+OpenFrame* OpenFrames::look_up(const FrameKey& key) {
+  if (found_ != nullptr && found_->key == key) return found_;
   const auto it = open_.find(key);
-  return it == open_.end() ? nullptr : &it->second;
+  if (it == open_.end()) return nullptr;
+  return found_ = &it->second;
 }
 
 void OpenFrames::add(OpenFrame& frame, protocol::Acquisition&& acquisition) {
@@ -71,11 +74,24 @@ void OpenFrames::close(const FrameKey& key, const EmitReadouts& emit) {
   const auto it = open_.find(key);
   OpenFrame frame = std::move(it->second);
   open_.erase(it);
+  found_ = nullptr;
   places_.erase(place_of(frame));
   waiting_.erase(frame.key);
   pay();
+  if (frame.lines.bytes() <= kMostSpareBytes) {
+    frame.lines.clear();
+    spare_lines_.emplace(std::move(frame.lines));
+  }
   frame.frame->arrival.taken = taken_;
   flush(frame, true, emit);
+}
+
+// On a GPU a table is pinned memory, which costs calls of the driver: frame after frame uses the same one.
+LineSet OpenFrames::no_lines() {
+  if (!spare_lines_) return LineSet(scan_->compute);
+  LineSet lines = std::move(*spare_lines_);
+  spare_lines_.reset();
+  return lines;
 }
 
 void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
@@ -97,6 +113,7 @@ void OpenFrames::flush_all(const EmitReadouts& emit) {
 
 void OpenFrames::clear() {
   open_.clear();
+  found_ = nullptr;
   places_.clear();
   waiting_.clear();
   if (paid_) paid_->set(0);

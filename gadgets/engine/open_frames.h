@@ -23,7 +23,7 @@ namespace echotrain {
 constexpr std::uint64_t flag_bit(int value) { return 1ull << (value - 1); }
 
 struct OpenFrame {
-  OpenFrame(numerics::Context& compute, const FrameKey& found_by) : key(found_by), lines(compute) {}
+  OpenFrame(LineSet&& empty, const FrameKey& found_by) : key(found_by), lines(std::move(empty)) {}
   const FrameKey key;  // under which it is found
   std::shared_ptr<Frame> frame;
   std::vector<protocol::Acquisition> waiting;  // readouts of the batch being pushed that are not yet handed on
@@ -55,7 +55,7 @@ class OpenFrames {
   /// are open.
   OpenFrame& open(const FrameKey& key, const protocol::AcquisitionHeader& head);
   /// The open frame of this key, or nullptr.
-  const OpenFrame* find(const FrameKey& key) const;
+  const OpenFrame* find(const FrameKey& key) { return look_up(key); }
   /// `frame` gets one more readout.
   void add(OpenFrame& frame, protocol::Acquisition&& acquisition);
   /// Ends the frame, which must be open, and hands on the rest of it.
@@ -79,13 +79,17 @@ class OpenFrames {
 
   void flush(OpenFrame& frame, bool last, const EmitReadouts& emit);
   void pay();
+  OpenFrame* look_up(const FrameKey& key);
+  LineSet no_lines();
   static Place place_of(const OpenFrame& frame);
 
   Scan* scan_ = nullptr;
   std::map<FrameKey, OpenFrame> open_;
+  OpenFrame* found_ = nullptr;                // the one that was found last, while it is open
   std::map<Place, FrameKey> places_;          // of all that are open
   std::set<FrameKey> waiting_;                // those that have readouts that wait
   std::vector<protocol::Acquisition> spare_;  // empty; its memory is for readouts that wait
+  std::optional<LineSet> spare_lines_;        // empty; its memory is for the next frame
   std::shared_ptr<numerics::MemoryShare> paid_;
   Instant taken_{};  // when the batch being pushed was taken
   std::uint64_t next_id_ = 0;

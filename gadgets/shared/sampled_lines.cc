@@ -44,6 +44,7 @@ std::int64_t most(const std::vector<std::int64_t>& votes) {
 /// The origin and shift that most rows agree with; of equals the least.
 Candidate best(const SampledLines& lines, const Rows& step) {
   Candidate found{step};
+  if (step == Rows{1, 1}) return found;  // it has all rows
   std::vector<std::int64_t> planes(static_cast<std::size_t>(step[1]));
   for_rows(lines, lines.first, lines.last, [&](std::int64_t, std::int64_t z, bool came) {
     if (came) ++planes[static_cast<std::size_t>(z % step[1])];
