@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -84,6 +85,7 @@ struct Job {
   const bool grouped;
   const LendsHelpers* const lender;  // null: as many helpers as there are
   int helpers = 0;                   // guarded by the pool's mutex
+  std::condition_variable left{};    // a helper has left the job; for its caller
   std::atomic<std::int64_t> next{0};
   std::mutex mutex{};
   std::exception_ptr error{};
@@ -160,8 +162,16 @@ struct Job {
 /// Helpers work for the caller for whom they have worked least, and look for another one after each step while there
 /// are several: who computes for a millisecond now and then need not wait for those who compute for minutes.
 struct ThreadPool::Impl {
+  /// How a thread is woken. Each has a condition of its own: only as many are woken as there is work for, and who wakes
+  /// some does not wait for others that were woken before and have no core yet.
+  struct Helper {
+    std::condition_variable wake{};
+    bool woken = false;
+  };
+
   std::mutex mutex;
-  std::condition_variable wake, left;
+  std::vector<Helper> crew;
+  std::vector<Helper*> asleep;  // who fell asleep last is last, and is woken first
   std::vector<Job*> jobs;
   std::atomic<bool> crowded{false};  // several jobs
   double least_helped = 0;           // of the caller or group helped last: what new ones begin with
@@ -169,14 +179,15 @@ struct ThreadPool::Impl {
   bool watched = false;  // an idle thread looks now and then
   std::vector<std::thread> threads;
 
-  explicit Impl(int helpers) {
+  explicit Impl(int count) : crew(static_cast<std::size_t>(count)) {
     try {
-      threads.reserve(static_cast<std::size_t>(helpers));
-      for (int i = 0; i < helpers; ++i) threads.emplace_back([this] { serve(); });
+      asleep.reserve(crew.size());
+      threads.reserve(crew.size());
+      for (Helper& helper : crew) threads.emplace_back([this, &helper] { serve(helper); });
     } catch (const std::system_error& error) {
       const std::size_t started = threads.size();
       end();
-      throw ResourceError(fmt::format("cannot start {} CPU threads (only {}): {}; set `threads` lower", helpers + 1,
+      throw ResourceError(fmt::format("cannot start {} CPU threads (only {}): {}; set `threads` lower", count + 1,
                                       started + 1, error.what()));
     } catch (...) {
       end();
@@ -190,7 +201,7 @@ struct ThreadPool::Impl {
       std::lock_guard lock(mutex);
       stopping = true;
     }
-    wake.notify_all();
+    wake(crew.size());
     for (auto& thread : threads) thread.join();
   }
 
@@ -201,13 +212,43 @@ struct ThreadPool::Impl {
       jobs.push_back(&job);
       crowded = jobs.size() > 1;
     }
-    wake.notify_all();
+    wake(static_cast<std::size_t>(job.pieces - 1));  // the caller takes one
+  }
+
+  /// Wakes at most so many of those that are asleep. Without the mutex: they need it next.
+  void wake(std::size_t most) {
+    while (most > 0) {
+      std::array<Helper*, 64> next{};
+      std::size_t count = 0;
+      {
+        std::lock_guard lock(mutex);
+        for (; count < std::min({most, next.size()}) && !asleep.empty(); ++count) {
+          next.at(count) = asleep.back();
+          asleep.pop_back();
+          next.at(count)->woken = true;
+        }
+      }
+      for (std::size_t i = 0; i < count; ++i) next.at(i)->wake.notify_one();
+      if (count < next.size()) return;
+      most -= count;
+    }
+  }
+
+  /// With the mutex held, which others have meanwhile.
+  void sleep(std::unique_lock<std::mutex>& lock, Helper& self, std::optional<Clock::duration> most = {}) {
+    self.woken = false;
+    asleep.push_back(&self);
+    const auto woken = [&self] { return self.woken; };
+    if (!most)
+      self.wake.wait(lock, woken);
+    else if (!self.wake.wait_for(lock, *most, woken))
+      std::erase(asleep, &self);
   }
 
   /// Waits until no helper is in the job. False: a helper has left some work, which another one may have taken since.
   bool remove(Job& job) {
     std::unique_lock lock(mutex);
-    left.wait(lock, [&job] { return job.helpers == 0 || job.has_rests; });
+    job.left.wait(lock, [&job] { return job.helpers == 0 || job.has_rests; });
     if (job.helpers > 0 || job.has_rests) return false;
     std::erase(jobs, &job);
     crowded = jobs.size() > 1;
@@ -230,38 +271,37 @@ struct ThreadPool::Impl {
 
   /// Waits for work; null: the pool ends. Lenders do not say when more helpers may come: of the threads that have
   /// nothing to do, one looks now and then while somebody has work for which more may not come yet, and wakes the next.
-  Job* wait_for_work(std::unique_lock<std::mutex>& lock) {
+  Job* wait_for_work(std::unique_lock<std::mutex>& lock, Helper& self) {
     for (;;) {
       if (stopping) return nullptr;
-      if (Job* const job = neediest()) {
-        if (job->lender != nullptr && !watched) wake.notify_one();
-        return job;
-      }
+      if (Job* const job = neediest()) return job;
       const bool held_back = std::any_of(jobs.begin(), jobs.end(), [](const Job* job) { return !job->exhausted(); });
       if (held_back && !watched) {
         watched = true;
-        wake.wait_for(lock, kWatch);
+        sleep(lock, self, kWatch);
         watched = false;
       } else {
-        wake.wait(lock);
+        sleep(lock, self);
       }
     }
   }
 
-  void serve() {
+  void serve(Helper& self) {
     std::unique_lock lock(mutex);
-    while (Job* const job = wait_for_work(lock)) {
+    while (Job* const job = wait_for_work(lock, self)) {
       least_helped = std::max(least_helped, job->group.seconds);
       if (job->grouped) job->group.least = std::max(job->group.least, job->own.seconds);
       ++job->helpers;
-      lock.unlock();
-      const auto since = Clock::now();
       const bool bounded = job->lender != nullptr;
+      const bool nobody_watches = bounded && !watched;
+      lock.unlock();
+      if (nobody_watches) wake(1);
+      const auto since = Clock::now();
       job->run([&] { return Clock::now() - since >= (crowded || bounded ? kStep : kMostUncounted); });
       lock.lock();
       job->help(std::chrono::duration<double>(Clock::now() - since).count());
       --job->helpers;
-      if (job->helpers == 0 || job->has_rests) left.notify_all();
+      if (job->helpers == 0 || job->has_rests) job->left.notify_one();
     }
   }
 };

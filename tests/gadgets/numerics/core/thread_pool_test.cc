@@ -6,12 +6,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -128,6 +132,81 @@ TEST(ThreadPoolTest, NobodyWorksForACallerThatHasReturned) {
     });
   callers.clear();
   EXPECT_EQ(late, 0);
+}
+
+/// How often a thread of this process has begun to wait.
+std::int64_t waits_of(const std::string& thread) {
+  std::ifstream status("/proc/self/task/" + thread + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("voluntary_ctxt_switches:")) return std::stoll(line.substr(line.find(':') + 1));
+  return 0;
+}
+
+std::set<std::string> threads_now() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
+    names.insert(entry.path().filename().string());
+  return names;
+}
+
+/// With one condition for all, each loop of two pieces woke seven helpers, of which six found nothing to do.
+TEST(ThreadPoolTest, OnlyAsManyAreWokenAsThereIsWorkFor) {
+  using namespace std::chrono_literals;
+  const std::set<std::string> before = threads_now();
+  ThreadPool pool(8);
+  std::vector<std::string> helpers;
+  for (const std::string& name : threads_now())
+    if (!before.contains(name)) helpers.push_back(name);
+  ASSERT_EQ(helpers.size(), 7u);
+  const auto waits = [&] {
+    return std::accumulate(helpers.begin(), helpers.end(), std::int64_t{0},
+                           [](std::int64_t sum, const std::string& name) { return sum + waits_of(name); });
+  };
+  std::this_thread::sleep_for(20ms);  // all have fallen asleep
+  constexpr int kLoops = 200;
+  const std::int64_t first = waits();
+  for (int i = 0; i < kLoops; ++i) {
+    pool.parallel_for(2, 1, [](std::int64_t, std::int64_t) {});
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_LE(waits() - first, 2 * kLoops) << "one for each loop, and at most one more for the lock";
+}
+
+/// A caller whose helper takes long sleeps on while helpers come and go in other callers' loops.
+TEST(ThreadPoolTest, OnlyItsOwnHelpersWakeACaller) {
+  const ThreadPool threads(4);
+  std::atomic<bool> others_done{false};
+  std::atomic<std::int64_t> waits{0};
+  // Both pieces have begun before the caller's is done, so that it waits for the other one.
+  const auto with_a_helper = [](ThreadPool& pool, const auto& helps) {
+    const auto caller = std::this_thread::get_id();
+    std::atomic<int> begun{0};
+    pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+      if (std::this_thread::get_id() != caller) helps();
+    });
+  };
+  std::atomic<bool> long_one{false};
+  std::jthread waiting([&] {
+    ThreadPool pool(threads, {});
+    rusage before{}, after{};
+    ::getrusage(RUSAGE_THREAD, &before);
+    with_a_helper(pool, [&] {
+      long_one = true;
+      others_done.wait(false);
+    });
+    ::getrusage(RUSAGE_THREAD, &after);
+    waits = after.ru_nvcsw - before.ru_nvcsw;
+  });
+  while (!long_one) std::this_thread::yield();
+  ThreadPool pool(threads, {});
+  constexpr int kLoops = 300;
+  for (int i = 0; i < kLoops; ++i) with_a_helper(pool, [] {});
+  others_done = true;
+  others_done.notify_all();
+  waiting.join();
+  EXPECT_LT(waits, kLoops / 10) << "one, and some for locks";
 }
 
 /// Of three helpers, the one caller of a group gets as much help as the six of another: half, so that helpers do about
