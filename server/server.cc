@@ -1,6 +1,5 @@
 #include "server/server.h"
 
-#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <csignal>
@@ -15,12 +14,6 @@
 namespace echotrain::server {
 
 namespace {
-
-// Sockets need few threads: pipelines have their own. A thread copies some 4 GB/s.
-unsigned io_threads() {
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  return std::clamp(cores / 2, std::min(cores, 4U), 16U);
-}
 
 // After shutdown_timeout_s: until clients that do not hang up are cut off, and until the process is ended by force.
 constexpr std::chrono::milliseconds kGoodbye{1000}, kEnd{1700};
@@ -141,10 +134,8 @@ Server::End Server::run() {
       }
     }
   };
-  // One that sleeps beside one that spins would wait for the sockets in its place.
-  const unsigned threads = environment_.spinning ? 1U : io_threads();
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < threads; ++i) helpers.emplace_back(serve);
+  for (int i = 1; i < io_threads(environment_.options); ++i) helpers.emplace_back(serve);
   serve();
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server

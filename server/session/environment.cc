@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <csignal>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
@@ -15,6 +17,9 @@
 namespace echotrain::server {
 
 namespace {
+
+/// Sockets need few threads: pipelines have their own. A thread copies some 4 GB/s.
+constexpr int kFewIoThreads = 4, kMostIoThreads = 16;
 
 /// What scanners send has 10 to 200 KiB. A parser takes many times the bytes that it parses.
 constexpr std::uint64_t kMostHeaderBytes = 1 << 20;
@@ -78,6 +83,13 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 
 }  // namespace
 
+// With `latency` one that spins: a thread that sleeps beside it would wait for the sockets in its place.
+int io_threads(const config::ServerOptions& options) {
+  if (options.latency) return 1;
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::clamp(cores / 2, std::min(cores, kFewIoThreads), kMostIoThreads);
+}
+
 // While scans run, one thread looks at sockets and at GPUs in turn, and so hands on what comes without being woken.
 void run_context(asio::io_context& context, const Environment& environment) {
   if (!environment.spinning) {
@@ -117,6 +129,7 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
           std::make_shared<Reservations>(memory, options.max_waiting),
           std::move(compute),
           std::make_shared<Turns>(cores),
+          std::make_shared<ReadTurns>(std::max(1, io_threads(options) - 1)),
           options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
           make_certificates(options.tls),
           options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),

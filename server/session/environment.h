@@ -10,6 +10,7 @@
 #include "protocol/data/limits.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
+#include "server/base/read_turns.h"
 #include "server/base/spinning.h"
 #include "server/base/tidier.h"
 #include "server/base/turns.h"
@@ -39,6 +40,7 @@ struct Environment {
   std::shared_ptr<Reservations> reservations;      ///< of that memory
   std::shared_ptr<ComputePool> compute;
   std::shared_ptr<Turns> turns;                ///< of the addresses whose scans run
+  std::shared_ptr<ReadTurns> read_turns;       ///< of the sessions that bring much at once
   std::shared_ptr<Spinning> spinning;          ///< null: all threads sleep while they wait
   std::shared_ptr<Certificates> certificates;  ///< null: no TLS
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
@@ -55,6 +57,9 @@ struct Environment {
   /// Reads long texts, one at a time, while other sessions go on.
   std::shared_ptr<asio::thread_pool> offload = std::make_shared<asio::thread_pool>(1);
 };
+
+/// How many threads move the sessions' bytes.
+int io_threads(const config::ServerOptions& options);
 
 /// Runs the handlers of `context` on this thread until none is left. With the option `latency`, no other thread may.
 void run_context(asio::io_context& context, const Environment& environment);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <chrono>
 #include <functional>
 #include <utility>
 #include <variant>
@@ -14,8 +15,10 @@
 namespace echotrain::server {
 
 namespace {
-constexpr int kMostPeerTexts = 100;           // in the log, per session
-constexpr std::size_t kReadoutsAtOnce = 256;  // then it is the turn of other sessions
+constexpr int kMostPeerTexts = 100;  // in the log, per session
+// Then it is the turn of other sessions: after so many readouts, or when so many have taken so long.
+constexpr std::size_t kReadoutsAtOnce = 256, kReadoutsPerLook = 16;
+constexpr std::chrono::microseconds kTurn{100};
 constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts for
 constexpr std::size_t kLongText = 16 << 10;   // a text of this size takes a few ms to read; 1 MiB can take a second
 constexpr std::size_t kCopiesOfHeader = 6;    // received, in the dialogue, in the scan's request, and in the scan
@@ -51,14 +54,22 @@ asio::awaitable<void> MessageHandler::consume() {
   // Reads of a steady stream are much alike. What is reserved and not filled is in nobody's count: no more than a few.
   batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
   const std::uint64_t before = readouts_;
-  std::size_t handled = 0;
+  struct EndsTurn {
+    std::unique_ptr<ReadTurns::Turn>& turn;
+    ~EndsTurn() { turn.reset(); }
+  } const ends{turn_};
+  Clock::time_point since = now;
+  std::size_t handled = 0, looked = 0;
   while (!connection_.ending() && !waiting_scan_) {
+    const bool look = handled - looked >= kReadoutsPerLook;
+    if (look) looked = handled;
     // A slab may hold thousands of small messages, and what this thread has to do for others waits behind them.
-    if (handled >= kReadoutsAtOnce) {
-      handled = 0;
+    if (handled >= kReadoutsAtOnce || (look && Clock::now() - since >= kTurn)) {
+      handled = looked = 0;
       flush(batch);
       if (whole) tell_watchdog(whole, data);
-      co_await asio::post(connection_.strand, asio::use_awaitable);
+      co_await let_others_go_first();
+      since = Clock::now();
       batch.reserve(std::min(batch_readouts_, kReadoutsAtOnce));
       continue;
     }
@@ -97,7 +108,17 @@ asio::awaitable<void> MessageHandler::consume() {
   flush(batch);
   batch_readouts_ = static_cast<std::size_t>(readouts_ - before);
   tell_watchdog(whole, data);
+  turn_.reset();
   check_memory();
+}
+
+// Who has few messages finds a thread at once, however many others bring more than can be handled: who waits for a turn
+// is in the threads' queue only when it has come.
+asio::awaitable<void> MessageHandler::let_others_go_first() {
+  turn_.reset();
+  turn_ = connection_.environment.read_turns->ask(connection_.waker());
+  if (turn_->granted()) co_await asio::post(connection_.strand, asio::use_awaitable);
+  while (!turn_->granted() && !connection_.ending()) co_await connection_.wait();
 }
 
 void MessageHandler::tell_watchdog(bool whole_message, bool data) {
@@ -148,6 +169,7 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
       text != nullptr && text->text.size() > kLongText && dialogue_.expects_config()) {
     const Catalogue& catalogue = connection_.environment.catalogue;
     const std::function<void()> read = [&] { config = Dialogue::read_config(catalogue, text->text); };
+    turn_.reset();
     co_await run_offloaded(*connection_.environment.offload, read);
     if (connection_.ending()) co_return;
   }
@@ -158,6 +180,7 @@ asio::awaitable<void> MessageHandler::act_on(protocol::Message message, std::vec
       const std::function<void()> read = [&] {
         parsed = protocol::parse_header(text->xml, connection_.environment.limits);
       };
+      turn_.reset();
       co_await run_offloaded(*connection_.environment.offload, read);
       if (connection_.ending()) co_return;
     }
@@ -202,6 +225,7 @@ void MessageHandler::tell(const Step& step) {
 }
 
 asio::awaitable<void> MessageHandler::start_scan(ScanRequest request) {
+  turn_.reset();
   tell_watchdog(true, false);  // the wait that may follow is not for the client
   co_await scan_.prepare(request);
   if (connection_.ending()) co_return;

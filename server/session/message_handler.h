@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "protocol/data/messages.h"
 #include "protocol/wire/message_buffer.h"
 #include "server/base/memory.h"
+#include "server/base/read_turns.h"
 #include "server/base/signal.h"
 #include "server/session/connection.h"
 #include "server/session/dialogue.h"
@@ -49,6 +51,7 @@ class MessageHandler {
   void tell(const Step& step);
   asio::awaitable<void> start_scan(ScanRequest request);
   void flush(std::vector<protocol::Acquisition>& batch);
+  asio::awaitable<void> let_others_go_first();
   void check_memory();
   void tell_watchdog(bool whole_message, bool data);
   Watchdog::Awaited awaited() const;
@@ -66,6 +69,7 @@ class MessageHandler {
   std::uint64_t readouts_ = 0;
   std::size_t batch_readouts_ = 0;  // of the last consume()
   int peer_texts_ = 0;
+  std::unique_ptr<ReadTurns::Turn> turn_;  // while more is handled at once than others should wait for
 };
 
 }  // namespace echotrain::server

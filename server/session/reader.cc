@@ -12,7 +12,7 @@
 namespace echotrain::server {
 
 namespace {
-constexpr std::size_t kDrainBytes = 256 << 10;
+constexpr std::size_t kDrainBytes = 64 << 10;
 constexpr std::chrono::milliseconds kCatchUp{2};
 }  // namespace
 

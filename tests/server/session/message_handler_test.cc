@@ -7,6 +7,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <functional>
+#include <list>
+#include <memory>
 #include <string>
 
 #include "tests/server/wire.h"
@@ -15,42 +18,68 @@
 namespace echotrain::server {
 namespace {
 
-/// A slab of small messages takes many milliseconds, and a server has few threads for all its sessions.
-TEST(MessageHandler, OthersHaveTheirTurnBetweenManySmallMessages) {
-  asio::io_context io;
-  const config::ServerOptions options;
-  const Environment environment =
-      make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                       Registry::builtin(), test_resources());
-  Connection connection(make_plain_transport(StreamSocket(io)), io.get_executor(), "peer", 1, environment);
-  Dialogue dialogue(environment.catalogue, environment.limits, *environment.resources);
-  SessionCapture capture(connection, dialogue);
-  Watchdog watchdog(connection);
-  ScanRunner scan(connection, watchdog);
-  MessageHandler handler(connection, dialogue, capture, watchdog, scan);
-  std::string bytes = wire::config("cartesian_2d");
-  for (int i = 0; i < 1000; ++i) bytes += wire::text("x");
-  const std::span<std::byte> room = handler.room();
-  ASSERT_GE(room.size(), bytes.size());
-  std::transform(bytes.begin(), bytes.end(), room.begin(), [](char c) { return static_cast<std::byte>(c); });
-  handler.commit(bytes.size());
+/// A session of an Environment, whose reads are given to it by hand.
+struct Handled {
+  Handled(asio::io_context& io, const Environment& environment)
+      : connection(make_plain_transport(StreamSocket(io)), io.get_executor(), "peer", 1, environment),
+        dialogue(environment.catalogue, environment.limits, *environment.resources),
+        capture(connection, dialogue),
+        watchdog(connection),
+        scan(connection, watchdog),
+        handler(connection, dialogue, capture, watchdog, scan) {}
+
+  /// One read brings a config and so many TEXTs.
+  void take(asio::io_context& io, int texts) {
+    std::string bytes = wire::config("cartesian_2d");
+    for (int i = 0; i < texts; ++i) bytes += wire::text("x");
+    const std::span<std::byte> room = handler.room();
+    ASSERT_GE(room.size(), bytes.size());
+    std::transform(bytes.begin(), bytes.end(), room.begin(), [](char c) { return static_cast<std::byte>(c); });
+    handler.commit(bytes.size());
+    asio::co_spawn(io, handler.consume(), [this](const std::exception_ptr& thrown) {
+      EXPECT_FALSE(thrown);
+      done = true;
+    });
+  }
+
+  Connection connection;
+  Dialogue dialogue;
+  SessionCapture capture;
+  Watchdog watchdog;
+  ScanRunner scan;
+  MessageHandler handler;
   bool done = false;
+};
+
+/// How often another handler of the thread has its turn while so many sessions handle 1,000 small messages each.
+int turns_beside(int sessions) {
+  asio::io_context io;
+  Environment environment = make_environment({}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
+                                             Registry::builtin(), test_resources());
+  environment.read_turns = std::make_shared<ReadTurns>(1);
+  std::list<Handled> handled;
+  for (int i = 0; i < sessions; ++i) handled.emplace_back(io, environment).take(io, 1000);
+  const auto done = [&] {
+    return std::all_of(handled.begin(), handled.end(), [](const Handled& h) { return h.done; });
+  };
   int turns = 0;
-  asio::co_spawn(io, handler.consume(), [&](const std::exception_ptr& thrown) {
-    EXPECT_FALSE(thrown);
-    done = true;
-  });
   const std::function<void()> other = [&] {
-    if (done) return;
+    if (done()) return;
     ++turns;
     asio::post(io, other);
   };
   asio::post(io, other);
   io.run();
-  EXPECT_TRUE(done);
-  EXPECT_FALSE(handler.inside_message());
-  EXPECT_GE(turns, 10);
+  EXPECT_TRUE(done());
+  for (const Handled& each : handled) EXPECT_FALSE(each.handler.inside_message());
+  return turns;
 }
+
+/// A slab of small messages takes many milliseconds, and a server has few threads for all its sessions.
+TEST(MessageHandler, OthersHaveTheirTurnBetweenManySmallMessages) { EXPECT_GE(turns_beside(1), 10); }
+
+/// If each session had a part of its messages handled in turn, others would wait for all 24 of them each time.
+TEST(MessageHandler, OthersWaitForOneOfManySessionsThatBringMuch) { EXPECT_GE(turns_beside(24), 8 * turns_beside(1)); }
 
 }  // namespace
 }  // namespace echotrain::server
