@@ -190,21 +190,43 @@ std::shared_ptr<void> Context::raw_host(std::size_t bytes) {
           }};
 }
 
-void Context::fill_zero(void* data, std::size_t bytes) {
-  in_pieces(bytes, !cuda(), [&](std::size_t at, std::size_t count) {
-    state_->device->fill_zero(static_cast<std::byte*>(data) + at, count);
+namespace {
+/// One core does not reach all of the memory's speed, and less where memory is touched for the first time.
+constexpr std::size_t kWorthSharing = 4 << 20, kShare = 1 << 20;
+
+template <class Do>
+void by_all_cores(ThreadPool& threads, std::size_t bytes, const Do& run) {
+  const auto shares = static_cast<std::int64_t>(bytes / kShare);
+  threads.parallel_for(shares, 2, [&](std::int64_t begin, std::int64_t end) {
+    const std::size_t from = static_cast<std::size_t>(begin) * kShare;
+    run(from, (end == shares ? bytes : static_cast<std::size_t>(end) * kShare) - from);
   });
+}
+}  // namespace
+
+void Context::fill_zero(void* data, std::size_t bytes) {
+  const auto fill = [&](std::size_t at, std::size_t count) {
+    state_->device->fill_zero(static_cast<std::byte*>(data) + at, count);
+  };
+  if (cuda() || bytes < kWorthSharing)
+    in_pieces(bytes, !cuda(), fill);
+  else
+    by_all_cores(threads_, bytes, fill);
 }
 
 void Context::copy_bytes(Source from, Target to, std::size_t bytes) {
   const bool by_cpu = !cuda() || from.place == Place::pageable || to.place == Place::pageable;
-  in_pieces(bytes, by_cpu, [&](std::size_t at, std::size_t count) {
+  const auto copy = [&](std::size_t at, std::size_t count) {
     state_->device->copy({static_cast<const std::byte*>(from.memory) + at, from.place},
                          {static_cast<std::byte*>(to.memory) + at, to.place}, count);
-  });
+  };
+  if (cuda() || bytes < kWorthSharing)
+    in_pieces(bytes, by_cpu, copy);
+  else
+    by_all_cores(threads_, bytes, copy);
 }
 
-// The CPU moves some GB/s, and less where memory is touched for the first time.
+// The CPU moves some GB/s.
 template <class Do>
 void Context::in_pieces(std::size_t bytes, bool by_cpu, const Do& run) const {
   const std::size_t most = by_cpu ? std::size_t{64} << 20 : bytes;

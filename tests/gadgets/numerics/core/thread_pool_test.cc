@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "gadgets/numerics/core/threads/lends_helpers.h"
+#include "tests/support/process_threads.h"
 
 namespace echotrain::numerics {
 namespace {
@@ -132,21 +132,6 @@ TEST(ThreadPoolTest, NobodyWorksForACallerThatHasReturned) {
     });
   callers.clear();
   EXPECT_EQ(late, 0);
-}
-
-/// How often a thread of this process has begun to wait.
-std::int64_t waits_of(const std::string& thread) {
-  std::ifstream status("/proc/self/task/" + thread + "/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("voluntary_ctxt_switches:")) return std::stoll(line.substr(line.find(':') + 1));
-  return 0;
-}
-
-std::set<std::string> threads_now() {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
-    names.insert(entry.path().filename().string());
-  return names;
 }
 
 /// With one condition for all, each loop of two pieces woke seven helpers, of which six found nothing to do.
