@@ -9,7 +9,6 @@ namespace echotrain::numerics::cpu {
 namespace {
 
 constexpr int kLookAhead = 16;  // data are fetched this many samples ahead
-constexpr int kBlock = 4;       // points of one coil that are added together: 32 bytes
 
 template <int Floats>
 using Vector [[gnu::vector_size(Floats * sizeof(float)), gnu::may_alias]] = float;
@@ -90,44 +89,40 @@ requires(Coils > 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, co
   });
 }
 
-constexpr int blocks_for(int width) { return (width + 2 * (kBlock - 1)) / kBlock; }
+constexpr int row_of(int width) { return width <= 4 ? 4 : 8; }
 
-/// For one coil: a few blocks of a row cover the footprint, wherever it starts in the first block. They are aligned,
-/// because a load that overlaps a recent store in part would have to wait for it.
+/// For one coil: a row of a footprint is one vector, from its first point on, with weights 0 beyond its width. Most
+/// such vectors lie across two cache lines, which costs less than more of them that are aligned.
 template <int Coils, int Dims, int Width>
 requires(Coils == 1) ECHOTRAIN_INLINE void gather_group(const GatherWork work, const GatherLayout layout, float* sum) {
-  using Value = Vector<2 * kBlock>;
-  constexpr int kBlocks = blocks_for(Width), kPoints = kBlocks * kBlock;
-  alignas(64) float inside[kBlock][kPoints];  // 1 where the footprint is, by its offset in the first block
-  for (int offset = 0; offset < kBlock; ++offset)
-    for (int p = 0; p < kPoints; ++p) inside[offset][p] = p >= offset && p < offset + Width ? 1.0f : 0.0f;
+  constexpr int kRow = row_of(Width);
+  using Value = Vector<2 * kRow>;
+  Vector<kRow> inside = {};
+  for (int p = 0; p < Width; ++p) inside[p] = 1;
 
   for_samples<Dims>(work, [&](std::int64_t s, std::int32_t x, const float* wx, const Overlap& y,
                               const Overlap& z) ECHOTRAIN_INLINE_LAMBDA {
     const float* data = work.data + s * work.data_stride;
     const float density = work.density == nullptr ? 1.0f : work.density[s];
     const float re = data[0] * density, im = data[1] * density;
-    const Value value = {re, im, re, im, re, im, re, im};
-    const std::int32_t position = layout.halo + x, offset = position % kBlock;
-    float padded[kBlock + kPoints];
-    if constexpr ((Dims - 1) * Width < kBlock - 1) {  // the first sample has too few weights before these
-      std::memcpy(padded + kBlock, wx, sizeof(float) * kPoints);
-      std::fill_n(padded, kBlock, 0.0f);
-      wx = padded + kBlock;
+    Vector<kRow> w;
+    std::memcpy(&w, wx, sizeof w);
+    w *= inside;  // behind this sample's weights are the next one's
+    Value row, value;
+    if constexpr (kRow == 4) {
+      value = Value{re, im, re, im, re, im, re, im};
+      row = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3) * value;
+    } else {
+      value = Value{re, im, re, im, re, im, re, im, re, im, re, im, re, im, re, im};
+      row = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7) * value;
     }
-    Value row[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) {
-      Vector<kBlock> w, mask;
-      std::memcpy(&w, wx - offset + b * kBlock, sizeof w);
-      std::memcpy(&mask, inside[offset] + b * kBlock, sizeof mask);
-      w *= mask;
-      row[b] = __builtin_shufflevector(w, w, 0, 0, 1, 1, 2, 2, 3, 3) * value;
-    }
-    float* corner = sum + 2 * (z.at * layout.plane + y.at * layout.row + position - offset);
+    float* corner = sum + 2 * (z.at * layout.plane + y.at * layout.row + layout.halo + x);
     for_footprint<Dims, Width>(y, z, [&](std::int32_t k, std::int32_t j) ECHOTRAIN_INLINE_LAMBDA {
-      const float w = z.w[k] * y.w[j];
-      Value* to = reinterpret_cast<Value*>(corner + 2 * (k * layout.plane + j * layout.row));
-      for (int b = 0; b < kBlocks; ++b) to[b] += w * row[b];
+      float* to = corner + 2 * (k * layout.plane + j * layout.row);
+      Value points;
+      std::memcpy(&points, to, sizeof points);
+      points += z.w[k] * y.w[j] * row;
+      std::memcpy(to, &points, sizeof points);
     });
   });
 }
@@ -172,16 +167,11 @@ ECHOTRAIN_CLONES void gather1(const GatherWork& work, const GatherLayout& layout
 }  // namespace
 
 GatherLayout::GatherLayout(const std::int32_t* extent, std::int32_t width, std::int32_t group) {
-  if (group > 1) {
-    halo = width - 1;
-    row = extent[2] + 2 * halo;
-  } else {
-    const std::int32_t blocks = blocks_for(width);
-    halo = (blocks - 1) * kBlock;
-    row = halo + (extent[2] + kBlock - 1) / kBlock * kBlock + halo;
-  }
+  constexpr std::int32_t kLine = 8;  // points of one coil in a cache line
+  halo = width - 1;
+  row = group > 1 ? extent[2] + 2 * halo : (halo + extent[2] + row_of(width) - 1 + kLine - 1) / kLine * kLine;
   plane = row * extent[1];
-  if (plane * group % 64 == 0) plane += kBlock;  // planes a power of two apart would share cache sets
+  if (plane * group % 64 == 0) plane += kLine / 2;  // planes a power of two apart would share cache sets
   points = plane * extent[0];
 }
 
