@@ -51,8 +51,8 @@ in_build() { grep -qs "^$1" "$build/CMakeCache.txt"; }
 configure_release() {
   local arguments=(-S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DECHOTRAIN_CUDA=AUTO) line
   # After ./run demo, which leaves these out; else a choice of the user's stays.
-  if ! in_build ECHOTRAIN_FAMILIES:STRING=all; then
-    arguments+=(-DECHOTRAIN_FAMILIES=all -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO)
+  if ! in_build ECHOTRAIN_PARTS:STRING=all; then
+    arguments+=(-DECHOTRAIN_PARTS=all -DECHOTRAIN_TESTS=ON -DECHOTRAIN_DICOM=AUTO)
   fi
   while read -r line; do arguments+=("$line"); done < <(use_ccache)
   if [ -n "${ECHOTRAIN_WERROR:-}" ]; then arguments+=("-DECHOTRAIN_WERROR=$ECHOTRAIN_WERROR"); fi

@@ -25,10 +25,9 @@
 #include "gadgets/shared/step_settings.h"
 #include "server/base/log.h"
 #include "server/base/machine_memory.h"
-#include "server/scan/openrecon_label.h"
-#include "server/scan/plugins.h"
 #include "server/scan/queries.h"
 #include "server/server.h"
+#include "server/session/parts.h"
 #include "server/stdio.h"
 
 namespace fs = std::filesystem;
@@ -114,6 +113,9 @@ int check(const std::string& file, const Registry& registry) {
 
 int print_openrecon_label(const std::vector<std::string>& names, const config::PipelineLibrary& library,
                           const Registry& registry) {
+  const server::Parts& parts = server::Parts::built();
+  if (parts.openrecon_label == nullptr)
+    throw std::runtime_error(server::not_built("--openrecon-label", "labels of OpenRecon containers"));
   std::vector<const config::PipelineSpec*> pipelines;
   for (const std::string& name : names) {
     pipelines.push_back(library.find(name));
@@ -123,7 +125,7 @@ int print_openrecon_label(const std::vector<std::string>& names, const config::P
     }
     PipelinePlan::check(*pipelines.back(), registry);
   }
-  return print(server::openrecon_label(pipelines, registry));
+  return print(parts.openrecon_label(pipelines, registry));
 }
 
 int explain(const std::string& name, const config::ServerOptions& options, const Registry& registry) {
@@ -226,7 +228,11 @@ config::ServerOptions read_options(const std::string& file, const config::Given<
 int answer(Request request, const config::ServerOptions& options) {
   // Never destroyed, like the server, which refers to it.
   static auto& registry = *new Registry(Registry::builtin());
-  request.plugins = server::load_plugins(options.plugins, registry);
+  const server::Parts& parts = server::Parts::built();
+  if (parts.load_plugins != nullptr)
+    request.plugins = parts.load_plugins(options.plugins, registry);
+  else if (!options.plugins.empty())
+    throw std::runtime_error(server::not_built("plugins", "plugins"));
   if (!request.check_file.empty()) return check(request.check_file, registry);
   if (request.list_gadgets) return print(list_gadgets(registry));
   if (!request.openrecon_label.empty())

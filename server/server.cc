@@ -4,12 +4,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "server/base/clock.h"
 #include "server/base/priority.h"
+#include "server/session/parts.h"
 
 namespace echotrain::server {
 
@@ -47,11 +49,21 @@ Server::Server(const config::ServerOptions& options, config::PipelineLibrary lib
 // must not keep this one from serving.
 void Server::open_admin_port() {
   const config::AdminOptions& options = environment_.options.admin;
-  if (options.agent_port >= 0) agent_ = std::make_unique<Agent>(context_, environment_);
+  const Parts& parts = Parts::built();
+  if (options.agent_port >= 0) {
+    if (parts.agent == nullptr) throw std::invalid_argument(not_built("admin.agent_port", "port for agent-checks"));
+    agent_ = parts.agent(context_, environment_);
+  }
   if (!options.enabled) return;
+  if (parts.admin == nullptr) {
+    const std::string none = not_built("admin.port", "admin port, and so no live page and no metrics");
+    if (options.asked_for) throw std::invalid_argument(none);
+    write_log(LogLevel::info, none);
+    return;
+  }
   try {
-    admin_ = std::make_unique<Admin>(
-        context_, environment_, AdminLimits{},
+    admin_ = parts.admin(
+        context_, environment_,
         [this](std::uint64_t id, const protocol::Error& reason) { return listener_.stop_session(id, reason); },
         [this](int socket, const std::string& peer) { return listener_.add_own(socket, peer); });
   } catch (const std::runtime_error& error) {
@@ -61,7 +73,7 @@ void Server::open_admin_port() {
 }
 
 std::string Server::agent_address() const { return agent_ ? server::text_of(agent_->endpoint()) : ""; }
-std::string Server::admin_address() const { return admin_ ? admin_->address() : ""; }
+std::string Server::admin_address() const { return admin_ ? server::text_of(admin_->endpoint()) : ""; }
 
 std::uint16_t Server::port() const { return listener_.plain_endpoint().value_or(tcp::endpoint()).port(); }
 std::string Server::address() const { return text_of(listener_.plain_endpoint()); }
@@ -140,7 +152,7 @@ Server::End Server::run() {
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   // Images that wait for peers are on the disk then.
-  if (environment_.dicom && !environment_.dicom->finish()) left_behind_ = true;
+  if (environment_.sinks && !environment_.sinks->finish()) left_behind_ = true;
   last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }

@@ -9,8 +9,7 @@
 #include <string>
 
 #include "config/server_options.h"
-#include "server/admin/admin.h"
-#include "server/admin/agent.h"
+#include "server/base/port.h"
 #include "server/base/signal.h"
 #include "server/last_resort.h"
 #include "server/session/listener.h"
@@ -75,8 +74,8 @@ class Server {
   bool left_behind_ = false;   // set by run()
   Supervision supervision_;    // on control_
   Listener listener_;
-  std::unique_ptr<Admin> admin_;  // null: there is none; ends before the listener, which its threads may be asking
-  std::unique_ptr<Agent> agent_;  // null: there is none
+  std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking
+  std::unique_ptr<Port> agent_;  // null: there is none
   LastResort last_resort_;
 };
 

@@ -89,7 +89,7 @@ class Registry {
 
   /// Says that this program was built without a family of gadgets.
   void leave_out(std::string family) { left_out_.push_back(std::move(family)); }
-  /// The families that this program was built without (CMake's ECHOTRAIN_FAMILIES).
+  /// The families that this program was built without (CMake's ECHOTRAIN_PARTS).
   const std::vector<std::string>& left_out() const { return left_out_; }
 
   /// Adds the gadgets of `other`; names that exist here already keep their meaning.

@@ -6,6 +6,7 @@
 
 namespace echotrain {
 
+void add_basics(Registry& to);
 void add_cartesian(Registry& to);
 void add_encoding(Registry& to);
 void add_epi(Registry& to);

@@ -1,12 +1,10 @@
 // The family gadgets/images.
 #include "gadgets/builtin/families.h"
 #include "gadgets/images/average.h"
-#include "gadgets/images/coil_combine.h"
 #include "gadgets/images/contrast/denoise.h"
 #include "gadgets/images/contrast/invert_contrast.h"
 #include "gadgets/images/contrast/label.h"
 #include "gadgets/images/filter.h"
-#include "gadgets/images/image.h"
 #include "gadgets/images/messages/from_messages.h"
 #include "gadgets/images/orient.h"
 #include "gadgets/images/partial_fourier.h"
@@ -22,7 +20,6 @@ void add_images(Registry& to) {
   to.add<PartialFourierOfImages>();
   to.add<Filter>();
   to.add<FilterOfImages>();
-  to.add<CoilCombine>();
   to.add<StackSlices>();
   to.add<Average>();
   to.add<Resize>();
@@ -32,7 +29,6 @@ void add_images(Registry& to) {
   to.add<InvertContrast>();
   to.add<Scale>();
   to.add<Label>();
-  to.add<ImageOutput>();
   to.add<FromMessages>();
 }
 

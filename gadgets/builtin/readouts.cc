@@ -5,7 +5,6 @@
 #include "gadgets/readouts/coil_compression.h"
 #include "gadgets/readouts/external_calibration.h"
 #include "gadgets/readouts/k0_navigator.h"
-#include "gadgets/readouts/noise_adjust.h"
 #include "gadgets/readouts/partition_fft.h"
 #include "gadgets/readouts/passthrough.h"
 #include "gadgets/readouts/radial_trajectory.h"
@@ -14,7 +13,6 @@ namespace echotrain {
 
 void add_readouts(Registry& to) {
   to.add<ExternalCalibration>();
-  to.add<NoiseAdjust>();
   to.add<Channels>();
   to.add<CoilCompression>();
   to.add<K0Navigator>();

@@ -15,6 +15,7 @@
 
 #include "server/admin/admin_actions.h"
 #include "server/admin/live_pages.h"
+#include "server/base/port.h"
 #include "server/base/signal.h"
 #include "server/session/environment.h"
 
@@ -37,17 +38,16 @@ struct AdminLimits {
 
 /// /livez, /readyz, /metrics and /sessions, and what can be done there (admin_actions.h). Reads what others keep up to
 /// date, and waits for nobody.
-class Admin {
+class Admin final : public Port {
  public:
   /// Binds to admin.bind and admin.port. Throws std::runtime_error that says what to do when that fails.
   Admin(asio::io_context& context, const Environment& environment, const AdminLimits& limits = {},
         StopSession stop_session = {}, AddSession add_session = {});
 
-  void start();
-  /// Closes everything. From any thread, as are the others.
-  void stop();
+  void start() override;
+  void stop() override;
 
-  const asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
+  const asio::ip::tcp::endpoint& endpoint() const override { return endpoint_; }
   std::string address() const;  ///< "127.0.0.1:9004"
 
  private:

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "server/base/port.h"
 #include "server/base/signal.h"
 #include "server/session/environment.h"
 
@@ -21,16 +22,15 @@ std::int64_t scan_capacity(const Environment& environment);
 std::string agent_line(const Environment& environment);
 
 /// Answers each connection with the line and closes it. Incoming bytes are ignored.
-class Agent {
+class Agent final : public Port {
  public:
   /// Binds to admin.bind and admin.agent_port. Throws std::runtime_error that says what to do when that fails.
   Agent(asio::io_context& context, const Environment& environment);
 
-  void start();
-  /// Stops accepting connections. Any thread may call start() and stop().
-  void stop();
+  void start() override;
+  void stop() override;
 
-  const asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
+  const asio::ip::tcp::endpoint& endpoint() const override { return endpoint_; }
 
  private:
   asio::awaitable<void> accept();

@@ -7,6 +7,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
+#include "server/live/live_board.h"
+
 namespace echotrain::server {
 
 namespace {

@@ -11,6 +11,7 @@
 #include "server/admin/page_files.h"
 #include "server/base/log.h"
 #include "server/live/image_view.h"
+#include "server/live/live_board.h"
 #include "server/live/why_facts.h"
 #include "server/pipelines/pipelines_json.h"
 

@@ -16,6 +16,7 @@
 #include "gadgets/numerics/core/device_memory.h"
 #include "gadgets/shared/operator_cache.h"
 #include "gadgets/shared/plan_cache.h"
+#include "server/dicom/dicom_output.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {

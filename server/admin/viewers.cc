@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gadgets/numerics/core/device_memory.h"
+#include "server/live/live_board.h"
 #include "server/scan/queries.h"
 
 namespace echotrain::server {

@@ -17,6 +17,7 @@
 #include "protocol/data/messages.h"
 #include "protocol/dicom/enhanced_file.h"
 #include "protocol/dicom/study.h"
+#include "server/base/image_sink.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
 #include "server/dicom/link.h"
@@ -29,12 +30,12 @@ class DicomOutput;
 
 /// One scan's way out. Thread-safe. Peers that take multi-frame objects get them when its last owner lets it go, or
 /// when its images fill half of the queue.
-class DicomScan : public std::enable_shared_from_this<DicomScan> {
+class DicomScan final : public ImageSink, public std::enable_shared_from_this<DicomScan> {
  public:
   /// Takes an image, without waiting for anything; its pixels stay where they are until they are written. False when
   /// the queue is full: the image is not sent, which is logged and counted. One that is larger than the queue is taken
   /// where nothing else waits.
-  bool add(const protocol::Image& image);
+  bool add(const protocol::Image& image) override;
 
  private:
   friend class DicomOutput;
@@ -56,11 +57,11 @@ class DicomScan : public std::enable_shared_from_this<DicomScan> {
 std::int64_t instance_number(const protocol::ImageHeader& head, const std::vector<protocol::Encoding>& encodings);
 
 /// One thread turns images into DICOM files in the spool, and one for each peer sends them.
-class DicomOutput {
+class DicomOutput final : public ImageSinks {
  public:
   /// Throws as read_peers(), Spool and `links` do. What waits in memory is counted in `memory`.
   DicomOutput(const config::DicomOptions& options, std::shared_ptr<Memory> memory, const MakeDicomLink& links);
-  ~DicomOutput();  ///< finish()
+  ~DicomOutput() override;  ///< finish()
   DicomOutput(const DicomOutput&) = delete;
   DicomOutput& operator=(const DicomOutput&) = delete;
 
@@ -68,6 +69,10 @@ class DicomOutput {
   /// text of the pipeline tells reconstructions apart. This must outlive it.
   std::shared_ptr<DicomScan> scan(const SessionLog& log, const std::vector<std::string>& peers,
                                   const protocol::Header& header, const std::string& pipeline_text);
+  std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
+                                  const protocol::Header& header, const std::string& pipeline_text) override {
+    return scan(log, peers, header, pipeline_text);
+  }
 
   std::vector<DicomPeerStatus> status() const;
   std::uint64_t dropped() const;  ///< images that could not be spooled, for each peer
@@ -76,7 +81,7 @@ class DicomOutput {
   /// Writes what waits in memory to the spool and ends the senders. False when one hangs in a call that cannot be
   /// interrupted (a name or a connection that does not resolve): its thread is left behind, and the process should end
   /// without waiting for it.
-  bool finish();
+  bool finish() override;
 
  private:
   friend class DicomScan;

@@ -8,28 +8,36 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
+#include <utility>
 #include <vector>
 
 #include "server/live/live_scan.h"
 #include "server/live/why_scans.h"
+#include "server/metrics/onlookers.h"
 #include "server/metrics/scan_summary.h"
 
 namespace echotrain::server {
 
 /// Thread-safe. Outlives its scans.
-class LiveBoard {
+class LiveBoard final : public Onlookers {
  public:
   static constexpr std::size_t kMostEnded = 50;
   static constexpr std::size_t kMostRefused = 20;  ///< sessions that never became a scan; they push no scans out
 
   /// `images_bytes` 0: no images are kept, and the page shows none.
   LiveBoard(std::uint64_t images_bytes, bool subject, const std::shared_ptr<numerics::MemoryBudget>& budget);
-  ~LiveBoard();
+  ~LiveBoard() override;
 
   /// A session is on the board as long as somebody has its LiveScan.
   std::shared_ptr<LiveScan> session(std::shared_ptr<const SessionStatus> status);
   /// A session has ended; the last kMostEnded scans are kept, and the last kMostRefused others.
   void ended(const LiveScan& scan, const ScanSummary& summary);
+  std::shared_ptr<ScanOnlooker> look_at(std::shared_ptr<const SessionStatus> status) override {
+    return session(std::move(status));
+  }
+  void see_end(const ScanOnlooker& scan, const ScanSummary& summary) override {
+    ended(static_cast<const LiveScan&>(scan), summary);
+  }
 
   /// {"scans": [...], "ended": [...], "delays": {...}, "images": {...}}: the newest ended one first.
   nlohmann::ordered_json json() const;

@@ -6,6 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "gadgets/engine/pipeline.h"
+#include "gadgets/numerics/core/context.h"
+#include "gadgets/shared/view/scan_view.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/meta.h"
 #include "protocol/data/text.h"
@@ -81,6 +84,16 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
   picture_.emplace(std::move(picture));
   announced_ = lines_announced(header);
   lines_ = images_made_ = 0;
+}
+
+void LiveScan::watch(Pipeline& pipeline, numerics::Context& compute) {
+  if (!why_) return;
+  WhyScan& why = *why_;
+  pipeline.watch({[&why](const FrameTimes& times, const std::vector<std::string>& names) { why.frame(times, names); },
+                  [&why, &compute](const AnyGadget& gadget, const Item& item) { why.item(gadget, item, compute); }});
+  compute.cache<ScanView>() = {
+      [&why](const NoiseSeen& seen) { why.noise(seen); }, [&why] { return why.wants_coil_images(); },
+      [&why, &compute](numerics::DeviceView<const numerics::cfloat> images) { why.coil_images(images, compute); }};
 }
 
 void LiveScan::readouts(const std::vector<protocol::Acquisition>& batch) {

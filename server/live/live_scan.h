@@ -20,6 +20,7 @@
 #include "server/live/last_minute.h"
 #include "server/live/recent_images.h"
 #include "server/live/why_scan.h"
+#include "server/metrics/onlookers.h"
 #include "server/metrics/session_status.h"
 
 namespace echotrain::server {
@@ -31,7 +32,7 @@ struct ScanOrigin {
 };
 
 /// One session and its scan. Thread-safe; none of its calls waits for anybody who looks.
-class LiveScan {
+class LiveScan final : public ScanOnlooker {
  public:
   /// `images` may be null: none are kept. `subject`: show the patient's name where the header has one. `delays`
   /// outlives this.
@@ -43,16 +44,16 @@ class LiveScan {
   const std::shared_ptr<WhyScan>& why() const { return why_; }
 
   /// A scan begins. A session that begins another one shows that one.
-  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit);
-  /// Readouts that have passed the check, before the pipeline gets them.
-  void readouts(const std::vector<protocol::Acquisition>& batch);
-  void image(const protocol::Image& image);
-  void sent(const ImageLatency& latency);
+  void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) override;
+  void watch(Pipeline& pipeline, numerics::Context& compute) override;
+  void readouts(const std::vector<protocol::Acquisition>& batch) override;
+  void image(const protocol::Image& image) override;
+  void sent(const ImageLatency& latency) override;
   /// The first one is kept.
-  void error(const protocol::Error& error);
+  void error(const protocol::Error& error) override;
   /// The first kMostWarnings are kept.
   static constexpr std::size_t kMostWarnings = 20;
-  void warning(std::string_view text);
+  void warning(std::string_view text) override;
 
   /// Whether there is anything to tell once the session has ended: a scan, or why there was none.
   bool worth_telling() const;

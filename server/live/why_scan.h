@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/items.h"
 #include "gadgets/engine/chain/gadget_clock.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/shared/view/scan_view.h"
@@ -21,6 +21,13 @@
 #include "server/live/heart_intervals.h"
 #include "server/live/trajectory_sample.h"
 #include "server/metrics/latency.h"
+
+namespace echotrain {
+class AnyGadget;
+namespace numerics {
+class Context;
+}
+}  // namespace echotrain
 
 namespace echotrain::server {
 

@@ -6,7 +6,7 @@
 
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/header.h"
-#include "server/live/live_scan.h"
+#include "server/metrics/onlookers.h"
 
 namespace echotrain::server {
 
@@ -16,7 +16,7 @@ struct ScanRequest {
   protocol::Header header;
   std::string set_by_host;  ///< "strength=2, search=3": parameters for the images' meta attributes; may be empty
   std::string host_json;    ///< for steps that take what the host has sent; empty: nothing was sent
-  std::shared_ptr<LiveScan> live{};  ///< for those who look on; null: nobody can
+  std::shared_ptr<ScanOnlooker> onlooker{};  ///< null: nobody can look
 };
 
 }  // namespace echotrain::server

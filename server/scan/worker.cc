@@ -54,7 +54,7 @@ int yields(std::int64_t beside, int cores) {
 Worker::Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options,
                const protocol::Limits& limits, std::shared_ptr<numerics::Resources> resources,
                std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox, SessionLog log,
-               std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::shared_ptr<DicomScan> dicom,
+               std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness, std::shared_ptr<ImageSink> dicom,
                std::function<void()> wake)
     : request_(std::move(request)),
       place_(std::move(place)),
@@ -153,7 +153,7 @@ void Worker::work() {
                                  outbox_->wait_for_room(cancelled_);
                                },
                                request_.host_json};
-  if (request_.live && request_.live->why()) watch(pipeline, compute, *request_.live->why());
+  if (request_.onlooker) request_.onlooker->watch(pipeline, compute);
   const auto count_work = [&] {
     counts_.work = pipeline.counts().work;
     meter_->progress(counts_);
@@ -207,14 +207,6 @@ void Worker::work() {
 }
 
 /// Lets those who look on see what the scan's thread and its gadgets do.
-void Worker::watch(Pipeline& pipeline, numerics::Context& compute, WhyScan& why) {
-  pipeline.watch({[&why](const FrameTimes& times, const std::vector<std::string>& names) { why.frame(times, names); },
-                  [&why, &compute](const AnyGadget& gadget, const Item& item) { why.item(gadget, item, compute); }});
-  compute.cache<ScanView>() = {
-      [&why](const NoiseSeen& seen) { why.noise(seen); }, [&why] { return why.wants_coil_images(); },
-      [&why, &compute](numerics::DeviceView<const numerics::cfloat> images) { why.coil_images(images, compute); }};
-}
-
 void Worker::process(Pipeline& pipeline, Work&& work, std::int64_t waiting) {
   if (auto* batch = std::get_if<std::vector<protocol::Acquisition>>(&work)) {
     process(pipeline, std::move(*batch), waiting);
@@ -242,7 +234,7 @@ void Worker::process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& ba
     ++kept;
   }
   batch.resize(kept);
-  if (request_.live) request_.live->readouts(batch);
+  if (request_.onlooker) request_.onlooker->readouts(batch);
   pipeline.push(std::move(batch), waiting);
 }
 
@@ -277,7 +269,7 @@ void Worker::say(Level level, const std::string& text) {
     log_.warn("{}", line);
   else
     log_.info("{}", line);
-  if (request_.live && level >= Level::warning) request_.live->warning(line);
+  if (request_.onlooker && level >= Level::warning) request_.onlooker->warning(line);
   const std::scoped_lock lock(texts_mutex_);
   if (confirmed_)
     outbox_->text(level, text);
@@ -312,7 +304,7 @@ void Worker::send(protocol::Image&& image, const ImageTimes& times) {
     if (dicom_ && !dicom_->add(image) && !warned_dicom_.exchange(true))
       say(Level::warning,
           "images are not sent to DICOM peers: too many wait to be written to the server's disk (dicom.queue_mib)");
-    if (request_.live) request_.live->image(image);
+    if (request_.onlooker) request_.onlooker->image(image);
     outbox_->image(std::move(image), times);
   } catch (const std::exception&) {  // it cannot be encoded; thrown later, on the worker's thread
     const std::scoped_lock lock(mutex_);

@@ -18,11 +18,11 @@
 #include "gadgets/engine/pipeline.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
+#include "server/base/image_sink.h"
 #include "server/base/log.h"
 #include "server/base/memory.h"
 #include "server/base/spinning.h"
 #include "server/base/turns.h"
-#include "server/dicom/dicom_output.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_counts.h"
 #include "server/metrics/scan_summary.h"
@@ -59,7 +59,7 @@ class Worker {
   Worker(ScanRequest request, ScanPlace place, const config::ServerOptions& options, const protocol::Limits& limits,
          std::shared_ptr<numerics::Resources> resources, std::shared_ptr<Memory> queues, std::shared_ptr<Outbox> outbox,
          SessionLog log, std::shared_ptr<ScanMeter> meter, std::shared_ptr<Readiness> readiness,
-         std::shared_ptr<DicomScan> dicom, std::function<void()> wake);
+         std::shared_ptr<ImageSink> dicom, std::function<void()> wake);
   ~Worker();  ///< cancels and joins
 
   /// The pipeline stays: the client may hear its texts. Until then they are held, and they are lost when the worker is
@@ -89,7 +89,6 @@ class Worker {
  private:
   void run();
   void work();
-  static void watch(Pipeline& pipeline, numerics::Context& compute, WhyScan& why);
   void process(Pipeline& pipeline, Work&& work, std::int64_t waiting);
   void process(Pipeline& pipeline, std::vector<protocol::Acquisition>&& batch, std::int64_t waiting);
   void process(Pipeline& pipeline, protocol::Image&& image);
@@ -109,7 +108,7 @@ class Worker {
   const SessionLog log_;
   const std::shared_ptr<ScanMeter> meter_;
   const std::shared_ptr<Readiness> readiness_;
-  const std::shared_ptr<DicomScan> dicom_;  // null: images go to the client only
+  const std::shared_ptr<ImageSink> dicom_;  // null: images go to the client only
   const std::function<void()> wake_;
   Inbox inbox_;
   protocol::AcquisitionCheck check_;

@@ -26,7 +26,7 @@ Connection::Connection(std::unique_ptr<Transport> socket, asio::any_io_executor 
       strand(std::move(its_strand)),
       log(id),
       status(its_environment.board->add(id, std::move(peer), its_environment.memory)),
-      live(its_environment.live ? its_environment.live->session(status) : nullptr),
+      onlooker(its_environment.onlookers ? its_environment.onlookers->look_at(status) : nullptr),
       transport(std::move(socket)),
       outbox(std::make_shared<Outbox>(static_cast<std::size_t>(options.queue_mib) << 20, waker(), status->queues)) {}
 
@@ -47,7 +47,7 @@ asio::awaitable<void> Connection::wait_to_look(Clock::duration most) {
 }
 
 void Connection::fail(protocol::Error reason) {
-  if (live) live->error(reason);
+  if (onlooker) onlooker->error(reason);
   if (!end.error && !end.gone && !end.told) end.error = std::move(reason);
   notify();
 }
@@ -74,7 +74,7 @@ void Connection::fail_internally(const std::exception& error) {
 void Connection::lose(const std::string& why) {
   if (end.gone) return;
   log.warn("{}", why);
-  if (live) live->error({"peer-gone", why});
+  if (onlooker) onlooker->error({"peer-gone", why});
   cut();
 }
 

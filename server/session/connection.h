@@ -68,7 +68,7 @@ class Connection {
   const asio::any_io_executor strand;
   const SessionLog log;
   const std::shared_ptr<SessionStatus> status;
-  const std::shared_ptr<LiveScan> live;  ///< null: nobody can look
+  const std::shared_ptr<ScanOnlooker> onlooker;  ///< null: nobody can look
   const std::unique_ptr<Transport> transport;
   const std::shared_ptr<Outbox> outbox;
   bool captured = true;  ///< where the server captures anything

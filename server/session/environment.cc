@@ -13,6 +13,7 @@
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/cuda/completions.h"
+#include "server/session/parts.h"
 
 namespace echotrain::server {
 
@@ -61,24 +62,11 @@ std::shared_ptr<CaptureStore> make_captures(const config::CaptureOptions& option
   return std::make_shared<CaptureStore>(options, queues, std::move(disk));
 }
 
-std::shared_ptr<DicomOutput> make_dicom(const config::DicomOptions& options,
-                                        const std::shared_ptr<numerics::MemoryBudget>& memory) {
-  if (read_peers(options).empty()) return nullptr;
-  const auto queue = std::make_shared<Memory>(std::make_shared<numerics::MemoryAccount>(memory));
-  return std::make_shared<DicomOutput>(options, queue, dcmtk_links(options));
-}
-
-std::shared_ptr<LiveBoard> make_live(const config::ServerOptions& options,
-                                     const std::shared_ptr<numerics::MemoryBudget>& memory) {
-  if (!options.admin.enabled || options.admin.page == config::AdminOptions::Page::off) return nullptr;
-  return std::make_shared<LiveBoard>(static_cast<std::uint64_t>(options.recent_images_mib) << 20,
-                                     options.admin.show_subject, memory);
-}
-
 std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
-  std::vector<std::string> names;
-  for (const DicomPeer& peer : read_peers(options)) names.push_back(peer.name);
-  return names;
+  const Parts& parts = Parts::built();
+  if (parts.dicom_peers != nullptr) return parts.dicom_peers(options);
+  if (!options.peers.empty()) throw std::invalid_argument(not_built("dicom.peers", "DICOM output"));
+  return {};
 }
 
 }  // namespace
@@ -121,25 +109,32 @@ Environment make_environment(const config::ServerOptions& options, config::Pipel
   auto tidier = std::make_shared<Tidier>(resources);
   std::shared_ptr<ComputePool> compute = make_compute_pool(options);
   auto idle_tuner = std::make_shared<IdleTuner>(resources, compute);
-  return {options,
-          {.header_bytes = kMostHeaderBytes},
-          Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom)),
-          std::move(resources),
-          memory,
-          std::make_shared<Reservations>(memory, options.max_waiting),
-          std::move(compute),
-          std::make_shared<Turns>(cores),
-          std::make_shared<ReadTurns>(std::max(1, io_threads(options) - 1)),
-          options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
-          make_certificates(options.tls),
-          options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
-          make_captures(options.capture, memory, std::move(disk)),
-          make_dicom(options.dicom, memory),
-          options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
-          std::move(tidier),
-          std::move(idle_tuner),
-          make_live(options, memory),
-          AllowList(options.per_address_exempt, "per_address_exempt")};
+  Environment environment{
+      options,
+      {.header_bytes = kMostHeaderBytes},
+      Catalogue(std::move(library), options.default_pipeline, registry, names_of_peers(options.dicom)),
+      std::move(resources),
+      memory,
+      std::make_shared<Reservations>(memory, options.max_waiting),
+      std::move(compute),
+      std::make_shared<Turns>(cores),
+      std::make_shared<ReadTurns>(std::max(1, io_threads(options) - 1)),
+      options.latency ? std::make_shared<Spinning>(numerics::usable_cores()) : nullptr,
+      make_certificates(options.tls),
+      options.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.token_file),
+      make_captures(options.capture, memory, std::move(disk)),
+      /*dicom=*/nullptr,
+      /*sinks=*/nullptr,
+      options.admin.token_file.empty() ? nullptr : std::make_shared<Tokens>(options.admin.token_file),
+      std::move(tidier),
+      std::move(idle_tuner),
+      /*live=*/nullptr,
+      /*onlookers=*/nullptr,
+      AllowList(options.per_address_exempt, "per_address_exempt")};
+  const Parts& parts = Parts::built();
+  if (parts.dicom != nullptr) parts.dicom(environment);
+  if (parts.live != nullptr) parts.live(environment);
+  return environment;
 }
 
 }  // namespace echotrain::server

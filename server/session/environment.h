@@ -8,6 +8,7 @@
 #include "config/server_options.h"
 #include "gadgets/numerics/core/resources.h"
 #include "protocol/data/limits.h"
+#include "server/base/image_sink.h"
 #include "server/base/memory.h"
 #include "server/base/offload.h"
 #include "server/base/read_turns.h"
@@ -15,10 +16,9 @@
 #include "server/base/tidier.h"
 #include "server/base/turns.h"
 #include "server/capture/capture.h"
-#include "server/dicom/dicom_output.h"
-#include "server/live/live_board.h"
 #include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/onlookers.h"
 #include "server/metrics/session_status.h"
 #include "server/net/allow_list.h"
 #include "server/net/certificates.h"
@@ -29,6 +29,9 @@
 #include "server/scan/readiness.h"
 
 namespace echotrain::server {
+
+class DicomOutput;
+class LiveBoard;
 
 /// Outlives the sessions.
 struct Environment {
@@ -46,10 +49,12 @@ struct Environment {
   std::shared_ptr<Tokens> tokens;              ///< null: no token is required
   std::shared_ptr<CaptureStore> captures;      ///< null: nothing is captured
   std::shared_ptr<DicomOutput> dicom;          ///< null: no DICOM peers
+  std::shared_ptr<ImageSinks> sinks;           ///< the same
   std::shared_ptr<Tokens> admin_tokens;        ///< null: nobody may change anything over the admin port
   std::shared_ptr<Tidier> tidier;              ///< gives back what sessions have freed
   std::shared_ptr<IdleTuner> idle_tuner;       ///< makes later scans faster while none runs
   std::shared_ptr<LiveBoard> live;             ///< null: nobody can look
+  std::shared_ptr<Onlookers> onlookers;        ///< the same
   AllowList exempt;                            ///< per_address_exempt
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
   std::shared_ptr<SessionBoard> board = std::make_shared<SessionBoard>();

@@ -217,10 +217,10 @@ void MessageHandler::tell(const Step& step) {
   if (!step.remark.empty()) connection_.log.info("{}", protocol::printable(step.remark));
   if (step.response) connection_.outbox->response(*step.response);
   // Told at once: the client may be gone before it has sent the header, with which it would be refused.
-  if (const auto error = dialogue_.config_error(); error && connection_.live) connection_.live->error(*error);
+  if (const auto error = dialogue_.config_error(); error && connection_.onlooker) connection_.onlooker->error(*error);
   if (step.warning.empty()) return;
   connection_.log.warn("{}", protocol::printable(step.warning));
-  if (connection_.live) connection_.live->warning(step.warning);
+  if (connection_.onlooker) connection_.onlooker->warning(step.warning);
   connection_.outbox->text(protocol::Level::warning, step.warning);
 }
 

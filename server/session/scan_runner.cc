@@ -110,11 +110,11 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          environment.spinning,
          place_->load()};
   const config::PipelineSpec& spec = request.plan->spec();
-  std::shared_ptr<DicomScan> dicom;
-  if (environment.dicom) dicom = environment.dicom->scan(connection_.log, spec.dicom_peers, request.header, spec.text);
-  if (connection_.live) {
-    request.live = connection_.live;
-    connection_.live->begin(spec.name, request.header, spec.trajectory_unit);
+  std::shared_ptr<ImageSink> dicom;
+  if (environment.sinks) dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text);
+  if (connection_.onlooker) {
+    request.onlooker = connection_.onlooker;
+    connection_.onlooker->begin(spec.name, request.header, spec.trajectory_unit);
   }
   worker_ = std::make_unique<Worker>(std::move(request), at_, options, environment.limits, environment.resources,
                                      connection_.status->queues, connection_.outbox, connection_.log, meter_,

@@ -36,7 +36,7 @@ void Session::start() {
 }
 
 void Session::refuse(protocol::Error reason) {
-  if (connection_.live) connection_.live->error(reason);
+  if (connection_.onlooker) connection_.onlooker->error(reason);
   connection_.end.error = std::move(reason);
   connection_.status->state = SessionState::refused;
   start();
@@ -129,7 +129,7 @@ void Session::queue_last_messages() {
   end.told = true;
   if (connection_.status->state != SessionState::refused) connection_.status->state = SessionState::closing;
   if (end.broken_off && !end.error) end.error = dialogue_.config_error();
-  if (connection_.live && end.error) connection_.live->error(*end.error);
+  if (connection_.onlooker && end.error) connection_.onlooker->error(*end.error);
   const Dialogue::State state = dialogue_.state();
   if (end.error) {
     end.error->message += capture_.note(scan_.started());
@@ -158,8 +158,8 @@ void Session::summarize() {
   summary_.capture = capture_.finish(scan_.started());
   connection_.environment.metrics->add_session(*connection_.status, summary_,
                                                end.error && !end.gone ? end.error->code : "");
-  if (connection_.live && connection_.environment.live)
-    connection_.environment.live->ended(*connection_.live, summary_);
+  if (connection_.onlooker && connection_.environment.onlookers)
+    connection_.environment.onlookers->see_end(*connection_.onlooker, summary_);
   if (scan_.started())
     connection_.log.event(LogLevel::info, summary_.text(), {"summary", summary_.facts()});
   else

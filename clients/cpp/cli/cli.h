@@ -6,8 +6,8 @@
 
 #include "gadgets/numerics/core/resources.h"
 
-namespace echotrain {
-class Followers;
+namespace echotrain::config {
+class Command;
 }
 
 namespace echotrain::client {
@@ -17,9 +17,8 @@ namespace echotrain::client {
 int run(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
         std::ostream& out, std::ostream& err);
 
-/// The command `recon` as a program of its own, `echotrain-ranks`: rank 0 of several. The other ranks are `followers`
-/// (null: none). Returns as run().
-int run_ranks(int argc, const char* const* argv, const std::string& version, const numerics::ResourceOptions& resources,
-              Followers* followers, std::ostream& out, std::ostream& err);
+/// Runs a program that is made of commands, and turns what they throw into exit codes and sentences on `err`.
+int run_program(config::Command& program, const char* name, int argc, const char* const* argv, std::ostream& out,
+                std::ostream& err);
 
 }  // namespace echotrain::client

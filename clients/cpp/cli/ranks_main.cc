@@ -5,7 +5,7 @@
 #include <new>
 #include <thread>
 
-#include "clients/cpp/cli/cli.h"
+#include "clients/cpp/cli/ranks.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/numerics/team/ranks_mpi.h"
 #include "gadgets/shared/resource_options.h"

@@ -1,0 +1,24 @@
+#include "clients/cpp/commands/commands.h"
+
+#include <string>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/commands/commands_built.h"
+
+namespace echotrain::client {
+
+void add_commands(config::Command& program, const Tools& tools) {
+#define ECHOTRAIN_ADD(command) add_##command(program, tools);
+  ECHOTRAIN_COMMANDS_BUILT(ECHOTRAIN_ADD)
+#undef ECHOTRAIN_ADD
+}
+
+void refuse_left_out([[maybe_unused]] std::string_view command) {
+#define ECHOTRAIN_REFUSE(name) \
+  if (command == #name)        \
+    throw UsageError("this build has no command " #name "; ./run build makes one that has all (the demo's has few)");
+  ECHOTRAIN_COMMANDS_LEFT_OUT(ECHOTRAIN_REFUSE)
+#undef ECHOTRAIN_REFUSE
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,38 @@
+// The commands of `echotrain`: one function for each, in a source of the command's name.
+#pragma once
+
+#include <iosfwd>
+#include <string_view>
+
+#include "config/command_line.h"
+#include "gadgets/numerics/core/resources.h"
+
+namespace echotrain::client {
+
+/// What commands get from the program. The streams outlive them.
+struct Tools {
+  std::ostream& out;
+  std::ostream& err;
+  numerics::ResourceOptions resources;
+};
+
+void add_compare(config::Command& program, const Tools& tools);
+void add_convert(config::Command& program, const Tools& tools);
+void add_export(config::Command& program, const Tools& tools);
+void add_health(config::Command& program, const Tools& tools);
+void add_info(config::Command& program, const Tools& tools);
+void add_noise(config::Command& program, const Tools& tools);
+void add_recon(config::Command& program, const Tools& tools);
+void add_replay(config::Command& program, const Tools& tools);
+void add_send(config::Command& program, const Tools& tools);
+void add_simulate(config::Command& program, const Tools& tools);
+void add_verify(config::Command& program, const Tools& tools);
+void add_watch(config::Command& program, const Tools& tools);
+
+/// All that this build has.
+void add_commands(config::Command& program, const Tools& tools);
+
+/// UsageError for a command that this build leaves out.
+void refuse_left_out(std::string_view command);
+
+}  // namespace echotrain::client

@@ -1,0 +1,35 @@
+#include "clients/cpp/recon/run_recon.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "clients/cpp/base/errors.h"
+#include "clients/cpp/base/overwriting.h"
+#include "clients/cpp/recon/recon.h"
+#include "clients/cpp/recon/recon_stream.h"
+
+namespace echotrain::client {
+namespace {
+
+// A stream on stdin is answered by one on stdout; what needs a file is refused.
+int recon_pipe(const ReconOptions& o, std::ostream& err) {
+  if (!(o.output.empty() || o.output == "-") || !o.save_after.empty() || o.truth || !o.png.empty())
+    throw UsageError(
+        "recon - writes a stream to stdout: leave out -o, --save-after, --truth and --png, or make a file "
+        "of the stream first (echotrain convert)");
+  return recon_stream(o, STDIN_FILENO, stdout, err);
+}
+
+}  // namespace
+
+int run_recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
+  if (o.input == "-") return recon_pipe(o, err);
+  if (o.config.empty()) throw UsageError("--config is required");
+  if (o.output.empty()) throw UsageError("--output is required");
+  refuse_overwriting(o.input, o.output);
+  recon(o, out, err);
+  return 0;
+}
+
+}  // namespace echotrain::client

@@ -1,0 +1,33 @@
+// Where images of scans go besides their client.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/data/header.h"
+#include "protocol/data/messages.h"
+#include "server/base/log.h"
+
+namespace echotrain::server {
+
+/// One scan's way out. Thread-safe.
+class ImageSink {
+ public:
+  virtual ~ImageSink() = default;
+  /// Takes an image, without waiting for anything. False when there is no room for it: it goes nowhere.
+  virtual bool add(const protocol::Image& image) = 0;
+};
+
+class ImageSinks {
+ public:
+  virtual ~ImageSinks() = default;
+  /// For a scan whose pipeline, of this text, names `peers`; null where its images go nowhere. This must outlive it.
+  virtual std::shared_ptr<ImageSink> sink(const SessionLog& log, const std::vector<std::string>& peers,
+                                          const protocol::Header& header, const std::string& pipeline_text) = 0;
+  /// Brings what waits to safety. False when that leaves a thread behind: the process should end without waiting for
+  /// it.
+  virtual bool finish() = 0;
+};
+
+}  // namespace echotrain::server

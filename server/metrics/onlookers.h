@@ -1,0 +1,52 @@
+// Those who look on while scans run. The live page is one.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "protocol/data/header.h"
+#include "protocol/data/messages.h"
+#include "protocol/data/result.h"
+#include "server/metrics/latency.h"
+
+namespace echotrain {
+class Pipeline;
+namespace numerics {
+class Context;
+}
+}  // namespace echotrain
+
+namespace echotrain::server {
+
+class SessionStatus;
+struct ScanSummary;
+
+/// Who looks at one session and its scan. Thread-safe; none of its calls waits.
+class ScanOnlooker {
+ public:
+  virtual ~ScanOnlooker() = default;
+  /// A scan begins. A session may begin another one.
+  virtual void begin(std::string_view pipeline, const protocol::Header& header, config::TrajectoryUnit unit) = 0;
+  /// What runs the scan, on the scan's thread, before the pipeline starts. Both last until the scan has ended, and so
+  /// must this.
+  virtual void watch(Pipeline& pipeline, numerics::Context& compute) = 0;
+  /// Readouts that have passed the check, before the pipeline gets them.
+  virtual void readouts(const std::vector<protocol::Acquisition>& batch) = 0;
+  virtual void image(const protocol::Image& image) = 0;
+  virtual void sent(const ImageLatency& latency) = 0;
+  virtual void error(const protocol::Error& error) = 0;
+  virtual void warning(std::string_view text) = 0;
+};
+
+/// Who looks at all sessions of a server. Thread-safe. Outlives what it gives.
+class Onlookers {
+ public:
+  virtual ~Onlookers() = default;
+  virtual std::shared_ptr<ScanOnlooker> look_at(std::shared_ptr<const SessionStatus> session) = 0;
+  /// A session has ended. `scan`: what look_at() gave for it.
+  virtual void see_end(const ScanOnlooker& scan, const ScanSummary& summary) = 0;
+};
+
+}  // namespace echotrain::server

@@ -1,0 +1,40 @@
+// The ports for those who watch over the server, and the live page.
+#include "server/admin/admin.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/admin/agent.h"
+#include "server/live/live_board.h"
+#include "server/parts/parts.h"
+
+namespace echotrain::server {
+
+namespace {
+
+std::unique_ptr<Port> admin_port(asio::io_context& context, const Environment& environment, StopSession stop_session,
+                                 AddSession add_session) {
+  return std::make_unique<Admin>(context, environment, AdminLimits{}, std::move(stop_session), std::move(add_session));
+}
+
+std::unique_ptr<Port> agent_port(asio::io_context& context, const Environment& environment) {
+  return std::make_unique<Agent>(context, environment);
+}
+
+void make_live(Environment& environment) {
+  const config::ServerOptions& options = environment.options;
+  if (!options.admin.enabled || options.admin.page == config::AdminOptions::Page::off) return;
+  environment.live = std::make_shared<LiveBoard>(static_cast<std::uint64_t>(options.recent_images_mib) << 20,
+                                                 options.admin.show_subject, environment.memory);
+  environment.onlookers = environment.live;
+}
+
+}  // namespace
+
+void add_admin(Parts& to) {
+  to.admin = admin_port;
+  to.agent = agent_port;
+  to.live = make_live;
+}
+
+}  // namespace echotrain::server

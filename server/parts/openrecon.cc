@@ -1,0 +1,9 @@
+// Labels of OpenRecon containers.
+#include "server/parts/parts.h"
+#include "server/scan/openrecon_label.h"
+
+namespace echotrain::server {
+
+void add_openrecon(Parts& to) { to.openrecon_label = openrecon_label; }
+
+}  // namespace echotrain::server

@@ -1,0 +1,10 @@
+// Gadgets from shared objects.
+#include "server/scan/plugins.h"
+
+#include "server/parts/parts.h"
+
+namespace echotrain::server {
+
+void add_plugins(Parts& to) { to.load_plugins = load_plugins; }
+
+}  // namespace echotrain::server

@@ -1,0 +1,48 @@
+// What of a server a build may leave out (docs/build.md). server/parts has a source for each.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/pipeline_spec.h"
+#include "config/server_options.h"
+#include "gadgets/api/registry.h"
+#include "protocol/data/result.h"
+#include "server/base/port.h"
+#include "server/session/environment.h"
+
+namespace echotrain::server {
+
+/// What this build has: each function is null where its part was left out.
+struct Parts {
+  /// Ends the session of a number with a reason that its client is told. False: there is none. From any thread.
+  using StopSession = std::function<bool(std::uint64_t, const protocol::Error&)>;
+  /// Takes a connected socket as a client's, and gives its session's number.
+  using AddSession = std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer)>;
+
+  /// The admin port, and all that it shows. Throws std::runtime_error that says what to do when it cannot be served.
+  std::unique_ptr<Port> (*admin)(asio::io_context&, const Environment&, StopSession, AddSession) = nullptr;
+  /// The port for HAProxy's agent-check, likewise.
+  std::unique_ptr<Port> (*agent)(asio::io_context&, const Environment&) = nullptr;
+  /// The live page's view of scans.
+  void (*live)(Environment&) = nullptr;
+
+  /// DICOM peers: their names, and what sends images to them.
+  std::vector<std::string> (*dicom_peers)(const config::DicomOptions&) = nullptr;
+  void (*dicom)(Environment&) = nullptr;
+
+  std::vector<std::string> (*load_plugins)(const std::vector<std::string>& folders, Registry&) = nullptr;
+  std::string (*openrecon_label)(const std::vector<const config::PipelineSpec*>&, const Registry&) = nullptr;
+
+  static const Parts& built();
+};
+
+/// The error for who asks for what this build leaves out: "--openrecon-label: this build has no ...".
+std::string not_built(std::string_view asked, std::string_view what);
+
+}  // namespace echotrain::server
