@@ -170,30 +170,6 @@ void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArgum
     launch_terms<Dims, 1>(context, plan, arguments);
 }
 
-/// `factors`: those of the image's axes one after another.
-/// A row of threads per image row, so that indices are worked out once a row.
-__global__ void deapodize_kernel(Tiling t, const float* factors, const float2* grid, std::int64_t rows, float2* image) {
-  const int nx = t.image[2], ny = t.image[1], nz = t.image[0];
-  const float* fx = factors + (t.dims > 2 ? nz : 0) + (t.dims > 1 ? ny : 0);
-  const auto wrapped = [](int i, int n, int extent) { return i < n / 2 ? i - n / 2 + extent : i - n / 2; };
-  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
-       row += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
-    const std::int64_t plane = row / ny, c = plane / nz;
-    const int y = static_cast<int>(row % ny), z = static_cast<int>(plane % nz);
-    float factor = 1;
-    if (t.dims > 2) factor *= factors[z];
-    if (t.dims > 1) factor *= factors[(t.dims > 2 ? nz : 0) + y];
-    const float2* from =
-        grid + ((c * t.grid[0] + wrapped(z, nz, t.grid[0])) * t.grid[1] + wrapped(y, ny, t.grid[1])) * t.grid[2];
-    float2* to = image + row * nx;
-    for (int x = threadIdx.x; x < nx; x += blockDim.x) {
-      const float2 v = from[wrapped(x, nx, t.grid[2])];
-      const float f = factor * fx[x];
-      to[x] = make_float2(v.x * f, v.y * f);
-    }
-  }
-}
-
 }  // namespace
 
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
@@ -203,16 +179,6 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
     launch_coils<2>(context, plan, arguments);
   else
     launch_coils<1>(context, plan, arguments);
-}
-
-void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image) {
-  const Tiling& t = plan.tiling;
-  const std::int64_t rows = coils * t.image[0] * t.image[1];
-  const dim3 threads(64, 4);
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((rows + 3) / 4, 1 << 20));
-  deapodize_kernel<<<blocks, threads, 0, stream_of(context)>>>(t, plan.deapodization.data(), device_view(grid), rows,
-                                                               device_view(image));
-  check_launch("deapodize");
 }
 
 void release_after(Context& context, const NufftPlan::Impl& plan) {

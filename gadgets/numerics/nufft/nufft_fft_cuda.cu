@@ -1,8 +1,12 @@
-// From grids to images and back. In 3D only the planes that the image keeps are transformed within themselves.
-//
-// cuFFT's passes move 3 TB/s on an H200. Hand-written passes, which leave out lines and divide out the kernel's
-// transform on the way, move 1.5 TB/s with lengths known only at run time: they lose more than they save.
+// From grids to images and back. Only what the image keeps is transformed. For the lengths of with_length(), passes of
+// our own leave out lines and points, and divide by the kernel's transform on the way; for other lengths, cuFFT leaves
+// out planes.
+#include <algorithm>
+#include <stdexcept>
+#include <type_traits>
+
 #include "gadgets/numerics/core/cuda_support.cuh"
+#include "gadgets/numerics/fft/fft_lines_cuda.cuh"
 #include "gadgets/numerics/nufft/nufft_plan.h"
 
 namespace echotrain::numerics::cuda {
@@ -32,11 +36,174 @@ void transform(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std:
   }
 }
 
+/// Where point i of an image's axis of `n` lies on the grid's axis of `extent`.
+__device__ __forceinline__ int kept_at(int i, int n, int extent) { return i < n / 2 ? i - n / 2 + extent : i - n / 2; }
+
+/// `factors`: those of the image's axes one after another. A row of threads per image row, so that indices are worked
+/// out once a row.
+__global__ void deapodize_kernel(Tiling t, const float* factors, const float2* grid, std::int64_t rows, float2* image) {
+  const int nx = t.image[2], ny = t.image[1], nz = t.image[0];
+  const float* fx = factors + (t.dims > 2 ? nz : 0) + (t.dims > 1 ? ny : 0);
+  for (std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
+       row += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const std::int64_t plane = row / ny, c = plane / nz;
+    const int y = static_cast<int>(row % ny), z = static_cast<int>(plane % nz);
+    float factor = 1;
+    if (t.dims > 2) factor *= factors[z];
+    if (t.dims > 1) factor *= factors[(t.dims > 2 ? nz : 0) + y];
+    const float2* from =
+        grid + ((c * t.grid[0] + kept_at(z, nz, t.grid[0])) * t.grid[1] + kept_at(y, ny, t.grid[1])) * t.grid[2];
+    float2* to = image + row * nx;
+    for (int x = threadIdx.x; x < nx; x += blockDim.x) {
+      const float2 v = from[kept_at(x, nx, t.grid[2])];
+      const float f = factor * fx[x];
+      to[x] = make_float2(v.x * f, v.y * f);
+    }
+  }
+}
+
+/// Columns of `grids`, side by side: in place; only points that the image keeps are written.
+struct Columns {
+  float2* grids;
+  std::int64_t stride;      ///< from point to point of a column
+  std::int64_t side;        ///< columns side by side
+  std::int64_t group;       ///< values of a grid
+  std::int32_t kept;        ///< points of a column that the image keeps
+  std::int32_t planes, of;  ///< of a grid, those that the image keeps, and all; stride of a plane: columns' points
+};
+
+template <int N1, int N2>
+__global__ __launch_bounds__(Lines<N1, N2, false>::kThreads,
+                             Lines<N1, N2, false>::kBlocks) void columns_kernel(Columns c) {
+  using L = Lines<N1, N2, false>;
+  extern __shared__ float2 shared[];
+  const auto tiles = static_cast<unsigned>((c.side + L::kLines - 1) / L::kLines);
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x % tiles) * L::kLines, item = blockIdx.x / tiles;
+  const int plane = c.planes > 1 ? kept_at(static_cast<int>(item % c.planes), c.planes, c.of) : 0;
+  float2* const base = c.grids + item / c.planes * c.group + plane * (c.stride * L::kPoints) + first;
+  const auto there = static_cast<int>(min(static_cast<std::int64_t>(L::kLines), c.side - first));
+  const int before = c.kept - c.kept / 2;
+  transform_lines<N1, N2, false>(
+      shared, [&](int line, int n) { return line < there ? base[n * c.stride + line] : make_float2(0, 0); },
+      [&](int line, int k, float2 v) {
+        if (line < there && (k < before || k >= L::kPoints - c.kept / 2)) base[k * c.stride + line] = v;
+      });
+}
+
+/// Rows of grids that the image keeps, into the image.
+template <int N1, int N2>
+__global__ __launch_bounds__(Lines<N1, N2, true>::kThreads,
+                             Lines<N1, N2, true>::kBlocks) void rows_kernel(Tiling t, const float* factors,
+                                                                            const float2* grids, std::int64_t rows,
+                                                                            float2* image) {
+  using L = Lines<N1, N2, true>;
+  extern __shared__ float2 shared[];
+  __shared__ float of_row[L::kLines];
+  __shared__ std::int64_t from[L::kLines];
+  const int nx = t.image[2], ny = t.image[1], nz = t.image[0], before = nx - nx / 2;
+  const float* const fx = factors + (t.dims > 2 ? nz : 0) + ny;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * L::kLines;
+  if (threadIdx.x < L::kLines) {
+    const std::int64_t row = min(first + threadIdx.x, rows - 1), plane = row / ny, c = plane / nz;
+    const int y = static_cast<int>(row % ny), z = static_cast<int>(plane % nz);
+    of_row[threadIdx.x] = t.dims > 2 ? factors[z] * factors[nz + y] : factors[y];
+    from[threadIdx.x] =
+        ((c * t.grid[0] + (t.dims > 2 ? kept_at(z, nz, t.grid[0]) : 0)) * t.grid[1] + kept_at(y, ny, t.grid[1])) *
+        L::kPoints;
+  }
+  __syncthreads();
+  transform_lines<N1, N2, true>(
+      shared, [&](int line, int n) { return grids[from[line] + n]; },
+      [&](int line, int k, float2 v) {
+        const int i = k < before ? k + nx / 2 : k >= L::kPoints - nx / 2 ? k - (L::kPoints - nx / 2) : -1;
+        if (i < 0 || first + line >= rows) return;
+        const float f = of_row[line] * fx[i];
+        image[(first + line) * nx + i] = make_float2(v.x * f, v.y * f);
+      });
+}
+
+template <int N>
+using Int = std::integral_constant<int, N>;
+/// Calls run(N1, N2) for a line's length N1 N2; false for other lengths.
+template <class Run>
+bool with_length(int length, const Run& run) {
+  switch (length) {
+    case 80:
+      return run(Int<8>{}, Int<10>{}), true;
+    case 96:
+      return run(Int<8>{}, Int<12>{}), true;
+    case 192:
+      return run(Int<12>{}, Int<16>{}), true;
+    case 320:
+      return run(Int<16>{}, Int<20>{}), true;
+    case 384:
+      return run(Int<16>{}, Int<24>{}), true;
+    case 576:
+      return run(Int<24>{}, Int<24>{}), true;
+    case 672:
+      return run(Int<24>{}, Int<28>{}), true;
+    default:
+      return false;
+  }
+}
+
+template <class Kernel, class... Arguments>
+void launch(Context& context, Kernel* kernel, std::int64_t blocks, int threads, int bytes, Arguments... arguments) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "allowing shared memory");
+  if (blocks > INT32_MAX) throw std::invalid_argument("nufft: too many lines");
+  kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream_of(context)>>>(arguments...);
+  check_launch("transform of lines");
+}
+
+void transform_columns(Context& context, int length, const Columns& columns, std::int64_t items) {
+  with_length(length, [&](auto n1, auto n2) {
+    using L = Lines<n1, n2, false>;
+    launch(context, &columns_kernel<n1, n2>, (columns.side + L::kLines - 1) / L::kLines * items, L::kThreads, L::kBytes,
+           columns);
+  });
+}
+
+void transform_rows(Context& context, const NufftPlan::Impl& plan, const float2* grids, std::int64_t coils,
+                    float2* image) {
+  const std::int64_t rows = coils * plan.tiling.image[0] * plan.tiling.image[1];
+  with_length(plan.tiling.grid[2], [&](auto n1, auto n2) {
+    using L = Lines<n1, n2, true>;
+    launch(context, &rows_kernel<n1, n2>, (rows + L::kLines - 1) / L::kLines, L::kThreads, L::kBytes, plan.tiling,
+           plan.deapodization.data(), grids, rows, image);
+  });
+}
+
+bool has_lines(const Tiling& t) {
+  bool all = t.dims > 1;
+  for (int a = 3 - t.dims; a < 3; ++a) all = all && with_length(t.grid[a], [](auto, auto) {});
+  return all;
+}
+
 }  // namespace
 
+void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image) {
+  const Tiling& t = plan.tiling;
+  const std::int64_t rows = coils * t.image[0] * t.image[1];
+  const dim3 threads(64, 4);
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>((rows + 3) / 4, 1 << 20));
+  deapodize_kernel<<<blocks, threads, 0, stream_of(context)>>>(t, plan.deapodization.data(), device_view(grid), rows,
+                                                               device_view(image));
+  check_launch("deapodize");
+}
+
 void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
-  transform(context, plan, grid, coils, Direction::inverse);
-  deapodize(context, plan, grid, coils, image);
+  const Tiling& t = plan.tiling;
+  if (!has_lines(t)) {
+    transform(context, plan, grid, coils, Direction::inverse);
+    deapodize(context, plan, grid, coils, image);
+    return;
+  }
+  const std::int64_t plane = static_cast<std::int64_t>(t.grid[1]) * t.grid[2], volume = t.grid[0] * plane;
+  float2* const grids = device_view(grid);
+  if (t.dims == 3) transform_columns(context, t.grid[0], {grids, plane, plane, volume, t.image[0], 1, 1}, coils);
+  transform_columns(context, t.grid[1], {grids, t.grid[2], t.grid[2], volume, t.image[1], t.image[0], t.grid[0]},
+                    coils * t.image[0]);
+  transform_rows(context, plan, grids, coils, device_view(image));
 }
 
 void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid) {

@@ -104,6 +104,19 @@ TYPED_TEST(NufftTest, LargeOddVolume) {
   this->expect_right_at_some(make_problem({65, 63, 64}, 2, {5, 1.5}, 30000, 52), 4096);
 }
 
+// Grids whose extents have transforms of their own on CUDA, and two of which one axis has none (90 and 100 points).
+TYPED_TEST(NufftTest, EveryLengthOfItsOwn) {
+  const Shape sizes[] = {{128, 384}, {384, 212}, {447, 53}, {128, 60}};
+  unsigned seed = 500;
+  for (const Shape& size : sizes) {
+    this->expect_right_at_some(make_problem(size, 3, {5, 1.5}, 3000, seed++), 500);
+  }
+  this->expect_right_at_some(make_problem({128, 256}, 9, {5, 1.25}, 3000, seed++), 500);
+  this->expect_right_at_some(make_problem({64, 53, 64}, 2, {5, 1.5}, 3000, seed++), 500);
+  this->expect_right_at_some(make_problem({51, 64, 61}, 1, {5, 1.25}, 3000, seed++), 500);
+  this->expect_right_at_some(make_problem({64, 66, 53}, 1, {5, 1.5}, 3000, seed++), 500);
+}
+
 // Many samples on few tiles: their lists are cut into pieces whose partial sums are added.
 TYPED_TEST(NufftTest, DenseCentre) {
   for (const Shape& size : {Shape{50}, Shape{31, 26}, Shape{9, 12, 11}})
