@@ -106,6 +106,8 @@ void check_problem(HostView<const double> coordinates, const Shape& image, const
   require(options.oversampling >= O::kLeastOversampling && options.oversampling <= O::kMostOversampling,
           fmt::format("the oversampling must be {}..{}, not {}", O::kLeastOversampling, O::kMostOversampling,
                       options.oversampling));
+  require(std::isfinite(options.slack) && options.slack >= 0,
+          fmt::format("the slack must be a number that is not negative, not {}", options.slack));
   double points = 1;
   for (auto e : image) {
     require(e >= 1 && e <= kLongestAxis, "no image can be " + image.text());

@@ -95,6 +95,25 @@ double amplification(const NufftOptions& options, const Shape& image) {
   return product;
 }
 
+/// How much of the relative rounding of products remains in the image: it is white on the whole grid, of whose
+/// transform the image is a part, so per axis sqrt(sum phi^2 mean Phi^-2), the sum over a footprint.
+double noise_gain(const NufftOptions& options, const Shape& image) {
+  constexpr int kPositions = 16;  // of each point of a footprint
+  const KaiserBessel window(options.kernel_width, options.oversampling);
+  double energy = 0;
+  for (int i = 0; i < kPositions * options.kernel_width; ++i)
+    energy += std::pow(window.value((i + 0.5) / kPositions - options.kernel_width / 2.0), 2) / kPositions;
+  double product = 1;
+  for (const std::int64_t n : image) {
+    double inverse_squares = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+      inverse_squares += std::pow(
+          window.transform(static_cast<double>(i - n / 2) / (options.oversampling * static_cast<double>(n))), -2);
+    product *= std::sqrt(energy * inverse_squares / static_cast<double>(n));
+  }
+  return product;
+}
+
 double rounding_error(const NufftOptions& options, const Shape& image) {
   constexpr double kRounding = 2.5e-7;  // relative, of sums in fp32 before their amplification
   return kRounding * amplification(options, image);
@@ -162,6 +181,15 @@ double largest_error(const NufftOptions& options, const Shape& image) {
   double largest = 0;
   for (const auto& [mean, mean_square] : products) largest = std::max(largest, mean_square - 2 * mean.real() + 1);
   return std::hypot(std::sqrt(largest), rounding_error(options, image));
+}
+
+Sums sums_within_slack(const NufftOptions& options, const Shape& image) {
+  if (sums_in_stretches(options)) return Sums::stretches;
+  if (options.use != NufftUse::adjoint || options.slack <= 0) return Sums::full;
+  const double gain = noise_gain(options, image), most = amplification(options, image);
+  for (const Sums sums : {Sums::coarse, Sums::fine})
+    if (std::hypot(gain * product_error(sums), most * window_error(sums)) <= options.slack) return sums;
+  return Sums::full;
 }
 
 NufftOptions options_for_accuracy(double accuracy, const Shape& image) {

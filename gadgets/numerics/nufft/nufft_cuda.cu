@@ -18,16 +18,24 @@ namespace {
 /// Warps of a block. In 1D a tile has a weight for every point, so a warp needs more shared memory.
 constexpr int warps_of_block(int dims) { return dims == 1 ? 1 : 4; }
 constexpr unsigned kMostGridY = 65535;
-constexpr int kFewTerms = 12;  // of the window: up to width 7 at oversampling 1.5
+constexpr int kTogether = 4;  // coils whose partial sums a thread adds
+/// Blocks that a multiprocessor shall hold at once: as many as registers allow for without spilling.
+constexpr int blocks_at_once(int dims, int columns, Sums sums) {
+  if (dims == 1 || sums == Sums::stretches) return 1;
+  if (columns == 4) return sums == Sums::coarse ? 4 : 3;
+  return sums == Sums::full ? 4 : 5;
+}
 
 /// Stores a piece's sums: in the grid, or among the partial sums of a split tile. first_coil: of those gridded now.
 template <int Dims, int Columns>
 __device__ __forceinline__ void store_sums(const Tiling& t, const PieceSamples& samples, std::int64_t first_coil,
                                            std::int64_t count, int lane, const LaneSums<Columns>& sum, float2* partial,
                                            float2* grid) {
-  const int row = lane / 4, column = lane % 4;  // of the operation's fragments
-  const Piece& piece = samples.piece;
-  const std::int64_t grid_size = grid_points(t);
+  const int row = lane / 4, first = Columns * (lane % 4);  // the lane's coils: `first` .. `first` + Columns - 1
+  const bool split = samples.piece.slot >= 0;
+  const std::int64_t stride = split ? kTilePoints : grid_points(t);  // from coil to coil
+  float2* const to = split ? partial + (samples.piece.slot * count + first_coil + first) * kTilePoints
+                           : grid + (first_coil + first) * stride;
 #pragma unroll
   for (int m = 0; m < kTilePoints / 16; ++m)
 #pragma unroll
@@ -35,26 +43,19 @@ __device__ __forceinline__ void store_sums(const Tiling& t, const PieceSamples& 
       const int point = 16 * m + row + 8 * half;
       std::int64_t offset;
       if (!find_point<Dims>(t, samples.place, point, offset)) continue;
+      float2* at = to + (split ? point : offset);
 #pragma unroll
-      for (int c = 0; c < Columns; ++c) {
-        const std::int64_t coil = first_coil + kCoilsPerMma * c + column;
-        if (coil >= count) continue;
-        const float2 v = make_float2(sum[m][c][2 * half], sum[m][c][2 * half + 1]);
-        if (piece.slot < 0)
-          grid[coil * grid_size + offset] = v;
-        else
-          partial[(piece.slot * count + coil) * kTilePoints + point] = v;
-      }
+      for (int c = 0; c < Columns; ++c, at += stride)
+        if (first + c < samples.coils) *at = sum_of<Columns>(sum[m], half, c);
     }
 }
 
 /// One warp per piece and group of coils. blockDim.x = 32 kWarps; gridDim = (ceil(pieces / kWarps), ceil(count /
 /// (kCoilsPerMma * Columns))). `paired`: samples of two coils lie at multiples of 16 bytes.
-template <int Dims, int Columns, int Terms>
-__global__ __launch_bounds__(32 * warps_of_block(Dims)) void grid_kernel(PlanView plan, const float2* values,
-                                                                         const float* density, std::int64_t all_coils,
-                                                                         std::int64_t first_coil, std::int64_t count,
-                                                                         bool paired, float2* partial, float2* grid) {
+template <int Dims, int Columns, Sums Exactness>
+__global__ __launch_bounds__(32 * warps_of_block(Dims), blocks_at_once(Dims, Columns, Exactness)) void grid_kernel(
+    PlanView plan, const float2* values, const float* density, std::int64_t all_coils, std::int64_t first_coil,
+    std::int64_t count, bool paired, float2* partial, float2* grid) {
   using S = Staged<Dims, Columns>;
   constexpr int kWarps = warps_of_block(Dims);
   __shared__ __align__(16) typename S::Values values_of_warps[kWarps];
@@ -76,52 +77,193 @@ __global__ __launch_bounds__(32 * warps_of_block(Dims)) void grid_kernel(PlanVie
                              paired};
   const int batches = (piece.count + kBatch - 1) / kBatch;
 
-  std::int32_t next = listed_sample(samples, 0, lane);
+  std::int32_t next = listed_sample(samples.list, piece.count, 0, lane);
   Placed<Dims> next_placed = place_sample<Dims>(plan, samples.place, density, next);
   if (batches > 0) start_copies<Dims, Columns>(samples, 0, next, lane, value);
   commit_copies();
-  next = listed_sample(samples, 1, lane);
+  next = listed_sample(samples.list, piece.count, 1, lane);
 
   LaneSums<Columns> sum = {};
   for (int b = 0; b < batches; ++b) {
     if (b + 1 < batches) start_copies<Dims, Columns>(samples, b + 1, next, lane, value);
     commit_copies();
-    note_weights<Dims, Columns, Terms>(plan, next_placed, lane, weight);
+    if constexpr (Exactness == Sums::coarse) next_placed.density *= kBeforeCut;
+    note_weights<Dims, window_terms(Exactness)>(plan, next_placed, lane, weight);
     next_placed = place_sample<Dims>(plan, samples.place, density, next);
-    next = listed_sample(samples, b + 2, lane);
+    next = listed_sample(samples.list, piece.count, b + 2, lane);
     wait_for_copies_but_last();
     __syncwarp();
-    // The windows that need most terms are those of sums_in_stretches().
-    add_batch<Dims, Columns, (Terms > kFewTerms)>(value[b & 1], weight, min(kBatch, piece.count - b * kBatch), lane,
-                                                  sum);
+    for (int first = 0; first < min(kBatch, piece.count - b * kBatch); first += kDepth)
+      add_samples<Dims, Columns, Exactness>(value[b & 1], weight, first, lane, sum);
     __syncwarp();  // the batch is used up
   }
   store_sums<Dims, Columns>(plan.tiling, samples, block_first, count, lane, sum, partial, grid);
 }
 
-/// Adds the partial sums of a split tile in order. blockDim = kTilePoints; gridDim.x = split tiles.
+/// Adds the partial sums of a split tile in order, of kTogether coils at a time. blockDim = kTilePoints; gridDim.x =
+/// split tiles.
 template <int Dims>
-__global__ void add_partial_kernel(Tiling t, const SplitTile* split_tiles, std::int64_t count, const float2* partial,
-                                   float2* grid) {
+__global__ __launch_bounds__(kTilePoints) void add_partial_kernel(Tiling t, const SplitTile* split_tiles,
+                                                                  std::int64_t count, const float2* partial,
+                                                                  float2* grid) {
   const SplitTile split = split_tiles[blockIdx.x];
   const int point = threadIdx.x;
   std::int64_t offset;
   if (!find_point<Dims>(t, place_of(t, split.tile), point, offset)) return;
-  const std::int64_t grid_size = grid_points(t);
-  for (std::int64_t c = blockIdx.y; c < count; c += gridDim.y) {
-    double re = 0, im = 0;  // there may be thousands
-    for (std::int64_t slot = split.first; slot < split.first + split.count; ++slot) {
-      const float2 v = partial[(slot * count + c) * kTilePoints + point];
-      re += static_cast<double>(v.x);
-      im += static_cast<double>(v.y);
-    }
-    grid[c * grid_size + offset] = make_float2(static_cast<float>(re), static_cast<float>(im));
+  const std::int64_t grid_size = grid_points(t), slot_size = count * kTilePoints;
+  for (std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kTogether; c < count;
+       c += static_cast<std::int64_t>(gridDim.y) * kTogether) {
+    const int coils = static_cast<int>(min(static_cast<std::int64_t>(kTogether), count - c));
+    const float2* from = partial + split.first * slot_size + c * kTilePoints + point;
+    double re[kTogether] = {}, im[kTogether] = {};  // there may be thousands of slots
+#pragma unroll 2
+    for (std::int32_t slot = 0; slot < split.count; ++slot, from += slot_size)
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        if (i >= coils) break;
+        const float2 v = from[i * kTilePoints];
+        re[i] += static_cast<double>(v.x);
+        im[i] += static_cast<double>(v.y);
+      }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i)
+      if (i < coils)
+        grid[(c + i) * grid_size + offset] = make_float2(static_cast<float>(re[i]), static_cast<float>(im[i]));
   }
 }
 
-template <int Dims, int Columns, int Terms>
-void launch_grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
-  const cudaStream_t stream = stream_of(context);
+template <int Dims, int Columns, Sums Exactness>
+void launch_grid(Context& context, const PlanView& plan, const GridArguments& arguments) {
+  constexpr std::int64_t kPerBlock = kCoilsPerMma * Columns, kWarps = warps_of_block(Dims);
+  const std::int64_t blocks_y = (arguments.count + kPerBlock - 1) / kPerBlock;
+  if (blocks_y > kMostGridY) throw std::invalid_argument("nufft: too many coils");
+  const dim3 blocks(static_cast<unsigned>((plan.piece_count + kWarps - 1) / kWarps), static_cast<unsigned>(blocks_y));
+  const float2* samples = device_view(arguments.samples);
+  const bool paired =
+      reinterpret_cast<std::uintptr_t>(samples) % 16 == 0 && arguments.coils % 2 == 0 && arguments.first % 2 == 0;
+  grid_kernel<Dims, Columns, Exactness><<<blocks, 32 * kWarps, 0, stream_of(context)>>>(
+      plan, device_view(arguments.samples), arguments.weights, arguments.coils, arguments.first, arguments.count,
+      paired, device_view(arguments.partial), device_view(arguments.grid));
+  check_launch("grid");
+}
+
+template <int Dims, int Columns>
+void launch_sums(Context& context, const PlanView& plan, Sums sums, const GridArguments& arguments) {
+  switch (sums) {
+    case Sums::coarse:
+      return launch_grid<Dims, Columns, Sums::coarse>(context, plan, arguments);
+    case Sums::fine:
+      return launch_grid<Dims, Columns, Sums::fine>(context, plan, arguments);
+    case Sums::full:
+      return launch_grid<Dims, Columns, Sums::full>(context, plan, arguments);
+    case Sums::stretches:
+      return launch_grid<Dims, Columns, Sums::stretches>(context, plan, arguments);
+  }
+}
+
+// One coil in 3D: the columns of a tensor core operation, elsewhere coils, are the tile's four planes, real and
+// imaginary. Its factors are the weights within a plane, and the values times the weight of their plane. That takes a
+// quarter of the operations, and less than half of the weights.
+using Shape3 = TileShape<3>;
+constexpr int kSingleWarps = 4;  // of a block, one per piece
+constexpr int kStride = 48;      // of a row of a batch's numbers: what a warp reads at once lies in different banks
+constexpr int kPlane = Shape3::kX * Shape3::kY;
+static_assert(kPlane == 16 && Shape3::kZ == 4 && kBatch <= kStride);
+constexpr int kRealRow = Shape3::kX + Shape3::kY + Shape3::kZ;  // the values' rows follow those of the weights
+
+using SingleStaging = float[kRealRow + 2][kStride];
+
+__device__ __forceinline__ float4 four_of(const float (&row)[kStride], int sample) {
+  return *reinterpret_cast<const float4*>(&row[sample]);
+}
+
+/// Adds kDepth samples from `first` on.
+template <Sums Exactness>
+__device__ __forceinline__ void add_single_samples(const SingleStaging& staged, int first, int lane,
+                                                   float (&sum)[1][4]) {
+  const int row = lane / 4, sample = first + 4 * (lane % 4);
+  const float4 of_plane = multiplied(four_of(staged[Shape3::kX + Shape3::kY + row / 2], sample),
+                                     four_of(staged[kRealRow + row % 2], sample));
+  Right<Exactness> right[1];
+  right[0].set(of_plane.x, of_plane.y, of_plane.z, of_plane.w);
+  const float4 x = four_of(staged[row % Shape3::kX], sample);
+  const int y = Shape3::kX + row / Shape3::kX;
+  add_products<Exactness>(multiplied(x, four_of(staged[y], sample)), multiplied(x, four_of(staged[y + 2], sample)),
+                          right, sum);
+}
+
+/// blockDim.x = 32 kSingleWarps; gridDim.x = ceil(pieces / kSingleWarps). `stride`: from sample to sample.
+template <Sums Exactness>
+__global__ __launch_bounds__(32 * kSingleWarps, 8) void grid_single_kernel(PlanView plan, const float2* values,
+                                                                           const float* density, std::int64_t stride,
+                                                                           float2* partial, float2* grid) {
+  __shared__ __align__(16) SingleStaging staged_of_warps[kSingleWarps];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const std::int32_t number = static_cast<std::int32_t>(blockIdx.x) * kSingleWarps + warp;
+  if (number >= plan.piece_count) return;
+  SingleStaging& staged = staged_of_warps[warp];
+  const Piece piece = plan.pieces[number];
+  const TilePlace place = place_of(plan.tiling, piece.tile);
+  const std::int32_t* const list = plan.list + piece.begin;
+  const auto value_of = [&](std::int32_t sample) { return sample < 0 ? make_float2(0, 0) : values[sample * stride]; };
+
+  std::int32_t next = listed_sample(list, piece.count, 0, lane);
+  float2 next_value = value_of(next);
+  Placed<3> next_placed = place_sample<3>(plan, place, density, next);
+  next = listed_sample(list, piece.count, 1, lane);
+  float sum[1][4] = {};
+  for (int done = 0, b = 0; done < piece.count; done += kBatch, ++b) {
+    Placed<3> placed = next_placed;
+    staged[kRealRow][lane] = next_value.x;
+    staged[kRealRow + 1][lane] = next_value.y;
+    next_value = value_of(next);
+    next_placed = place_sample<3>(plan, place, density, next);
+    next = listed_sample(list, piece.count, b + 2, lane);
+    if constexpr (Exactness == Sums::coarse) placed.density *= kBeforeCut;
+    note_weights<3, window_terms(Exactness)>(plan, placed, lane, staged);
+    __syncwarp();
+    for (int first = 0; first < min(kBatch, piece.count - done); first += kDepth)
+      add_single_samples<Exactness>(staged, first, lane, sum);
+    __syncwarp();  // the batch is used up
+  }
+  const int row = lane / 4, z = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int point = kPlane * z + row + 8 * half;
+    std::int64_t offset;
+    if (!find_point<3>(plan.tiling, place, point, offset)) continue;
+    const float2 v = make_float2(sum[0][2 * half], sum[0][2 * half + 1]);
+    if (piece.slot < 0)
+      grid[offset] = v;
+    else
+      partial[static_cast<std::int64_t>(piece.slot) * kTilePoints + point] = v;
+  }
+}
+
+template <Sums Exactness>
+void launch_single(Context& context, const PlanView& plan, const GridArguments& arguments) {
+  const unsigned blocks = (static_cast<unsigned>(plan.piece_count) + kSingleWarps - 1) / kSingleWarps;
+  grid_single_kernel<Exactness><<<blocks, 32 * kSingleWarps, 0, stream_of(context)>>>(
+      plan, device_view(arguments.samples) + arguments.first, arguments.weights, arguments.coils,
+      device_view(arguments.partial), device_view(arguments.grid));
+  check_launch("grid_single");
+}
+
+void grid_single(Context& context, const PlanView& plan, Sums sums, const GridArguments& arguments) {
+  switch (sums) {
+    case Sums::coarse:
+      return launch_single<Sums::coarse>(context, plan, arguments);
+    case Sums::fine:
+      return launch_single<Sums::fine>(context, plan, arguments);
+    case Sums::full:
+      return launch_single<Sums::full>(context, plan, arguments);
+    case Sums::stretches:
+      return launch_single<Sums::stretches>(context, plan, arguments);
+  }
+}
+
+template <int Dims>
+void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
   PlanView view{plan.tiling,
                 {},
                 plan.footprints.data(),
@@ -129,45 +271,26 @@ void launch_grid(Context& context, const NufftPlan::Impl& plan, const GridArgume
                 plan.pieces.data(),
                 static_cast<std::int32_t>(plan.pieces.size())};
   std::copy_n(plan.windows, 3, view.windows.axis);
-  constexpr std::int64_t kPerBlock = kCoilsPerMma * Columns, kWarps = warps_of_block(Dims);
-  const std::int64_t blocks_y = (arguments.count + kPerBlock - 1) / kPerBlock;
-  if (blocks_y > kMostGridY) throw std::invalid_argument("nufft: too many coils");
-  const dim3 blocks(static_cast<unsigned>((plan.pieces.size() + kWarps - 1) / kWarps), static_cast<unsigned>(blocks_y));
-  const float2* samples = device_view(arguments.samples);
-  const bool paired =
-      reinterpret_cast<std::uintptr_t>(samples) % 16 == 0 && arguments.coils % 2 == 0 && arguments.first % 2 == 0;
-  grid_kernel<Dims, Columns, Terms><<<blocks, 32 * kWarps, 0, stream>>>(
-      view, device_view(arguments.samples), arguments.weights, arguments.coils, arguments.first, arguments.count,
-      paired, device_view(arguments.partial), device_view(arguments.grid));
-  check_launch("grid");
-  if (plan.split_tiles.size() == 0) return;
-  const dim3 split_blocks(static_cast<unsigned>(plan.split_tiles.size()),
-                          static_cast<unsigned>(std::min<std::int64_t>(arguments.count, kMostGridY)));
-  add_partial_kernel<Dims><<<split_blocks, kTilePoints, 0, stream>>>(plan.tiling, plan.split_tiles.data(),
-                                                                     arguments.count, device_view(arguments.partial),
-                                                                     device_view(arguments.grid));
-  check_launch("add_partial");
-}
-
-template <int Dims, int Columns>
-void launch_terms(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
-  if (are_short(plan.windows, kFewTerms) && !sums_in_stretches(plan.options))
-    launch_grid<Dims, Columns, kFewTerms>(context, plan, arguments);
-  else
-    launch_grid<Dims, Columns, WindowPolynomial::kMostTerms>(context, plan, arguments);
-}
-
-template <int Dims>
-void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments) {
   // In 1D, which no pipeline uses, one kernel serves any number of coils and any window.
   if constexpr (Dims == 1)
-    launch_grid<Dims, 4, WindowPolynomial::kMostTerms>(context, plan, arguments);
+    launch_grid<Dims, 4, Sums::stretches>(context, view, arguments);
   else if (arguments.count > 2 * kCoilsPerMma)
-    launch_terms<Dims, 4>(context, plan, arguments);
+    launch_sums<Dims, 4>(context, view, plan.sums, arguments);
   else if (arguments.count > kCoilsPerMma)
-    launch_terms<Dims, 2>(context, plan, arguments);
+    launch_sums<Dims, 2>(context, view, plan.sums, arguments);
+  else if (Dims == 3 && arguments.count == 1)
+    grid_single(context, view, plan.sums, arguments);
   else
-    launch_terms<Dims, 1>(context, plan, arguments);
+    launch_sums<Dims, 1>(context, view, plan.sums, arguments);
+
+  if (plan.split_tiles.size() == 0) return;
+  const dim3 split_blocks(
+      static_cast<unsigned>(plan.split_tiles.size()),
+      static_cast<unsigned>(std::min<std::int64_t>((arguments.count + kTogether - 1) / kTogether, kMostGridY)));
+  add_partial_kernel<Dims><<<split_blocks, kTilePoints, 0, stream_of(context)>>>(
+      plan.tiling, plan.split_tiles.data(), arguments.count, device_view(arguments.partial),
+      device_view(arguments.grid));
+  check_launch("add_partial");
 }
 
 }  // namespace

@@ -41,6 +41,25 @@ struct WindowPolynomial {
   float coefficients[kMostTerms];         ///< lowest power first, then zeros
 };
 
+/// How exactly CUDA sums tiles.
+enum class Sums {
+  coarse,    ///< products to 3e-4
+  fine,      ///< to 4e-6
+  full,      ///< fp32
+  stretches  ///< fp32 in short stretches, for sums_in_stretches()
+};
+/// The relative error of products.
+constexpr double product_error(Sums sums) { return sums == Sums::coarse ? 3e-4 : sums == Sums::fine ? 4e-6 : 0; }
+/// The error of the windows' polynomials beside their peaks, and the most coefficients that they have.
+constexpr double window_error(Sums sums) {
+  return sums == Sums::coarse ? 1e-5 : sums == Sums::fine ? 1e-6 : WindowPolynomial::kError;
+}
+constexpr int window_terms(Sums sums) {
+  return sums == Sums::coarse ? 8 : sums == Sums::fine ? 11 : sums == Sums::full ? 12 : WindowPolynomial::kMostTerms;
+}
+/// The least exact sums that add no more than NufftOptions::slack.
+Sums sums_within_slack(const NufftOptions& options, const Shape& image);
+
 /// A stretch of a tile's list.
 struct Piece {
   std::int64_t begin;   ///< into list
@@ -120,6 +139,7 @@ struct NufftPlan::Impl {
   std::int32_t slot_points = 0;   ///< grid points of a slot
   Array<std::int32_t> starts;     ///< CPU only. [sample, dims], slowest axis first: first grid point of the footprint
   Array<Footprint> footprints;    ///< CUDA only. [sample]
+  Sums sums = Sums::full;         ///< CUDA only
   WindowPolynomial windows[3]{};  ///< CUDA only. Of the grid's axes, slowest first
   Array<float> weights;           ///< [sample, dims, width]; 0 for a sample nowhere. CUDA: only for interpolation
   Array<float> deapodization;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -339,31 +340,42 @@ void list_on_host(Context& context, HostView<const double> coordinates, NufftPla
 /// The windows used so far: computing one takes longer than all the rest of a small plan.
 class KnownWindows {
  public:
-  WindowPolynomial get(int width, double ratio) {
+  WindowPolynomial get(int width, double ratio, double error) {
     const std::lock_guard lock(mutex_);
-    const auto found = known_.find({width, ratio});
+    const auto found = known_.find({width, ratio, error});
     if (found != known_.end()) return found->second;
-    const std::vector<double> coefficients = KaiserBessel(width, ratio).polynomial(WindowPolynomial::kError);
+    const std::vector<double> coefficients = KaiserBessel(width, ratio).polynomial(error);
     if (coefficients.size() > WindowPolynomial::kMostTerms) throw std::logic_error("nufft: a window of too many terms");
     WindowPolynomial window{};
     std::copy(coefficients.begin(), coefficients.end(), window.coefficients);
     if (known_.size() >= kMost) known_.clear();
-    return known_[{width, ratio}] = window;
+    return known_[{width, ratio, error}] = window;
   }
 
  private:
   static constexpr std::size_t kMost = 256;
   std::mutex mutex_;
-  std::map<std::pair<int, double>, WindowPolynomial> known_;
+  std::map<std::tuple<int, double, double>, WindowPolynomial> known_;
 };
+
+/// How exactly to sum, and the windows for it.
+void set_windows(Context& context, NufftPlan::Impl& plan) {
+  const Tiling& t = plan.tiling;
+  plan.sums = sums_within_slack(plan.options, plan.image);
+  for (;; plan.sums = static_cast<Sums>(static_cast<int>(plan.sums) + 1)) {
+    for (int a = 3 - t.dims; a < 3; ++a)
+      plan.windows[a] = context.resources().get<KnownWindows>().get(
+          t.width, static_cast<double>(t.grid[a]) / t.image[a], window_error(plan.sums));
+    if (are_short(plan.windows, window_terms(plan.sums))) return;
+  }
+}
 
 }  // namespace
 
 void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan) {
   const Tiling& t = plan.tiling;
   plan.slot_points = kTilePoints;
-  for (int a = 3 - t.dims; a < 3; ++a)
-    plan.windows[a] = context.resources().get<KnownWindows>().get(t.width, static_cast<double>(t.grid[a]) / t.image[a]);
+  set_windows(context, plan);
   plan.footprints = context.allocate<Footprint>({plan.samples});
   if (plan.options.use == NufftUse::all) plan.weights = context.allocate<float>({plan.samples * t.dims * t.width});
   make_footprints(context, coordinates, plan);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gadgets/numerics/nufft/nufft_tiles_cuda.cuh"
 
@@ -25,6 +26,9 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 /// Waits for all copies but those of the last group.
 __device__ inline void wait_for_copies_but_last() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
+/// Where number `i` of a sample's values lies.
+__device__ __forceinline__ int swizzled(int i, int sample) { return i ^ (sample & 8); }
+
 /// How a warp's shared memory is laid out.
 template <int Dims, int Columns>
 struct Staged {
@@ -32,8 +36,8 @@ struct Staged {
   static constexpr int kCoils = kCoilsPerMma * Columns;
   // Weights of a sample are spread over the points of the tile's axes: x, then y, then z.
   static constexpr int kY = T::kX, kZ = kY + (Dims > 1 ? T::kY : 0), kSpread = kZ + (Dims > 2 ? T::kZ : 0);
-  // These strides put what a warp reads at once into different banks.
-  static constexpr int kValueStride = 2 * kCoils + 4, kWeightStride = kBatch + 8;
+  // These strides, and swizzled(), put what a warp reads at once into different banks.
+  static constexpr int kValueStride = Columns == 4 ? 36 : 20, kWeightStride = kBatch + 16;
   using Values = float[2][kBatch][kValueStride];  ///< of two batches
   using Weights = float[kSpread][kWeightStride];
 };
@@ -41,7 +45,7 @@ struct Staged {
 /// Where a sample lies in a tile, and its density.
 template <int Dims>
 struct Placed {
-  float start[Dims];  // slowest axis first; a whole number
+  int start[Dims];  // slowest axis first
   float shift[Dims], density;
 };
 
@@ -56,16 +60,17 @@ struct PieceSamples {
   bool paired;                 ///< values of two coils lie at multiples of 16 bytes
 };
 
-/// The lane's sample of batch b, or -1. Called well ahead, as each step of the look-up waits for the one before.
-__device__ __forceinline__ std::int32_t listed_sample(const PieceSamples& samples, int b, int lane) {
+/// The lane's sample of batch b of a piece's list, or -1. Called well ahead, as each step of the look-up waits for the
+/// one before.
+__device__ __forceinline__ std::int32_t listed_sample(const std::int32_t* list, int count, int b, int lane) {
   const int i = b * kBatch + lane;
-  return i < samples.piece.count ? samples.list[i] : -1;
+  return i < count ? list[i] : -1;
 }
 
 template <int Dims>
 __device__ __forceinline__ Placed<Dims> place_sample(const PlanView& plan, const TilePlace& place, const float* density,
                                                      std::int32_t sample) {
-  constexpr float kOutside = 1 << 20;  // a footprint's start that reaches no point
+  constexpr int kOutside = 1 << 20;  // a footprint's start that reaches no point
   Placed<Dims> p;
   p.density = 1;
 #pragma unroll
@@ -82,33 +87,42 @@ __device__ __forceinline__ Placed<Dims> place_sample(const PlanView& plan, const
     const int axis = a + 3 - Dims;
     std::int32_t begin = start[a] - place.origin[axis];
     if (begin >= place.extent[axis]) begin -= plan.tiling.grid[axis];  // the footprint wraps around the grid's end
-    p.start[a] = static_cast<float>(begin);
+    p.start[a] = begin;
     p.shift[a] = shift[a];
   }
   return p;
 }
 
-/// Notes the lane's sample's weights along each axis.
-template <int Dims, int Columns, int Terms>
-__device__ __forceinline__ void note_weights(const PlanView& plan, const Placed<Dims>& p, int lane,
-                                             typename Staged<Dims, Columns>::Weights& weight) {
+/// Calls note(q, weight) for all of a tile's points along one axis, q = first_row + 0, 1, ...: the window's weights of
+/// a sample whose footprint starts at point `start`, and 0 where it has no point.
+template <int Points, int Terms, class Note>
+__device__ __forceinline__ void weights_of_axis(const WindowPolynomial& window, int width, int start, float shift,
+                                                float factor, const Note& note) {
+  const auto w = static_cast<float>(width);
+  const float step = 2.8284271f / w, first = (shift - 0.5f * w - static_cast<float>(start)) * step;
+  const std::uint64_t ones = (1u << width) - 1;
+  using Mask = std::conditional_t<(Points > 32), std::uint64_t, std::uint32_t>;
+  const Mask points = static_cast<Mask>(start >= Points ? 0 : start >= 0 ? ones << start : ones >> min(-start, 31));
+#pragma unroll Points> 8 ? 8 : Points
+  for (int point = 0; point < Points; ++point) {
+    const float v = static_cast<float>(point) * step + first, value = factor * window_of<Terms>(window, 1 - v * v);
+    note(point, (points >> point & 1) != 0 ? value : 0.0f);
+  }
+}
+
+/// Notes the lane's sample's weights along each axis, from `Terms` coefficients of the windows.
+template <int Dims, int Terms, class Weights>
+__device__ __forceinline__ void note_weights(const PlanView& plan, const Placed<Dims>& p, int lane, Weights& weight) {
   using T = TileShape<Dims>;
-  using S = Staged<Dims, Columns>;
-  const Tiling& t = plan.tiling;
-  const auto width = static_cast<float>(t.width);
-  const auto note = [&](int a, int point, int q, float factor) {
-    const float j = static_cast<float>(point) - p.start[a];
-    const float w = factor * window_at<Terms>(plan.windows.axis[a + 3 - Dims], t.width, j, p.shift[a]);
-    weight[q][lane] = j >= 0 && j < width ? w : 0.0f;
-  };
-#pragma unroll 8
-  for (int x = 0; x < T::kX; ++x) note(Dims - 1, x, x, p.density);
+  const int width = plan.tiling.width;
+  weights_of_axis<T::kX, Terms>(plan.windows.axis[2], width, p.start[Dims - 1], p.shift[Dims - 1], p.density,
+                                [&](int x, float w) { weight[x][lane] = w; });
   if constexpr (Dims > 1)
-#pragma unroll
-    for (int y = 0; y < T::kY; ++y) note(Dims - 2, y, S::kY + y, 1.0f);
+    weights_of_axis<T::kY, Terms>(plan.windows.axis[1], width, p.start[Dims - 2], p.shift[Dims - 2], 1,
+                                  [&](int y, float w) { weight[T::kX + y][lane] = w; });
   if constexpr (Dims > 2)
-#pragma unroll
-    for (int z = 0; z < T::kZ; ++z) note(Dims - 3, z, S::kZ + z, 1.0f);
+    weights_of_axis<T::kZ, Terms>(plan.windows.axis[0], width, p.start[0], p.shift[0], 1,
+                                  [&](int z, float w) { weight[T::kX + T::kY + z][lane] = w; });
 }
 
 /// Starts copying batch b. `mine`: the lane's sample of it. Neighbouring lanes copy neighbouring coils.
@@ -117,21 +131,22 @@ __device__ __forceinline__ void start_copies(const PieceSamples& samples, int b,
                                              typename Staged<Dims, Columns>::Values& value) {
   constexpr unsigned kWholeWarp = 0xffffffffu;
   constexpr int kPerSample = Staged<Dims, Columns>::kCoils / 2;  // copies of two coils
+  const int c = 2 * (lane % kPerSample), present = max(0, min(2, samples.coils - c));
+  const char* const first_value = samples.first_value + (present > 0 ? 8 * c : 0);
 #pragma unroll
   for (int i = 0; i < kPerSample; ++i) {
-    const int s = (i * 32 + lane) / kPerSample, c = 2 * (lane % kPerSample);
+    const int s = (i * 32 + lane) / kPerSample;
     const std::int32_t sample = __shfl_sync(kWholeWarp, mine, s);
-    const char* from = samples.first_value + 8 * c;
-    if (sample >= 0) from += static_cast<std::uint64_t>(static_cast<std::uint32_t>(sample)) * samples.value_stride;
-    float* to = &value[b & 1][s][2 * c];
+    const char* from =
+        first_value + static_cast<std::uint64_t>(static_cast<std::uint32_t>(max(sample, 0))) * samples.value_stride;
+    float* to = &value[b & 1][s][swizzled(2 * c, s)];
     if (samples.paired) {
-      const int bytes = sample < 0 ? 0 : 8 * max(0, min(2, samples.coils - c));
-      copy_async<16>(to, bytes > 0 ? from : samples.first_value, bytes);
+      copy_async<16>(to, from, sample < 0 ? 0 : 8 * present);
     } else {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        const int bytes = sample >= 0 && c + k < samples.coils ? 8 : 0;
-        copy_async<8>(to + 2 * k, bytes > 0 ? from + 8 * k : samples.first_value, bytes);
+        const bool there = sample >= 0 && k < present;
+        copy_async<8>(to + 2 * k, there ? from + 8 * k : samples.first_value, there ? 8 : 0);
       }
     }
   }

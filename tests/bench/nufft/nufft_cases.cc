@@ -42,6 +42,11 @@ std::vector<double> kooshball(int readouts, int samples) {
   return k;
 }
 
+/// For the adjoint alone, with sums that may add an error.
+numerics::NufftOptions adjoint_only(int width, double oversampling, double slack) {
+  return {.kernel_width = width, .oversampling = oversampling, .use = numerics::NufftUse::adjoint, .slack = slack};
+}
+
 std::vector<double> radial_600x768() { return spokes(600, 768, std::numbers::pi / 600); }
 std::vector<double> golden_402x512() { return spokes(402, 512, kGoldenAngle); }
 std::vector<double> kooshball_10m() { return kooshball(39062, 256); }
@@ -65,6 +70,27 @@ const std::vector<NufftCase>& nufft_cases() {
       {"adjoint_3d_kooshball_10m_c8_256/e2e-3", {256, 256, 256}, 8, {5, 1.25}, false, true, kooshball_10m},
       {"adjoint_3d_kooshball_10m_c8_256/e2e-5", {256, 256, 256}, 8, {7, 1.5}, false, true, kooshball_10m},
       {"adjoint_3d_kooshball_284592_c1_128/e1e-5", {128, 128, 128}, 1, {7, 1.5}, false, true, kooshball_284592},
+      {"adjoint_2d_radial_600x768_c16_384/slack_e2e-3",
+       {384, 384},
+       16,
+       adjoint_only(4, 1.5, 6e-4),
+       false,
+       true,
+       radial_600x768},
+      {"adjoint_2d_radial_600x768_c16_384/slack_e3e-5",
+       {384, 384},
+       16,
+       adjoint_only(6, 1.75, 2.6e-5),
+       false,
+       true,
+       radial_600x768},
+      {"adjoint_3d_kooshball_10m_c8_256/slack_e2e-3",
+       {256, 256, 256},
+       8,
+       adjoint_only(5, 1.25, 9e-4),
+       false,
+       true,
+       kooshball_10m},
       {"adjoint_2d_golden_402x512_c8_256/e1e-3", {256, 256}, 8, {5, 1.5}, true, true, golden_402x512},
       {"adjoint_3d_kooshball_284592_c1_128/e1e-3", {128, 128, 128}, 1, {5, 1.5}, true, true, kooshball_284592},
       {"adjoint_3d_kooshball_284592_c8_128/e1e-3", {128, 128, 128}, 8, {5, 1.5}, true, true, kooshball_284592},

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "gadgets/numerics/nufft/nufft_plan.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
@@ -267,6 +268,34 @@ TYPED_TEST(NufftTest, PlanOutlivesItsContext) {
   EXPECT_LT(testing::relative_error(image, truth, image.size()), 1e-3);
 }
 
+// Less exact sums, and those of one coil, whose kernels differ from those of several. CPUs make no use of slack.
+TYPED_TEST(NufftTest, AddsNoMoreThanItsSlack) {
+  struct Case {
+    Shape size;
+    NufftOptions options;
+    double slack;
+    Sums sums;
+  };
+  const Case cases[] = {{{40, 37}, {4, 1.5}, 1e-3, Sums::coarse},     {{40, 37}, {6, 1.75}, 2e-5, Sums::fine},
+                        {{12, 16, 13}, {4, 1.5}, 2e-3, Sums::coarse}, {{12, 16, 13}, {5, 1.25}, 1e-4, Sums::fine},
+                        {{12, 16, 13}, {7, 1.5}, 2e-6, Sums::full},   {{12, 16, 13}, {8, 2}, 1e-3, Sums::stretches}};
+  for (const Case& c : cases)
+    for (const std::int64_t coils : {1, 2, 9}) {
+      Problem p = make_problem(c.size, coils, c.options, 1000, static_cast<unsigned>(400 + coils));
+      p.options.use = NufftUse::adjoint;
+      const auto full = this->adjoint(p, *this->plan(p));
+      p.options.slack = c.slack;
+      EXPECT_EQ(sums_within_slack(p.options, c.size), c.sums);
+      const auto quick = this->adjoint(p, *this->plan(p));
+      const double difference = testing::relative_error(quick, full, full.size());
+      EXPECT_LT(difference, c.slack) << c.size.text() << " x " << coils;
+      const bool differs = TypeParam::kBackend == Backend::cuda && c.sums <= Sums::fine;
+      EXPECT_EQ(difference > 3e-7, differs) << c.size.text() << " x " << coils;
+      const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image);
+      this->expect_close(quick, truth, p, *this->plan(p), 1 + c.slack / expected_error(p.options, c.size));
+    }
+}
+
 TYPED_TEST(NufftTest, BadArguments) {
   const std::vector<double> k(8, 0.1);
   const HostView<const double> coordinates(k.data(), {4, 2});
@@ -278,6 +307,8 @@ TYPED_TEST(NufftTest, BadArguments) {
   EXPECT_THROW(make({8, 8}, {5, 1.2}), std::invalid_argument);
   EXPECT_THROW(make({8, 8}, {5, 2.1}), std::invalid_argument);
   EXPECT_THROW(make({8, 8}, {5, std::numeric_limits<double>::quiet_NaN()}), std::invalid_argument);
+  for (const double slack : {-1e-3, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(make({8, 8}, {.use = NufftUse::adjoint, .slack = slack}), std::invalid_argument);
   EXPECT_THROW(make({8, 0}, {5, 1.5}), std::invalid_argument);
   EXPECT_THROW(make({8, 8, 8}, {5, 1.5}), std::invalid_argument);
   EXPECT_THROW(make({1 << 20, 1 << 20}, {5, 1.5}), std::invalid_argument);
