@@ -1,17 +1,19 @@
 // The NUFFT, adjoint and forward. Rows named by case (nufft/nufft_cases.cc) and backend have the time per transform of
 // all coils with the plan known and data on the device, and the counters
-//   plan_ms                    the making of the plan from host coordinates
+//   plan_ms                    the making of the plan from host coordinates, median of several
 //   cold_ms                    the same transform after 256 MiB were written, so that no cache holds anything of it
 //                              (the row's own time is of one transform after the other, on the same data)
 //   error, error_ellipsoids    with white noise and with realistic data (nufft/nufft_errors.h)
 //   theory                     what expected_error() says of white noise
 //   megabytes                  that must move: samples and their positions once; of the grid each axis' transform reads
 //                              what is there and writes what the image keeps; the image once
-// from_host/...: from readouts in pinned memory to an image in pinned memory (nufft/nufft_from_host.h).
+// from_host/...: from readouts in pinned memory to an image in pinned memory (nufft/nufft_from_host.h); .../coils_4_4:
+// four coils of all readouts after the other four.
 // --errors=off leaves out both errors, which take longer than all else.
 // device_copy/cuda: the rate at which a large array is copied, by which `megabytes` become a floor.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
@@ -34,7 +36,7 @@ using namespace echotrain::bench;
 using echotrain::bench_resources;
 
 bool errors_wanted = true;
-constexpr int kRepetitions = 20;
+constexpr int kRepetitions = 20, kPlans = 9;
 constexpr std::int64_t kCacheFloats = 64 << 20;  // 256 MiB: more than any cache holds
 
 Shape with_coils(std::int64_t coils, const Shape& item) {
@@ -67,7 +69,7 @@ void run(benchmark::State& state, const NufftCase& c, Backend backend) {
   if (bench_resources()->options().autotune)
     while (bench_resources()->get<NufftTuner>().try_next(bench_resources())) make_plan();
   state.SetLabel(describe(plan->tuning()));
-  state.counters["plan_ms"] = 1e3 * seconds_of(make_plan);
+  state.counters["plan_ms"] = 1e3 * median_seconds(kPlans, make_plan);
 
   const Shape images = with_coils(c.coils, c.image), samples{count, c.coils};
   Array<cfloat> data = context.allocate<cfloat>(c.forward ? images : samples),
@@ -209,6 +211,14 @@ int main(int argc, char** argv) {
                     run_from_host(state, c, row.readouts, backend, as_they_come);
                   });
   }
+#if ECHOTRAIN_HAS_CUDA
+  if (available(Backend::cuda))
+    for (const std::vector<std::int64_t>& parts : {std::vector<std::int64_t>{4, 4}, {4, 2, 2}, {2, 2, 2, 2}})
+      add_row(fmt::format("from_host/3d_kooshball_10m_c8_256/coils_{}/cuda", fmt::join(parts, "_")),
+              [parts](benchmark::State& state) {
+                run_from_host_by_coils(state, nufft_case("adjoint_3d_kooshball_10m_c8_256/e2e-3"), 39062, parts);
+              });
+#endif
   for (const Backend backend : {Backend::cpu, Backend::cuda}) {
     if (!available(backend)) continue;
     add_row(std::string("after_last_readout_2d_radial_600x768_c16_384/") + to_string(backend),

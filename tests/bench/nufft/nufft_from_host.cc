@@ -1,11 +1,14 @@
 #include "tests/bench/nufft/nufft_from_host.h"
 
 #include <cmath>
+#include <numeric>
 #include <semaphore>
+#include <stdexcept>
 #include <vector>
 
 #include "gadgets/numerics/coils/coil.h"
 #include "gadgets/numerics/layout/layout.h"
+#include "tests/bench/nufft/nufft_copy_coils.h"
 #include "tests/bench/timing.h"
 #include "tests/support/bench_resources.h"
 
@@ -89,6 +92,36 @@ class Scan {
       plan_->adjoint(compute_, samples_.cview(), weights_.cview(), images_.view());
     finish();
   }
+#if ECHOTRAIN_HAS_CUDA
+  /// Makes ready for the two below.
+  void cut_coils(const std::vector<std::int64_t>& coils_of_parts) {
+    if (std::accumulate(coils_of_parts.begin(), coils_of_parts.end(), std::int64_t{0}) != coils_)
+      throw std::invalid_argument("the parts' coils must add up to all");
+    for (const std::int64_t coils : coils_of_parts)
+      parts_.push_back({coils, link_.allocate<cfloat>({readouts_, coils, per_readout_}),
+                        compute_.allocate<cfloat>({count_, coils})});
+    link_.synchronize();
+    compute_.synchronize();
+  }
+  void upload_by_coils() {
+    start_uploads([] {});
+    link_.synchronize();
+  }
+  void reconstruct_by_coils() {
+    start_uploads([this] { there_.release(); });
+    std::int64_t first = 0;
+    for (CoilPart& part : parts_) {
+      there_.acquire();
+      to_sample_major(compute_, part.arrived.cview(), part.samples.view(), 0);
+      Shape images{part.coils};
+      for (const auto n : plan_->image_shape()) images.push_back(n);
+      plan_->adjoint(compute_, part.samples.cview(), weights_.cview(),
+                     images_.view().part(first * plan_->image_shape().size(), images));
+      first += part.coils;
+    }
+    finish();
+  }
+#endif
   /// The same steps on samples that are on the device already.
   void reconstruct_from_device() {
     plan_->adjoint(compute_, reference_samples_.cview(), weights_.cview(), images_.view());
@@ -101,6 +134,22 @@ class Scan {
     std::int64_t begin;
     Shape shape;
   };
+#if ECHOTRAIN_HAS_CUDA
+  struct CoilPart {
+    std::int64_t coils;
+    Array<cfloat> arrived, samples;
+  };
+  template <class Then>
+  void start_uploads(const Then& then) {
+    std::int64_t first = 0;
+    for (CoilPart& part : parts_) {
+      copy_coils(link_, raw_.cview(), first, part.arrived.view());
+      link_.on_complete(then);
+      first += part.coils;
+    }
+  }
+  std::vector<CoilPart> parts_;
+#endif
   Part readouts_of(int part, int parts) const {
     const std::int64_t begin = part * readouts_ / parts, end = (part + 1) * readouts_ / parts;
     return {begin, {end - begin, coils_, per_readout_}};
@@ -144,5 +193,18 @@ void run_from_host(benchmark::State& state, const NufftCase& which, std::int64_t
   state.counters["upload_ms"] = 1e3 * median_seconds(kRepetitions, [&] { scan.upload(); });
   state.counters["in_turn_ms"] = 1e3 * median_seconds(kRepetitions, [&] { scan.reconstruct(1, as_they_come); });
 }
+
+#if ECHOTRAIN_HAS_CUDA
+void run_from_host_by_coils(benchmark::State& state, const NufftCase& which, std::int64_t readouts,
+                            const std::vector<std::int64_t>& coils_of_parts) {
+  Scan scan(which, readouts, Backend::cuda);
+  scan.reconstruct_from_device();
+  const std::vector<float> reference = scan.result();
+  scan.cut_coils(coils_of_parts);
+  for (auto _ : state) state.SetIterationTime(median_seconds(kRepetitions, [&] { scan.reconstruct_by_coils(); }));
+  state.counters["difference"] = relative_difference(scan.result(), reference);
+  state.counters["upload_ms"] = 1e3 * median_seconds(kRepetitions, [&] { scan.upload_by_coils(); });
+}
+#endif
 
 }  // namespace echotrain::bench

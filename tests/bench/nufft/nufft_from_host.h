@@ -3,6 +3,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <vector>
+
 #include "tests/bench/nufft/nufft_cases.h"
 
 namespace echotrain::bench {
@@ -16,5 +18,12 @@ namespace echotrain::bench {
 /// difference, relative L2, from the same steps with everything on the device.
 void run_from_host(benchmark::State& state, const NufftCase& which, std::int64_t readouts, numerics::Backend backend,
                    bool as_they_come);
+
+/// The same with some coils after others (`coils_of_parts`; they add up to those of `which`), on CUDA: a part's coils
+/// of all readouts are copied out of the pinned memory, then rearranged, gridded and transformed while those of the
+/// next parts travel. After the last byte only the last part's coils are left to do, and what joins the coils.
+/// Counters: upload_ms, of all parts alone; difference, as above.
+void run_from_host_by_coils(benchmark::State& state, const NufftCase& which, std::int64_t readouts,
+                            const std::vector<std::int64_t>& coils_of_parts);
 
 }  // namespace echotrain::bench
