@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::uint64_t kMostKeptPinned = 1ull << 30;   // kept for reuse by all contexts
 constexpr std::chrono::milliseconds kLongestWait{100};  // of drop(), for its blocks to be freed
+constexpr std::size_t kMostUsed = 64 << 20;             // bytes that are freed later
+constexpr std::chrono::milliseconds kLook{5};           // at blocks that work still uses and that are to be freed
 
 }  // namespace
 
@@ -68,7 +70,10 @@ void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream)
   int device = 0;
   cudaGetDevice(&device);
   if (cudaEvent_t done = events_->take(); done != nullptr) {
-    if (cudaEventRecord(done, stream) == cudaSuccess && keep({memory, done, device}, size)) return;
+    if (cudaEventRecord(done, stream) == cudaSuccess) {
+      const Block block{memory, done, device};
+      if (keep(block, size) || free_later(block, size)) return;
+    }
     cudaEventDestroy(done);
   }
   cudaStreamSynchronize(stream);
@@ -86,6 +91,21 @@ bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
     return false;
   }
   kept_bytes_ += size;
+  return true;
+}
+
+// The work that uses the block may take seconds, and freeing waits for other work, too: callers, the threads of
+// connections among them, have no time for that.
+bool PinnedMemory::free_later(const Block& block, std::size_t size) noexcept {
+  std::lock_guard lock(mutex_);
+  if (used_bytes_ + size > kMostUsed) return false;
+  try {
+    used_.push_back({block, size});
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  used_bytes_ += size;
+  changed_.notify_all();
   return true;
 }
 
@@ -127,7 +147,12 @@ void PinnedMemory::drop(std::uint64_t wanted) {
 
 void PinnedMemory::free_what_goes(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return !going_.empty(); })) {
+  while (changed_.wait(lock, stop, [this] { return !going_.empty() || !used_.empty(); })) {
+    free_what_was_used(lock);
+    if (going_.empty()) {
+      if (!used_.empty()) changed_.wait_for(lock, kLook, [this] { return !going_.empty(); });
+      continue;
+    }
     const std::vector<Going> going = std::exchange(going_, {});
     freeing_ = true;
     lock.unlock();
@@ -140,6 +165,23 @@ void PinnedMemory::free_what_goes(const std::stop_token& stop) {
     lock.lock();
     freeing_ = false;
     changed_.notify_all();
+  }
+}
+
+// With the lock held, which others have while a block is freed.
+void PinnedMemory::free_what_was_used(std::unique_lock<std::mutex>& lock) {
+  const auto is_free = [](const Going& each) { return finished(each.block.done); };
+  for (;;) {
+    const auto next = std::find_if(used_.begin(), used_.end(), is_free);
+    if (next == used_.end()) return;
+    const auto [block, size] = *next;
+    used_.erase(next);
+    lock.unlock();
+    cudaSetDevice(block.device);  // this thread's own
+    free_now(block);
+    cudaGetLastError();
+    lock.lock();
+    used_bytes_ -= size;
   }
 }
 

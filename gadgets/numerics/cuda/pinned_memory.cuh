@@ -33,7 +33,8 @@ class PinnedMemory final : public Droppable {
 
   /// ResourceError when the machine has none left.
   void* allocate(std::size_t bytes);
-  /// Keeps the block until the work now on `stream` is done. The stream's device must be current.
+  /// Keeps the block until the work now on `stream` is done; where it cannot be kept, it is freed then. Waits for no
+  /// work. The stream's device must be current.
   void release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept;
 
   std::optional<std::uint64_t> unused_since() const override;
@@ -53,6 +54,8 @@ class PinnedMemory final : public Droppable {
   static bool finished(cudaEvent_t done) noexcept;
   static void free_now(const Block& block) noexcept;
   bool keep(const Block& block, std::size_t size) noexcept;
+  bool free_later(const Block& block, std::size_t size) noexcept;
+  void free_what_was_used(std::unique_lock<std::mutex>& lock);
   void no_longer_kept(std::size_t size) noexcept;
   void drop_finished() noexcept;
   void free_what_goes(const std::stop_token& stop);
@@ -64,6 +67,8 @@ class PinnedMemory final : public Droppable {
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
   std::vector<Going> going_;  // not kept any more; the thread frees them, and then they no longer count
+  std::vector<Going> used_;   // in nobody's count; the thread frees them when no work uses them any more
+  std::size_t used_bytes_ = 0;
   bool freeing_ = false;
   std::condition_variable_any changed_;  // going_ or freeing_
   std::jthread thread_;                  // last: it uses the others
