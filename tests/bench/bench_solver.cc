@@ -7,6 +7,7 @@
 //   pcg4/...                     four of them: what a call takes beside its iterations
 // recon/..., after_last/... F^H d and 60 iterations, Q known: all samples at once; or streamed in one second, with
 //                                the time from the last readout on
+//   recon_auto/...               the same with the F^H d of `fhd: {method: auto, accuracy: 1.2e-6}`, its plan known
 //   .../2gpu                     the same by two GPUs; .../half is what one of two would do, alone
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -212,10 +213,9 @@ void pcg_of(benchmark::State& state, Backend backend, std::int64_t n, std::int64
   state.counters["residual"] = residual;
 }
 
-/// Solves for what `sum` gives; returns the residual.
-double solve60(Context& context, const LinearOperator& matrix, double largest, SplitAdjoint& sum, DeviceView<cfloat> b,
+/// Solves for b; returns the residual.
+double solve60(Context& context, const LinearOperator& matrix, double largest, DeviceView<const cfloat> b,
                DeviceView<cfloat> x) {
-  sum.get(context, b);
   context.clear<cfloat>(x);
   PcgOptions options;
   options.iterations = 60;
@@ -239,7 +239,30 @@ void recon(benchmark::State& state, Backend backend, std::int64_t n, std::int64_
     SplitAdjoint sum(context, nullptr, cube(n), 1, VoxelBasis::delta, precision);
     const auto d = context.upload<cfloat>(host.view());
     sum.add(context, coordinates(p), d.view(), {});
-    state.counters["residual"] = solve60(context, matrix, largest, sum, b.view(), x.view());
+    sum.get(context, b.view());
+    state.counters["residual"] = solve60(context, matrix, largest, b.cview(), x.view());
+  }
+}
+
+void recon_auto(benchmark::State& state, Backend backend, std::int64_t n, std::int64_t samples) {
+  constexpr double kAccuracy = 1.2e-6;
+  Context context(backend, bench_resources(), {.memory_budget = 64ull << 30});
+  const Problem p = make_problem(n, samples);
+  auto q = context.allocate<cfloat>(cube(2 * n));
+  point_spread_nufft(context, coordinates(p), {}, cube(n), VoxelBasis::delta,
+                     options_within(kAccuracy, lag_image(cube(n))).value(), q.view());
+  const PlainNormal matrix(std::make_shared<const ToeplitzOperator>(context, q.view()));
+  const double largest = largest_eigenvalue(context, matrix);
+  NufftOptions nufft = options_within(kAccuracy, cube(n)).value();
+  nufft.use = NufftUse::adjoint;
+  const auto plan = NufftPlan::make(context, coordinates(p), cube(n), nufft);
+  auto b = context.allocate<cfloat>({1, n, n, n}), x = context.allocate<cfloat>({1, n, n, n});
+  auto host = context.allocate_host<cfloat>({samples, 1});
+  std::copy(p.d.begin(), p.d.end(), host.data());
+  for (auto _ : state) {
+    const auto d = context.upload<cfloat>(host.view());
+    plan->adjoint(context, d.cview(), {}, b.view());
+    state.counters["residual"] = solve60(context, matrix, largest, b.cview(), x.view());
   }
 }
 
@@ -271,7 +294,8 @@ void after_last(benchmark::State& state, Backend backend, std::int64_t n, std::i
       sum.add(context, {p.k.data() + 3 * added, {count, 3}}, d.view(), {});
       added = here;
     }
-    state.counters["residual"] = solve60(context, matrix, largest, sum, b.view(), x.view());
+    sum.get(context, b.view());
+    state.counters["residual"] = solve60(context, matrix, largest, b.cview(), x.view());
     state.SetIterationTime(std::chrono::duration<double>(Clock::now() - end).count());
   }
 }
@@ -429,6 +453,8 @@ int main(int argc, char** argv) {
           "after_last" + name + "/" + size,
           [=](benchmark::State& s) { after_last(s, Backend::cuda, 128, 284592, precision); }, 7);
     }
+    add(
+        "recon_auto/" + size, [=](benchmark::State& s) { recon_auto(s, Backend::cuda, 128, 284592); }, 20);
     add(
         "sense30_c8/" + size, [=](benchmark::State& s) { sense30(s, Backend::cuda, 128, 284592, 8, 1); }, 10);
     std::string reason;

@@ -315,6 +315,7 @@ TABLES = {
         ("the same, 20,000 samples, 64^3", "pcg60/64^3x20000/cuda"),
         ("exact F^H d and 60 iterations", f"recon/{SOLVER}"),
         ("the same, F^H d with `precision: fast`", f"recon_fast/{SOLVER}"),
+        ("the same, F^H d as `fhd: {method: auto, accuracy: 1.2e-6}` takes it", f"recon_auto/{SOLVER}"),
         ("the first after the last readout, 1,078 readouts streamed within a second", f"after_last/{SOLVER}"),
         ("30 iterations, 8 coils with maps", f"sense30_c8/{SOLVER}"),
     ], toeplitz),

@@ -23,11 +23,14 @@ constexpr double kNoise = 48;  // at 128^3: raises the gridded image's error by 
 constexpr double kNoiseMatrix = 128;
 constexpr int kContrast = 1;
 constexpr std::uint64_t kMemory = 64ull << 30;
-constexpr char kPipeline[] =
-    "echotrain: 1\nname: bench\ndescription: the seed's reconstruction\ntrajectory_unit: cycles_per_pixel\npipeline:\n"
-    "  - density_compensation: {method: none}\n  - fhd: {dimensions: 3, method: exact}\n"
-    "  - pcg: {iterations: 60, tolerance: 0, prior: tikhonov, lambda: 1e-5}\n"
-    "  - coil_combine: {method: rss}\n  - image: {component: magnitude, type: float}\n";
+std::string pipeline_of(const char* method) {
+  return std::string(
+             "echotrain: 1\nname: bench\ndescription: the seed's reconstruction\ntrajectory_unit: cycles_per_pixel\n"
+             "pipeline:\n  - density_compensation: {method: none}\n  - fhd: {dimensions: 3, ") +
+         method +
+         "}\n  - pcg: {iterations: 60, tolerance: 0, prior: tikhonov, lambda: 1e-5}\n"
+         "  - coil_combine: {method: rss}\n  - image: {component: magnitude, type: float}\n";
+}
 
 numerics::PcgOptions solver_options() {
   numerics::PcgOptions options;
@@ -143,10 +146,10 @@ Fidelity PhantomScan::gridded(bool noisy) const {
 }
 
 struct PhantomScan::Product::Impl {
-  explicit Impl(const PhantomScan& of, numerics::Backend backend)
+  Impl(const PhantomScan& of, numerics::Backend backend, const char* method)
       : scan(of),
         context(backend, bench_resources(), {.memory_budget = kMemory}),
-        pipeline(PipelinePlan::check(config::read_pipeline(kPipeline, "bench.yaml")), context,
+        pipeline(PipelinePlan::check(config::read_pipeline(pipeline_of(method), "bench.yaml")), context,
                  {[this](protocol::Image&& image, const ImageTimes&) { last = std::move(image); },
                   [](protocol::Level, const std::string&) {}}) {
     client::SimulateOptions options;
@@ -195,8 +198,8 @@ struct PhantomScan::Product::Impl {
   std::uint16_t repetition = 0;
 };
 
-PhantomScan::Product::Product(const PhantomScan& scan, numerics::Backend backend)
-    : impl_(std::make_unique<Impl>(scan, backend)) {}
+PhantomScan::Product::Product(const PhantomScan& scan, numerics::Backend backend, const char* method)
+    : impl_(std::make_unique<Impl>(scan, backend, method)) {}
 PhantomScan::Product::~Product() = default;
 
 void PhantomScan::Product::run(bool noisy) {

@@ -47,7 +47,8 @@ class PhantomScan {
 
 class PhantomScan::Product {
  public:
-  Product(const PhantomScan& scan, numerics::Backend backend);
+  /// method: parameters of the gadget fhd.
+  Product(const PhantomScan& scan, numerics::Backend backend, const char* method);
   ~Product();
   /// One scan's readouts in, its image out.
   void run(bool noisy);

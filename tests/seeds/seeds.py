@@ -100,8 +100,9 @@ def stone_rows():
     yield ("S20", "solver", "GPU: <exact_fhd/128.*/cuda:ms> ms, error <exact_fhd/128.*/cuda:error>")
     yield ("S21", "solver", "60 iterations <pcg60/128.*/cpu:ms> ms")
     yield ("S21", "solver", "GPU: 60 iterations <pcg60/128.*/cuda:ms> ms")
-    yield ("S22", "stone", r"GPU: the pipeline <ours\.pipeline/gpu:ms> ms")
-    yield ("S22", "solver", "GPU: <recon/128.*/cuda:ms> ms; after the last readout <after_last/128.*/cuda:ms> ms")
+    yield ("S22", "stone", r"GPU: the pipeline <ours\.pipeline/gpu:ms> ms, with method: auto <ours\.pipeline\.auto/gpu:ms> ms")
+    yield ("S22", "solver", "GPU: <recon/128.*/cuda:ms> ms; after the last readout <after_last/128.*/cuda:ms> ms; F^H d by "
+           "the NUFFT <recon_auto/128.*/cuda:ms> ms")  # fmt: skip
     yield ("S23", "stone", r"CPU.SP <Q/CPU\.SP:at_seed_size> s, ours <Q/ours/\d+_threads:ms> ms for 128^3 lags of 1,024 samples")
     yield ("S23", "solver", "GPU: <exact_q/128.*/cuda:ms> ms")
     yield from stone_rows_of_others()
