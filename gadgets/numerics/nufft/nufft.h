@@ -40,8 +40,8 @@ struct NufftOptions {
 /// Everything that depends on the trajectory and the image size only: grid size, tiles, gather lists, kernel weights
 /// and deapodization factors. Immutable, shared between frames, and used by any number of coils.
 ///
-/// Every tile of the grid gathers from the samples whose footprint touches it, in sample order: no atomics, so the same
-/// input gives the same bits in every run and for any number of threads.
+/// Every tile of the grid gathers from the samples whose footprint touches it, in a fixed order: no atomics, so the
+/// same input gives the same bits in every run and for any number of threads.
 class NufftPlan {
  public:
   /// `coordinates`: float64, [sample, dims] in cycles/pixel, component 0 = x (fastest image axis); values outside

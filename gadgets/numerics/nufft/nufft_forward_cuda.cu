@@ -5,6 +5,7 @@
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/nufft/nufft_plan.h"
+#include "gadgets/numerics/nufft/nufft_window_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -29,6 +30,27 @@ struct Staging {
   static constexpr int kThreadsPerSample = kColumns * kThreadsPerPoint;
   static constexpr std::size_t kBytes = std::size_t{4} * kPoints * kFloats * kThreadsPerPoint;
 };
+
+constexpr int kWeightThreads = 8, kWeightSamples = 32;  // of a block, when weights are made
+static_assert(FootprintWeights::kWidest <= kWeightThreads);
+
+/// A thread works out one point's weights along all axes. blockDim = (kWeightThreads, kWeightSamples).
+template <int Dims>
+__global__ void weights_kernel(int width, Windows windows, const Footprint* footprints, std::int64_t n,
+                               float* weights) {
+  const auto j = static_cast<int>(threadIdx.x);
+  if (j >= width) return;
+  for (std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y; s < n;
+       s += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    const Footprint f = footprints[s];
+    const bool nowhere = f.start[0] == Footprint::kNowhere;
+#pragma unroll
+    for (int a = 0; a < Dims; ++a) {
+      const float w = window_at<>(windows.axis[3 - Dims + a], width, static_cast<float>(j), f.shift[a]);
+      weights[(s * Dims + a) * width + j] = nowhere ? 0.0f : w;
+    }
+  }
+}
 
 struct BinView {
   Tiling tiling;
@@ -214,6 +236,17 @@ __global__ void apodize_kernel(Tiling t, const float* factors, const float2* ima
 }
 
 }  // namespace
+
+void make_weights(Context& context, NufftPlan::Impl& plan) {
+  const Tiling& t = plan.tiling;
+  Windows windows;
+  std::copy_n(plan.windows, 3, windows.axis);
+  plan.weights = context.allocate<float>({plan.samples * t.dims * t.width});
+  const auto kernel = t.dims == 3 ? weights_kernel<3> : t.dims == 2 ? weights_kernel<2> : weights_kernel<1>;
+  kernel<<<blocks_for(plan.samples * kWeightThreads), dim3(kWeightThreads, kWeightSamples), 0, stream_of(context)>>>(
+      t.width, windows, plan.footprints.data(), plan.samples, plan.weights.data());
+  check_launch("weights");
+}
 
 void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments) {
   if (plan.tiling.dims == 3)

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "gadgets/numerics/core/clones.h"
 #include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain::numerics {
@@ -62,7 +64,43 @@ void cut_pieces(const std::vector<std::int64_t>& offsets, std::int64_t most, Hos
   }
 }
 
+constexpr double kTurn = 4294967296.0;       // 2^32
+constexpr double kWholeParts = 0x1.8p52;     // what is added to it loses its fraction, to the nearest even number
+constexpr double kMostTurns = 0x1p19;        // of which the sum keeps the last 32 bits before the point
+constexpr std::int64_t kTurnsAtOnce = 1536;  // whole samples of any dimension
+
+ECHOTRAIN_INLINE std::uint32_t part_of_turn(double k) {
+  const auto part = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(k * kTurn + kWholeParts));
+  return part - (part == kNoTurns ? 1 : 0);
+}
+
+/// False where a coordinate is large or not finite; its part is then of no use.
+ECHOTRAIN_CLONES bool parts_of_turns(const double* k, std::int64_t n, std::uint32_t* parts) {
+  std::uint64_t bad = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    parts[i] = part_of_turn(k[i]);
+    bad |= std::abs(k[i]) < kMostTurns ? 0u : 1u;
+  }
+  return bad == 0;
+}
+
 }  // namespace
+
+void to_turns(const double* coordinates, std::int64_t samples, int dims, std::uint32_t* turns) {
+  const std::int64_t values = samples * dims;
+  for (std::int64_t first = 0; first < values; first += kTurnsAtOnce) {
+    const std::int64_t n = std::min(kTurnsAtOnce, values - first);
+    if (parts_of_turns(coordinates + first, n, turns + first)) continue;
+    for (std::int64_t s = first; s < first + n; s += dims) {
+      const bool finite =
+          std::all_of(coordinates + s, coordinates + s + dims, [](double k) { return std::isfinite(k); });
+      for (std::int64_t i = s; i < s + dims; ++i) {
+        const double k = coordinates[i];
+        turns[i] = !finite ? kNoTurns : part_of_turn(std::abs(k) < kMostTurns ? k : k - std::floor(k));
+      }
+    }
+  }
+}
 
 Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning) {
   Tiling t{.grid = {1, 1, 1}, .tile = {1, 1, 1}, .tiles = {1, 1, 1}, .image = {1, 1, 1}, .dims = 0, .width = 0};

@@ -34,6 +34,14 @@ struct alignas(16) Footprint {
   static constexpr std::int32_t kNowhere = 1 << 28;
 };
 
+/// Coordinates on their way to a CUDA device: 2^32 parts of a turn, once around the grid. A part is a 2^21st of a cell
+/// of the longest grid whose samples travel so; others' travel as float64.
+constexpr std::int32_t kLongestInTurns = 1 << 11;
+/// A component of a sample that is nowhere. A coordinate there takes the place before it.
+constexpr std::uint32_t kNoTurns = 0xffffffffu;
+/// turns[sample, dims] from coordinates [sample, dims].
+void to_turns(const double* coordinates, std::int64_t samples, int dims, std::uint32_t* turns);
+
 /// The window phi along one axis as KaiserBessel::polynomial() gives it, for CUDA.
 struct WindowPolynomial {
   static constexpr int kMostTerms = 16;   ///< 15 are needed for the widest on the smallest image
@@ -143,7 +151,7 @@ struct NufftPlan::Impl {
   WindowPolynomial windows[3]{};  ///< CUDA only. Of the grid's axes, slowest first
   Array<float> weights;           ///< [sample, dims, width]; 0 for a sample nowhere. CUDA: only for interpolation
   Array<float> deapodization;
-  Array<std::int32_t> list;  ///< sample numbers, in order within a tile, tile after tile
+  Array<std::int32_t> list;  ///< sample numbers, tile after tile; within a tile in order, on CUDA that of homes
   Array<Piece> pieces;       ///< cover all tiles
   Array<SplitTile> split_tiles;
   Array<std::int32_t> order;  ///< of the samples, for interpolation
@@ -197,8 +205,7 @@ void place_samples(ThreadPool& threads, const NufftPlan::Impl& plan, HostView<co
 
 // clang-format off
 ECHOTRAIN_BACKENDS(
-/// Fills in all that depends on the trajectory; the rest is set already. CUDA: the lists equal the host's; when the
-/// device lacks the memory to sort, the host makes them.
+/// Fills in all that depends on the trajectory; the rest is set already.
 void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::Impl& plan);
 void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& arguments);
 /// CUDA: with atomic additions, so the order of sums, and so their last bits, differ from run to run.
@@ -223,6 +230,8 @@ inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/)
 namespace cuda {
 /// apodize() and forward transform.
 void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+/// Fills in `weights` from `footprints`.
+void make_weights(Context& context, NufftPlan::Impl& plan);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
 void release_after(Context& context, const NufftPlan::Impl& plan);
 }  // namespace cuda

@@ -126,6 +126,23 @@ TYPED_TEST(NufftTest, DenseCentre) {
     }
 }
 
+// On CUDA, positions travel in parts of a turn to the first grid, and as float64 to the second, longer one.
+TYPED_TEST(NufftTest, LongAxes) {
+  for (const std::int64_t n : {1300, 1500}) this->expect_right(make_problem({n}, 1, {8, 1.5}, 2000, 63));
+}
+
+// More than travel in one copy, and the last copy is not full. A part in another's place would change the image by as
+// much as itself.
+TYPED_TEST(NufftTest, ManySamples) {
+  const Problem p = make_problem({12, 10}, 1, {5, 1.5}, (1 << 20) + 70000, 64);
+  const std::vector<std::int64_t> voxels = {0, 17, 65, 119};
+  const auto image = this->adjoint(p, *this->plan(p));
+  const auto truth = testing::direct_adjoint(p.coordinates, p.samples, p.weights, p.coils, p.image, voxels);
+  std::vector<cfloat> some;
+  for (const auto v : voxels) some.push_back(image[static_cast<std::size_t>(v)]);
+  EXPECT_LT(testing::relative_error(some, truth, truth.size()), 2e-3);  // the theory: 3e-4 over all voxels
+}
+
 TYPED_TEST(NufftTest, WithoutWeights) {
   Problem p = make_problem({16, 18}, 3, {5, 1.5}, 300, 71);
   p.weights.clear();
@@ -320,6 +337,49 @@ TYPED_TEST(NufftTest, BadArguments) {
   EXPECT_THROW(made->adjoint(this->context(), samples.cview(), weights.cview(), image.view()), std::invalid_argument);
   EXPECT_THROW(made->adjoint(this->context(), samples.cview(), {}, three.view()), std::invalid_argument);
   made->adjoint(this->context(), samples.cview(), {}, image.view());
+}
+
+std::vector<std::uint32_t> turns_of(const std::vector<double>& coordinates, int dims) {
+  std::vector<std::uint32_t> turns(coordinates.size());
+  to_turns(coordinates.data(), static_cast<std::int64_t>(coordinates.size()) / dims, dims, turns.data());
+  return turns;
+}
+
+TEST(NufftTurns, AreTheNearestParts) {
+  Random random(97);
+  std::vector<double> k = {0, -0.5, 0.5, 0.25, -0.25, 1, -1, 1e-300, -1e-300, 0.75 - 0x1p-20, 3.125, -7.375, 524287.5};
+  while (k.size() < 6000) k.push_back(random.uniform(-0.5, 0.5));
+  const auto turns = turns_of(k, 1);
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    // Both are exact in float64; the difference is taken around the circle.
+    const double parts = std::ldexp(k[i] - std::floor(k[i]), 32) - static_cast<double>(turns[i]);
+    EXPECT_LE(std::abs(std::remainder(parts, 0x1p32)), 0.5) << k[i];
+  }
+  EXPECT_EQ(turns_of({-0x1p-32}, 1)[0], kNoTurns - 1);  // whose own part says "nowhere"
+}
+
+// Coordinates that are large or not finite are rare and take another way: their neighbours must not notice.
+TEST(NufftTurns, OthersAreTheSameBesideOddOnes) {
+  Random random(98);
+  std::vector<double> k;
+  while (k.size() < 6000) k.push_back(random.uniform(-2, 2));
+  const auto before = turns_of(k, 3);
+  k[3 * 100 + 1] = std::numeric_limits<double>::quiet_NaN();
+  k[3 * 700] = -std::numeric_limits<double>::infinity();
+  k[3 * 1900 + 2] = 0x1p40 + 0.25;
+  k[3 * 1901] = -1e300;
+  const auto after = turns_of(k, 3);
+  for (std::size_t i = 0; i < k.size(); ++i) {
+    const std::size_t sample = i / 3;
+    if (sample == 100 || sample == 700)
+      EXPECT_EQ(after[i], kNoTurns) << i;
+    else if (i == 3 * 1900 + 2)
+      EXPECT_EQ(after[i], 1u << 30);
+    else if (i == 3 * 1901)
+      EXPECT_EQ(after[i], 0u);
+    else
+      EXPECT_EQ(after[i], before[i]) << i;
+  }
 }
 
 TEST(NufftDigest, SeesEveryBitAndTheOrder) {
