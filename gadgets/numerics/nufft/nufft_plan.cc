@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -84,22 +88,39 @@ ECHOTRAIN_CLONES bool parts_of_turns(const double* k, std::int64_t n, std::uint3
   return bad == 0;
 }
 
+#if defined(__SSE2__)
+/// Writes past the caches: a device that copies from lines which many cores have just written has to ask those for
+/// them.
+void store(const std::uint32_t* from, std::int64_t n, std::uint32_t* to) {
+  std::int64_t i = 0;
+  for (; i < n && reinterpret_cast<std::uintptr_t>(to + i) % sizeof(__m128i) != 0; ++i) to[i] = from[i];
+  for (; i + 4 <= n; i += 4)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+  std::copy(from + i, from + n, to + i);
+}
+void finish_stores() { _mm_sfence(); }
+#else
+void store(const std::uint32_t* from, std::int64_t n, std::uint32_t* to) { std::copy_n(from, n, to); }
+void finish_stores() {}
+#endif
+
 }  // namespace
 
 void to_turns(const double* coordinates, std::int64_t samples, int dims, std::uint32_t* turns) {
   const std::int64_t values = samples * dims;
+  std::uint32_t parts[kTurnsAtOnce];
   for (std::int64_t first = 0; first < values; first += kTurnsAtOnce) {
     const std::int64_t n = std::min(kTurnsAtOnce, values - first);
-    if (parts_of_turns(coordinates + first, n, turns + first)) continue;
-    for (std::int64_t s = first; s < first + n; s += dims) {
-      const bool finite =
-          std::all_of(coordinates + s, coordinates + s + dims, [](double k) { return std::isfinite(k); });
-      for (std::int64_t i = s; i < s + dims; ++i) {
-        const double k = coordinates[i];
-        turns[i] = !finite ? kNoTurns : part_of_turn(std::abs(k) < kMostTurns ? k : k - std::floor(k));
+    const double* const k = coordinates + first;
+    if (!parts_of_turns(k, n, parts))
+      for (std::int64_t s = 0; s < n; s += dims) {
+        const bool finite = std::all_of(k + s, k + s + dims, [](double each) { return std::isfinite(each); });
+        for (std::int64_t i = s; i < s + dims; ++i)
+          parts[i] = !finite ? kNoTurns : part_of_turn(std::abs(k[i]) < kMostTurns ? k[i] : k[i] - std::floor(k[i]));
       }
-    }
+    store(parts, n, turns + first);
   }
+  finish_stores();
 }
 
 Tiling make_tiling(const Shape& image, const NufftOptions& options, const NufftTuning& tuning) {

@@ -356,6 +356,15 @@ TEST(NufftTurns, AreTheNearestParts) {
     EXPECT_LE(std::abs(std::remainder(parts, 0x1p32)), 0.5) << k[i];
   }
   EXPECT_EQ(turns_of({-0x1p-32}, 1)[0], kNoTurns - 1);  // whose own part says "nowhere"
+  // Wherever they go, and no others.
+  for (const std::int64_t count : {1, 2, 7, 3001})
+    for (const std::size_t offset : {1u, 2u, 3u, 5u}) {
+      std::vector<std::uint32_t> to(offset + k.size(), 12345);
+      to_turns(k.data(), count, 1, to.data() + offset);
+      EXPECT_TRUE(std::equal(turns.begin(), turns.begin() + count, to.begin() + static_cast<std::ptrdiff_t>(offset)));
+      EXPECT_EQ(to[offset - 1], 12345u);
+      EXPECT_EQ(to[offset + static_cast<std::size_t>(count)], 12345u);
+    }
 }
 
 // Coordinates that are large or not finite are rare and take another way: their neighbours must not notice.
