@@ -75,13 +75,14 @@ compile() {
   cmake --build "$folder" -j "$(nproc)" "$@"
 }
 
-# run_tests_in FOLDER [CTEST ARGUMENT...]: two tests at a time. Where a few fail, these run again alone, at most twice
-# each: bounds in seconds hold there that a busy machine moves. A crash and a sanitizer's report stand at once.
+# run_tests_in FOLDER [CTEST ARGUMENT...]: two tests at a time that compute, or up to four that wait (their PROCESSORS, in
+# tests/CMakeLists.txt). Where a few fail, these run again alone, at most twice each: bounds in seconds hold there that a busy
+# machine moves. A crash and a sanitizer's report stand at once.
 run_tests_in() {
   local folder=$1 log=$1/Testing/first.log failed most=5
   shift
   mkdir -p "$folder/Testing"
-  if ctest --test-dir "$folder" --output-on-failure -j2 "$@" 2>&1 | tee "$log"; then return; fi
+  if ctest --test-dir "$folder" --output-on-failure -j4 "$@" 2>&1 | tee "$log"; then return; fi
   failed=$(sed -n 's/^[0-9]*://p' "$folder/Testing/Temporary/LastTestsFailed.log" 2>/dev/null || true)
   if [ -z "$failed" ] || [ "$(wc -l <<<"$failed")" -gt "$most" ] ||
     grep -qE '\*\*\*(Exception|Not Run)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error: ' "$log"; then
