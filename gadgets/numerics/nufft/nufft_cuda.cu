@@ -18,7 +18,9 @@ namespace {
 /// Warps of a block. In 1D a tile has a weight for every point, so a warp needs more shared memory.
 constexpr int warps_of_block(int dims) { return dims == 1 ? 1 : 4; }
 constexpr unsigned kMostGridY = 65535;
-constexpr int kTogether = 4;  // coils whose partial sums a thread adds
+constexpr int kTogether = 4;    // coils whose partial sums a thread adds
+constexpr int kSplitTiles = 8;  // of a block that adds partial sums
+constexpr int kManySlots = 16;  // of a tile that all of that block's threads add
 /// Blocks that a multiprocessor shall hold at once: as many as registers allow for without spilling.
 constexpr int blocks_at_once(int dims, int columns, Sums sums) {
   if (dims == 1 || sums == Sums::stretches) return 1;
@@ -100,35 +102,57 @@ __global__ __launch_bounds__(32 * warps_of_block(Dims), blocks_at_once(Dims, Col
   store_sums<Dims, Columns>(plan.tiling, samples, block_first, count, lane, sum, partial, grid);
 }
 
-/// Adds the partial sums of a split tile in order, of kTogether coils at a time. blockDim = kTilePoints; gridDim.x =
-/// split tiles.
+/// Adds to `sum` the partial sums of every `step`-th slot from `first` on, for a point and `coils` coils from where
+/// `from` lies in slot 0.
+__device__ __forceinline__ void add_slots(const float2* from, std::int64_t slot_size, int first, int slots, int step,
+                                          int coils, double2 (&sum)[kTogether]) {
+#pragma unroll 4
+  for (int slot = first; slot < slots; slot += step)
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const float2 v = from[slot * slot_size + min(i, coils - 1) * kTilePoints];
+      sum[i].x += static_cast<double>(v.x);
+      sum[i].y += static_cast<double>(v.y);
+    }
+}
+
+/// Adds the partial sums of split tiles, in double, as there may be thousands of a tile, and in a fixed order: one
+/// after the other, or, where there are many, those of each row of threads and then the rows. blockDim = (kTilePoints,
+/// kSplitTiles); gridDim = (ceil(split tiles / kSplitTiles), at most ceil(count / kTogether)).
 template <int Dims>
-__global__ __launch_bounds__(kTilePoints) void add_partial_kernel(Tiling t, const SplitTile* split_tiles,
-                                                                  std::int64_t count, const float2* partial,
-                                                                  float2* grid) {
-  const SplitTile split = split_tiles[blockIdx.x];
-  const int point = threadIdx.x;
-  std::int64_t offset;
-  if (!find_point<Dims>(t, place_of(t, split.tile), point, offset)) return;
+__global__ __launch_bounds__(kTilePoints* kSplitTiles) void add_partial_kernel(Tiling t, const SplitTile* split_tiles,
+                                                                               int tiles, std::int64_t count,
+                                                                               const float2* partial, float2* grid) {
+  __shared__ double2 rows[kSplitTiles][kTilePoints];
+  const int point = threadIdx.x, row = threadIdx.y, first_tile = static_cast<int>(blockIdx.x) * kSplitTiles;
   const std::int64_t grid_size = grid_points(t), slot_size = count * kTilePoints;
   for (std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kTogether; c < count;
        c += static_cast<std::int64_t>(gridDim.y) * kTogether) {
     const int coils = static_cast<int>(min(static_cast<std::int64_t>(kTogether), count - c));
-    const float2* from = partial + split.first * slot_size + c * kTilePoints + point;
-    double re[kTogether] = {}, im[kTogether] = {};  // there may be thousands of slots
-#pragma unroll 2
-    for (std::int32_t slot = 0; slot < split.count; ++slot, from += slot_size)
+    for (int k = 0; k < min(kSplitTiles, tiles - first_tile); ++k) {
+      const SplitTile split = split_tiles[first_tile + k];
+      const bool many = split.count > kManySlots;
+      if (!many && row != k) continue;
+      const float2* from = partial + split.first * slot_size + c * kTilePoints + point;
+      std::int64_t offset = 0;
+      const bool there = find_point<Dims>(t, place_of(t, split.tile), point, offset);
+      double2 sum[kTogether] = {};
+      add_slots(from, slot_size, many ? row : 0, split.count, many ? kSplitTiles : 1, coils, sum);
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        if (i >= coils) break;
-        const float2 v = from[i * kTilePoints];
-        re[i] += static_cast<double>(v.x);
-        im[i] += static_cast<double>(v.y);
+        if (many) {
+          rows[row][point] = sum[i];
+          __syncthreads();
+          for (int other = 1; row == 0 && other < kSplitTiles; ++other) {
+            sum[i].x += rows[other][point].x;
+            sum[i].y += rows[other][point].y;
+          }
+          __syncthreads();
+        }
+        if (there && i < coils && (!many || row == 0))
+          grid[(c + i) * grid_size + offset] = make_float2(static_cast<float>(sum[i].x), static_cast<float>(sum[i].y));
       }
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i)
-      if (i < coils)
-        grid[(c + i) * grid_size + offset] = make_float2(static_cast<float>(re[i]), static_cast<float>(im[i]));
+    }
   }
 }
 
@@ -284,11 +308,12 @@ void launch_coils(Context& context, const NufftPlan::Impl& plan, const GridArgum
     launch_sums<Dims, 1>(context, view, plan.sums, arguments);
 
   if (plan.split_tiles.size() == 0) return;
+  const auto split_tiles = static_cast<int>(plan.split_tiles.size());
   const dim3 split_blocks(
-      static_cast<unsigned>(plan.split_tiles.size()),
+      static_cast<unsigned>((split_tiles + kSplitTiles - 1) / kSplitTiles),
       static_cast<unsigned>(std::min<std::int64_t>((arguments.count + kTogether - 1) / kTogether, kMostGridY)));
-  add_partial_kernel<Dims><<<split_blocks, kTilePoints, 0, stream_of(context)>>>(
-      plan.tiling, plan.split_tiles.data(), arguments.count, device_view(arguments.partial),
+  add_partial_kernel<Dims><<<split_blocks, dim3(kTilePoints, kSplitTiles), 0, stream_of(context)>>>(
+      plan.tiling, plan.split_tiles.data(), split_tiles, arguments.count, device_view(arguments.partial),
       device_view(arguments.grid));
   check_launch("add_partial");
 }
