@@ -132,16 +132,38 @@ bool with_length(int length, const Run& run) {
       return run(Int<8>{}, Int<10>{}), true;
     case 96:
       return run(Int<8>{}, Int<12>{}), true;
+    case 128:
+      return run(Int<8>{}, Int<16>{}), true;
+    case 144:
+      return run(Int<12>{}, Int<12>{}), true;
+    case 160:
+      return run(Int<10>{}, Int<16>{}), true;
     case 192:
       return run(Int<12>{}, Int<16>{}), true;
+    case 240:
+      return run(Int<15>{}, Int<16>{}), true;
+    case 256:
+      return run(Int<16>{}, Int<16>{}), true;
+    case 288:
+      return run(Int<16>{}, Int<18>{}), true;
     case 320:
       return run(Int<16>{}, Int<20>{}), true;
     case 384:
       return run(Int<16>{}, Int<24>{}), true;
+    case 448:
+      return run(Int<16>{}, Int<28>{}), true;
+    case 480:
+      return run(Int<20>{}, Int<24>{}), true;
+    case 512:
+      return run(Int<16>{}, Int<32>{}), true;
     case 576:
       return run(Int<24>{}, Int<24>{}), true;
+    case 640:
+      return run(Int<20>{}, Int<32>{}), true;
     case 672:
       return run(Int<24>{}, Int<28>{}), true;
+    case 768:
+      return run(Int<24>{}, Int<32>{}), true;
     default:
       return false;
   }
