@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -78,6 +79,10 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
         const numerics::Shape image = request(nullptr, static_cast<std::uint16_t>(nufft_.size())).image;
         const auto within = options_.any_trajectory ? numerics::options_within(options_.accuracy, image) : std::nullopt;
         nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image);
+        // Frames in parts must be those of whole frames.
+        const double error = within ? numerics::largest_error(nufft, image) : numerics::expected_error(nufft, image);
+        if (scan.delivery == Delivery::frames)
+          nufft.slack = std::sqrt(std::max(0.0, options_.accuracy * options_.accuracy - error * error));
       } catch (const std::invalid_argument& error) {
         throw ClientError(fmt::format("gridding: {}", error.what()));
       }

@@ -312,14 +312,16 @@ TEST(GriddingOptionsTest, AccuracyExcludesWhatItChooses) {
   EXPECT_NE(problem("accuracy: 0.5").find("0.1"), std::string::npos) << problem("accuracy: 0.5");
 }
 
-TEST(GriddingOptionsTest, AccuracyIsReachedOrRefused) {
+TEST_P(IncrementalTest, AccuracyIsReachedOrRefused) {
   const Blob blob{2, {3, -2, 0}};
   const auto scan = sample(radial(151, 96), {blob});
   const auto h = header({.encoded = {48, 48, 1}, .trajectory = "radial"});
-  const auto exact = run(gridded("method: ramp", "kernel_width: 8, oversampling: 2.0"), h, scan);
+  const auto exact =
+      run(gridded("method: ramp", "kernel_width: 8, oversampling: 2.0"), h, scan, {.backend = GetParam()});
   double last = 1;
   for (const char* accuracy : {"1e-2", "1e-3", "1e-5"}) {
-    const auto out = run(gridded("method: ramp", std::string("accuracy: ") + accuracy), h, scan);
+    const auto out =
+        run(gridded("method: ramp", std::string("accuracy: ") + accuracy), h, scan, {.backend = GetParam()});
     const double error = nrmse(pixels<cfloat>(out.images.at(0)), pixels<cfloat>(exact.images.at(0)));
     EXPECT_LT(error, 1.3 * std::stod(accuracy));
     EXPECT_LT(error, last);
