@@ -3,6 +3,8 @@
 //   plan_ms                    the making of the plan from host coordinates, median of several
 //   cold_ms                    the same transform after 256 MiB were written, so that no cache holds anything of it
 //                              (the row's own time is of one transform after the other, on the same data)
+//   cpu_ms                     processor time of all threads per transform, which other programs on the machine change
+//                              less than the row's own time
 //   error, error_ellipsoids    with white noise and with realistic data (nufft/nufft_errors.h)
 //   theory                     what expected_error() says of white noise
 //   megabytes                  that must move: samples and their positions once; of the grid each axis' transform reads
@@ -16,6 +18,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -92,7 +95,11 @@ void run(benchmark::State& state, const NufftCase& c, Backend backend) {
   };
   if (errors_wanted) state.counters["error_ellipsoids"] = judge(NufftData::ellipsoids, [] {});
   const double error = judge(NufftData::white, [&] {
-    for (auto _ : state) state.SetIterationTime(median_seconds(kRepetitions, transform));
+    int transforms = 0;
+    const std::clock_t begin = std::clock();
+    for (auto _ : state) state.SetIterationTime(median_seconds(kRepetitions, transform, [&] { ++transforms; }));
+    if (backend == Backend::cpu)
+      state.counters["cpu_ms"] = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC / transforms;
     Array<float> other = context.allocate<float>({kCacheFloats});
     state.counters["cold_ms"] = 1e3 * median_seconds(kRepetitions, transform, [&] {
                                   context.clear(other.view());

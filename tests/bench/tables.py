@@ -112,6 +112,16 @@ def gridding_cpu(results, case):
     return cells
 
 
+def gridding_peer_cpu(results, case, peer):
+    name = f"{case}/cpu/{peer}"
+    theirs, ours = results.get(name), results.get(name, "ours_ms")
+    if theirs is None:
+        return None
+    return [show(ours, "ms"), show(results.get(f"{case}/cpu", "error")), show(theirs, "ms"), show(results.get(name, "error")),
+            over(theirs, ours), show(results.get(name, "ours_cpu_ms"), "ms"), show(results.get(name, "cpu_ms"), "ms"),
+            over(results.get(name, "cpu_ms"), results.get(name, "ours_cpu_ms"))]  # fmt: skip
+
+
 def gridding_gpu(results, case):
     name = f"{case}/cuda"
     time, rate = results.get(name), results.get("device_copy/cuda", "gb_per_s")
@@ -217,6 +227,12 @@ CPU_ROWS = [
     ("forward, the first row's", f"forward_{GOLDEN}/e1e-3"),
     ("forward, the third row's", f"forward_{SMALL_KOOSH}_c8_128/e1e-3"),
 ]
+CLOSE_ROWS = [
+    ("2D golden angle 402 x 512, 8 coils -> 256^2", f"adjoint_{GOLDEN}/e1e-5", "finufft"),
+    ("the same, FINUFFT with oversampling 1.25", f"adjoint_{GOLDEN}/e1e-5", "finufft_low"),
+    ("3D koosh-ball 284,592 samples, 1 coil -> 128^3", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-5", "finufft"),
+    ("the same, FINUFFT with oversampling 1.25", f"adjoint_{SMALL_KOOSH}_c1_128/e1e-5", "finufft_low"),
+]
 GPU_ROWS = [
     ("adjoint 2D radial 600 x 768, 16 coils -> 384^2, width 4", "0.20 ms, 2e-3", f"adjoint_{RADIAL}/e2e-3"),
     ("the same, width 6, oversampling 1.75", "0.50 ms, 3e-5", f"adjoint_{RADIAL}/e3e-5"),
@@ -272,6 +288,9 @@ TABLES = {
     "gridding_cpu": Table(
         "| work | time | error, noise | error, ellipsoids | theory, noise | plan | FINUFFT | its error | ratio "
         "| BART per frame | its error | ratio |", CPU_ROWS, gridding_cpu),
+    "gridding_peer_cpu": Table(
+        "| work | ours | our error | FINUFFT | its error | ratio | processor time: ours | FINUFFT | ratio |", CLOSE_ROWS,
+        gridding_peer_cpu),
     "gridding_gpu": Table(
         "| work | asked | time | caches cold | error, noise | error, ellipsoids | theory, noise | plan | floor "
         "| time / floor |", GPU_ROWS, gridding_gpu, 1),
