@@ -75,8 +75,9 @@ void Fhd::choose_method() {
   std::vector<std::string> chosen;
   for (const ImageGeometry& geometry : geometries_) {
     const numerics::Shape image = geometry.extents(), lags = numerics::lag_image(image);
-    const auto of_image = numerics::options_within(options_.accuracy, image),
-               of_lags = numerics::options_within(options_.accuracy, lags);
+    const numerics::NufftLoad load{scan_->compute.backend()};
+    const auto of_image = numerics::options_within(options_.accuracy, image, load),
+               of_lags = numerics::options_within(options_.accuracy, lags, load);
     if (!of_image || !of_lags) {
       exact_ = true;
       return scan_->info(
@@ -301,7 +302,7 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open,
     corrected_.pop_back();
   }
   try {
-    options.nufft = numerics::options_for_accuracy(options_.accuracy, lags);
+    options.nufft = numerics::options_for_accuracy(options_.accuracy, lags, {scan_->compute.backend()});
     corrected_.push_front(
         {open.positions, open.field,
          std::make_shared<const numerics::OffResonanceNormal>(

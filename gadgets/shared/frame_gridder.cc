@@ -77,8 +77,10 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
     if (options_.accuracy > 0) {
       try {
         const numerics::Shape image = request(nullptr, static_cast<std::uint16_t>(nufft_.size())).image;
-        const auto within = options_.any_trajectory ? numerics::options_within(options_.accuracy, image) : std::nullopt;
-        nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image);
+        const numerics::NufftLoad load{scan.compute.backend()};
+        const auto within =
+            options_.any_trajectory ? numerics::options_within(options_.accuracy, image, load) : std::nullopt;
+        nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image, load);
         // Frames in parts must be those of whole frames.
         const double error = within ? numerics::largest_error(nufft, image) : numerics::expected_error(nufft, image);
         if (scan.delivery == Delivery::frames)

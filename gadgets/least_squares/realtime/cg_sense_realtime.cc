@@ -56,8 +56,9 @@ void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
         throw ClientError(
             fmt::format("cg_sense_realtime: an image has up to {} voxels an axis, not {}", kLongest, extent));
     try {
-      of_data_.push_back(numerics::options_for_accuracy(options_.accuracy, geometry.extents()));
-      of_lags_.push_back(numerics::options_for_accuracy(options_.accuracy, doubled(geometry.extents())));
+      const numerics::NufftLoad load{scan.compute.backend()};
+      of_data_.push_back(numerics::options_for_accuracy(options_.accuracy, geometry.extents(), load));
+      of_lags_.push_back(numerics::options_for_accuracy(options_.accuracy, doubled(geometry.extents()), load));
     } catch (const std::invalid_argument& error) {
       throw ClientError(fmt::format("cg_sense_realtime: {}", error.what()));
     }

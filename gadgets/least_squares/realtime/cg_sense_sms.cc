@@ -84,8 +84,9 @@ void CgSenseSms::start(const protocol::Header& header, Scan& scan) {
   for (std::size_t e = 0; e < header.encodings.size(); ++e) {
     Space space{.of = slices_.space(e), .of_data = {}, .of_lags = {}};
     try {
-      space.of_data = numerics::options_for_accuracy(options_.accuracy, space.of.image);
-      space.of_lags = numerics::options_for_accuracy(options_.accuracy, doubled_plane(space.of.image));
+      const numerics::NufftLoad load{scan.compute.backend()};
+      space.of_data = numerics::options_for_accuracy(options_.accuracy, space.of.image, load);
+      space.of_lags = numerics::options_for_accuracy(options_.accuracy, doubled_plane(space.of.image), load);
     } catch (const std::invalid_argument& error) {
       throw ClientError(fmt::format("cg_sense_sms: {}", error.what()));
     }

@@ -16,7 +16,7 @@ Shape with_batch(std::int64_t batch, const Shape& item) {
 }
 
 std::shared_ptr<const NufftPlan> model(Context& context, const Shape& image, double accuracy) {
-  NufftOptions options = options_for_accuracy(accuracy, image);
+  NufftOptions options = options_for_accuracy(accuracy, image, {context.backend()});
   options.use = NufftUse::accumulate;
   const double centre[2] = {0, 0};
   return NufftPlan::make(context, {centre, {1, 2}}, image, options);

@@ -115,9 +115,15 @@ class NufftPlan {
 /// Digest of a trajectory for plan caches: coordinates (float64 bits) and count.
 std::uint64_t trajectory_digest(HostView<const double> coordinates);
 
+/// What the work of options depends on, beside the image.
+struct NufftLoad {
+  Backend backend = Backend::cuda;
+  std::int64_t samples = 0;  ///< of a transform; 0: as many as scans of such images have as a rule
+};
+
 /// The options of least work whose RMS relative error, that of rounding to fp32 included, is at most `accuracy`.
 /// std::invalid_argument when none reach it; the text says what can be reached.
-NufftOptions options_for_accuracy(double accuracy, const Shape& image);
+NufftOptions options_for_accuracy(double accuracy, const Shape& image, const NufftLoad& load = {});
 
 /// RMS relative error to expect of either transform for white data: the aliasing sum of the kernel actually used
 /// (Fessler & Sutton, IEEE TSP 51(2), 2003, sec. IV, applied to Kaiser-Bessel), averaged over the image.
@@ -128,6 +134,6 @@ double expected_error(const NufftOptions& options, const Shape& image);
 /// may be.
 double largest_error(const NufftOptions& options, const Shape& image);
 /// The options of least work whose largest_error() is at most `error`; empty when none have so small an error.
-std::optional<NufftOptions> options_within(double error, const Shape& image);
+std::optional<NufftOptions> options_within(double error, const Shape& image, const NufftLoad& load = {});
 
 }  // namespace echotrain::numerics

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <numbers>
@@ -128,11 +129,34 @@ double least_error(const NufftOptions& options, const Shape& image) {
   return std::abs(alias / window.transform(f)) / std::sqrt(static_cast<double>(t.image[2]));
 }
 
-/// Work per voxel, up to a factor: a scan has about as many samples as its image has voxels, and the transform of one
-/// grid point costs as much as some ten footprint points.
-double work(const NufftOptions& options, std::size_t dims) {
+/// Work per voxel on CUDA, up to a factor: a scan has about as many samples as its image has voxels, and the transform
+/// of one grid point costs as much as some ten footprint points.
+double work_on_cuda(const NufftOptions& options, std::size_t dims) {
   constexpr double kTransform = 12;
   return std::pow(options.kernel_width, dims) + kTransform * std::pow(options.oversampling, dims);
+}
+
+/// The same on the CPU, in footprint points, as measured on a processor with AVX-512 (docs/performance.md): a grid
+/// point costs kWrite to write and about kTransform to transform, and FFTW likes powers of two.
+double work_on_cpu(const NufftOptions& options, const Shape& image, double samples) {
+  constexpr double kWrite = 9, kTransform = 28, kOddPart = 4.6, kStretches = 1.6;
+  double voxels = 1, points = 1, odd = 0;
+  const Tiling t = tiling_of(options, image);
+  for (int a = 3 - t.dims; a < 3; ++a) {
+    const std::int32_t n = t.grid[a];
+    voxels *= t.image[a];
+    points *= n;
+    odd += std::log2(n >> std::countr_zero(static_cast<std::uint32_t>(n))) / t.dims;
+  }
+  // Spokes of twice the extent's samples, at the angular density that an image needs; in 3D that is rarely waited for.
+  if (samples <= 0) samples = voxels * (t.dims == 3 ? 0.3 : 3);
+  const double gather = samples * std::pow(t.width, t.dims) * (sums_in_stretches(options) ? kStretches : 1);
+  return (gather + points * (kWrite + kTransform + kOddPart * odd)) / voxels;
+}
+
+double work(const NufftOptions& options, const Shape& image, const NufftLoad& load) {
+  return load.backend == Backend::cuda ? work_on_cuda(options, image.rank())
+                                       : work_on_cpu(options, image, static_cast<double>(load.samples));
 }
 
 /// The options of least work whose error(options) is at most `accuracy`, and the least error of those tried.
@@ -141,13 +165,13 @@ struct Found {
   double reached = 0;
 };
 template <class Error>
-Found find_options(double accuracy, const Shape& image, const Error& error, bool all = false) {
+Found find_options(double accuracy, const Shape& image, const NufftLoad& load, const Error& error, bool all = false) {
   Found found;
   double least = 0;
   for (const double oversampling : {1.25, 1.375, 1.5, 1.75, 2.0})
     for (int width = 2; width <= FootprintWeights::kWidest; ++width) {
       const NufftOptions options{width, oversampling};
-      const double cost = work(options, image.rank());
+      const double cost = work(options, image, load);
       if ((least > 0 && cost >= least) || (!all && least_error(options, image) > accuracy)) continue;
       const double here = error(options);
       if (found.reached == 0 || here < found.reached) found.reached = here;
@@ -192,18 +216,19 @@ Sums sums_within_slack(const NufftOptions& options, const Shape& image) {
   return Sums::full;
 }
 
-NufftOptions options_for_accuracy(double accuracy, const Shape& image) {
+NufftOptions options_for_accuracy(double accuracy, const Shape& image, const NufftLoad& load) {
   const auto error = [&](const NufftOptions& options) {
     return expected_error(options, image) + rounding_error(options, image);
   };
-  if (const Found found = find_options(accuracy, image, error); found.options) return *found.options;
+  if (const Found found = find_options(accuracy, image, load, error); found.options) return *found.options;
   throw std::invalid_argument(fmt::format("an accuracy of {:.2g} cannot be reached for an image of {}; {:.2g} can",
                                           accuracy, image.text(),
-                                          1.01 * find_options(accuracy, image, error, true).reached));
+                                          1.01 * find_options(accuracy, image, load, error, true).reached));
 }
 
-std::optional<NufftOptions> options_within(double error, const Shape& image) {
-  return find_options(error, image, [&](const NufftOptions& options) { return largest_error(options, image); }).options;
+std::optional<NufftOptions> options_within(double error, const Shape& image, const NufftLoad& load) {
+  return find_options(error, image, load, [&](const NufftOptions& options) { return largest_error(options, image); })
+      .options;
 }
 
 }  // namespace echotrain::numerics

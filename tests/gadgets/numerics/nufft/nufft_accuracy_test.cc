@@ -130,5 +130,19 @@ TEST(NufftAccuracy, ChoosesTheLeastWorkWithinAnError) {
   EXPECT_LE(largest_error(*options_within(1e-4, size), size), 1e-4);
 }
 
+// What took the least time of all widths and oversamplings with so small an error (docs/performance.md): on the CPU, a
+// sparse volume is mostly transform, and FFTW is slow where an extent has large odd factors (1.375: 180 = 4 x 45).
+TEST(NufftAccuracy, TheCpuHasAWorkOfItsOwn) {
+  const Shape cube{128, 128, 128}, plane{256, 256};
+  const NufftLoad sparse{Backend::cpu, 284592}, dense{Backend::cpu, 402 * 512};
+  EXPECT_EQ(options_for_accuracy(5e-4, cube, sparse), (NufftOptions{6, 1.25}));
+  EXPECT_EQ(options_for_accuracy(1e-4, cube, sparse), (NufftOptions{6, 1.5}));
+  EXPECT_EQ(options_for_accuracy(1.1e-5, cube, sparse), (NufftOptions{7, 1.5}));
+  EXPECT_EQ(options_for_accuracy(1.1e-5, cube, {Backend::cpu}), (NufftOptions{7, 1.5}));
+  EXPECT_EQ(options_for_accuracy(1.1e-5, cube), (NufftOptions{6, 2}));  // on CUDA
+  EXPECT_EQ(options_for_accuracy(1e-3, plane, dense), (NufftOptions{5, 1.5}));
+  EXPECT_EQ(options_for_accuracy(1.1e-5, plane, dense), (NufftOptions{7, 1.5}));
+}
+
 }  // namespace
 }  // namespace echotrain::numerics
