@@ -262,12 +262,14 @@ TYPED_TEST(PipeMenonTest, ZeroStaysZero) {
   for (float v : this->run(*made, std::vector<float>(start.size(), 0.0f), 8, 1).weights) EXPECT_EQ(v, 0.0f);
 }
 
-// One sample is flat from the start: no iteration improves it, and the third of these ends the loop.
+// One sample is flat from the start: no iteration improves it, and the third of these ends the loop. Sums in double are
+// not exact: half an ulp of 1 has a root of 1.05e-8.
 TYPED_TEST(PipeMenonTest, StopsWhenNothingGetsBetter) {
   const auto made = this->plan({0.1, -0.2}, {16, 16});
   const auto result = this->run(*made, {5.0f}, 50, 2);
-  EXPECT_EQ(result.residuals, std::vector<double>(4, 0.0));
-  EXPECT_EQ(result.best, 0u);
+  EXPECT_EQ(result.residuals.size(), result.best + 4);
+  EXPECT_LE(result.best, 1u);
+  for (const double residual : result.residuals) EXPECT_LT(residual, 2.5e-8);
   EXPECT_NEAR(result.weights.at(0), 2, 1e-6);
 }
 
