@@ -16,6 +16,7 @@
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"
 #include "gadgets/shared/incoming/image_entrance.h"
+#include "protocol/data/counted.h"
 #include "protocol/data/meta.h"
 
 namespace echotrain {
@@ -68,6 +69,21 @@ const PipelinePlan& PipelinePlan::chain_for(const protocol::Header& header) cons
 bool PipelinePlan::takes_images() const {
   const ItemType entrance = types().front();
   return entrance == ItemType::raw_batch || entrance == ItemType::image || entrance == ItemType::coil_images;
+}
+
+std::string PipelinePlan::misfit(std::uint64_t readouts, std::uint64_t images) const {
+  if (spec_.input == config::Input::images) {
+    if (readouts == 0 || images > 0) return "";
+    return fmt::format(
+        "pipeline '{}' takes images, but the scan has {} and no image: use a pipeline that reconstructs "
+        "readouts",
+        spec_.name, protocol::counted(readouts, "readout"));
+  }
+  if (readouts > 0 || images == 0 || takes_images() || chain_->takes_messages()) return "";
+  return fmt::format(
+      "pipeline '{}' reconstructs readouts, but the scan has {} and no readout: use a pipeline that takes "
+      "images ('input: images'), such as 'images_denoise' or 'images_display'",
+      spec_.name, protocol::counted(images, "image"));
 }
 
 std::string PipelinePlan::describe() const {
@@ -194,6 +210,14 @@ struct Pipeline::Impl {
     return offered.goes_on;
   }
 
+  void leave_out(const protocol::Image& image) {
+    ++images_left_out;
+    const std::string role = protocol::printable(protocol::meta_value(image.attributes, "role"), 64);
+    const std::string which = role.empty() ? "" : fmt::format(" of role '{}'", role);
+    scan->warn(fmt::format("pipeline '{}' reconstructs readouts and has no use for images{}; they are left out",
+                           plan->spec().name, which));
+  }
+
   Framer::EmitReadouts enter_readouts() {
     return [this](Readouts&& readouts) { enter(Item(std::move(readouts))); };
   }
@@ -211,7 +235,7 @@ struct Pipeline::Impl {
   std::vector<std::pair<std::string, Chain::Tap>> asked_taps;  // by a gadget's name
   PipelineWatch watch;
   GadgetClock times;
-  std::uint64_t images_told = 0;
+  std::uint64_t images_told = 0, images_left_out = 0;
   std::optional<Chain> chain;
   PipelineCounts counts;
 };
@@ -269,9 +293,7 @@ void Pipeline::push(protocol::Image&& image) {
   } else if (impl_->plan->chain().takes_messages()) {
     impl_->offer(image);
   } else {
-    impl_->scan->warn(fmt::format("pipeline '{}' has no use for images of role '{}'; they are left out",
-                                  impl_->plan->spec().name,
-                                  protocol::printable(protocol::meta_value(image.attributes, "role"), 64)));
+    impl_->leave_out(image);
     return;
   }
   impl_->count_frames();
@@ -290,6 +312,11 @@ void Pipeline::finish(End how) {
   impl_->count_frames();
   impl_->chain->end(how);
   impl_->tell_times();
+  if (how != End::complete) return;
+  const bool takes_images = impl_->plan->spec().input == config::Input::images;
+  const std::uint64_t images = takes_images ? impl_->counts.images_in : impl_->images_left_out;
+  if (const std::string reason = impl_->plan->misfit(impl_->counts.readouts, images); !reason.empty())
+    throw ClientError(reason);
 }
 
 void Pipeline::wait() {

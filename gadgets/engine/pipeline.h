@@ -35,6 +35,9 @@ class PipelinePlan {
   const std::vector<ItemType>& types() const;
   /// Whether images of the client are what it works on, so that it needs no measurement's header.
   bool takes_images() const;
+  /// Why a scan of so many readouts and images of the client gives nothing here, and what to do; empty: it may give
+  /// something.
+  std::string misfit(std::uint64_t readouts, std::uint64_t images) const;
   /// How the data of frames reach these gadgets.
   Delivery delivery() const { return delivery_; }
   /// One line per gadget: "gridding: Samples -> Grid"; one per branch, with its gadgets below it; and one per group of
@@ -101,7 +104,8 @@ class Pipeline {
   /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline or a branch of it works on.
   void push(protocol::Image&& image);
   void push(protocol::Waveform&& waveform);
-  /// The end of the scan: closes open frames (complete) or drops partial ones (truncated).
+  /// The end of the scan: closes open frames (complete) or drops partial ones (truncated). ClientError when all of a
+  /// complete scan was of a kind that the pipeline leaves out.
   void finish(End how);
   /// Waits until all images have been given to the sink, and says what is wrong with them. ResourceError when the
   /// device failed.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "protocol/data/counted.h"
+
 namespace echotrain {
 
 void Passthrough::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
@@ -25,8 +27,9 @@ bool Passthrough::take_aside(Item& item, const Emit<Image>& emit) {
 }
 
 void Passthrough::finish(End /*how*/, const Emit<Image>& /*emit*/) {
-  scan_->info(fmt::format("received {} readouts ({} bytes of samples), {} waveforms, {} images", readouts_,
-                          readout_bytes_, waveforms_, images_));
+  scan_->info(fmt::format("received {} ({} bytes of samples), {}, {}", protocol::counted(readouts_, "readout"),
+                          readout_bytes_, protocol::counted(waveforms_, "waveform"),
+                          protocol::counted(images_, "image")));
 }
 
 }  // namespace echotrain

@@ -20,6 +20,7 @@
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/shared/step_settings.h"
+#include "protocol/data/counted.h"
 #include "protocol/data/header.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/dataset.h"
@@ -93,6 +94,14 @@ void check_names(const ReconOptions& o, const config::PipelineSpec& spec) {
   }
 }
 
+// Before the output is opened, which empties an existing file.
+void refuse_misfit(const ReconOptions& o, const protocol::DatasetReader& reader, const PipelinePlan& plan) {
+  std::size_t images = 0;
+  for (const std::string& series : reader.image_series()) images += reader.images(series);
+  if (const std::string reason = plan.misfit(reader.acquisitions(), images); !reason.empty())
+    throw std::runtime_error(fmt::format("{}: {}", o.input.string(), reason));
+}
+
 // The savers of --save-after, whose names are checked already; several gadgets may share a file.
 class Savers {
  public:
@@ -124,14 +133,14 @@ class Savers {
   std::vector<std::string> names_;
 };
 
-// Pushes the whole file through the pipeline. Beside readouts, images count where the pipeline has a branch for them.
+// Pushes the whole file through the pipeline. Beside readouts, images count where the pipeline or a branch takes them.
 class Feeder {
  public:
   Feeder(const ReconOptions& o, const protocol::DatasetReader& reader, const protocol::Header& header,
          const PipelinePlan& plan, std::ostream& err)
       : options_(o),
         reader_(reader),
-        with_images_(plan.chain_for(header).chain().takes_messages()),
+        with_images_(plan.spec().input == config::Input::images || plan.chain_for(header).chain().takes_messages()),
         filter_(header, err) {}
 
   template <class AfterPush>
@@ -182,6 +191,8 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
   if (!header)
     throw std::runtime_error(fmt::format("{}: {}: {}", o.input.string(), header.error().code, header.error().message));
 
+  refuse_misfit(o, reader, plan->chain_for(*header));
+
   Inbox inbox;
   const auto begin = std::chrono::steady_clock::now();
   PipelineSink sink;
@@ -211,8 +222,10 @@ void recon(const ReconOptions& o, std::ostream& out, std::ostream& err) {
 
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   const PipelineCounts& counts = pipeline.counts();
-  out << fmt::format("{}: {} readouts, {} frames, {} images in {:.3f} s on {}\n", plan->spec().name, counts.readouts,
-                     counts.frames, output.images(), elapsed.count(), place_name(context, o.followers));
+  out << fmt::format("{}: {}, {}, {} in {:.3f} s on {}\n", plan->spec().name,
+                     protocol::counted(counts.readouts, "readout"), protocol::counted(counts.frames, "frame"),
+                     protocol::counted(output.images(), "image"), elapsed.count(), place_name(context, o.followers));
+  if (output.images() == 0) err << "warning: the pipeline gave no image; 'echotrain info' shows what the file holds\n";
   if (const auto error = output.report().median_error())
     out << fmt::format("NRMSE             median {:.4g} against the truth\n", *error);
 }

@@ -25,6 +25,7 @@
 #include "gadgets/engine/ranked_pipeline.h"
 #include "gadgets/shared/scan_port.h"
 #include "gadgets/shared/step_settings.h"
+#include "protocol/data/counted.h"
 #include "protocol/data/header.h"
 #include "protocol/files/asset_folder.h"
 #include "protocol/files/stream_file.h"
@@ -148,8 +149,9 @@ class StreamRecon {
     pipeline_->wait();
     filter_->report();
     const PipelineCounts& counts = pipeline_->counts();
-    err_ << fmt::format("{}: {} readouts, {} frames, {} images on {}\n", plan_->spec().name, counts.readouts,
-                        counts.frames, counts.images_out, place_name(*context_, options_.followers));
+    err_ << fmt::format("{}: {}, {}, {} on {}\n", plan_->spec().name, counted(counts.readouts, "readout"),
+                        counted(counts.frames, "frame"), counted(counts.images_out, "image"),
+                        place_name(*context_, options_.followers));
   }
   /// Lets images out that were finished before a failure.
   void give_up() {

@@ -58,7 +58,7 @@ TEST(PassthroughTest, TheRestIsCountedInTheText) {
   session.pipeline.finish(End::complete);
   ASSERT_EQ(session.texts.size(), 1u);
   EXPECT_EQ(session.texts[0].first, protocol::Level::info);
-  EXPECT_EQ(session.texts[0].second, "received 3 readouts (480 bytes of samples), 2 waveforms, 1 images");
+  EXPECT_EQ(session.texts[0].second, "received 3 readouts (480 bytes of samples), 2 waveforms, 1 image");
   EXPECT_EQ(session.pipeline.counts().readouts, 3u);
   EXPECT_EQ(session.pipeline.counts().waveforms, 2u);
 }
@@ -76,9 +76,56 @@ TEST(PassthroughTest, OtherPipelinesTakeNoImagesAndLetWaveformsBy) {
   EXPECT_EQ(session.images.size(), 1u);  // the scan's own
   ASSERT_EQ(session.texts.size(), 1u);
   EXPECT_EQ(session.texts[0].first, protocol::Level::warning);
-  EXPECT_EQ(session.texts[0].second, "pipeline 'test' has no use for images of role ''; they are left out");
+  EXPECT_EQ(session.texts[0].second,
+            "pipeline 'test' reconstructs readouts and has no use for images; they are left out");
   EXPECT_EQ(session.pipeline.counts().images_in, 2u);
   EXPECT_EQ(session.pipeline.counts().images_out, 1u);
+}
+
+protocol::Image plain_image() {
+  protocol::Image image;
+  image.head.version = 1;
+  image.head.data_type = ISMRMRD::ISMRMRD_USHORT;
+  image.head.image_type = ISMRMRD::ISMRMRD_IMTYPE_MAGNITUDE;
+  image.head.matrix_size[0] = 3;
+  image.head.matrix_size[1] = image.head.matrix_size[2] = image.head.channels = 1;
+  image.pixels = protocol::Payload::take(std::vector<std::uint16_t>{1, 2, 3});
+  return image;
+}
+
+// What the session throws at the end of a scan of so many readouts and images; empty: nothing.
+std::string refusal(const std::string& pipeline, int readouts, int images, End how = End::complete) {
+  Session session(pipeline);
+  session.pipeline.start(header({.encoded = {8, 1, 1}}));
+  std::mt19937 random(1);
+  for (int n = 0; n < images; ++n) session.pipeline.push(plain_image());
+  for (int n = 0; n < readouts; ++n) session.pipeline.push({readout(1, noise(8, random))});
+  try {
+    session.pipeline.finish(how);
+  } catch (const ClientError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PassthroughTest, AScanOfTheOtherKindIsRefusedAtItsEnd) {
+  const std::string readouts = yaml("  - cartesian_kspace\n  - fft\n  - image\n");
+  const std::string images = yaml("  - image\n", "input: images\n");
+  EXPECT_EQ(refusal(readouts, 0, 1),
+            "pipeline 'test' reconstructs readouts, but the scan has 1 image and no readout: use a pipeline that takes "
+            "images ('input: images'), such as 'images_denoise' or 'images_display'");
+  EXPECT_EQ(refusal(images, 3, 0),
+            "pipeline 'test' takes images, but the scan has 3 readouts and no image: use a pipeline that reconstructs "
+            "readouts");
+  // What has something to work on, ends early, or is empty, is not refused.
+  EXPECT_EQ(refusal(readouts, 1, 2), "");
+  EXPECT_EQ(refusal(images, 3, 1), "");
+  EXPECT_EQ(refusal(readouts, 0, 2, End::truncated), "");
+  EXPECT_EQ(refusal(images, 2, 0, End::truncated), "");
+  EXPECT_EQ(refusal(readouts, 0, 0), "");
+  EXPECT_EQ(refusal(images, 0, 0), "");
+  EXPECT_EQ(refusal(yaml("  - passthrough\n"), 0, 2), "");
+  EXPECT_EQ(refusal(yaml("  - passthrough\n"), 2, 0), "");
 }
 
 TEST(PassthroughTest, TapsSeeWhatAGadgetGives) {

@@ -1,0 +1,15 @@
+// Numbers of things in texts for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace echotrain::protocol {
+
+/// "1 image", "3 images": for nouns whose plural ends in s.
+inline std::string counted(std::uint64_t n, std::string_view noun) {
+  return std::to_string(n) + ' ' + std::string(noun) + (n == 1 ? "" : "s");
+}
+
+}  // namespace echotrain::protocol
