@@ -126,6 +126,9 @@ def test_the_client_asks_for_health(own_server):
     assert (asked.returncode, asked.stdout) == (0, "ready\n"), asked.stderr
     assert run_client("health", "-p", port, "--path", "/metrics").stdout.count("# HELP") > 10
     assert run_client("health", "-p", port, "--path", "/nothing").returncode == 1
+    assert run_client("health", "-p", port, "--wait", 30).stdout == "ready\n"
+    early = run_client("health", "-p", port, "--path", "/nothing", "--wait", 0.3)
+    assert early.returncode == 1 and "not ready within 0.3 s" in early.stderr
     # A port where another program listens, and one where none does.
     other = run_client("health", "-p", own_server.port, "--timeout", 5)
     assert other.returncode == 1 and "admin port" in other.stderr

@@ -11,6 +11,7 @@ void add_health(config::Command& program, const Tools& tools) {
   command.examples(
       "Examples:\n"
       "  echotrain health\n"
+      "  echotrain health --wait 30\n"
       "  echotrain health -a recon.example --path /sessions");
   command.act([tools, given = command.add(health_options())] { return health(given.read(), tools.out); });
 }

@@ -14,12 +14,13 @@ struct HealthOptions {
   std::uint16_t port = 9004;  ///< the server's admin port
   std::string path = "/readyz";
   double timeout_s = 3;
+  double wait_s = 0;  ///< how long to ask again until the answer is 200; 0: asks once
 };
 
 config::OptionTable<HealthOptions> health_options();
 
-/// Asks the admin port and prints its answer. Returns 0 for status 200, 1 for any other. ConnectionError when it does
-/// not answer.
+/// Asks the admin port and prints its answer, the last one where it asks several times. Returns 0 for status 200, 1 for
+/// any other. ConnectionError when it does not answer; std::runtime_error, at once, when what answers is no admin port.
 int health(const HealthOptions& options, std::ostream& out);
 
 }  // namespace echotrain::client
