@@ -218,6 +218,26 @@ void check_text(std::string_view text, const std::string& name, const YamlLimits
   }
 }
 
+/// What yaml-cpp says is wrong, with what to do about the common mistakes; `line` counts from 1.
+std::string in_words(const std::string& message, std::string_view text, int line) {
+  for (int at = 1; at < line && text.find('\n') != std::string_view::npos; ++at)
+    text.remove_prefix(text.find('\n') + 1);
+  const std::string_view indentation = text.substr(0, std::min(text.find_first_not_of(" \t"), text.size()));
+  if (indentation.find('\t') != std::string_view::npos)
+    return message + "; this line is indented with a tab: use spaces";
+  if (message == YAML::ErrorMsg::END_OF_MAP || message == YAML::ErrorMsg::END_OF_SEQ)
+    return message +
+           "; look at the indentation: this line begins in another column than those that it belongs to, and all "
+           "entries of a list or a map begin in the same";
+  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW || message == YAML::ErrorMsg::END_OF_SEQ_FLOW)
+    return message + "; a bracket that is opened before this place is not closed";
+  if (message == YAML::ErrorMsg::MAP_VALUE)
+    return message +
+           "; a ':' stands where no key can be: look at the indentation of this line, or put a value that has a ':' in "
+           "quotes";
+  return message;
+}
+
 }  // namespace
 
 Node read_yaml(std::string_view text, const std::string& name, const YamlLimits& limits) {
@@ -237,7 +257,7 @@ Node read_yaml(std::string_view text, const std::string& name, const YamlLimits&
   } catch (const YAML::Exception& error) {
     const Mark mark = mark_of(error.mark, name);
     if (error.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) throw ConfigError(mark, TreeBuilder::kNoAliases);
-    throw ConfigError(mark, fmt::format("this is not valid YAML: {}", error.msg));
+    throw ConfigError(mark, fmt::format("this is not valid YAML: {}", in_words(error.msg, text, mark.line)));
   }
   return builder.root();
 }

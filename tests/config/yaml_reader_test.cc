@@ -134,6 +134,17 @@ TEST(YamlReader, SyntaxErrorsSayWhere) {
   EXPECT_THAT(parse_error("a: b: c\n"), StartsWith("f.yaml:1:"));
 }
 
+TEST(YamlReader, CommonSlipsOfIndentationAreNamed) {
+  EXPECT_THAT(parse_error("pipeline:\n   - a\n  - b\n"),
+              AllOf(StartsWith("f.yaml:3:3:"), HasSubstr("look at the indentation")));
+  EXPECT_THAT(parse_error("p:\n  - x:\n      a: 1\n     b: 2\n"),
+              AllOf(StartsWith("f.yaml:4:6:"), HasSubstr("indentation")));
+  EXPECT_THAT(parse_error("a: 1\n  b: 2\n"), AllOf(StartsWith("f.yaml:2:"), HasSubstr("indentation of this line")));
+  EXPECT_THAT(parse_error("p:\n\t- x\n"), AllOf(StartsWith("f.yaml:2:"), HasSubstr("use spaces")));
+  EXPECT_THAT(parse_error("a: {b: 1\nc: 2\n"), HasSubstr("bracket that is opened before"));
+  EXPECT_THAT(parse_error("a: b: c\n"), HasSubstr("in quotes"));
+}
+
 TEST(YamlReader, RefusesWhatIsNotText) {
   using std::string_literals::operator""s;
   EXPECT_THAT(parse_error("a: 1\nb: \xFF\n"), AllOf(StartsWith("f.yaml:2:4: "), HasSubstr("UTF-8")));
