@@ -78,9 +78,10 @@ config::PipelineLibrary load_library(const config::ServerOptions& options) {
   return config::PipelineLibrary(folders);
 }
 
-/// A build that leaves out families of gadgets serves the pipelines that it can.
-void leave_out_what_is_not_built(config::PipelineLibrary& library, const Registry& registry) {
-  if (registry.left_out().empty()) return;
+/// A build that leaves out families of gadgets serves the pipelines that it can. Returns a line that says so; empty: it
+/// can serve all.
+std::string leave_out_what_is_not_built(config::PipelineLibrary& library, const Registry& registry) {
+  if (registry.left_out().empty()) return "";
   const std::vector<std::string> names = library.keep_if([&](const config::PipelineSpec& spec) {
     try {
       PipelinePlan::check(spec, registry);
@@ -89,12 +90,10 @@ void leave_out_what_is_not_built(config::PipelineLibrary& library, const Registr
       return false;
     }
   });
-  if (names.empty()) return;
-  server::write_log(
-      server::LogLevel::info,
-      fmt::format("this build has no gadgets of the families {}, and so not the pipelines {}; ./run server "
-                  "makes one that has all",
-                  fmt::join(registry.left_out(), ", "), fmt::join(names, ", ")));
+  if (names.empty()) return "";
+  return fmt::format(
+      "this build has no gadgets of the families {}, and so not the pipelines {}; ./run server makes one that has all",
+      fmt::join(registry.left_out(), ", "), fmt::join(names, ", "));
 }
 
 int print(const std::string& text) {
@@ -143,16 +142,24 @@ int explain(const std::string& name, const config::ServerOptions& options, const
   return EXIT_SUCCESS;
 }
 
-int explain_all(const config::PipelineLibrary& library, const Registry& registry) {
+int explain_all(config::PipelineLibrary library, const Registry& registry) {
+  const std::string left_out = leave_out_what_is_not_built(library, registry);
   fmt::print("Pipelines\n\n");
   for (const config::PipelineSpec& spec : library.all()) fmt::print("{}\n", explain_pipeline(spec, registry));
   fmt::print("Gadgets\n\n");
   for (const std::string& name : registry.names()) fmt::print("{}\n", registry.explain(name));
+  if (!left_out.empty()) fmt::print("{}\n", left_out);
   return EXIT_SUCCESS;
 }
 
+/// A line for each, then one of those that this build lacks gadgets for.
+std::string pipelines_of_build(config::PipelineLibrary library, const Registry& registry) {
+  const std::string left_out = leave_out_what_is_not_built(library, registry);
+  return list_pipelines(library.all()) + (left_out.empty() ? "" : "\n" + left_out + "\n");
+}
+
 int list_all(const config::PipelineLibrary& library, const Registry& registry) {
-  fmt::print("Pipelines\n{}\nGadgets\n{}", list_pipelines(library.all()), list_gadgets(registry));
+  fmt::print("Pipelines\n{}\nGadgets\n{}", pipelines_of_build(library, registry), list_gadgets(registry));
   return EXIT_SUCCESS;
 }
 
@@ -174,7 +181,8 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   config::PipelineLibrary library = load_library(options);
   server::set_up_log(options.log_level,
                      options.log_format == "json" ? server::LogFormat::json : server::LogFormat::text);
-  leave_out_what_is_not_built(library, registry);
+  if (const std::string text = leave_out_what_is_not_built(library, registry); !text.empty())
+    server::write_log(server::LogLevel::info, text);
   for (const std::string& plugin : request.plugins) server::write_log(server::LogLevel::info, "plugin " + plugin);
   const std::shared_ptr<numerics::Resources> resources = make_resources(options);
   if (request.stdio) {
@@ -242,7 +250,7 @@ int answer(Request request, const config::ServerOptions& options) {
   if (request.explain && !request.explain->empty()) return explain(*request.explain, options, registry);
   if (request.explain) return explain_all(load_library(options), registry);
   if (request.list) return list_all(load_library(options), registry);
-  if (request.list_pipelines) return print(list_pipelines(load_library(options).all()));
+  if (request.list_pipelines) return print(pipelines_of_build(load_library(options), registry));
   try {
     return serve(options, request, registry);
   } catch (const std::invalid_argument& error) {  // an option that does not fit the rest

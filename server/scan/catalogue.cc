@@ -48,9 +48,17 @@ Result<Catalogue::Plan> Catalogue::by_name(std::string_view name) const {
   if (const config::PipelineSpec* spec = library_.find(name)) return plans_.find(spec->name)->second;
   const std::vector<std::string> names = library_.names();
   const std::string near = config::nearest(name, names);
-  return Error{"unknown-config",
-               fmt::format("no pipeline is called '{}'{} This server knows: {}", protocol::printable(name, 255),
-                           near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", "))};
+  const std::string lacks =
+      registry_.left_out().empty()
+          ? ""
+          : fmt::format(
+                " This server was built without the gadgets of {}, and so without pipelines that need them; "
+                "./run server, where it was built, builds all.",
+                fmt::join(registry_.left_out(), ", "));
+  return Error{
+      "unknown-config",
+      fmt::format("no pipeline is called '{}'{}{} This server knows: {}", protocol::printable(name, 255),
+                  near.empty() ? "." : fmt::format("; did you mean '{}'?", near), lacks, fmt::join(names, ", "))};
 }
 
 Result<Catalogue::Plan> Catalogue::from_text(std::string_view text, std::string* token) const {

@@ -43,10 +43,11 @@ const GadgetEntry& find_gadget(const Registry& registry, const config::GadgetSpe
   std::vector<std::string> names = registry.names();
   names.emplace_back(config::kBranch);
   const std::string near = config::nearest(gadget.name, names);
-  const std::string fewer =
-      registry.left_out().empty()
-          ? ""
-          : fmt::format(". This build has no gadgets of the families {}; ./run build makes one that has all",
+  std::string fewer;
+  if (!registry.left_out().empty() && !near.empty())
+    fewer = " (This build leaves out some families of gadgets; ./run build makes one that has all.)";
+  else if (!registry.left_out().empty())
+    fewer = fmt::format(". This build has no gadgets of the families {}; ./run build makes one that has all",
                         fmt::join(registry.left_out(), ", "));
   throw config::ConfigError(gadget.mark, fmt::format("no gadget is called '{}'{}{}", gadget.name,
                                                      near.empty() ? "; see echotrain-server --list-gadgets"
