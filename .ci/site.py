@@ -104,6 +104,10 @@ def keep_local(site):
 
 
 def main():
+    if len(sys.argv) > 2 or sys.argv[1:2] and sys.argv[1].startswith("-"):
+        asked = sys.argv[1:] in (["-h"], ["--help"])
+        print(__doc__.strip(), file=sys.stdout if asked else sys.stderr)
+        sys.exit(0 if asked else 2)
     site = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "site").resolve()
     sources = site.with_name(site.name + "-sources")
     shutil.rmtree(sources, ignore_errors=True)
