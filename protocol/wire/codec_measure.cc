@@ -57,10 +57,11 @@ constexpr std::array<NamedId, 26> kRefused = {{{1018, "DICOM_WITHNAME"},
                                                {0, "never sent"}}};
 
 // What the first two bytes are when the peer speaks something else.
-constexpr std::array<NamedId, 4> kForeign = {
+constexpr std::array<NamedId, 5> kForeign = {
     {{24953, "an MRD v2 (yardl) stream; `echotrain send` and `echotrain convert` read one"},
      {17735, "an HTTP request; this port takes ISMRMRD streams only"},
      {20304, "an HTTP request; this port takes ISMRMRD streams only"},
+     {21576, "an HTTP answer, perhaps of a server's admin port (9004); scans go to its other port (9002)"},
      {790, "a TLS handshake; this port takes unencrypted streams"}}};
 
 template <std::size_t N>

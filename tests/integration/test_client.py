@@ -146,6 +146,22 @@ def test_unknown_pipeline_lists_the_known(server, scan, tmp_path):
         assert name in result.stderr
 
 
+def test_a_file_of_the_other_kind_is_refused(server, scan, images, tmp_path):
+    output = tmp_path / "o.h5"
+    output.write_bytes(b"earlier")
+    for given, name in ((images, "radial_2d"), (scan, "images_denoise")):
+        done = run_client("recon", given, "-c", name, "-o", output)
+        assert done.returncode == 1 and f"{given.name}: pipeline '{name}'" in done.stderr, done.stderr
+        assert output.read_bytes() == b"earlier"
+    done = server.send(images, "radial_2d", output)
+    assert done.returncode == 1 and done.stderr.count("and no readout") == 1, done.stderr
+
+
+def test_a_name_that_ends_like_a_file_is_told_so(server, scan, tmp_path):
+    done = server.send(scan, "nothere.yaml", tmp_path / "o.h5")
+    assert done.returncode == 1 and "nor is there a file 'nothere.yaml'" in done.stderr, done.stderr
+
+
 def test_no_server_leaves_an_earlier_output_alone(scan, images, tmp_path):
     output = tmp_path / "o.h5"
     output.write_bytes(images.read_bytes())

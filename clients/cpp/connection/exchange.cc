@@ -77,6 +77,11 @@ bool Exchange::over() {
   return receiver_done_ && events_.empty();
 }
 
+bool Exchange::imaging_sent() {
+  const std::lock_guard lock(mutex_);
+  return !last_sent_.empty();
+}
+
 std::chrono::duration<double> Exchange::sending_time() const { return send_end_ - send_begin_; }
 
 std::string Exchange::failure() const {

@@ -46,6 +46,7 @@ class Exchange {
   bool over();
 
   std::size_t readouts_sent() const { return readouts_sent_; }
+  bool imaging_sent();  ///< readouts that are not noise
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   std::chrono::duration<double> sending_time() const;  ///< from the first to the last byte; call it when over
   bool sent_all() const { return sent_all_; }

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "protocol/data/acquisition_check.h"
+#include "protocol/data/counted.h"
 
 namespace echotrain::client {
 namespace {
@@ -65,8 +66,8 @@ std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const s
   std::ifstream(file, std::ios::binary).read(begin.data(), begin.size());
   const auto tell_of_images = [&](const ScanSource& source) {
     if (source.images_left_out() > 0)
-      err << fmt::format("{}: {} images beside readouts are not sent; 'echotrain recon' takes them\n", file.string(),
-                         source.images_left_out());
+      err << fmt::format("{}: images beside readouts are not sent ({}); 'echotrain recon' takes them\n", file.string(),
+                         protocol::counted(source.images_left_out(), "image"));
   };
   if (std::string_view(begin.data(), begin.size()) != mrd2::kMagic) {
     auto source = std::make_unique<DatasetSource>(file, group);

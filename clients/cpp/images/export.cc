@@ -17,6 +17,7 @@
 #include "clients/cpp/images/gif_writer.h"
 #include "clients/cpp/images/nifti_writer.h"
 #include "clients/cpp/images/png_writer.h"
+#include "protocol/data/counted.h"
 #include "protocol/dicom/dicom_file.h"
 #include "protocol/files/dataset.h"
 #include "protocol/nifti/nifti_series.h"
@@ -199,17 +200,21 @@ void export_images(const ExportOptions& o, std::ostream& out) {
       const Window window = window_of(series, o.window);
       if (!o.png.empty()) pictures += export_png(series, window, o.png);
       if (!o.gif.empty()) animations += export_gif(series, window, o.gif, o.fps);
-      out << fmt::format("{}: {} images, window {:g} .. {:g}\n", name, series.heads().size(), window.low, window.high);
+      out << fmt::format("{}: {}, window {:g} .. {:g}\n", name, protocol::counted(series.heads().size(), "image"),
+                         window.low, window.high);
     }
     if (!o.nifti.empty()) volumes += export_nifti(series, o.nifti);
     if (!o.dicom.empty())
       instances += o.dicom_enhanced ? export_enhanced_dicom(reader, name, o.patient, o.dicom)
                                     : export_dicom(reader, name, o.patient, o.dicom);
   }
-  if (!o.png.empty()) out << fmt::format("{} pictures written to {}\n", pictures, o.png.string());
-  if (!o.gif.empty()) out << fmt::format("{} animations written to {}\n", animations, o.gif.string());
-  if (!o.nifti.empty()) out << fmt::format("{} NIfTI files written to {}\n", volumes, o.nifti.string());
-  if (!o.dicom.empty()) out << fmt::format("{} DICOM files written to {}\n", instances, o.dicom.string());
+  if (!o.png.empty()) out << fmt::format("{} written to {}\n", protocol::counted(pictures, "picture"), o.png.string());
+  if (!o.gif.empty())
+    out << fmt::format("{} written to {}\n", protocol::counted(animations, "animation"), o.gif.string());
+  if (!o.nifti.empty())
+    out << fmt::format("{} written to {}\n", protocol::counted(volumes, "NIfTI file"), o.nifti.string());
+  if (!o.dicom.empty())
+    out << fmt::format("{} written to {}\n", protocol::counted(instances, "DICOM file"), o.dicom.string());
 }
 
 }  // namespace echotrain::client

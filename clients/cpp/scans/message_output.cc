@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "clients/cpp/scans/message_input.h"
+#include "protocol/data/counted.h"
 #include "protocol/data/layout.h"
 #include "protocol/data/message_id.h"
 #include "protocol/files/dataset.h"
@@ -108,7 +109,8 @@ void MessageCounts::count(const Message& message) {
 }
 
 std::string MessageCounts::text() const {
-  return fmt::format("{} readouts, {} waveforms, {} images", readouts, waveforms, images);
+  return fmt::format("{}, {}, {}", counted(readouts, "readout"), counted(waveforms, "waveform"),
+                     counted(images, "image"));
 }
 
 std::string MessageCounts::others_text() const {

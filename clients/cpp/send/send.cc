@@ -18,6 +18,7 @@
 #include "clients/cpp/connection/mrd2_source.h"
 #include "clients/cpp/images/image_report.h"
 #include "clients/cpp/send/latency_report.h"
+#include "protocol/data/counted.h"
 #include "protocol/files/dataset.h"
 #include "protocol/wire/codec.h"
 
@@ -95,8 +96,10 @@ class Collector {
   void take(const protocol::Text& text) {
     const std::size_t end = text.text.find_last_not_of(" \r\n") + 1;
     const std::string line = protocol::printable(std::string_view(text.text).substr(0, end));
-    if (line.rfind("ERROR", 0) == 0) server_error = line.substr(std::min(line.size(), line.find_first_not_of(' ', 5)));
-    err_ << "server: " << line << '\n';
+    if (line.rfind("ERROR", 0) == 0 && server_error.empty())  // said at the end
+      server_error = line.substr(std::min(line.size(), line.find_first_not_of(' ', 5)));
+    else
+      err_ << "server: " << line << '\n';
   }
 
   void finish() {
@@ -146,6 +149,13 @@ std::string summary(const Collector& got, const Exchange& exchange) {
   return text;
 }
 
+// A name that ends like a file's is taken for a pipeline's where there is no such file.
+std::string hint_for(const SendOptions& o, const std::string& error) {
+  const bool named_as_file = o.config.ends_with(".yaml") || o.config.ends_with(".yml");
+  if (!error.starts_with("unknown-config") || !named_as_file || is_pipeline_file(o.config)) return "";
+  return fmt::format("; nor is there a file '{}' in this folder", o.config);
+}
+
 }  // namespace
 
 int send(const SendOptions& o, std::ostream& out, std::ostream& err) {
@@ -189,14 +199,19 @@ int send_scan(const SendOptions& o, protocol::Buffer opening, ScanSource& source
   }
   const auto fail = [&](const std::string& what) {
     err << "error: " << what << '\n';
-    err << (got.images == 0 ? "no image was received\n"
-                            : fmt::format("{} images received before that are in {}\n", got.images, o.output.string()));
+    if (got.images == 0)
+      err << "no image was received\n";
+    else
+      err << fmt::format("{} received before that: {}\n", protocol::counted(got.images, "image"), o.output.string());
     return 1;
   };
-  if (!got.server_error.empty()) return fail("the server ended the scan: " + got.server_error);
+  if (!got.server_error.empty())
+    return fail("the server ended the scan: " + got.server_error + hint_for(o, got.server_error));
   if (!exchange.failure().empty()) return fail(exchange.failure());
   if (!exchange.sent_all()) return fail("the server closed the scan before all of it was sent");
   if (!got.report_failure.empty()) return fail(got.report_failure);
+  if (got.images == 0 && (exchange.imaging_sent() || exchange.readouts_sent() == 0))
+    err << "warning: the server has taken the scan and sent no image; 'echotrain info' shows what the file holds\n";
   return 0;
 }
 

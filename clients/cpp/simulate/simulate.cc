@@ -19,6 +19,7 @@
 #include "clients/cpp/simulate/truth.h"
 #include "clients/cpp/simulate/ultrasound.h"
 #include "clients/cpp/simulate/undersampling.h"
+#include "protocol/data/counted.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {
@@ -439,13 +440,20 @@ void simulate(const SimulateOptions& given, std::ostream& out) {
   }
   if (!o.noise_only) write_truths(o, whole, objects, slices, coils, file);
   file.flush();
+  const std::string coils_in_words = protocol::counted(static_cast<std::uint64_t>(o.coils), "coil");
+  if (o.noise_only) {
+    out << fmt::format("{}: {} of {} samples, {}, and nothing else\n", o.output.string(),
+                       protocol::counted(written, "noise readout"), samples, coils_in_words);
+    return;
+  }
   std::string parts = o.contrasts > 1 ? fmt::format(" in {} contrasts", o.contrasts) : "";
   if (cardiac(o))
     parts = fmt::format(", {} {}, {} gating, {:.4g} beats per minute", o.truth_every > 0 ? objects.size() : o.phases,
                         o.truth_every > 0 ? "instants" : "cardiac phases", o.gating, o.heart_rate);
-  out << fmt::format("{}: {} {}, matrix {}, {} coils, {} frames of {} readouts of {} samples{} ({} readouts in all)\n",
-                     o.output.string(), o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, o.coils,
-                     o.frames, readouts, samples, parts, written);
+  out << fmt::format("{}: {} {}, matrix {}, {}, {} of {} of {} samples{} ({} in all)\n", o.output.string(),
+                     o.trajectory, cardiac(o) ? "beating heart" : o.phantom, o.matrix, coils_in_words,
+                     protocol::counted(static_cast<std::uint64_t>(o.frames), "frame"),
+                     protocol::counted(readouts, "readout"), samples, parts, protocol::counted(written, "readout"));
 }
 
 }  // namespace echotrain::client

@@ -250,7 +250,7 @@ TEST_F(Send, ALostConnectionSaysWhatWasReceived) {
   });
   EXPECT_EQ(run_send(server.port), 1);
   EXPECT_NE(err_.str().find("without CLOSE"), std::string::npos) << err_.str();
-  EXPECT_NE(err_.str().find("1 images received before"), std::string::npos) << err_.str();
+  EXPECT_NE(err_.str().find("1 image received before"), std::string::npos) << err_.str();
   EXPECT_EQ(images_kept(), 1u);
 }
 
