@@ -65,8 +65,9 @@ class PlainTransport : public Transport {
   asio::awaitable<void> open(error_code&, std::string&) override { co_return; }
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
-    std::size_t n = read_at_once(room);
-    if (n == 0) n = co_await socket_.async_read_some(room, redirect_error(use_awaitable, error));
+    error = {};
+    std::size_t n = read_at_once(room, error);
+    if (n == 0 && !error) n = co_await socket_.async_read_some(room, redirect_error(use_awaitable, error));
     note(n);
     co_return n;
   }
@@ -92,13 +93,16 @@ class PlainTransport : public Transport {
 
  private:
   // In a dense stream there is more already. Asio would hand even that on by way of another thread, which it wakes.
-  std::size_t read_at_once(asio::mutable_buffer room) {
+  std::size_t read_at_once(asio::mutable_buffer room, error_code& error) {
     if (!dense_ || ++in_a_row_ == kReadsInARow || !is_open()) {
       in_a_row_ = 0;
       return 0;
     }
     const ssize_t n = ::recv(socket_.native_handle(), room.data(), room.size(), MSG_DONTWAIT);
-    return n > 0 ? static_cast<std::size_t>(n) : 0;  // ends and errors are Asio's to tell
+    // An error is told here: the kernel tells it once, and then that the stream has ended. Ends are Asio's to tell.
+    if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      error = error_code(errno, asio::error::get_system_category());
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
   }
 
   void note(std::size_t n) {

@@ -159,6 +159,19 @@ TEST_F(PlainTransport, TellsTheEndOfADenseStream) {
   EXPECT_EQ(error_, asio::error::eof);
 }
 
+// The kernel tells it once; after that it says that the stream has ended, as if the peer had said all.
+TEST_F(PlainTransport, TellsThatThePeerHasResetADenseStream) {
+  make_dense();
+  ASSERT_EQ(::send(socket_, "x", 1, 0), 1);  // a peer that closes without having read it resets
+  say("ef");
+  ::close(peer_);
+  peer_ = -1;
+  EXPECT_EQ(read(), "ef");
+  EXPECT_FALSE(error_);
+  EXPECT_EQ(read(), "");
+  EXPECT_EQ(error_, asio::error::connection_reset);
+}
+
 TEST_F(PlainTransport, TellsThatThePeerIsGoneWhileOthersWrite) {
   make_dense();
   ::close(peer_);
