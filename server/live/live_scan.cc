@@ -86,6 +86,7 @@ void LiveScan::begin(std::string_view pipeline, const protocol::Header& header, 
   lines_ = images_made_ = 0;
 }
 
+// Lets those who look on see what the scan's thread and its gadgets do.
 void LiveScan::watch(Pipeline& pipeline, numerics::Context& compute) {
   if (!why_) return;
   WhyScan& why = *why_;

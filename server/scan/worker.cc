@@ -206,7 +206,6 @@ void Worker::work() {
   if (send_error_) std::rethrow_exception(send_error_);
 }
 
-/// Lets those who look on see what the scan's thread and its gadgets do.
 void Worker::process(Pipeline& pipeline, Work&& work, std::int64_t waiting) {
   if (auto* batch = std::get_if<std::vector<protocol::Acquisition>>(&work)) {
     process(pipeline, std::move(*batch), waiting);

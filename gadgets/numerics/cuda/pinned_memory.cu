@@ -170,7 +170,12 @@ void PinnedMemory::free_what_goes(const std::stop_token& stop) {
 
 // With the lock held, which others have while a block is freed.
 void PinnedMemory::free_what_was_used(std::unique_lock<std::mutex>& lock) {
-  const auto is_free = [](const Going& each) { return finished(each.block.done); };
+  // Of a device that has failed, no work is ever reported as done, and none uses memory: the destructor waits for these.
+  const auto is_free = [](const Going& each) {
+    const cudaError_t status = cudaEventQuery(each.block.done);
+    if (status != cudaSuccess) cudaGetLastError();
+    return status != cudaErrorNotReady;
+  };
   for (;;) {
     const auto next = std::find_if(used_.begin(), used_.end(), is_free);
     if (next == used_.end()) return;
