@@ -9,6 +9,7 @@
 #include <boost/asio/write.hpp>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "server/base/clock.h"
@@ -109,11 +110,11 @@ class PlainTransport : public Transport {
     seen_ += n;
     if (seen_ < beside_.bytes) return;
     const Clock::time_point now = Clock::now();
-    dense_ = now - since_ < beside_.time;
+    dense_ = since_ && now - *since_ < beside_.time;
     since_ = now;
     seen_ = 0;
   }
-  bool is_dense() const { return dense_ && Clock::now() - since_ < beside_.time; }
+  bool is_dense() const { return dense_ && Clock::now() - *since_ < beside_.time; }
 
   // What a dense stream makes is sent while the strand goes on reading: else the two would share one thread's time.
   asio::awaitable<void> write_beside(const std::vector<asio::const_buffer>& buffers, const Progress& progress,
@@ -151,7 +152,7 @@ class PlainTransport : public Transport {
   int in_a_row_ = 0;      // reads that did not wait
   bool dense_ = false;    // so many bytes came within the time
   std::size_t seen_ = 0;  // bytes since then
-  Clock::time_point since_{};
+  std::optional<Clock::time_point> since_{};
 };
 
 }  // namespace
