@@ -147,7 +147,7 @@ Server::End Server::run() {
     }
   };
   std::vector<std::jthread> helpers;
-  for (int i = 1; i < io_threads(environment_.options); ++i) helpers.emplace_back(serve);
+  for (int i = io_threads(environment_.options); i > 1; --i) helpers.emplace_back(serve);
   serve();
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "gadgets/numerics/core/context.h"
@@ -74,7 +73,7 @@ std::vector<std::string> names_of_peers(const config::DicomOptions& options) {
 // With `latency` one that spins: a thread that sleeps beside it would wait for the sockets in its place.
 int io_threads(const config::ServerOptions& options) {
   if (options.latency) return 1;
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = numerics::usable_cores();
   return std::clamp(cores / 2, std::min(cores, kFewIoThreads), kMostIoThreads);
 }
 
