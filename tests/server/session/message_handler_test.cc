@@ -28,10 +28,11 @@ struct Handled {
         scan(connection, watchdog),
         handler(connection, dialogue, capture, watchdog, scan) {}
 
-  /// One read brings a config and so many TEXTs.
-  void take(asio::io_context& io, int texts) {
+  /// One read brings a config, so many TEXTs, and what comes then.
+  void take(asio::io_context& io, int texts, const std::string& then = "") {
     std::string bytes = wire::config("cartesian_2d");
     for (int i = 0; i < texts; ++i) bytes += wire::text("x");
+    bytes += then;
     const std::span<std::byte> room = handler.room();
     ASSERT_GE(room.size(), bytes.size());
     std::transform(bytes.begin(), bytes.end(), room.begin(), [](char c) { return static_cast<std::byte>(c); });
@@ -51,12 +52,18 @@ struct Handled {
   bool done = false;
 };
 
+Environment one_at_a_time(const config::ServerOptions& options = {}) {
+  Environment environment =
+      make_environment(options, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
+                       Registry::builtin(), test_resources());
+  environment.read_turns = std::make_shared<ReadTurns>(1);
+  return environment;
+}
+
 /// How often another handler of the thread has its turn while so many sessions handle 1,000 small messages each.
 int turns_beside(int sessions) {
   asio::io_context io;
-  Environment environment = make_environment({}, config::PipelineLibrary({ECHOTRAIN_SOURCE_DIR "/config/pipelines"}),
-                                             Registry::builtin(), test_resources());
-  environment.read_turns = std::make_shared<ReadTurns>(1);
+  const Environment environment = one_at_a_time();
   std::list<Handled> handled;
   for (int i = 0; i < sessions; ++i) handled.emplace_back(io, environment).take(io, 1000);
   const auto done = [&] {
@@ -80,6 +87,42 @@ TEST(MessageHandler, OthersHaveTheirTurnBetweenManySmallMessages) { EXPECT_GE(tu
 
 /// If each session had a part of its messages handled in turn, others would wait for all 24 of them each time.
 TEST(MessageHandler, OthersWaitForOneOfManySessionsThatBringMuch) { EXPECT_GE(turns_beside(24), 8 * turns_beside(1)); }
+
+TEST(MessageHandler, ASessionThatEndsLeavesTheLine) {
+  asio::io_context io;
+  const Environment environment = one_at_a_time();
+  std::unique_ptr<ReadTurns::Turn> others = environment.read_turns->ask({});
+  Handled handled(io, environment);
+  handled.take(io, 1000);
+  io.poll();
+  EXPECT_FALSE(handled.done) << "it stands in the line";
+  handled.connection.drop();
+  io.poll();
+  EXPECT_TRUE(handled.done);
+  others.reset();
+  EXPECT_TRUE(environment.read_turns->ask({})->granted());
+}
+
+/// All turns may be those of sessions whose scans wait for others to end.
+TEST(MessageHandler, ASessionWhoseScanWaitsHasNoTurn) {
+  asio::io_context io;
+  config::ServerOptions options;
+  options.backend = config::BackendChoice::cpu;
+  options.cpu_scans = 1;
+  const Environment environment = one_at_a_time(options);
+  const auto place = environment.compute->ask(
+      numerics::Backend::cpu, [] {}, "another", 0);
+  ASSERT_TRUE(place->granted());
+  Handled handled(io, environment);
+  handled.take(io, 1000, wire::header(wire::Xml{}.text()));
+  io.poll();
+  EXPECT_FALSE(handled.done);
+  EXPECT_EQ(handled.connection.status->state, SessionState::waiting);
+  EXPECT_TRUE(environment.read_turns->ask({})->granted());
+  handled.connection.drop();
+  io.poll();
+  EXPECT_TRUE(handled.done);
+}
 
 }  // namespace
 }  // namespace echotrain::server
