@@ -153,7 +153,7 @@ def test_what_the_package_writes_comes_to_hdf5_and_back_unchanged(tmp_path):
     write(tmp_path / "a.mrd2", full_header(), every_item())
     header, items = read(tmp_path / "a.mrd2")  # with its numbers as float32
     done = run_ok("convert", tmp_path / "a.mrd2", tmp_path / "a.h5")
-    assert "3 readouts, 1 waveforms, 8 images" in done.stdout and "left out" not in done.stdout
+    assert "3 readouts, 1 waveform, 8 images" in done.stdout and "left out" not in done.stdout
     run_ok("convert", tmp_path / "a.h5", tmp_path / "b.mrd2", "--to", "mrd2")
     again, back = read(tmp_path / "b.mrd2")
     assert again == header
