@@ -81,10 +81,12 @@ void FrameGridder::start(const protocol::Header& header, Scan& scan, bool planes
         const auto within =
             options_.any_trajectory ? numerics::options_within(options_.accuracy, image, load) : std::nullopt;
         nufft = within ? *within : numerics::options_for_accuracy(options_.accuracy, image, load);
-        // Frames in parts must be those of whole frames.
-        const double error = within ? numerics::largest_error(nufft, image) : numerics::expected_error(nufft, image);
-        if (scan.delivery == Delivery::frames)
+        // Frames in parts must be those of whole frames. What slack adds is known on average only, not for any
+        // trajectory, whose samples may all lie alike between grid points.
+        if (!within && scan.delivery == Delivery::frames) {
+          const double error = numerics::expected_error(nufft, image);
           nufft.slack = std::sqrt(std::max(0.0, options_.accuracy * options_.accuracy - error * error));
+        }
       } catch (const std::invalid_argument& error) {
         throw ClientError(fmt::format("gridding: {}", error.what()));
       }
