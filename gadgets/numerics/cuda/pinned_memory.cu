@@ -170,7 +170,8 @@ void PinnedMemory::free_what_goes(const std::stop_token& stop) {
 
 // With the lock held, which others have while a block is freed.
 void PinnedMemory::free_what_was_used(std::unique_lock<std::mutex>& lock) {
-  // Of a device that has failed, no work is ever reported as done, and none uses memory: the destructor waits for these.
+  // Of a device that has failed, no work is ever reported as done, and none uses memory: the destructor waits for
+  // these.
   const auto is_free = [](const Going& each) {
     const cudaError_t status = cudaEventQuery(each.block.done);
     if (status != cudaSuccess) cudaGetLastError();
