@@ -298,7 +298,7 @@ def all_end(processes):
 @pytest.mark.parametrize("how", ["family", "daemon"])
 def test_what_a_module_has_started_ends_with_the_scan(server, tmp_path, how):
     connection, family = begin_family(server, tmp_path, how)
-    assert all(steps.lives(each) for each in family)
+    assert steps.lives(family[0]) and steps.lives(family[-1])  # a daemon's parent, between them, may just end
     steps.reset(connection)
     all_end(family)
 

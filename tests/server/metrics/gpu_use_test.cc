@@ -24,7 +24,7 @@ TEST(GpuUse, TellsWhatTheLibraryTells) {
   EXPECT_EQ(use.percent("0000:02:00.0"), std::nullopt);
   EXPECT_EQ(use.percent("0000:03:00.0"), std::nullopt);
   for (int i = 0; i < 1000 && use.percent(gpu) < 20; ++i) std::this_thread::sleep_for(5ms);
-  EXPECT_EQ(use.percent(gpu), 20);  // within a second or so
+  EXPECT_GE(use.percent(gpu), 20);  // within a second or so; more where this thread had no core for another one
   EXPECT_EQ(use.percent("0000:02:00.0"), std::nullopt);
 }
 
