@@ -53,7 +53,7 @@ def test_the_commands_of_the_page_bring_a_picture_into_orthanc(tmp_path):
         wait_until(lambda: len(json.loads(subprocess.run(["curl", "-s", f"http://127.0.0.1:{http}/instances"],
                                                          capture_output=True, timeout=60).stdout)) == 1,
                    "the picture in Orthanc")  # fmt: skip
-        assert "1 DICOM files written" in run(export)
+        assert "1 DICOM file written" in run(export)
     finally:
         for process in filter(alive, reversed(running)):
             os.kill(process, signal.SIGTERM)
