@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/yaml_reader.h"
+#include "config/node.h"
 
 namespace echotrain::config {
 

@@ -1,4 +1,6 @@
 // Reads values as types, and makes the messages for values of another type.
+#include "config/node.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +8,7 @@
 #include <cmath>
 #include <string_view>
 #include <system_error>
-
-#include "config/yaml_reader.h"
+#include <utility>
 
 namespace echotrain::config {
 

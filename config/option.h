@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/yaml_reader.h"
+#include "config/node.h"
 
 namespace echotrain::config {
 

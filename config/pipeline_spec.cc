@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "config/branch_spec.h"
+#include "config/yaml_reader.h"
 
 namespace echotrain::config {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/exposed.h"
-#include "config/yaml_reader.h"
+#include "config/node.h"
 
 namespace echotrain::config {
 

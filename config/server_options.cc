@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/yaml_reader.h"
+
 namespace echotrain::config {
 
 namespace {

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "config/yaml_reader.h"
 #include "tests/support/server_option.h"
 
 namespace echotrain::config {

@@ -1,7 +1,7 @@
 #include <iostream>
 
 #include "clients/cpp/cli/cli.h"
-#include "config/yaml_reader.h"
+#include "config/node.h"
 #include "gadgets/shared/resource_options.h"
 
 int main(int argc, char** argv) {
