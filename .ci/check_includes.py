@@ -16,6 +16,7 @@ The rules follow from folders; there is no list of files.
   server, clients        everything above, never each other
 Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
 its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
+No file includes itself through others.
 """
 
 import re
@@ -165,6 +166,23 @@ def circles(uses):
     return found
 
 
+def file_circles(includes):
+    """Files that include themselves through others. `includes`: the files of ours that each file includes."""
+    found, done = [], set()
+
+    def visit(file, above):
+        if file in above:
+            found.append(f"{file}: includes itself: {' -> '.join([*above[above.index(file):], file])}")
+        elif file not in done:
+            for target in includes.get(file, ()):
+                visit(target, [*above, file])
+            done.add(file)
+
+    for file in sorted(includes):
+        visit(file, [])
+    return found
+
+
 def check_folders(files, readme_of):
     """Folders are small and have a README. `files`: paths of code; `readme_of(folder)`: its README's text or None."""
     found, folders = [], {}
@@ -173,7 +191,7 @@ def check_folders(files, readme_of):
     for folder, names in sorted(folders.items()):
         if len(names) > MOST_FILES:
             found.append(f"{folder}: {len(names)} files of code; a folder is one idea and holds at most {MOST_FILES}")
-        if folder.startswith("tests") or len(names) <= MOST_WITHOUT_README:
+        if len(names) <= MOST_WITHOUT_README:
             continue
         text = readme_of(folder)
         if text is None:
@@ -210,9 +228,12 @@ def check_tree(root):
 
     found += check_folders(code, readme_of)
     sources = [f for f in code if SOURCE.search(f)]
+    includes = {}
     for file in sources:
-        found += check_file(file, (root / file).read_text(encoding="utf-8"), uses)
-    return found, len(sources)
+        text = (root / file).read_text(encoding="utf-8")
+        found += check_file(file, text, uses)
+        includes[file] = [target for kind, target in INCLUDE.findall(text) if kind == '"']
+    return found + file_circles(includes), len(sources)
 
 
 def self_test():
@@ -286,11 +307,16 @@ def self_test():
         wrong.append("the top-level rule does not find exactly 'src'")
     if circles(uses) or len(circles({"server/a": ["b"], "server/b": ["c"], "server/c": ["a"], "server/d": ["a"]})) != 3:
         wrong.append("circles are not found, or found where there are none")
+    round_trip = {"a/a.h": ["a/b.h"], "a/b.h": ["a/c.h"], "a/c.h": ["a/a.h"], "a/d.h": ["a/c.h", "a/b.h"]}
+    if len(file_circles(round_trip)) != 1 or file_circles({**round_trip, "a/c.h": []}):
+        wrong.append("files that include themselves are not found, or found where there are none")
     crowd, short = [f"server/net/f{i}.cc" for i in range(MOST_FILES + 1)], "a\n" * README_LINES[0]
     if len(check_folders(crowd, lambda _: short)) != 1 or check_folders(crowd[1:], lambda _: short):
         wrong.append("crowded folders")
     if len(check_folders(crowd[:4], lambda _: None)) != 1 or check_folders(crowd[:3], lambda _: None):
         wrong.append("folders without README")
+    if len(check_folders(["tests/server/net/a.cc"] * 4, lambda _: None)) != 1:
+        wrong.append("folders of tests without README")
     if len(check_folders(crowd[:4], lambda _: "a\n" * 31)) != 1:
         wrong.append("a README's length")
     with tempfile.TemporaryDirectory() as folder:
@@ -301,7 +327,7 @@ def self_test():
             wrong.append(f"read_uses: {read_uses(Path(folder))}")
     for message in wrong:
         print(message)
-    print(f"self-test: {len(bad) + len(good) + 6} cases, {len(wrong)} wrong")
+    print(f"self-test: {len(bad) + len(good) + 8} cases, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 
