@@ -282,7 +282,7 @@ class OptionTable {
     options_.back().alone = value;
     return std::move(*this);
   }
-  /// Its default is not shown: the help says what comes without it.
+  /// Its default is not shown: the help says what happens without it.
   OptionTable default_in_help() && {
     options_.back().fallback.clear();
     return std::move(*this);

@@ -70,7 +70,7 @@ struct PipelineSink {
   std::function<void(protocol::Level, const std::string&)> text;
 };
 
-/// For who looks on while a scan runs. Both are called on the pipeline's thread, and either may be empty.
+/// For those who look on while a scan runs. Both are called on the pipeline's thread, and either may be empty.
 struct PipelineWatch {
   /// After a push in which images left: where the thread's time went since images left before, and the names of the
   /// places (GadgetClock), which stay the same once the scan has started.

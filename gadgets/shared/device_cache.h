@@ -87,8 +87,8 @@ class DeviceCache : private numerics::Droppable {
     return {std::move(made), false, ms};
   }
 
-  /// Makes one of the kept objects for which outdated(backend, request, object) is true anew; who holds the old one
-  /// keeps it. For a time when no session waits. False: there is none, or there is no memory for it, and the old one is
+  /// Makes one of the kept objects for which outdated(backend, request, object) is true anew; holders of the old one
+  /// keep it. For a time when no session waits. False: there is none, or there is no memory for it, and the old one is
   /// dropped unless it is in use. Stopped when `stop` is requested; passes on what make() throws.
   template <class Outdated>
   bool renew(const std::shared_ptr<numerics::Resources>& resources, const std::stop_token& stop,

@@ -1,4 +1,4 @@
-// The port for those who watch over the server: HTTP/1.1. Who reaches it may read; who stops a session shows a token.
+// The port for those who watch over the server: HTTP/1.1. Whoever reaches it may read; to stop a session takes a token.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

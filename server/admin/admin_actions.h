@@ -26,7 +26,7 @@ struct AdminOrder {
 /// Whether something can be done at a path: "/sessions/7/stop".
 bool is_action(std::string_view path);
 
-/// Does it, for who shows a token of admin.token_file. Precondition: is_action(order.path). 202 when it is under way,
+/// Does it where a token of admin.token_file is shown. Precondition: is_action(order.path). 202 when it is under way,
 /// 401 without a token, 403 where there is no such file, 404 where there is no such session.
 AdminPage admin_action(const AdminOrder& order, const Environment& environment, const StopSession& stop_session);
 

@@ -35,7 +35,7 @@ bool is_live_action(std::string_view path);
 /// Whether this is the stream of events (stream_events() in admin/events.h), which live_page() does not answer.
 bool is_events(std::string_view path);
 
-/// What the page needs to know of who asks.
+/// What the page needs to know of the person who asks.
 class LivePages {
  public:
   /// The environment outlives this. Confined to the admin port's strand.
@@ -56,8 +56,8 @@ class LivePages {
   AdminPage answer(const LiveOrder& order, Beside& beside);
   /// Whether the request comes from somebody who is logged in and, as the word against forgery shows, from the page.
   bool may_act(const LiveOrder& order);
-  /// 403 for what the browser of somebody who is logged in sends without that word. Nothing for who shows a token, and
-  /// for who is not logged in: refusal() says whether that one may look.
+  /// 403 for what the browser of somebody who is logged in sends without that word. Nothing for those with a token, and
+  /// for those who are not logged in: refusal() says whether these may look.
   std::optional<AdminPage> forgery(const LiveOrder& order);
 
   Viewers& viewers() { return viewers_; }

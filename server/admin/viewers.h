@@ -24,7 +24,7 @@ class Viewers {
   void leave(std::uint64_t viewer) { viewers_.erase(viewer); }
   std::size_t count() const { return viewers_.size(); }
 
-  /// By how much images for this viewer are made smaller along x and y: 1, 2, 4 or 8. 1 for who is unknown.
+  /// By how much images for this viewer are made smaller along x and y: 1, 2, 4 or 8. 1 for unknown viewers.
   int shrink(std::uint64_t viewer) const;
   /// The time that an image took to go out. More than kSlow makes the next ones smaller; kCalm in a row of less than
   /// kFast make them larger.

@@ -13,7 +13,7 @@
 namespace echotrain::server {
 
 /// Says when it is worth it to look for free pages in the heap. That takes a call of the kernel for each of them, some
-/// 100 ms for a server with many sessions, and who allocates meanwhile may have to wait.
+/// 100 ms for a server with many sessions, and threads that allocate meanwhile may have to wait.
 class TrimPolicy {
  public:
   /// What is known of the process: its resident memory, and what it counts of that, within which bound [bytes].

@@ -43,7 +43,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
     std::int64_t scans = 0;               // guarded by the turns
     std::atomic<int> computing = 0;       // threads
     std::atomic<Clock::duration> last{};  // when one last began or ended to compute
-    std::atomic<bool> full = false;       // who computes is to make room, and who begins is to stand in line
+    std::atomic<bool> full = false;       // threads that compute make room, and those that begin wait in line
     std::mutex mutex;
     std::list<Scan*> waiting;  // for a turn, the first one longest; guarded by the mutex
     const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();

@@ -21,7 +21,7 @@ class MemoryFile final : public numerics::Droppable {
   ~MemoryFile() override;
 
   const std::string& path() const { return path_; }  ///< by which it can be opened until hide()
-  /// Takes the name away; who has the file open goes on.
+  /// Takes the name away; programs that have the file open go on.
   void hide();
   std::uint64_t size() const;
   std::uint64_t room() const;  ///< bytes that /dev/shm has left; a container often has 64 MiB in all

@@ -22,7 +22,7 @@ class WhyScans final : public numerics::Droppable {
   ~WhyScans() override;
 
   std::shared_ptr<WhyScan> make(std::uint64_t session);
-  /// Null: neither does this one run nor is it kept.
+  /// Null: this one does not run, and it is not kept.
   std::shared_ptr<WhyScan> find(std::uint64_t session) const;
   void ended(std::shared_ptr<WhyScan> scan);
 

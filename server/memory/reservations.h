@@ -62,7 +62,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
   /// memory that was borrowed comes back at any time.
   void look_again();
 
-  /// Somebody waits because there is too little left: who has borrowed and can do without gives back.
+  /// Somebody waits because there is too little left: sessions that have borrowed and can do without give back.
   bool calls_back() const;
   std::int64_t waiting() const;
 

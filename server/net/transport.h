@@ -69,7 +69,7 @@ class Transport {
   bool lent_ = false, closing_ = false;
 };
 
-/// Who writes while bytes come about as fast as a thread can read them: `bytes` within `time`.
+/// The threads that write while bytes come about as fast as one can read them: `bytes` within `time`.
 struct Beside {
   asio::any_io_executor executor{};  ///< that other threads serve beside the socket's strand; none: the strand writes
   std::size_t bytes = 1 << 20;

@@ -14,7 +14,7 @@
 namespace echotrain::server {
 
 /// Begins a session on a connected socket, which it owns from then on, also when it fails. `peer` is "address:port" of
-/// who wants it: places are counted for that address. Gives the session's number. From any thread.
+/// the one that wants it: places are counted for that address. Gives the session's number. From any thread.
 using AddSession = std::function<protocol::Result<std::uint64_t>(int socket, const std::string& peer)>;
 
 /// What is wrong with a wish, with a status of HTTP.

@@ -34,7 +34,7 @@ struct Place {
 };
 
 /// Lends places to scans, the least loaded one first. A scan that finds none free waits in line, for each backend: who
-/// comes from the address that has fewest places goes first, then who came first. The scans of one address leave a
+/// comes from the address that has fewest places goes first, then the earliest one. The scans of one address leave a
 /// quarter of a backend's places, and of the line, to others, rounded down: of 4 to 7 one, of fewer none. Thread-safe.
 /// Tickets keep the pool alive.
 ///

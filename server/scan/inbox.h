@@ -76,7 +76,7 @@ class Inbox {
 
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
-  std::atomic<bool> something_ = false;  // to take, most likely; for who spins
+  std::atomic<bool> something_ = false;  // to take, most likely; for threads that spin
   struct Entry {
     Work work;
     std::size_t bytes;

@@ -41,7 +41,7 @@ class Listener {
   bool stop_session(std::uint64_t id, const protocol::Error& reason);
 
   /// Begins a session on a connected socket of this process, which is closed when that fails. `peer` is "address:port"
-  /// of who wants it: the bounds of that address hold. Nothing of it is captured. Gives its number.
+  /// of the one who wants it: the bounds of that address hold. Nothing of it is captured. Gives its number.
   protocol::Result<std::uint64_t> add_own(int socket, const std::string& peer);
 
   std::optional<tcp::endpoint> plain_endpoint() const { return endpoint_of(false); }

@@ -42,7 +42,7 @@ struct Parts {
   static const Parts& built();
 };
 
-/// The error for who asks for what this build leaves out: "--openrecon-label: this build has no ...".
+/// The error for options that ask for what this build leaves out: "--openrecon-label: this build has no ...".
 std::string not_built(std::string_view asked, std::string_view what);
 
 }  // namespace echotrain::server

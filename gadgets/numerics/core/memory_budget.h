@@ -21,7 +21,7 @@ class OverBudget : public ResourceError {
   using ResourceError::ResourceError;
 };
 
-/// Who keeps memory that the program can do without: a cache, a pool. Called from any thread; neither member asks a
+/// A keeper of memory that the program can do without: a cache, a pool. Called from any thread; neither member asks a
 /// budget for memory.
 class Droppable {
  public:

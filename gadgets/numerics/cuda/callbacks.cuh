@@ -45,7 +45,7 @@ class Callbacks {
   Callbacks(const Callbacks&) = delete;
   Callbacks& operator=(const Callbacks&) = delete;
 
-  /// Calls `done`, on a thread of CUDA's or of who polls, once the work that is now on `work` is done.
+  /// Calls `done`, on a thread of CUDA's or of whoever polls, once the work that is now on `work` is done.
   void add(cudaStream_t work, std::function<void()> done);
   /// Waits for all callbacks. The streams' work is done already.
   void wait();

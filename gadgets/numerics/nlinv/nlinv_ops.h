@@ -39,7 +39,7 @@ struct NlinvProblem {
 struct NlinvLengths {
   double along, before;
   /// From |r|^2 of the step before and of this one, <r, A r>, and how far the step before went. A step goes nowhere
-  /// where the curvature is not positive, and then neither do those after it.
+  /// where the curvature is not positive; those after it then do nothing either.
   ECHOTRAIN_HOST_DEVICE static NlinvLengths of(bool first, double old, double now, double curvature, double last) {
     const double b = first || !(old > 0) ? 0 : now / old, bottom = first ? curvature : curvature - b * now / last;
     return {bottom > 0 ? now / bottom : 0, b};

@@ -24,7 +24,7 @@ struct NoiseSeen {
 struct ScanView {
   /// Whenever a whitening matrix is made.
   std::function<void(const NoiseSeen&)> noise;
-  /// Whether the coils' images of the next frame are wanted; they are for who has them without further work.
+  /// Whether the coils' images of the next frame are wanted; gadgets that have them without further work give them.
   std::function<bool()> wants_coil_images;
   /// [coil, z, y, x], where the context computes; not changed before this has returned.
   std::function<void(numerics::DeviceView<const numerics::cfloat>)> coil_images;
