@@ -37,7 +37,7 @@ struct ScanNumbers {
 };
 
 /// How the data of a frame may reach a gadget, from least to most. Each gadget declares what it can take; the pipeline
-/// chooses once, before start(), what all gadgets of its chain can (gadgets/engine/delivery.h).
+/// chooses once, before start(), what all gadgets of its chain can (gadgets/engine/chain/delivery.h).
 enum class Delivery {
   frames,  ///< Samples come as whole frames. Readouts come in batches; each frame of a sliding window comes with all of
            ///< its readouts.

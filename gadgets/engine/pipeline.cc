@@ -12,7 +12,7 @@
 #include "gadgets/api/gadget.h"
 #include "gadgets/engine/chain/chain.h"
 #include "gadgets/engine/chain/chain_plan.h"
-#include "gadgets/engine/delivery.h"
+#include "gadgets/engine/chain/delivery.h"
 #include "gadgets/engine/framer.h"
 #include "gadgets/shared/image_check.h"
 #include "gadgets/shared/incoming/image_entrance.h"

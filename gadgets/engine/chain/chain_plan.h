@@ -12,7 +12,7 @@
 #include "config/branch_spec.h"
 #include "gadgets/api/items.h"
 #include "gadgets/api/registry.h"
-#include "gadgets/engine/delivery.h"
+#include "gadgets/engine/chain/delivery.h"
 
 namespace echotrain {
 

@@ -1,4 +1,4 @@
-#include "gadgets/engine/delivery.h"
+#include "gadgets/engine/chain/delivery.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // How the data of frames reach the gadgets of a chain.
-#include "gadgets/engine/delivery.h"
+#include "gadgets/engine/chain/delivery.h"
 
 #include <gtest/gtest.h>
 
