@@ -53,6 +53,14 @@ def test_commands_by_trajectory(tmp_path):
         assert len(images) >= 1 and np.isfinite(images).all() and images.std() > 0, name
 
 
+def test_every_pipeline_is_in_the_tables():
+    shipped = {each.stem for each in SHIPPED.glob("*.yaml")}
+    table = "".join(re.findall(r"^\|.*\n", (SOURCE / "README.md").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\(config/pipelines/(\w+)\.yaml\)", table)) == shipped
+    table = "".join(re.findall(r"^\|.*\n", (DOCS / "pipelines.md").read_text(), re.MULTILINE))
+    assert shipped - set(re.findall(r"`(\w+)`", table)) == set()
+
+
 def test_every_pipeline_is_on_the_page_that_chooses():
     page = (DOCS / "which-pipeline.md").read_text()
     left_out = {"passthrough", "cartesian_and_images", "cartesian_edges", "cartesian_magnitude_phase", "cartesian_grappa"}
