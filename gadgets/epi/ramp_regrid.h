@@ -34,7 +34,7 @@ namespace echotrain {
 /// slice tell the delay of the scan's gradient (gadgets/epi/gradient_delay.h), which a text says. Where they do not,
 /// `delay_us` is taken, as with `delay: given`.
 ///
-/// A header without a description, or whose description does not fit the readouts, is told of, with a warning: readouts
+/// A header without a description, or whose description does not fit the readouts, gets a warning: readouts
 /// with as many samples as the matrix has points are then taken for regular lines. ClientError for others.
 class RampRegrid final : public Gadget<Readouts, Readouts> {
  public:

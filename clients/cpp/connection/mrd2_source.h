@@ -35,7 +35,7 @@ class Mrd2Source final : public ScanSource {
 };
 
 /// The scan of a file that is an MRD 2 stream or an ISMRMRD HDF5 file, whose group is `group`. What MRD 2 holds beyond
-/// ISMRMRD is told to `err`.
+/// ISMRMRD is named on `err`.
 std::unique_ptr<ScanSource> open_scan(const std::filesystem::path& file, const std::string& group, std::ostream& err);
 
 }  // namespace echotrain::client

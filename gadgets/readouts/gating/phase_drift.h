@@ -13,9 +13,9 @@ namespace echotrain {
 /// The field drifts as gradients warm up, and with it the phase of all that is measured at one echo time: by 2 pi TE
 /// times the drift in Hz. At the centre of k-space, of which each coil sees the whole object, this phase is seen by
 /// itself. Centres are averaged in bins, a 21st of the window each; a bin's phase is that of sum_c b_c conj(a_c), b_c
-/// its mean in coil c and a_c that of the first bin, unwrapped from bin to bin. What is told is a straight line fitted,
+/// its mean in coil c and a_c that of the first bin, unwrapped from bin to bin. The result is a straight line fitted,
 /// by least squares weighted with |sum_c b_c conj(a_c)|, to the bins of the window about a bin: as long as a breath or
-/// longer, it leaves out what breathing and heartbeats do. A drift at constant speed is told without bias, at the ends
+/// longer, it leaves out what breathing and heartbeats do. A drift at constant speed is found without bias, at the ends
 /// of a scan too. The phase is 0 in the first bin, but for noise. Source of the principle: Pfeuffer et al., MRM 47:344,
 /// 2002 (a navigator's phase taken out of the data that follow).
 ///
