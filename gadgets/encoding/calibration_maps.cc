@@ -8,6 +8,7 @@
 
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/coils/coil_regions.h"
+#include "gadgets/numerics/coils/espirit.h"
 #include "gadgets/numerics/fft/fft.h"
 
 namespace echotrain {

@@ -10,6 +10,7 @@
 
 #include "gadgets/least_squares/middle_of_block.h"
 #include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/coils/espirit.h"
 #include "gadgets/numerics/fft/fft.h"
 #include "gadgets/numerics/layout/layout.h"
 #include "gadgets/numerics/operators/map_products.h"

@@ -1,4 +1,4 @@
-// Coil sensitivity maps from the data themselves, and the combination of coil images by such maps.
+// Coil sensitivity maps from the images themselves, and the combination of coil images by such maps.
 //
 // Maps are known up to one complex factor per voxel. Its magnitude is chosen so that sum_c |S_c|^2 = 1, its phase by a
 // virtual coil: u, the first principal component of all coils' data (the combination with the most signal; Buehrer et
@@ -30,29 +30,5 @@ void adaptive_maps(Context& context, DeviceView<const cfloat> images, int block,
 /// Source: Roemer et al., "The NMR phased array", MRM 16, 1990, for white noise.
 void combine(Context& context, DeviceView<const cfloat> maps, DeviceView<const cfloat> images, DeviceView<cfloat> out,
              bool divide = true);
-
-struct EspiritOptions {
-  std::int64_t calibration = 24;  ///< extent of the central region of k-space used, per axis (cut to what there is)
-  std::int64_t kernel = 0;        ///< extent of the kernels, per axis; 0: 6 for 2D, 4 for 3D
-  double threshold = 0.02;        ///< smallest singular value of the signal's space, as a share of the largest
-  double crop = 0.8;              ///< maps are 0 where the eigenvalue is less: where no pattern explains the data
-  std::int64_t sets = 1;          ///< 1 or 2
-};
-
-/// Maps of ESPIRiT (Uecker et al., MRM 71, 2014): the kernels that span the calibration data's patches
-/// (the calibration matrix's right singular vectors, from the eigen-decomposition of its Gram matrix in float64 on the
-/// host) make an operator that is a small Hermitian matrix M(v) in each voxel; S(v) is its eigenvector of eigenvalue 1.
-/// 40 power iterations. A second set holds, where a second eigenvalue is not below `crop` either, an eigenvector
-/// orthogonal to the first: where the object is larger than the field of view, two places of it fold into one voxel,
-/// and the two vectors span both places' sensitivities. Its phase may jump from voxel to voxel.
-///
-/// kspace: [coil, z, y, x], where the context computes, centre at floor(n/2), fully sampled in the middle; its field of
-/// view is that of maps: [set * coil, z, y, x], whatever its matrix. An axis of one sample must have one voxel. (From
-/// images: centered_fft(images, kspace, the images' extents, dims, forward, 1) gives their central k-space.) Waits for
-/// the device, copies the k-space to the host and works there for about (coils kernel^dims / 500)^3 seconds, in memory
-/// that the context's account pays for. Maps are 0 in all voxels when the calibration data are 0. std::invalid_argument
-/// on shapes or numbers that do not fit.
-void espirit_maps(Context& context, DeviceView<const cfloat> kspace, const EspiritOptions& options,
-                  DeviceView<cfloat> maps);
 
 }  // namespace echotrain::numerics

@@ -1,3 +1,5 @@
+#include "gadgets/numerics/coils/espirit.h"
+
 #include <fmt/format.h>
 
 #include <Eigen/Dense>
@@ -6,7 +8,6 @@
 #include <numbers>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/coils/coil_maps_ops.h"
 #include "gadgets/numerics/coils/hermitian_eigen.h"
 #include "gadgets/numerics/core/dispatch.h"

@@ -1,6 +1,7 @@
+#include "gadgets/numerics/proximal/admm.h"
+
 #include <vector>
 
-#include "gadgets/numerics/proximal/proximal_parts.h"
 #include "gadgets/numerics/proximal/vectors.h"
 #include "gadgets/numerics/reduce/reductions.h"
 #include "gadgets/numerics/solver/pcg.h"

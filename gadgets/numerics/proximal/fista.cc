@@ -1,7 +1,8 @@
+#include "gadgets/numerics/proximal/fista.h"
+
 #include <cmath>
 #include <vector>
 
-#include "gadgets/numerics/proximal/proximal_parts.h"
 #include "gadgets/numerics/proximal/vectors.h"
 #include "gadgets/numerics/reduce/reductions.h"
 

@@ -16,9 +16,4 @@ class ProximalIteration {
   virtual bool step(DeviceView<cfloat> x) = 0;
 };
 
-std::unique_ptr<ProximalIteration> make_fista(Context& context, const ProximalProblem& problem,
-                                              const ProximalOptions& options, DeviceView<const cfloat> start);
-std::unique_ptr<ProximalIteration> make_admm(Context& context, const ProximalProblem& problem,
-                                             const ProximalOptions& options, DeviceView<const cfloat> start);
-
 }  // namespace echotrain::numerics

@@ -7,6 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "gadgets/numerics/proximal/admm.h"
+#include "gadgets/numerics/proximal/fista.h"
 #include "gadgets/numerics/proximal/proximal_parts.h"
 #include "gadgets/numerics/proximal/vectors.h"
 #include "gadgets/numerics/reduce/reductions.h"

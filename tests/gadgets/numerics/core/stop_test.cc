@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/coils/coil_maps.h"
+#include "gadgets/numerics/coils/espirit.h"
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/density/density_voronoi.h"
 #include "gadgets/numerics/exact/direct_transform.h"

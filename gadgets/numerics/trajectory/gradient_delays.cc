@@ -1,7 +1,7 @@
+#include "gadgets/numerics/trajectory/gradient_delays.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "gadgets/numerics/trajectory/gradient_delays.h"
 
 namespace echotrain::numerics {
 namespace {
