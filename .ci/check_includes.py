@@ -16,7 +16,7 @@ The rules follow from folders; there is no list of files.
   server, clients        everything above, never each other
 Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
 its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
-No file includes itself through others.
+No file includes itself through others. A source has a header of its own name, or is a part of one: NAME_PART.cc of NAME.h.
 """
 
 import re
@@ -31,6 +31,8 @@ TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "README.md", "ARCHITECTURE.m
              "docs"}  # and dotfiles
 # Rooms whose folders say in their README.md which of each other they use.
 PARTED = ("gadgets/numerics", "protocol", "server", "clients/cpp")
+# Lists, each of whose sources adds itself to the list, which has one header.
+LISTS = ("gadgets/builtin", "server/parts", "clients/cpp/commands")
 MOST_FILES = 25  # in a folder
 MOST_WITHOUT_README = 3
 README_LINES = (10, 30)
@@ -183,6 +185,21 @@ def file_circles(includes):
     return found
 
 
+def check_headers(files):
+    """Sources without a header of their name in their folder; a backend's may be of a header of numerics/core."""
+    found, headers = [], {file.rsplit(".", 1)[0] for file in files if file.endswith((".h", ".cuh"))}
+    for file in files:
+        folder, name = file.rsplit("/", 1)
+        words = name.rsplit(".", 1)[0].split("_")
+        if not file.endswith((".cc", ".cu")) or folder.startswith("tests") or folder in LISTS or words[-1] == "main":
+            continue
+        names = ["_".join(words[:n]) for n in range(1, len(words) + 1)]
+        places = [folder] + (["gadgets/numerics/core"] if words[-1] == "cuda" else [])
+        if not any(f"{place}/{each}" in headers for place in places for each in names):
+            found.append(f"{file}: no header of its name, nor of the beginning of it (NAME_PART of NAME.h)")
+    return found
+
+
 def check_folders(files, readme_of):
     """Folders are small and have a README. `files`: paths of code; `readme_of(folder)`: its README's text or None."""
     found, folders = [], {}
@@ -226,7 +243,7 @@ def check_tree(root):
         readme = root / folder / "README.md"
         return readme.read_text(encoding="utf-8") if readme.is_file() else None
 
-    found += check_folders(code, readme_of)
+    found += check_folders(code, readme_of) + check_headers(code)
     sources = [f for f in code if SOURCE.search(f)]
     includes = {}
     for file in sources:
@@ -310,6 +327,9 @@ def self_test():
     round_trip = {"a/a.h": ["a/b.h"], "a/b.h": ["a/c.h"], "a/c.h": ["a/a.h"], "a/d.h": ["a/c.h", "a/b.h"]}
     if len(file_circles(round_trip)) != 1 or file_circles({**round_trip, "a/c.h": []}):
         wrong.append("files that include themselves are not found, or found where there are none")
+    named = ["server/net/a.h", "server/net/a.cc", "server/net/a_part.cc", "server/main.cc", "server/parts/b.cc"]
+    if len(check_headers([*named, "server/net/b.cc", "server/net/part_a.cc"])) != 2 or check_headers(named):
+        wrong.append("sources without a header of their name")
     crowd, short = [f"server/net/f{i}.cc" for i in range(MOST_FILES + 1)], "a\n" * README_LINES[0]
     if len(check_folders(crowd, lambda _: short)) != 1 or check_folders(crowd[1:], lambda _: short):
         wrong.append("crowded folders")
@@ -327,7 +347,7 @@ def self_test():
             wrong.append(f"read_uses: {read_uses(Path(folder))}")
     for message in wrong:
         print(message)
-    print(f"self-test: {len(bad) + len(good) + 8} cases, {len(wrong)} wrong")
+    print(f"self-test: {len(bad) + len(good) + 9} cases, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 
