@@ -19,7 +19,7 @@ class ToeplitzOperator final : public NormalOperator {
  public:
   /// q: [2n...], where the context computes: lags in FFT order as point_spread() gives them; lags -n are ignored. Waits
   /// for the device. std::invalid_argument when the shape is not valid, or q is not finite or not Hermitian (its
-  /// spectrum then has an imaginary part of more than 1e-3 of its largest value); rounding is dropped.
+  /// spectrum then has an imaginary part of more than 1e-5 of its largest value); rounding is dropped.
   ToeplitzOperator(Context& context, DeviceView<const cfloat> q);
   ~ToeplitzOperator() override;
 

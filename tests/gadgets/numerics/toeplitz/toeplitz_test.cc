@@ -242,7 +242,9 @@ TYPED_TEST(ToeplitzTest, RefusesWhatIsNoPointSpread) {
   std::vector<cfloat> q(120);
   q[0] = 1;
   EXPECT_NO_THROW(make(q, grid));
-  q[1] = cfloat(0, 0.5f);  // without its conjugate at lag -1
+  q[1] = cfloat(0, 5e-5f);  // without its conjugate at lag -1
+  EXPECT_THROW(make(q, grid), std::invalid_argument);
+  q[1] = cfloat(0, 0.5f);
   EXPECT_THROW(make(q, grid), std::invalid_argument);
   q[9] = cfloat(0, -0.5f);
   EXPECT_NO_THROW(make(q, grid));
