@@ -35,6 +35,16 @@ std::unique_ptr<Turns::Scan> Turns::scan(const std::string& address) {
   return std::unique_ptr<Scan>(new Scan(shared_from_this(), std::move(found)));
 }
 
+std::shared_ptr<numerics::Helped> Turns::helped(const std::string& address) {
+  if (address.empty()) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(helped_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<numerics::Helped>& known = helped_[address];
+  std::shared_ptr<numerics::Helped> helped = known.lock();
+  if (!helped) known = helped = std::make_shared<numerics::Helped>();
+  return helped;
+}
+
 // How many threads of an address may compute at once.
 int Turns::share() const {
   const int active = active_;
@@ -141,8 +151,6 @@ void Turns::Scan::look() {
   end();
   begin();
 }
-
-std::shared_ptr<numerics::Helped> Turns::Scan::helped() const { return address_ ? address_->helped : nullptr; }
 
 // All who work for an address leave half a part of the cores to others, at once: their pieces of work can be long.
 int Turns::Scan::most_helpers() const {

@@ -36,6 +36,9 @@ class Turns : public std::enable_shared_from_this<Turns> {
   class Scan;
   /// A scan of `address`, as long as the object lives. With an empty address it waits for nobody and nobody for it.
   std::unique_ptr<Scan> scan(const std::string& address);
+  /// How long the CPU's threads have helped the scans of an address, which count as one for them, with turns or
+  /// without; null without an address.
+  std::shared_ptr<numerics::Helped> helped(const std::string& address);
 
  private:
   struct Address {
@@ -46,7 +49,6 @@ class Turns : public std::enable_shared_from_this<Turns> {
     std::atomic<bool> full = false;       // threads that compute make room, and those that begin wait in line
     std::mutex mutex;
     std::list<Scan*> waiting;  // for a turn, the first one longest; guarded by the mutex
-    const std::shared_ptr<numerics::Helped> helped = std::make_shared<numerics::Helped>();
   };
 
   int share() const;
@@ -59,7 +61,8 @@ class Turns : public std::enable_shared_from_this<Turns> {
   std::atomic<int> active_ = 0;             // addresses that compute
   std::atomic<Clock::duration> counted_{};  // when they were counted; zero: it is to be done at once
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Address>> addresses_;  // that have scans; guarded by the mutex
+  std::map<std::string, std::shared_ptr<Address>> addresses_;      // that have scans; guarded by the mutex
+  std::map<std::string, std::weak_ptr<numerics::Helped>> helped_;  // guarded by the mutex
 };
 
 class Turns::Scan final : public numerics::LendsHelpers {
@@ -83,9 +86,6 @@ class Turns::Scan final : public numerics::LendsHelpers {
   void look() override;
   void rest() override;
   int most_helpers() const override;
-
-  /// How long the CPU's threads have helped the scans of the address; null without an address.
-  std::shared_ptr<numerics::Helped> helped() const;
 
  private:
   friend class Turns;

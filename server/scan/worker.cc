@@ -128,7 +128,7 @@ void Worker::work() {
   context_options.device = place_.device;
   context_options.memory_budget = on_device ? device_memory(options_) : session_memory(options_, *account_->budget());
   context_options.stop_token = stop_.get_token();
-  if (place_.turns) context_options.group = place_.turns->helped();
+  context_options.group = place_.helped;
   context_options.account = account_;
   numerics::Context compute(place_.backend, resources_, context_options);
   std::optional<numerics::Team> team;

@@ -41,6 +41,8 @@ struct ScanPlace {
   std::vector<int> others;               ///< GPUs that work with this one
   int yields = 0;                        ///< by how much the scan's thread is nicer than others (nice(2))
   std::shared_ptr<Turns::Scan> turns{};  ///< of the scan's address; null: it waits for nobody
+  /// Scans with the same one count as one when they are helped; null: the scan counts for itself.
+  std::shared_ptr<numerics::Helped> helped{};
   std::shared_ptr<Spinning> spinning{};  ///< the scan's thread spins while it waits; null: it sleeps
   std::shared_ptr<ScanLoad> load{};      ///< is told when the scan computes; null: nobody asks
 };

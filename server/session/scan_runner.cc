@@ -107,6 +107,7 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
          place_->others(),
          yields_now(),
          environment.turns->scan(options.address_turns && !exempt() ? who() : ""),
+         environment.turns->helped(exempt() ? "" : who()),
          environment.spinning,
          place_->load()};
   const config::PipelineSpec& spec = request.plan->spec();

@@ -34,8 +34,8 @@ constexpr double kGrowth = 16;
 constexpr std::chrono::milliseconds kMostUncounted{100};
 /// How often one idle thread looks whether more may help.
 constexpr std::chrono::milliseconds kWatch{10};
-/// What a caller that rests may save up of its share in the helpers' time [s].
-constexpr double kMostSaved = 1;
+/// What a caller that rests may save up: so much of the time of each helper. No more: all others wait as long for help.
+constexpr std::chrono::duration<double> kMostSaved{0.005};
 
 struct Range {
   std::int64_t begin = 0, end = 0;
@@ -99,9 +99,9 @@ struct Job {
     if (&group != &other.group) return group.seconds < other.group.seconds;
     return own.seconds < other.own.seconds;
   }
-  void begin(double least) {
-    const auto rise = [](double& seconds, double to) {
-      seconds = std::max(seconds, to - (seconds < 0 ? 0 : kMostSaved));
+  void begin(double least, double most_saved) {
+    const auto rise = [most_saved](double& seconds, double to) {
+      seconds = std::max(seconds, to - (seconds < 0 ? 0 : most_saved));
     };
     rise(group.seconds, least);
     if (grouped) rise(own.seconds, group.least);
@@ -208,7 +208,7 @@ struct ThreadPool::Impl {
   void add(Job& job) {
     {
       std::lock_guard lock(mutex);
-      job.begin(least_helped);
+      job.begin(least_helped, kMostSaved.count() * static_cast<double>(crew.size()));
       jobs.push_back(&job);
       crowded = jobs.size() > 1;
     }

@@ -37,7 +37,7 @@ class Player {
     while (Clock::now() < end) {
       const auto scan = turns_.scan(address_);
       std::stop_source stop;
-      const numerics::ThreadPool pool(threads_, stop.get_token(), scan->helped());
+      const numerics::ThreadPool pool(threads_, stop.get_token(), turns_.helped(address_));
       std::jthread stopper;
       if (upto(3) == 0)
         stopper = std::jthread([&stop, wait = microseconds(upto(3000))] {
@@ -61,7 +61,7 @@ class Player {
     const auto since = Clock::now();
     const Computing computing(scan, stop);
     longest_ = std::max(longest_, std::chrono::duration<double>(Clock::now() - since).count());
-    numerics::ThreadPool pool(threads_, stop, scan.helped());
+    numerics::ThreadPool pool(threads_, stop, turns_.helped(address_));
     for (int loops = upto(4); loops > 0; --loops) {
       const std::int64_t n = 1 + upto(300);
       std::atomic<std::int64_t> done = 0;

@@ -221,6 +221,53 @@ TEST(ThreadPoolTest, GroupsAreHelpedAlike) {
   EXPECT_GT(by_helpers, kElements * 45 / 100);
 }
 
+/// How much of loops of so many elements of 100 us, 10 ms apart, helpers have done; of four threads three quarters at
+/// most.
+double helped_part(ThreadPool& pool, int loops, std::int64_t elements) {
+  using namespace std::chrono_literals;
+  const auto self = std::this_thread::get_id();
+  std::atomic<std::int64_t> by_helpers{0};
+  for (int i = 0; i < loops; ++i) {
+    std::this_thread::sleep_for(10ms);
+    pool.parallel_for(elements, 1, [&](std::int64_t begin, std::int64_t end) {
+      rest(begin, end, 100us);
+      if (std::this_thread::get_id() != self) by_helpers += end - begin;
+    });
+  }
+  return static_cast<double>(by_helpers) / static_cast<double>(loops * elements);
+}
+
+/// Calls parallel_for with many elements of 100 us each, until its end.
+std::jthread hog(const ThreadPool& threads, std::shared_ptr<Helped> group) {
+  return std::jthread([&threads, group = std::move(group)](const std::stop_token& stop) {
+    ThreadPool pool(threads, stop, group);
+    try {
+      pool.parallel_for(100'000'000, 1,
+                        [](std::int64_t begin, std::int64_t end) { rest(begin, end, std::chrono::microseconds(100)); });
+    } catch (const Stopped&) {
+    }
+  });
+}
+
+/// A caller who has rested for a second would otherwise have all helpers for a third of a second.
+TEST(ThreadPoolTest, WhoHasRestedKeepsOthersWaitingForMoments) {
+  using namespace std::chrono_literals;
+  const ThreadPool threads(4);
+  const std::stop_source never;
+  ThreadPool pool(threads, never.get_token());
+  const auto rested = std::make_shared<Helped>();
+  ThreadPool(threads, never.get_token(), rested).parallel_for(8, 1, [](std::int64_t begin, std::int64_t end) {
+    rest(begin, end, 1ms);
+  });
+  {
+    const std::jthread other = hog(threads, nullptr);
+    std::this_thread::sleep_for(600ms);
+    helped_part(pool, 1, 120);
+  }
+  const std::jthread other = hog(threads, rested);
+  EXPECT_GT(helped_part(pool, 10, 120), 0.4) << "of the first 150 ms";
+}
+
 struct Lender : LendsHelpers {
   std::atomic<int> most{0};
   void look() override {}
