@@ -104,16 +104,20 @@ bool record(Context& context, cudaGraph_t graph, const Work& work) {
   return cudaStreamEndCapture(stream, &same) == cudaSuccess;
 }
 
+/// Steps after which the loop looks whether to go on. Of small images, looking takes a good part of a step. Steps
+/// beyond the last one, and of items that have ended, change nothing.
+int steps_at_once(const PcgArrays& a) {
+  constexpr std::int64_t kSmall = 1 << 19;
+  constexpr int kOfSmall = 4;
+  return a.batch * a.voxels <= kSmall ? kOfSmall : 1;
+}
+
 /// Null where the driver or the work does not allow it.
 std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
   auto recording = std::make_shared<Recording>(context);
   int *left = recording->left.data(), *stop = recording->stop.data();
-  // Of small images, looking whether to go on takes a good part of an iteration. Iterations beyond the last one, and of
-  // items that have ended, change nothing.
-  constexpr std::int64_t kSmall = 1 << 19;
-  constexpr int kStepsOfSmall = 4;
-  const int steps = a.batch * a.voxels <= kSmall ? std::min(kStepsOfSmall, times) : 1;
+  const int steps = std::min(steps_at_once(a), times);
   cudaGraphConditionalHandle more = 0;
   cudaGraph_t body = nullptr;
   if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
@@ -150,6 +154,11 @@ std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, 
                                const std::function<void()>& step) {
   if (times == 0) return nullptr;
   if (may_record && context.resources().options().graphs) {
+    // The device takes the first steps as they come, while the host makes the graph of the others.
+    const int first = std::min(times, steps_at_once(a));
+    for (int i = 0; i < first; ++i) step();
+    times -= first;
+    if (times == 0) return nullptr;
     if (auto recording = run_graph(context, a, times, step)) return recording;
     cudaGetLastError();  // the error of work that could not be recorded
   }
