@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "gadgets/numerics/cuda/early_launch.cuh"
 #include "gadgets/numerics/reduce/reductions_cuda.cuh"
 #include "gadgets/numerics/solver/pcg_ops.h"
 
@@ -109,6 +110,8 @@ __global__ void __launch_bounds__(kThreads, 8) direction_kernel(PcgArrays a, flo
 
 __global__ void advance_kernel(PcgArrays a) {
   const std::int64_t item = blockIdx.y;
+  let_kernel_after_begin();
+  wait_for_kernel_before();
   // All blocks take the step, on their own copy; the last that has its sums takes it to the state with them.
   PcgState state = a.states[item];
   if (state.count >= a.length) return;
@@ -224,8 +227,7 @@ void pcg_direction(Context& context, const PcgArrays& a, float shift) {
 }
 
 void pcg_advance(Context& context, const PcgArrays& a) {
-  advance_kernel<<<blocks(a), kThreads, 0, stream_of(context)>>>(a);
-  check_launch("pcg_advance");
+  launch_early("pcg_advance", advance_kernel, {.blocks = blocks(a), .threads = dim3(kThreads)}, stream_of(context), a);
 }
 
 void pcg_finish(Context& context, const PcgArrays& a) {

@@ -5,6 +5,7 @@
 // for all their warps only between x and y.
 #include <type_traits>
 
+#include "gadgets/numerics/cuda/early_launch.cuh"
 #include "gadgets/numerics/toeplitz/toeplitz_lines_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
@@ -153,6 +154,8 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, 1) plane_around(PlanePas
   float2* const to = p.to + (static_cast<std::int64_t>(part) * p.items * p.planes + at) * size;
   const PlaneThread<M> thread{
       plane_memory, {table}, p.ny, p.nx, static_cast<int>(threadIdx.x) % 32, static_cast<int>(threadIdx.x) / 32};
+  let_kernel_after_begin();
+  wait_for_kernel_before();
   __syncthreads();
   constexpr int kOfParity = P::kOfParity;
 #pragma unroll 1
@@ -246,6 +249,8 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf) across_forward(LinePass
   const Across<M> a(p, Maps ? static_cast<int>(p.coils) : 1);
   float2* const own = exchange + threadIdx.x;
   const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * L::R2 + b) * kColumns]; };
+  let_kernel_after_begin();
+  wait_for_kernel_before();
   float2 x[L::R1], w[L::G * L::R2];
   const float2* const from = a.line(p.from, a.item, p.n);
   for_points<M>(a.t,
@@ -290,6 +295,8 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf,
   float2* const own = exchange + threadIdx.x;
   const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * L::R2 + b) * kColumns]; };
   const std::int64_t part = (Maps ? p.coils : p.items) * 2 * M * p.lines;
+  let_kernel_after_begin();
+  wait_for_kernel_before();
   float2 x[L::R1], w[L::G * L::R2];
   const auto finish = [&](float2* to, float2(&y)[L::R1]) {
     double product = 0;
@@ -354,25 +361,29 @@ PlaneKernels plane_kernels() {
             // Asked for anew each time, as it is of the device that is the current one.
             check(cudaFuncSetAttribute(plane_around<M>, cudaFuncAttributeMaxDynamicSharedMemorySize, Plane<M>::kBytes),
                   "asking for shared memory");
-            plane_around<M><<<p.planes * p.items * p.parts, Plane<M>::kThreadsOf, Plane<M>::kBytes, s>>>(p);
+            launch_early("plane_around", plane_around<M>,
+                         {.blocks = dim3(p.planes * p.items * p.parts),
+                          .threads = dim3(Plane<M>::kThreadsOf),
+                          .shared_bytes = Plane<M>::kBytes},
+                         s, p);
           },
           Plane<M>::kOrder, Plane<M>::kBytes};
 }
 
 template <int M>
 AcrossKernels across_kernels() {
-  return {[](const LinePass& p, cudaStream_t s) {
-            if (p.maps == nullptr)
-              across_forward<M, false><<<across_blocks(p, p.items), Across<M>::threads(), 0, s>>>(p);
-            else
-              across_forward<M, true><<<across_blocks(p, p.coils), Across<M>::threads(), 0, s>>>(p);
-          },
-          [](const LinePass& p, cudaStream_t s) {
-            if (p.maps == nullptr)
-              across_inverse<M, false><<<across_blocks(p, p.items), Across<M>::threads(), 0, s>>>(p);
-            else
-              across_inverse<M, true><<<across_blocks(p, 1), Across<M>::threads(), 0, s>>>(p);
-          }};
+  return {
+      [](const LinePass& p, cudaStream_t s) {
+        launch_early(
+            "across_forward", p.maps == nullptr ? across_forward<M, false> : across_forward<M, true>,
+            {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : p.coils)), .threads = Across<M>::threads()},
+            s, p);
+      },
+      [](const LinePass& p, cudaStream_t s) {
+        launch_early(
+            "across_inverse", p.maps == nullptr ? across_inverse<M, false> : across_inverse<M, true>,
+            {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : 1)), .threads = Across<M>::threads()}, s, p);
+      }};
 }
 
 #define ECHOTRAIN_INSTANTIATE(m) template PlaneKernels plane_kernels<m>();
