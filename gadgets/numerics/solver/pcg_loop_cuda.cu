@@ -1,4 +1,4 @@
-// The loop of the conjugate gradients as a CUDA graph that ends itself.
+// The loop of the conjugate gradients: steps launched one by one, or a CUDA graph that ends itself.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -6,6 +6,7 @@
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/numerics/cuda/early_launch.cuh"
 #include "gadgets/numerics/solver/pcg_ops.h"
 
 namespace echotrain::numerics::cuda {
@@ -16,6 +17,36 @@ __device__ bool any_runs(const PcgState* states, std::int64_t batch) {
   int mine = 0;
   for (std::int64_t i = threadIdx.x; i < batch; i += blockDim.x) mine |= states[i].status == PcgState::running ? 1 : 0;
   return __syncthreads_or(mine) != 0;
+}
+
+/// Steps after which a loop looks whether to go on, which takes a good part of a short step. Steps beyond the last one,
+/// and of items that have ended, change nothing.
+constexpr int kStepsAtOnce = 4;
+
+/// From so many voxels on, a step takes the device longer than the host takes to launch it: 64^3.
+constexpr std::int64_t kEnoughVoxels = 1 << 18;
+
+__global__ void look_kernel(const PcgState* states, std::int64_t batch, int* runs) {
+  let_kernel_after_begin();
+  wait_for_kernel_before();
+  const bool any = any_runs(states, batch);
+  if (threadIdx.x == 0) *runs = any ? 1 : 0;
+}
+
+/// Launches the steps one by one. What decides whether to go on is how a group of them ended while the one after it
+/// runs: the same for all members that iterate together.
+void launch_steps(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
+  const cudaStream_t stream = stream_of(context);
+  Pace& pace = context.cache<Pace>();
+  const PcgState* const states = a.states;
+  HostArray<int> runs = context.allocate_host<int>({2});
+  for (int done = 0, group = 0; done < times; done += kStepsAtOnce, ++group) {
+    for (int i = done; i < std::min(done + kStepsAtOnce, times); ++i) step();
+    launch_early("pcg_look", look_kernel, {.blocks = dim3(1), .threads = dim3(kThreads)}, stream, states, a.batch,
+                 runs.data() + group % 2);
+    pace.step(context);
+    if (group > 0 && static_cast<const volatile int*>(runs.data())[1 - group % 2] == 0) break;
+  }
 }
 
 #if CUDART_VERSION >= 12040
@@ -104,20 +135,12 @@ bool record(Context& context, cudaGraph_t graph, const Work& work) {
   return cudaStreamEndCapture(stream, &same) == cudaSuccess;
 }
 
-/// Steps after which the loop looks whether to go on. Of small images, looking takes a good part of a step. Steps
-/// beyond the last one, and of items that have ended, change nothing.
-int steps_at_once(const PcgArrays& a) {
-  constexpr std::int64_t kSmall = 1 << 19;
-  constexpr int kOfSmall = 4;
-  return a.batch * a.voxels <= kSmall ? kOfSmall : 1;
-}
-
 /// Null where the driver or the work does not allow it.
 std::shared_ptr<void> run_graph(Context& context, const PcgArrays& a, int times, const std::function<void()>& step) {
   const cudaStream_t stream = stream_of(context);
   auto recording = std::make_shared<Recording>(context);
   int *left = recording->left.data(), *stop = recording->stop.data();
-  const int steps = std::min(steps_at_once(a), times);
+  const int steps = std::min(kStepsAtOnce, times);
   cudaGraphConditionalHandle more = 0;
   cudaGraph_t body = nullptr;
   if (cudaGraphCreate(&recording->graph, 0) != cudaSuccess ||
@@ -153,25 +176,16 @@ std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::func
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step) {
   if (times == 0) return nullptr;
-  if (may_record && context.resources().options().graphs) {
+  if (may_record && context.resources().options().graphs && a.batch * a.voxels < kEnoughVoxels) {
     // The device takes the first steps as they come, while the host makes the graph of the others.
-    const int first = std::min(times, steps_at_once(a));
+    const int first = std::min(times, kStepsAtOnce);
     for (int i = 0; i < first; ++i) step();
     times -= first;
     if (times == 0) return nullptr;
     if (auto recording = run_graph(context, a, times, step)) return recording;
     cudaGetLastError();  // the error of work that could not be recorded
   }
-  constexpr int kLookEvery = 8;
-  for (int i = 0; i < times; ++i) {
-    if (i % kLookEvery == 0) {
-      const HostArray<PcgState> host = context.download<PcgState>(DeviceView<const PcgState>(a.states, {a.batch}));
-      if (std::none_of(host.data(), host.data() + a.batch,
-                       [](const PcgState& state) { return state.status == PcgState::running; }))
-        break;
-    }
-    step();
-  }
+  launch_steps(context, a, times, step);
   return nullptr;
 }
 
