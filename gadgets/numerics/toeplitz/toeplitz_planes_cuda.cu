@@ -2,7 +2,9 @@
 // along z, as those of columns do; a block then takes a plane of one frequency along z, transforms one parity of the
 // frequencies along x, both parities along y, which it multiplies by the spectrum, and goes back; the last goes along z
 // again. In a plane, lines are transformed by eight threads of one warp, four lines at a time, so that blocks wait
-// for all their warps only between x and y.
+// for all their warps only between x and y. A block takes one plane after the other, each row of the next one in the
+// place of the same row of the one before, so that rows are loaded while others are transformed.
+#include <algorithm>
 #include <type_traits>
 
 #include "gadgets/numerics/cuda/early_launch.cuh"
@@ -32,7 +34,7 @@ struct Plane {
   static constexpr int kPitch = (kLine + 11) / 16 * 16 + 4;
   static constexpr int kFactors = 2 * L::R1 * kSlot;
   static constexpr int kGroups = M / 4, kWarps = kGroups > 16 ? kGroups / 2 : kGroups;
-  static constexpr int kThreadsOf = 32 * kWarps;
+  static constexpr int kThreadsOf = 32 * kWarps, kBlocksAtOnce = M <= 64 ? 2 : 1;  // of a multiprocessor
   static constexpr int kBytes = (kLine * kPitch + kFactors) * static_cast<int>(sizeof(float2));
   static constexpr PlaneOrder kOrder{M, L::R1, L::R2};
   static constexpr int kOfParity = static_cast<int>(PlaneOrder{M, L::R1, L::R2}.size() / 2);
@@ -47,13 +49,34 @@ struct SharedFactors {
   }
 };
 
-template <class T>
-__device__ void prefetch_to_l2(const T* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+constexpr int kNone = -1;  // no parity
+
+/// Fetches `bytes`, a multiple of 16, into the L2 cache. Called by one thread. Devices before compute capability 9.0
+/// have no such instruction.
+__device__ void fetch_to_l2([[maybe_unused]] const void* from, [[maybe_unused]] int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+/// Four numbers, asked for where this stands: compilers leave it before the barriers that follow.
+__device__ float4 load_here(const float* from) {
+  float4 q;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(q.x), "=f"(q.y), "=f"(q.z), "=f"(q.w)
+               : "l"(from));
+  return q;
+}
+/// to += v without waiting for the sum. One thread adds, after its own store, so that the order is always the same.
+__device__ void add_to(float2* to, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(v.x), "f"(v.y) : "memory");
+#else
+  to->x += v.x, to->y += v.y;
+#endif
 }
 
-/// What a thread of a plane's block knows.
-template <int M>
+/// What a thread of a plane's block knows. Full: planes have M x M points.
+template <int M, bool Full>
 struct PlaneThread {
   using L = Line<M>;
   using P = Plane<M>;
@@ -61,47 +84,41 @@ struct PlaneThread {
   SharedFactors<M> factors;
   int ny, nx, lane, warp;
 
-  /// Rows: threads 0 to 7 of a warp are on one line.
-  __device__ int row_t() const { return lane % 8; }
-  __device__ int row_of(int group) const { return 4 * group + (lane / 8 % 2) * 2 + lane / 16; }
+  __device__ bool inside(int y, int x) const { return Full || (y < ny && x < nx); }
+  __device__ int at(int y, int x) const { return y * (Full ? M : nx) + x; }
 
-  /// Lines along x of `from` to frequencies of one parity, in shared memory.
-  template <int Odd>
-  __device__ __forceinline__ void rows_forward(const float2* from) const {
-    const int t = row_t();
+  /// Rows of the plane that is done, from frequencies of parity Done back to `to`: =, or += where Add; and in their
+  /// place those of the plane that is next, of `from`, to frequencies of parity Next. kNone: there is no such plane. A
+  /// warp meets only rows of its own.
+  template <int Done, bool Add, int Next>
+  __device__ __forceinline__ void rows(float2* to, const float2* from) const {
+    const int t = lane % 8;
 #pragma unroll 1
-    for (int group = warp; 4 * group < ny; group += P::kWarps) {
-      const int row = row_of(group);
+    for (int group = warp; 4 * group < (Full ? M : ny); group += P::kWarps) {
+      const int row = 4 * group + (lane / 8 % 2) * 2 + lane / 16;
       float2* const own = plane + row * P::kPitch;
+      const auto slot = [own](int k1, int b) -> float2& { return own[k1 * P::kSlot + b]; };
       float2 x[L::R1], w[L::G * L::R2];
-      for_points<M>(t,
-                    [&](int j, int at) { x[j] = row < ny && at < nx ? from[row * nx + at] : make_float2(0.0f, 0.0f); });
-      forward<M, Odd>(
-          x, w, t, factors, [own](int k1, int b) -> float2& { return own[k1 * P::kSlot + b]; }, WarpSync());
-      __syncwarp();
-      for_frequencies<M>(t, [&](int e, int k) { own[k] = w[e]; });
-    }
-  }
-
-  /// And back. to = those (even) or += (odd, where `add`).
-  template <int Odd>
-  __device__ __forceinline__ void rows_inverse(float2* to, bool add) const {
-    const int t = row_t();
-#pragma unroll 1
-    for (int group = warp; 4 * group < ny; group += P::kWarps) {
-      const int row = row_of(group);
-      float2* const own = plane + row * P::kPitch;
-      float2 sum[L::R1], w[L::G * L::R2];
-      if constexpr (Odd == 1)
-        for_points<M>(t, [&](int j, int at) {
-          sum[j] = add && row < ny && at < nx ? to[row * nx + at] : make_float2(0.0f, 0.0f);
+      if constexpr (Next != kNone)
+        for_points<M>(t, [&](int j, int i) { x[j] = inside(row, i) ? from[at(row, i)] : make_float2(0.0f, 0.0f); });
+      if constexpr (Done != kNone) {
+        float2 sum[L::R1];
+        for_points<M>(t, [&](int j, int) { sum[j] = make_float2(-0.0f, -0.0f); });  // the one that adds nothing
+        for_frequencies<M>(t, [&](int e, int k) { w[e] = own[k]; });
+        inverse<M, Done>(w, sum, t, factors, slot, WarpSync());
+        for_points<M>(t, [&](int j, int i) {
+          if (!inside(row, i)) return;
+          if constexpr (Add)
+            add_to(to + at(row, i), sum[j]);
+          else
+            to[at(row, i)] = sum[j];
         });
-      for_frequencies<M>(t, [&](int e, int k) { w[e] = own[k]; });
-      inverse<M, Odd>(
-          w, sum, t, factors, [own](int k1, int b) -> float2& { return own[k1 * P::kSlot + b]; }, WarpSync());
-      for_points<M>(t, [&](int j, int at) {
-        if (row < ny && at < nx) to[row * nx + at] = sum[j];
-      });
+      }
+      if constexpr (Next != kNone) {
+        forward<M, Next>(x, w, t, factors, slot, WarpSync());
+        __syncwarp();
+        for_frequencies<M>(t, [&](int e, int k) { own[k] = w[e]; });
+      }
     }
   }
 
@@ -113,67 +130,118 @@ struct PlaneThread {
       float2* const own = plane + 4 * group + lane % 4;
       const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * P::kSlot + b) * P::kPitch]; };
       float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
-      for_points<M>(t, [&](int j, int at) { x[j] = at < ny ? own[at * P::kPitch] : make_float2(0.0f, 0.0f); });
+      for_points<M>(t, [&](int j, int y) { x[j] = Full || y < ny ? own[y * P::kPitch] : make_float2(0.0f, 0.0f); });
       toeplitz_lines::for_each<2>([&](auto odd) {
         const float* const of_warp = spectrum + (odd * P::kGroups + group) * (L::G * L::R2 * 32) + 4 * lane;
-        forward<M, odd>(x, w, t, factors, slot, WarpSync());
+        float4 q[L::G * L::R2 / 4];
+        int syncs = 0;
+        forward<M, odd>(x, w, t, factors, slot, [&] {
+          // Asked for when points have left their registers, and there before the product.
+          if (syncs++ == 1) {
 #pragma unroll
-        for (int e = 0; e < L::G * L::R2; e += 4) {
-          const float4 q = __ldg(reinterpret_cast<const float4*>(of_warp + 32 * e));
-          w[e] = q.x * w[e];
-          w[e + 1] = q.y * w[e + 1];
-          w[e + 2] = q.z * w[e + 2];
-          w[e + 3] = q.w * w[e + 3];
+            for (int e = 0; e < L::G * L::R2 / 4; ++e) q[e] = load_here(of_warp + 128 * e);
+          }
+          __syncwarp();
+        });
+#pragma unroll
+        for (int e = 0; e < L::G * L::R2 / 4; ++e) {
+          w[4 * e] = q[e].x * w[4 * e];
+          w[4 * e + 1] = q[e].y * w[4 * e + 1];
+          w[4 * e + 2] = q[e].z * w[4 * e + 2];
+          w[4 * e + 3] = q[e].w * w[4 * e + 3];
         }
         inverse<M, odd>(w, sum, t, factors, slot, WarpSync());
       });
       __syncwarp();
-      for_points<M>(t, [&](int j, int at) {
-        if (at < ny) own[at * P::kPitch] = sum[j];
+      for_points<M>(t, [&](int j, int y) {
+        if (Full || y < ny) own[y * P::kPitch] = sum[j];
       });
     }
   }
 };
 
-/// One block per plane, item and part; items are next to each other, as they need the same spectrum.
-template <int M>
-__global__ void __launch_bounds__(Plane<M>::kThreadsOf, 1) plane_around(PlanePass p) {
+/// What a block takes, one after the other: both parities along x of a plane of an item (one part), or one of them.
+/// Items of a plane are next to each other, as they need the same spectrum.
+template <int M, int Parts>
+struct PlaneJob {
+  using P = Plane<M>;
+  unsigned pair, odd;
+  __device__ explicit PlaneJob(unsigned block)
+      : pair(Parts == 2 ? block / 2 : block), odd(Parts == 2 ? block % 2 : 0) {}
+  __device__ bool is_in(const PlanePass& p) const { return pair < p.planes * p.items; }
+  __device__ PlaneJob after(unsigned blocks) const {
+    PlaneJob next = *this;
+    if (Parts == 2)
+      next.pair += blocks / 2;
+    else if (odd == 0)
+      next.odd = 1;
+    else
+      next.odd = 0, next.pair += blocks;
+    return next;
+  }
+  __device__ std::int64_t at(const PlanePass& p) const {
+    return (static_cast<std::int64_t>(pair % p.items) * p.planes + pair / p.items) * p.ny * p.nx;
+  }
+  __device__ const float2* from(const PlanePass& p) const { return p.from + at(p); }
+  __device__ float2* to(const PlanePass& p) const {
+    return p.to + (Parts == 2 ? static_cast<std::int64_t>(odd) * p.items * p.planes * p.ny * p.nx : 0) + at(p);
+  }
+  __device__ const float* spectrum(const PlanePass& p) const {
+    return p.spectrum + (2 * static_cast<std::int64_t>(pair / p.items) + odd) * P::kOfParity;
+  }
+};
+
+/// As many blocks as run at once, an even number of them where there are two parts.
+template <int M, int Parts, bool Full>
+__global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce) plane_around(PlanePass p) {
   using L = Line<M>;
   using P = Plane<M>;
   extern __shared__ float2 plane_memory[];
   float2* const table = plane_memory + P::kLine * P::kPitch;
+  const PlaneThread<M, Full> thread{
+      plane_memory, {table}, p.ny, p.nx, static_cast<int>(threadIdx.x) % 32, static_cast<int>(threadIdx.x) / 32};
+  PlaneJob<M, Parts> job(blockIdx.x);
+  // Other items of the plane need the same spectrum at about the same time.
+  const auto fetch_spectrum = [&](const PlaneJob<M, Parts>& of) {
+    if (threadIdx.x == 0 && of.is_in(p) && of.pair % p.items == 0)
+      fetch_to_l2(of.spectrum(p), P::kOfParity * static_cast<int>(sizeof(float)));
+  };
+  let_kernel_after_begin();
+  fetch_spectrum(job);
   for (int i = static_cast<int>(threadIdx.x); i < P::kFactors; i += P::kThreadsOf) {
     const int b = i % P::kSlot, k1 = i / P::kSlot % L::R1, odd = i / P::kSlot / L::R1;
     table[i] = p.roots[(2 * k1 + odd) * b];  // at most (2 R1 - 1) R2 < 2M
   }
-  const unsigned part = blockIdx.x % p.parts, item = blockIdx.x / p.parts % p.items,
-                 plane = blockIdx.x / p.parts / p.items;
-  const std::int64_t size = static_cast<std::int64_t>(p.ny) * p.nx;
-  const std::int64_t at = static_cast<std::int64_t>(item) * p.planes + plane;
-  const float2* const from = p.from + at * size;
-  float2* const to = p.to + (static_cast<std::int64_t>(part) * p.items * p.planes + at) * size;
-  const PlaneThread<M> thread{
-      plane_memory, {table}, p.ny, p.nx, static_cast<int>(threadIdx.x) % 32, static_cast<int>(threadIdx.x) / 32};
-  let_kernel_after_begin();
   wait_for_kernel_before();
   __syncthreads();
-  constexpr int kOfParity = P::kOfParity;
+  if (job.odd == 0)
+    thread.template rows<kNone, false, 0>(nullptr, job.from(p));
+  else
+    thread.template rows<kNone, false, 1>(nullptr, job.from(p));
 #pragma unroll 1
-  for (unsigned odd = p.parts == 2 ? part : 0; odd <= (p.parts == 2 ? part : 1); ++odd) {
-    const float* const spectrum = p.spectrum + (2 * static_cast<std::int64_t>(plane) + odd) * kOfParity;
-    for (int i = static_cast<int>(threadIdx.x) * 32; i < kOfParity; i += P::kThreadsOf * 32)
-      prefetch_to_l2(spectrum + i);
-    if (odd == 0)
-      thread.template rows_forward<0>(from);
-    else
-      thread.template rows_forward<1>(from);
+  for (;;) {
+    const PlaneJob<M, Parts> next = job.after(gridDim.x);
+    const bool more = next.is_in(p);
+    // Memory works while this computes: what comes next is fetched now.
+    fetch_spectrum(next);
+    if (Full && threadIdx.x == 0 && more && next.pair != job.pair)
+      fetch_to_l2(next.from(p), M * M * static_cast<int>(sizeof(float2)));
     __syncthreads();
-    thread.columns(spectrum);
+    thread.columns(job.spectrum(p));
     __syncthreads();
-    if (odd == 0)
-      thread.template rows_inverse<0>(to, false);
+    float2* const to = job.to(p);
+    if (!more) {
+      if (job.odd == 0)
+        thread.template rows<0, false, kNone>(to, nullptr);
+      else
+        thread.template rows<1, Parts == 1, kNone>(to, nullptr);
+      return;
+    }
+    if (job.odd == 0)
+      thread.template rows<0, false, Parts == 1 ? 1 : 0>(to, next.from(p));
     else
-      thread.template rows_inverse<1>(to, p.parts == 1);
+      thread.template rows<1, Parts == 1, Parts == 1 ? 0 : 1>(to, next.from(p));
+    job = next;
   }
 }
 
@@ -353,19 +421,34 @@ unsigned across_blocks(const LinePass& p, std::int64_t items) {
   return static_cast<unsigned>(across_tiles(p.lines) * items);
 }
 
+template <int M, int Parts, bool Full>
+void launch_planes(const PlanePass& p, cudaStream_t stream) {
+  const auto kernel = plane_around<M, Parts, Full>;
+  int device = 0, multiprocessors = 0;
+  check(cudaGetDevice(&device), "plane_around");
+  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device), "plane_around");
+  // Asked for anew each time, as it is of the device that is the current one.
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Plane<M>::kBytes),
+        "asking for shared memory");
+  const unsigned jobs = p.planes * p.items * Parts,
+                 at_once = static_cast<unsigned>(multiprocessors * Plane<M>::kBlocksAtOnce) / Parts * Parts;
+  launch_early("plane_around", kernel,
+               {.blocks = dim3(std::min(jobs, at_once)),
+                .threads = dim3(Plane<M>::kThreadsOf),
+                .shared_bytes = Plane<M>::kBytes},
+               stream, p);
+}
+
 }  // namespace
 
 template <int M>
 PlaneKernels plane_kernels() {
-  return {[](const PlanePass& p, cudaStream_t s) {
-            // Asked for anew each time, as it is of the device that is the current one.
-            check(cudaFuncSetAttribute(plane_around<M>, cudaFuncAttributeMaxDynamicSharedMemorySize, Plane<M>::kBytes),
-                  "asking for shared memory");
-            launch_early("plane_around", plane_around<M>,
-                         {.blocks = dim3(p.planes * p.items * p.parts),
-                          .threads = dim3(Plane<M>::kThreadsOf),
-                          .shared_bytes = Plane<M>::kBytes},
-                         s, p);
+  return {[](const PlanePass& p, cudaStream_t stream) {
+            const bool full = p.ny == M && p.nx == M;
+            if (p.parts == 2)
+              (full ? launch_planes<M, 2, true> : launch_planes<M, 2, false>)(p, stream);
+            else
+              (full ? launch_planes<M, 1, true> : launch_planes<M, 1, false>)(p, stream);
           },
           Plane<M>::kOrder, Plane<M>::kBytes};
 }
