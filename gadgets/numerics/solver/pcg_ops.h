@@ -108,8 +108,8 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
 ECHOTRAIN_BACKENDS(
 /// Partial sums of n values, whatever the number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
-/// Calls `step` `times` times, or until no item runs. CUDA: as a graph that loops by itself, if it may be recorded and
-/// that is possible; the returned object must live until the work is done.
+/// Calls `step` `times` times, or until no item runs. CUDA: for small images as a graph that loops by itself, if it may
+/// be recorded and that is possible; the returned object must live until the work is done.
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
                                const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
