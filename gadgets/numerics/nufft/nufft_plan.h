@@ -149,7 +149,7 @@ struct NufftPlan::Impl {
   Array<Footprint> footprints;    ///< CUDA only. [sample]
   Sums sums = Sums::full;         ///< CUDA only
   WindowPolynomial windows[3]{};  ///< CUDA only. Of the grid's axes, slowest first
-  Array<float> weights;           ///< [sample, dims, width]; 0 for a sample nowhere. CUDA: only for interpolation
+  Array<float> weights;           ///< CPU only. [sample, dims, width]; 0 for a sample nowhere
   Array<float> deapodization;
   Array<std::int32_t> list;  ///< sample numbers, tile after tile; within a tile in order, on CUDA that of homes
   Array<Piece> pieces;       ///< cover all tiles
@@ -230,8 +230,6 @@ inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/)
 namespace cuda {
 /// apodize() and forward transform.
 void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
-/// Fills in `weights` from `footprints`.
-void make_weights(Context& context, NufftPlan::Impl& plan);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
 void release_after(Context& context, const NufftPlan::Impl& plan);
 }  // namespace cuda

@@ -593,7 +593,6 @@ void fill_plan(Context& context, HostView<const double> coordinates, NufftPlan::
     keys = {context.allocate<std::uint32_t>({plan.samples}), context.allocate<std::int32_t>({plan.samples}),
             context.allocate<std::uint16_t>({plan.samples})};
   make_footprints(context, coordinates, plan, h, keys);
-  if (plan.options.use == NufftUse::all) make_weights(context, plan);
   if (plan.options.use != NufftUse::accumulate) list_samples_of(context, plan, h, std::move(keys));
 }
 
