@@ -118,10 +118,12 @@ struct Lines {
   }
 };
 
-/// Transforms a block's lines. load(line, n) gives a point, store(line, k, value) takes one. All threads of the block
-/// call this; nothing is stored before all is loaded.
-template <int N1, int N2, bool Rows, class Load, class Store>
-__device__ __forceinline__ void transform_lines(float2* shared, const Load& load, const Store& store) {
+/// Transforms a block's lines. load(line, n) gives a point as it is in memory, prepare(line, n, value) makes of it what
+/// is transformed, store(line, k, value) takes a point. All threads of the block call this; a thread prepares nothing
+/// before it has begun to load all of its points, and nothing is stored before all is loaded.
+template <int N1, int N2, bool Rows, class Load, class Prepare, class Store>
+__device__ __forceinline__ void transform_lines(float2* shared, const Load& load, const Prepare& prepare,
+                                                const Store& store) {
   using L = Lines<N1, N2, Rows>;
   float2* const exchanged = shared;
   float2* const waves = shared + L::kExchanged;  // [k1, n2]
@@ -138,6 +140,8 @@ __device__ __forceinline__ void transform_lines(float2* shared, const Load& load
       waves[i] = wave;
     }
     __syncthreads();
+#pragma unroll
+    for (int n1 = 0; n1 < N1; ++n1) v[n1] = prepare(line, n1 * N2 + n2, v[n1]);
     transform_in_registers<N1>(v);
 #pragma unroll
     for (int k1 = 0; k1 < N1; ++k1) {

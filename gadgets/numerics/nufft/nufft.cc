@@ -55,7 +55,7 @@ std::uint64_t bytes_of(const Array<T>& array) {
 std::uint64_t bytes_of(const NufftPlan::Impl& plan) {
   return bytes_of(plan.starts) + bytes_of(plan.list) + bytes_of(plan.weights) + bytes_of(plan.deapodization) +
          bytes_of(plan.pieces) + bytes_of(plan.split_tiles) + bytes_of(plan.order) + bytes_of(plan.bins) +
-         bytes_of(plan.footprints);
+         bytes_of(plan.footprints) + bytes_of(plan.reach);
 }
 
 void grid_coils(Context& context, const NufftPlan::Impl& plan, DeviceView<const cfloat> samples,
@@ -240,7 +240,7 @@ void NufftPlan::accumulate(Context& context, std::int64_t first, DeviceView<cons
 void NufftPlan::to_images(Context& context, DeviceView<cfloat> grid, DeviceView<cfloat> image) const {
   const std::int64_t coils = check_images(context, *impl_, grid, image);
   if (image.size() == 0) return;
-  ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), coils, image.data()));
+  ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid.data(), coils, image.data(), GridOf::anything));
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }
 
@@ -259,7 +259,7 @@ void NufftPlan::adjoint(Context& context, DeviceView<const cfloat> samples, Devi
   for_coils(context, *impl_, samples.shape()[1], [&](std::int64_t first, std::int64_t count, cfloat* grid) {
     grid_coils(context, *impl_, samples, weights, first, count, grid);
     cfloat* to = image.data() + first * impl_->image.size();
-    ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid, count, to));
+    ECHOTRAIN_DISPATCH(context, to_images(context, *impl_, grid, count, to, GridOf::plan));
   });
   ECHOTRAIN_DISPATCH(context, release_after(context, *impl_));
 }

@@ -204,7 +204,8 @@ void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateA
   });
 }
 
-void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image) {
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image,
+               GridOf /*grid_of*/) {
   const Tiling& t = plan.tiling;
   if (t.dims == 1) {
     fft(context, grid, coils, plan.grid_extents(), 1, Direction::inverse);

@@ -125,6 +125,12 @@ struct BinPiece {
   std::int32_t origin[3];  ///< of the bin in the grid
 };
 
+/// The part of a column of the grid, in FFT order, that footprints cover: points from its start and from its end.
+struct Reach {
+  std::int32_t before, after;
+};
+constexpr int kReachEdge = 8;  ///< neighbouring columns along each axis share one
+
 /// Every sample once, bin after bin; bins without samples have no piece.
 struct SampleBins {
   std::vector<std::int32_t> order;
@@ -156,6 +162,7 @@ struct NufftPlan::Impl {
   Array<SplitTile> split_tiles;
   Array<std::int32_t> order;  ///< of the samples, for interpolation
   Array<BinPiece> bins;
+  Array<Reach> reach;  ///< CUDA only. Of columns along y, by x, then, in 3D, of columns along z, by y and x
 
   Extents grid_extents() const { return {tiling.grid[0], tiling.grid[1], tiling.grid[2]}; }
 };
@@ -168,6 +175,9 @@ struct GridArguments {
   cfloat* partial;  ///< [slot, count, slot_points]
   cfloat* grid;
 };
+
+/// What made a grid: anything, or grid() from the plan's own samples, so that all else is 0.
+enum class GridOf { anything, plan };
 
 /// Adds samples to a grid: grid += sign * (their convolution).
 struct AccumulateArguments {
@@ -211,7 +221,8 @@ void grid(Context& context, const NufftPlan::Impl& plan, const GridArguments& ar
 /// CUDA: with atomic additions, so the order of sums, and so their last bits, differ from run to run.
 void accumulate(Context& context, const NufftPlan::Impl& plan, const AccumulateArguments& arguments);
 /// Inverse transform and deapodize(); the grid is working space afterwards.
-void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image);
+void to_images(Context& context, const NufftPlan::Impl& plan, cfloat* grid, std::int64_t coils, cfloat* image,
+               GridOf grid_of);
 void deapodize(Context& context, const NufftPlan::Impl& plan, const cfloat* grid, std::int64_t coils, cfloat* image);
 void apodize(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
 void interpolate(Context& context, const NufftPlan::Impl& plan, const InterpolateArguments& arguments);
@@ -228,8 +239,10 @@ inline void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat*
 inline void release_after(Context& /*context*/, const NufftPlan::Impl& /*plan*/) {}
 }  // namespace cpu
 namespace cuda {
-/// apodize() and forward transform.
+/// apodize() and forward transform; points of the grid that interpolate() does not read may keep what they had.
 void to_grid(Context& context, const NufftPlan::Impl& plan, const cfloat* image, std::int64_t coils, cfloat* grid);
+/// Fills in `reach` from `bins` or, for the adjoint alone, `pieces`.
+void find_reach(Context& context, NufftPlan::Impl& plan);
 /// Lets the plan's memory be freed only after the work enqueued on `context`, when that is not the plan's own stream.
 void release_after(Context& context, const NufftPlan::Impl& plan);
 }  // namespace cuda

@@ -540,11 +540,12 @@ void list_samples_of(Context& context, NufftPlan::Impl& plan, const Homes& h, Ke
   tile_pieces_kernel<<<blocks_for(tiles), kThreads, 0, stream>>>(lists, tiles_before.data(), plan.pieces.data(),
                                                                  plan.split_tiles.data());
   check_launch("tile_pieces");
-  if (!binned) return;
+  if (!binned) return find_reach(context, plan);
   plan.bins = context.allocate<BinPiece>({cut.data()[1].pieces});
   bin_pieces_kernel<<<blocks_for(bins.count), kThreads, 0, stream>>>(t, h, bins, bins_before.data(), plan.bins.data());
   check_launch("bin_pieces");
   plan.order = std::move(sorted.order);
+  find_reach(context, plan);
 }
 
 /// The windows used so far: computing one takes longer than all the rest of a small plan.
