@@ -117,6 +117,12 @@ inline Problem make_problem(const Shape& image, std::int64_t coils, const NufftO
   return p;
 }
 
+/// The same with all points within `extent` of `centre` along each axis, around the end of k-space too.
+inline Problem confined(Problem p, double centre, double extent) {
+  for (double& k : p.coordinates) k = centre + 2 * extent * (k - std::floor(k) - 0.5);
+  return p;
+}
+
 /// The same with every point on a line of `grid`.
 inline Problem make_problem_on_lines(const Shape& image, std::int64_t coils, const NufftOptions& options,
                                      std::int64_t count, unsigned seed, const Shape& grid) {

@@ -86,6 +86,61 @@ TYPED_TEST(NufftForwardTest, OddEvenAndAnisotropicSizes) {
     }
 }
 
+// Grids whose extents have transforms of their own on CUDA, along rows and columns, and some with an axis that has none
+// (90, 100 and 216 points).
+TYPED_TEST(NufftForwardTest, EveryLengthOfItsOwn) {
+  unsigned seed = 500;
+  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160},
+                                    {192, 224}, {240, 256}, {288, 320}, {336, 384}};
+  for (const auto& [one, other] : halves) {
+    this->expect_right_at_some(make_problem({one, other}, 1, {5, 2}, 700, seed++), 5);
+    this->expect_right_at_some(make_problem({other, one}, 1, {5, 2}, 700, seed++), 5);
+  }
+  this->expect_right_at_some(make_problem({447, 53}, 3, {5, 1.5}, 700, seed++), 5);  // an odd extent
+  this->expect_right_at_some(make_problem({128, 60}, 3, {5, 1.5}, 700, seed++), 5);
+  this->expect_right_at_some(make_problem({144, 192}, 9, {5, 1.5}, 700, seed++), 5);
+  this->expect_right_at_some(make_problem({64, 53, 64}, 2, {5, 1.5}, 700, seed++), 7);
+  this->expect_right_at_some(make_problem({64, 62, 61}, 1, {5, 1.25}, 700, seed++), 7);
+  this->expect_right_at_some(make_problem({64, 66, 53}, 1, {5, 1.5}, 700, seed++), 7);
+}
+
+// Grids whose points are not all needed: CUDA leaves out those that no sample is near, and what is in their memory must
+// not show.
+TYPED_TEST(NufftForwardTest, SamplesInAPartOfKSpace) {
+  unsigned seed = 600;
+  for (const Shape& size : {Shape{64, 128}, Shape{53, 53, 53}})
+    for (int width : {2, 4, 7})
+      for (const double centre : {0.0, 0.31, 0.5}) {
+        const Problem p = testing::confined(make_problem(size, 2, {width, 1.5}, 600, seed++), centre, 0.06);
+        const float nan = std::numeric_limits<float>::quiet_NaN();
+        const Shape grid = this->plan(p)->grid_shape();
+        this->upload(std::vector<cfloat>(static_cast<std::size_t>(2 * grid.size()), {nan, nan}), with_coils(2, grid));
+        this->expect_right_at_some(p, 7);
+      }
+}
+
+// No coil's accuracy suffers from a coil beside it, however much greater its values are.
+TYPED_TEST(NufftForwardTest, CoilsOfAnyMagnitude) {
+  const std::int64_t coils = 6;
+  for (const Shape& size : {Shape{75}, Shape{31, 26}, Shape{9, 12, 11}}) {
+    const Problem p = make_problem(size, coils, {6, 2}, 400, 83);
+    auto image = random_image(p);
+    for (std::size_t i = 0; i < image.size(); ++i)
+      image[i] *= std::pow(10.0f, 8.0f - 4.0f * static_cast<float>(i / static_cast<std::size_t>(p.image.size())));
+    const auto made = this->plan(p);
+    const auto samples = this->forward(p, *made, image);
+    const auto truth = testing::direct_forward(p.coordinates, image, coils, p.image);
+    for (std::int64_t c = 0; c < coils; ++c) {
+      double error = 0, all = 0;
+      for (std::size_t i = static_cast<std::size_t>(c); i < samples.size(); i += coils) {
+        error += std::norm(cdouble(samples[i]) - cdouble(truth[i]));
+        all += std::norm(cdouble(truth[i]));
+      }
+      EXPECT_LT(std::sqrt(error / all), tolerance(p.options, p.image, made->grid_shape())) << size.text() << " " << c;
+    }
+  }
+}
+
 TYPED_TEST(NufftForwardTest, EveryNumberOfCoils) {
   for (std::int64_t coils = 1; coils <= 17; ++coils) {
     this->expect_right(make_problem({75}, coils, {4, 1.5}, 200, static_cast<unsigned>(100 + coils)));

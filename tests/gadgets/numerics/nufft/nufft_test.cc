@@ -126,6 +126,16 @@ TYPED_TEST(NufftTest, EveryLengthOfItsOwn) {
   check({64, 66, 53}, 1, {5, 1.5});
 }
 
+// Grids of which samples touch a part: CUDA does not read the rest.
+TYPED_TEST(NufftTest, SamplesInAPartOfKSpace) {
+  unsigned seed = 600;
+  for (const Shape& size : {Shape{64, 128}, Shape{64, 64, 64}})
+    for (int width : {2, 4, 7})
+      for (const double centre : {0.0, 0.31, 0.5})
+        this->expect_right_at_some(testing::confined(make_problem(size, 2, {width, 1.5}, 600, seed++), centre, 0.06),
+                                   300);
+}
+
 // Many samples on few tiles: their lists are cut into pieces whose partial sums are added.
 TYPED_TEST(NufftTest, DenseCentre) {
   for (const Shape& size : {Shape{50}, Shape{31, 26}, Shape{9, 12, 11}})
