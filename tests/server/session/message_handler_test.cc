@@ -88,6 +88,37 @@ TEST(MessageHandler, OthersHaveTheirTurnBetweenManySmallMessages) { EXPECT_GE(tu
 /// If each session had a part of its messages handled in turn, others would wait for all 24 of them each time.
 TEST(MessageHandler, OthersWaitForOneOfManySessionsThatBringMuch) { EXPECT_GE(turns_beside(24), 8 * turns_beside(1)); }
 
+/// A header of 1 MiB takes some 100 ms to read, and few threads move the bytes of all sessions.
+TEST(MessageHandler, OthersHaveTheirTurnWhileALongHeaderIsRead) {
+  asio::io_context io;
+  config::ServerOptions options;
+  options.backend = config::BackendChoice::cpu;
+  options.cpu_scans = 1;
+  const Environment environment = one_at_a_time(options);
+  const auto place = environment.compute->ask(
+      numerics::Backend::cpu, [] {}, "another", 0);
+  ASSERT_TRUE(place->granted());
+  std::string xml = wire::Xml{}.text(), parameters = "<userParameters>";
+  for (int i = 0; i < 4000; ++i)
+    parameters += "<userParameterLong><name>name</name><value>1</value></userParameterLong>";
+  xml.insert(xml.rfind("</ismrmrdHeader>"), parameters + "</userParameters>");
+  Handled handled(io, environment);
+  handled.take(io, 0, wire::header(xml));
+  int turns = 0;
+  const std::function<void()> other = [&] {
+    if (handled.done || handled.connection.status->state == SessionState::waiting) {
+      handled.connection.drop();
+      return;
+    }
+    ++turns;
+    asio::post(io, other);
+  };
+  asio::post(io, other);
+  io.run();
+  EXPECT_EQ(handled.connection.status->state, SessionState::waiting) << "the header is right";
+  EXPECT_GE(turns, 50);
+}
+
 TEST(MessageHandler, ASessionThatEndsLeavesTheLine) {
   asio::io_context io;
   const Environment environment = one_at_a_time();
