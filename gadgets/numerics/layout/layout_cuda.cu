@@ -18,14 +18,20 @@ __global__ void to_sample_major_kernel(const float2* from, std::int64_t readouts
   }
 }
 
+/// Line numbers that travel with the launch: a copy to the device would cost the host more than all the rest.
+struct LineNumbers {
+  static constexpr std::int64_t kMost = 512;
+  std::int32_t line[kMost];
+};
+
 /// One thread per readout, coil and sample, for readouts of different lines.
-__global__ void add_different_lines_kernel(const float2* from, const std::int32_t* lines, std::int64_t readouts,
+__global__ void add_different_lines_kernel(const float2* from, const LineNumbers lines, std::int64_t readouts,
                                            std::int64_t coils, std::int64_t samples, std::int64_t first_sample,
                                            std::int64_t n, std::int64_t first_x, std::int64_t height,
                                            std::int64_t width, float2* kspace) {
   ECHOTRAIN_GRID_STRIDE(i, readouts * coils * n) {
     const std::int64_t s = i % n, c = i / n % coils, r = i / (n * coils);
-    const std::int32_t line = lines[r];
+    const std::int32_t line = lines.line[r];
     if (line < 0) continue;
     const float2 value = from[(r * coils + c) * samples + first_sample + s];
     float2* to = kspace + (c * height + line) * width + first_x + s;
@@ -166,21 +172,25 @@ void add_lines(Context& context, DeviceView<const cfloat> from, HostView<const s
                const LinePlacement& placement, DeviceView<cfloat> kspace) {
   const Shape &f = from.shape(), &k = kspace.shape();
   constexpr std::size_t kMostStretches = 8;
-  const Array<std::int32_t> numbers = context.upload<std::int32_t>(lines);
   const std::int64_t n = placement.last_sample - placement.first_sample;
   const std::vector<std::int64_t> ends = line_stretches(lines, kMostStretches);
   std::int64_t begin = 0;
+  LineNumbers numbers;
   for (const std::int64_t end : ends) {
-    add_different_lines_kernel<<<blocks_for((end - begin) * f[1] * n), kThreads, 0, stream_of(context)>>>(
-        device_view(from.data()) + begin * f[1] * f[2], numbers.data() + begin, end - begin, f[1], f[2],
-        placement.first_sample, n, placement.first_x, k[1], k[2], device_view(kspace.data()));
-    check_launch("add_different_lines");
-    begin = end;
+    for (std::int64_t count = 0; begin < end; begin += count) {
+      count = std::min(end - begin, LineNumbers::kMost);
+      std::copy_n(lines.data() + begin, count, numbers.line);
+      add_different_lines_kernel<<<blocks_for(count * f[1] * n), kThreads, 0, stream_of(context)>>>(
+          device_view(from.data()) + begin * f[1] * f[2], numbers, count, f[1], f[2], placement.first_sample, n,
+          placement.first_x, k[1], k[2], device_view(kspace.data()));
+      check_launch("add_different_lines");
+    }
   }
   if (!ends.empty()) return;
+  const Array<std::int32_t> all_numbers = context.upload<std::int32_t>(lines);
   add_lines_kernel<<<blocks_for(f[1] * n), kThreads, 0, stream_of(context)>>>(
-      device_view(from.data()), numbers.data(), f[0], f[1], f[2], placement.first_sample, n, placement.first_x, k[1],
-      k[2], device_view(kspace.data()));
+      device_view(from.data()), all_numbers.data(), f[0], f[1], f[2], placement.first_sample, n, placement.first_x,
+      k[1], k[2], device_view(kspace.data()));
   check_launch("add_lines");
 }
 

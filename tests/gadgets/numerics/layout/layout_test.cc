@@ -52,6 +52,24 @@ TYPED_TEST(LayoutTest, AddLines) {
   EXPECT_EQ(this->download(kspace), right);
 }
 
+// More than travel with one launch on a GPU.
+TYPED_TEST(LayoutTest, AddManyDifferentLines) {
+  const std::int64_t coils = 2, samples = 3, height = 1300;
+  std::vector<std::int32_t> lines;
+  for (std::int64_t i = 0; i < height; ++i) lines.push_back(static_cast<std::int32_t>(i * 7 % height));
+  const auto values = Random(8).normals(height * coils * samples);
+  auto from = this->upload(values, {height, coils, samples});
+  auto kspace = this->context().template zeros<cfloat>({coils, height, samples});
+  add_lines(this->context(), from.cview(), {lines.data(), {height}}, {0, samples, 0}, kspace.view());
+  std::vector<cfloat> right(values.size());
+  for (std::int64_t i = 0; i < height; ++i)
+    for (std::int64_t c = 0; c < coils; ++c)
+      for (std::int64_t s = 0; s < samples; ++s)
+        right[static_cast<std::size_t>((c * height + lines[static_cast<std::size_t>(i)]) * samples + s)] =
+            values[static_cast<std::size_t>((i * coils + c) * samples + s)];
+  EXPECT_EQ(this->download(kspace), right);
+}
+
 // Lines that come again and again are added in order, however many stretches of different lines there are.
 TYPED_TEST(LayoutTest, AddLinesThatComeAgain) {
   const std::int64_t coils = 2, samples = 40, height = 7;
