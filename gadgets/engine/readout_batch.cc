@@ -1,5 +1,7 @@
 #include "gadgets/engine/readout_batch.h"
 
+#include "gadgets/numerics/layout/host_rows.h"
+
 namespace echotrain {
 
 using protocol::Acquisition;
@@ -23,19 +25,23 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
   const std::int64_t channels = head.active_channels, samples = head.number_of_samples,
                      dims = head.trajectory_dimensions;
 
-  HostArray<cfloat> data = compute.allocate_host<cfloat>({count, channels, samples});
+  std::vector<numerics::HostRow> rows;
+  if (to_device)
+    rows.reserve(acquisitions.size());
+  else
+    out.host_data = compute.allocate_host<cfloat>({count, channels, samples});
   if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
   out.heads.reserve(acquisitions.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const Acquisition& acquisition = acquisitions[static_cast<std::size_t>(i)];
     out.heads.push_back(acquisition.head);
-    acquisition.data.copy_to(data.data() + i * channels * samples);
+    if (to_device)
+      rows.push_back({acquisition.data.bytes, &acquisition.data.owner});
+    else
+      acquisition.data.copy_to(out.host_data.data() + i * channels * samples);
     if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
   }
-  if (to_device)
-    out.data = compute.place(data);
-  else
-    out.host_data = std::move(data);
+  if (to_device) out.data = numerics::collect_rows(compute, rows, {count, channels, samples});
   return out;
 }
 

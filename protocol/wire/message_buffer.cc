@@ -13,9 +13,12 @@ namespace echotrain::protocol {
 
 struct MessageBuffer::Slab {
   // Not zeroed: only bytes that were received are ever read.
-  explicit Slab(std::size_t n) : bytes(std::make_unique_for_overwrite<std::byte[]>(n)), size(n) {}
-  std::unique_ptr<std::byte[]> bytes;
-  std::size_t size;
+  explicit Slab(std::size_t n) : own(std::make_unique_for_overwrite<std::byte[]>(n)), bytes(own.get()), size(n) {}
+  explicit Slab(std::span<std::byte> lent) : bytes(lent.data()), size(lent.size()) {}
+  bool lent() const { return !own; }
+  const std::unique_ptr<std::byte[]> own;
+  std::byte* const bytes;
+  const std::size_t size;
   std::uint64_t period = 0;  // the pool's period in which it was last given back
 };
 
@@ -44,12 +47,18 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
     return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
   }
 
+  void add(std::span<std::byte> memory) {
+    const std::lock_guard lock(mutex_);
+    for (; memory.size() >= kSlabBytes; memory = memory.subspan(kSlabBytes))
+      free_.push_back(std::make_unique<Slab>(memory.first(kSlabBytes)));
+  }
+
   // Frees the slabs that were given back before the period that ends now.
   bool age() {
     std::vector<std::unique_ptr<Slab>> old;  // freed outside the lock: that can take milliseconds
     const std::lock_guard lock(mutex_);
-    const auto first =
-        std::stable_partition(free_.begin(), free_.end(), [this](const auto& slab) { return slab->period == period_; });
+    const auto first = std::stable_partition(
+        free_.begin(), free_.end(), [this](const auto& slab) { return slab->lent() || slab->period == period_; });
     old.assign(std::make_move_iterator(first), std::make_move_iterator(free_.end()));
     free_.erase(first, free_.end());
     for (const std::unique_ptr<Slab>& slab : old) free_bytes_ -= slab->size;
@@ -58,24 +67,30 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
   }
 
  private:
-  // The smallest free slab that is large enough; of several the one given back last, so that others grow old.
+  // The smallest free slab that is large enough; of several a lent one; of several the one given back last, so that
+  // others grow old.
   std::unique_ptr<Slab> take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto best = free_.end();
     for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
-      if ((*slab)->size >= bytes && (best == free_.end() || (*slab)->size <= (*best)->size)) best = slab;
+      const bool first = best == free_.end();
+      if ((*slab)->size >= bytes && (first || (*slab)->size < (*best)->size ||
+                                     ((*slab)->size == (*best)->size && (*slab)->lent() >= (*best)->lent())))
+        best = slab;
     }
     if (best == free_.end()) return nullptr;
     std::unique_ptr<Slab> slab = std::move(*best);
     free_.erase(best);
-    free_bytes_ -= slab->size;
+    if (!slab->lent()) free_bytes_ -= slab->size;
     return slab;
   }
 
   void put(std::unique_ptr<Slab> slab) {
     const std::lock_guard lock(mutex_);
-    if (free_bytes_ + slab->size > keep_bytes_) return;
-    free_bytes_ += slab->size;
+    if (!slab->lent()) {
+      if (free_bytes_ + slab->size > keep_bytes_) return;
+      free_bytes_ += slab->size;
+    }
     slab->period = period_;
     free_.push_back(std::move(slab));
   }
@@ -83,11 +98,12 @@ class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
   const std::size_t keep_bytes_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Slab>> free_;
-  std::size_t free_bytes_ = 0;
+  std::size_t free_bytes_ = 0;  // without those that were lent
   std::uint64_t period_ = 0;
 };
 
 bool MessageBuffer::free_unused_slabs() { return Pool::shared()->age(); }
+void MessageBuffer::lend(std::span<std::byte> memory) { Pool::shared()->add(memory); }
 
 MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
     : limits_(limits),
@@ -96,7 +112,7 @@ MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
       pool_(slab_bytes_ == kSlabBytes ? Pool::shared() : std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
 
 std::span<const std::byte> MessageBuffer::pending() const {
-  return slab_ ? std::span<const std::byte>(slab_->bytes.get() + begin_, end_ - begin_) : std::span<const std::byte>();
+  return slab_ ? std::span<const std::byte>(slab_->bytes + begin_, end_ - begin_) : std::span<const std::byte>();
 }
 
 std::size_t MessageBuffer::pending_bytes() const { return end_ - begin_; }
@@ -121,7 +137,7 @@ void MessageBuffer::change_slab(std::size_t bytes) {
   owner_.reset();
   if (partial.empty()) slab_.reset();
   auto slab = pool_->get(bytes);
-  if (!partial.empty()) std::memcpy(slab->bytes.get(), partial.data(), partial.size());
+  if (!partial.empty()) std::memcpy(slab->bytes, partial.data(), partial.size());
   slab_ = std::move(slab);
   held_.emplace_back(slab_);
   end_ = partial.size();
@@ -141,7 +157,7 @@ std::span<std::byte> MessageBuffer::prepare() {
     }
   }
   if (end_ == slab_->size) change_slab(std::max(slab_bytes_, 2 * partial));  // next() was not called yet
-  return {slab_->bytes.get() + end_, slab_->size - end_};
+  return {slab_->bytes + end_, slab_->size - end_};
 }
 
 void MessageBuffer::commit(std::size_t n) {
@@ -156,7 +172,7 @@ const std::shared_ptr<const void>& MessageBuffer::owner() {
   return owner_;
 }
 
-Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes.get() + end_ - n, n}}; }
+Payload MessageBuffer::received(std::size_t n) const { return {slab_, {slab_->bytes + end_ - n, n}}; }
 
 Result<std::optional<Message>> MessageBuffer::next() {
   const auto bytes = pending();

@@ -26,6 +26,9 @@ class MessageBuffer {
   /// Frees the kept slabs that no buffer has used since the previous call. Call it at regular intervals: a slab is then
   /// freed after being unused for one to two intervals. Returns whether anything was freed. Thread-safe.
   static bool free_unused_slabs();
+  /// More memory to receive into, in slabs of kSlabBytes, for as long as the process lives. Buffers of the usual size
+  /// take it first, and it is never freed. Thread-safe.
+  static void lend(std::span<std::byte> memory);
 
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();

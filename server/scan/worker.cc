@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "gadgets/engine/host/host_parameters.h"
+#include "gadgets/numerics/cuda/receive_memory.h"
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "protocol/files/asset_folder.h"
+#include "protocol/wire/message_buffer.h"
 #include "server/base/clock.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
@@ -131,6 +133,7 @@ void Worker::work() {
   context_options.group = place_.helped;
   context_options.account = account_;
   numerics::Context compute(place_.backend, resources_, context_options);
+  if (on_device) protocol::MessageBuffer::lend(resources_->get<numerics::ReceiveMemory>().take());
   std::optional<numerics::Team> team;
   if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
   Pipeline pipeline(

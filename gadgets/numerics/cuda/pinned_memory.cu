@@ -6,6 +6,7 @@
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/device.h"
 #include "gadgets/numerics/cuda/pinned_memory.cuh"
+#include "gadgets/numerics/cuda/receive_memory.h"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -16,6 +17,13 @@ constexpr std::size_t kMostUsed = 64 << 20;             // bytes that are freed 
 constexpr std::chrono::milliseconds kLook{5};           // at blocks that work still uses and that are to be freed
 
 }  // namespace
+
+std::byte* pin(std::size_t bytes) {
+  void* memory = nullptr;
+  if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) == cudaSuccess) return static_cast<std::byte*>(memory);
+  cudaGetLastError();
+  return nullptr;
+}
 
 PinnedMemory::PinnedMemory(Resources& resources)
     : events_(resources.share<SpareEvents>()),

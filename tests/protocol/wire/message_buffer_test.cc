@@ -350,5 +350,31 @@ TEST(MessageBuffer, SlabsThatNobodyUsesAreFreed) {
   EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "none is left";
 }
 
+// For good: at the end, buffers that are never destroyed keep it from other tests.
+TEST(MessageBuffer, LentMemoryIsTakenFirstAndStays) {
+  const std::span<std::byte> lent = *new std::array<std::byte, 2 * MessageBuffer::kSlabBytes + 100>();
+  const auto is_lent = [&](std::span<std::byte> room) {
+    EXPECT_EQ(room.size(), MessageBuffer::kSlabBytes);
+    return room.data() == lent.data() || room.data() == lent.data() + MessageBuffer::kSlabBytes;
+  };
+  { MessageBuffer(Limits{}).prepare(); }  // a slab that is free, too
+  MessageBuffer::lend(lent);
+  MessageBuffer::lend({});
+  for (int round = 0; round < 3; ++round) {
+    MessageBuffer first(Limits{}), second(Limits{}), third(Limits{});
+    EXPECT_TRUE(is_lent(first.prepare()));
+    EXPECT_TRUE(is_lent(second.prepare()));
+    EXPECT_NE(first.prepare().data(), second.prepare().data());
+    EXPECT_FALSE(is_lent(third.prepare()));
+    MessageBuffer::free_unused_slabs();
+  }
+  while (MessageBuffer::free_unused_slabs()) {
+  }
+  auto& kept = *new std::vector<MessageBuffer>(3, MessageBuffer(Limits{}));
+  EXPECT_TRUE(is_lent(kept[0].prepare())) << "it was not freed";
+  EXPECT_TRUE(is_lent(kept[1].prepare()));
+  EXPECT_FALSE(is_lent(kept[2].prepare()));
+}
+
 }  // namespace
 }  // namespace echotrain::protocol::test

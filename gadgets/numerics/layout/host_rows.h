@@ -1,0 +1,34 @@
+// Rows of numbers that lie anywhere in host memory, as messages brought them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "gadgets/numerics/core/context.h"
+
+namespace echotrain::numerics {
+
+/// A row at any alignment, and who keeps its memory.
+struct HostRow {
+  std::span<const std::byte> bytes;
+  const std::shared_ptr<const void>* owner = nullptr;
+};
+
+/// The rows one after another where the context computes; shape: [row, ...]. On a GPU, rows in ReceiveMemory that lie
+/// at even distances travel as they lie, with what is between them, and their owners are kept
+/// meanwhile, and then until the next such call or the context's end; others are copied once on the host. ResourceError
+/// when memory is exhausted; std::invalid_argument when the rows are not as many or as long as the shape says.
+Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, const Shape& shape);
+
+/// Rows `first` to `first + count` of a list, of which each lies `stride` bytes behind the one before it.
+struct RowRun {
+  std::int64_t first = 0, count = 0, stride = 0;
+  bool operator==(const RowRun&) const = default;
+};
+/// Rows of `row_bytes` each as runs whose gaps are no longer than a row. None when there are more than `most`.
+std::vector<RowRun> row_runs(std::span<const HostRow> rows, std::int64_t row_bytes, std::size_t most);
+
+}  // namespace echotrain::numerics

@@ -1,0 +1,18 @@
+// How each backend collects rows; arguments were checked.
+#pragma once
+
+#include "gadgets/numerics/core/backends.h"
+#include "gadgets/numerics/layout/host_rows.h"
+
+namespace echotrain::numerics {
+
+// clang-format off
+ECHOTRAIN_BACKENDS(
+Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, const Shape& shape);
+)
+// clang-format on
+
+/// By a copy on the host.
+Array<cfloat> copy_rows(Context& context, std::span<const HostRow> rows, const Shape& shape);
+
+}  // namespace echotrain::numerics
