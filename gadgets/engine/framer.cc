@@ -69,6 +69,15 @@ void Framer::push(std::vector<Acquisition>&& acquisitions, const EmitReadouts& e
     open_.flush_all(emit);  // readouts before a noise scan are not whitened by it
     other_kind(kind, std::move(run), emit);
   }
+  // The more readouts go on at once, the less each of them costs. What is kept back keeps slabs of messages: few.
+  constexpr int kMostKept = 4;
+  constexpr std::size_t kEnough = 1 << 20;
+  const bool more = !drops_ && waiting.value_or(0) > 0;
+  if (!more || ++kept_back_ == kMostKept || open_.waiting_bytes() >= kEnough) flush(emit);
+}
+
+void Framer::flush(const EmitReadouts& emit) {
+  kept_back_ = 0;
   open_.flush_all(emit);
 }
 

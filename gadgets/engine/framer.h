@@ -35,9 +35,12 @@ class Framer {
 
   void start(const protocol::Header& header, Scan& scan);
   /// `waiting`: readouts that have come after these and wait outside; not given: nothing comes by itself, as from a
-  /// file, and no frame is left out.
+  /// file, and no frame is left out. While some wait, and none is left out, what does not end a
+  /// frame may be kept back until they come.
   void push(std::vector<protocol::Acquisition>&& acquisitions, const EmitReadouts& emit,
             std::optional<std::int64_t> waiting = std::nullopt);
+  /// Hands on what push() has kept back.
+  void flush(const EmitReadouts& emit);
   /// Complete: closes open frames. Truncated: drops them and says how many.
   void finish(End how, const EmitReadouts& emit);
 
@@ -54,7 +57,8 @@ class Framer {
 
   Scan* scan_ = nullptr;
   bool drops_ = false;
-  Instant taken_{};  // when the batch being pushed was taken
+  int kept_back_ = 0;  // calls of push() in a row that have kept something back
+  Instant taken_{};    // when the batch being pushed was taken
   OpenFrames open_;
   std::vector<protocol::Trajectory> trajectories_;  // by encoding
   Rule frames_;

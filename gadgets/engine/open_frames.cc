@@ -67,6 +67,7 @@ void OpenFrames::add(OpenFrame& frame, protocol::Acquisition&& acquisition) {
   note_arrival(*frame.frame, acquisition);
   if (frame.waiting.empty()) waiting_.insert(frame.key);
   if (frame.waiting.capacity() == 0) frame.waiting.swap(spare_);
+  waiting_bytes_ += acquisition.data.bytes.size();
   frame.waiting.push_back(std::move(acquisition));
 }
 
@@ -97,6 +98,7 @@ LineSet OpenFrames::no_lines() {
 void OpenFrames::flush(OpenFrame& frame, bool last, const EmitReadouts& emit) {
   if (frame.waiting.empty() && !last) return;
   scan_->compute.check_stop();  // thousands may be handed on at once
+  for (const protocol::Acquisition& each : frame.waiting) waiting_bytes_ -= each.data.bytes.size();
   Readouts readouts = make_batch(scan_->compute, frame.waiting, true);
   readouts.frame = frame.frame;
   readouts.first = !std::exchange(frame.started, true);
@@ -116,6 +118,7 @@ void OpenFrames::clear() {
   found_ = nullptr;
   places_.clear();
   waiting_.clear();
+  waiting_bytes_ = 0;
   if (paid_) paid_->set(0);
 }
 

@@ -60,6 +60,7 @@ class OpenFrames {
   void add(OpenFrame& frame, protocol::Acquisition&& acquisition);
   /// Ends the frame, which must be open, and hands on the rest of it.
   void close(const FrameKey& key, const EmitReadouts& emit);
+  std::size_t waiting_bytes() const { return waiting_bytes_; }  ///< samples of readouts that wait in any frame
   /// Hands on what waits in any frame.
   void flush_all(const EmitReadouts& emit);
 
@@ -88,6 +89,7 @@ class OpenFrames {
   OpenFrame* found_ = nullptr;                // the one that was found last, while it is open
   std::map<Place, FrameKey> places_;          // of all that are open
   std::set<FrameKey> waiting_;                // those that have readouts that wait
+  std::size_t waiting_bytes_ = 0;             // of their samples
   std::vector<protocol::Acquisition> spare_;  // empty; its memory is for readouts that wait
   std::optional<LineSet> spare_lines_;        // empty; its memory is for the next frame
   std::shared_ptr<numerics::MemoryShare> paid_;

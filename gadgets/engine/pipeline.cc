@@ -218,6 +218,9 @@ struct Pipeline::Impl {
                            plan->spec().name, which));
   }
 
+  /// What follows must not overtake readouts that the framer has kept back.
+  void flush() { framer.flush(enter_readouts()); }
+
   Framer::EmitReadouts enter_readouts() {
     return [this](Readouts&& readouts) { enter(Item(std::move(readouts))); };
   }
@@ -264,7 +267,8 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
   const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   impl_->counts.readouts += readouts.size();
   if (readouts.empty()) {
-    // Only for gadgets that have something to give (gadgets/shared/scan_port.h).
+    // For gadgets that have something to give (gadgets/shared/scan_port.h), or when all of a batch was left out.
+    impl_->flush();
   } else if (impl_->plan->spec().input == config::Input::images) {
     impl_->scan->warn(
         fmt::format("pipeline '{}' takes images; the scan's readouts are left out", impl_->plan->spec().name));
@@ -280,6 +284,7 @@ void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional
 
 void Pipeline::push(protocol::Image&& image) {
   const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
+  impl_->flush();
   ++impl_->counts.images_in;
   const ItemType entrance = impl_->plan->types().front();
   if (entrance == ItemType::raw_batch) {
@@ -302,6 +307,7 @@ void Pipeline::push(protocol::Image&& image) {
 
 void Pipeline::push(protocol::Waveform&& waveform) {
   const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
+  impl_->flush();
   ++impl_->counts.waveforms;
   impl_->enter(Waveform{std::move(waveform)});
 }

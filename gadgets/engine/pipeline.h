@@ -98,8 +98,8 @@ class Pipeline {
   /// Checks the measurement against every gadget. Call it before any data.
   void start(const protocol::Header& header);
   /// Batches in order of arrival, or an empty one (ScanPort). Acquisitions must have passed protocol::AcquisitionCheck.
-  /// `waiting`: readouts that have come after these (`when_behind: drop_oldest`); not given, as for files: no frame is
-  /// left out.
+  /// `waiting`: readouts that have come after these and will be pushed, too; some of these may be worked on with them.
+  /// Not given, as for files: no frame is left out by `when_behind: drop_oldest`.
   void push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting = std::nullopt);
   /// An image that a gadget has asked for (coil maps, a reference), or what the pipeline or a branch of it works on.
   void push(protocol::Image&& image);

@@ -294,6 +294,71 @@ TEST(FramerTest, OtherKindsAreSeparatedAndNothingOvertakes) {
   }
 }
 
+/// The numbers of readouts in each batch that a framer hands on.
+struct Batches {
+  explicit Batches(const std::string& rule)
+      : compute(Backend::cpu, test_resources()),
+        scan(compute, config::TrajectoryUnit::cycles_per_pixel, [](protocol::Level, const std::string&) {}),
+        framer(config::read_pipeline(yaml("  - x\n", "frame: " + rule + "\n"), "p.yaml").frame) {
+    framer.start(lines(1000), scan);
+  }
+  void push_lines(const Numbers& lines, std::int64_t waiting, int flag = 0) {
+    std::vector<Counters> list;
+    for (const int line : lines)
+      list.push_back({.step = line, .flags = flag > 0 ? std::vector{flag} : std::vector<int>()});
+    push(testing::scan(list), waiting);
+  }
+  void push(std::vector<Acquisition> list, std::int64_t waiting) { framer.push(std::move(list), take, waiting); }
+
+  std::vector<Numbers> batches;
+  const Framer::EmitReadouts take = [this](Readouts&& readouts) {
+    Numbers& numbers = batches.emplace_back();
+    for (const auto& head : readouts.heads) numbers.push_back(static_cast<int>(head.idx.kspace_encode_step_1));
+  };
+  numerics::Context compute;
+  Scan scan;
+  Framer framer;
+};
+
+TEST(FramerTest, ReadoutsWaitForThoseThatAreOnTheirWay) {
+  Batches log("auto");
+  log.push_lines({0, 1, 2}, 5);
+  log.push_lines({3, 4}, 3);
+  EXPECT_EQ(log.batches, std::vector<Numbers>{});
+  log.push_lines({5}, 0);
+  EXPECT_EQ(log.batches, (std::vector<Numbers>{{0, 1, 2, 3, 4, 5}}));
+  log.push_lines({6}, 1);
+  log.push_lines({7}, 0, kNoise);  // others never overtake them
+  EXPECT_EQ(log.batches, (std::vector<Numbers>{{0, 1, 2, 3, 4, 5}, {6}, {7}}));
+  log.push_lines({8}, 1);
+  log.framer.flush(log.take);
+  log.framer.flush(log.take);
+  EXPECT_EQ(log.batches.size(), 4u);
+  log.push_lines({9}, 1);
+  log.push_lines({}, 0);  // all of a batch was left out
+  EXPECT_EQ(log.batches.size(), 5u);
+  log.push_lines({10}, 1);
+  log.framer.finish(End::complete, log.take);
+  EXPECT_EQ(log.batches.back(), Numbers{10});
+}
+
+// They keep memory of the wire.
+TEST(FramerTest, FewReadoutsWait) {
+  Batches log("auto");
+  for (int line = 0; line < 8; ++line) log.push_lines({line}, 100);
+  EXPECT_EQ(log.batches, (std::vector<Numbers>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  auto large = readout(16, std::vector<cfloat>(std::size_t{1} << 17));  // 1 MiB
+  large.head.idx.kspace_encode_step_1 = 8;
+  log.push({large}, 100);
+  EXPECT_EQ(log.batches.size(), 3u);
+}
+
+TEST(FramerTest, NoneWaitsWhereFramesMayBeLeftOut) {
+  Batches log("{readouts: 4, when_behind: drop_oldest}");
+  log.push_lines({0, 1, 2}, 1);
+  EXPECT_EQ(log.batches.size(), 1u);
+}
+
 TEST(FramerTest, SpecialReadoutsOfDifferentShapesAreNotPutTogether) {
   auto list = scan({{.flags = {kNavigator}}, {.flags = {kNavigator}}});
   const std::uint32_t counter = list[1].head.scan_counter;
