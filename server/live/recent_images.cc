@@ -16,8 +16,51 @@ constexpr std::size_t kMostWaiting = 64;
 constexpr std::size_t kMostKept = 100'000;
 }  // namespace
 
+/// Memory of pixels that nobody has any more. A fast scan drops an image for each that it keeps: memory that goes back
+/// to the kernel in between costs more than the copy.
+class RecentImages::SparePixels : public std::enable_shared_from_this<SparePixels> {
+ public:
+  protocol::Payload copy(std::span<const std::byte> pixels) {
+    std::vector<std::byte> bytes = take(pixels.size());
+    bytes.assign(pixels.begin(), pixels.end());
+    const std::span<const std::byte> all = bytes;  // stays true of the vector that it is moved to
+    return {std::shared_ptr<const void>(new std::vector<std::byte>(std::move(bytes)),
+                                        [spare = shared_from_this()](std::vector<std::byte>* mine) {
+                                          spare->keep(std::move(*mine));
+                                          delete mine;
+                                        }),
+            all};
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4, kMostBytes = 1 << 20;  // of each
+
+  std::vector<std::byte> take(std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    const auto fits =
+        std::find_if(spare_.begin(), spare_.end(), [&](const auto& each) { return each.capacity() == bytes; });
+    if (fits == spare_.end()) return {};
+    std::vector<std::byte> found = std::move(*fits);
+    spare_.erase(fits);
+    return found;
+  }
+  void keep(std::vector<std::byte> bytes) noexcept {
+    if (bytes.capacity() > kMostBytes) return;
+    const std::scoped_lock lock(mutex_);
+    if (spare_.size() == kMost) spare_.erase(spare_.begin());
+    spare_.push_back(std::move(bytes));
+  }
+
+  std::mutex mutex_;
+  std::vector<std::vector<std::byte>> spare_ = [] {
+    std::vector<std::vector<std::byte>> none;
+    none.reserve(kMost);
+    return none;
+  }();
+};
+
 RecentImages::RecentImages(std::uint64_t bound_bytes, std::shared_ptr<numerics::MemoryBudget> budget)
-    : bound_(bound_bytes), budget_(std::move(budget)) {
+    : bound_(bound_bytes), budget_(std::move(budget)), spare_(std::make_shared<SparePixels>()) {
   budget_->offer(*this);
   thread_ = std::thread([this] { copy_all(); });
 }
@@ -89,8 +132,7 @@ void RecentImages::keep(Waiting waiting) {
     }
   }
   kept->bytes = bytes;
-  const std::span<const std::byte> pixels = waiting.image.pixels.bytes;
-  kept->image.pixels = protocol::Payload::take(std::vector<std::byte>(pixels.begin(), pixels.end()));
+  kept->image.pixels = spare_->copy(waiting.image.pixels.bytes);
   kept->image.head = waiting.image.head;
   kept->image.attributes = std::move(waiting.image.attributes);
   kept->session = waiting.session;

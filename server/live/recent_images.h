@@ -76,6 +76,7 @@ class RecentImages final : public numerics::Droppable {
     std::uint64_t session;
     protocol::Image image;
   };
+  class SparePixels;
   static std::uint64_t size_of(const protocol::Image& image);
   void copy_all();
   void keep(Waiting waiting);
@@ -83,6 +84,7 @@ class RecentImages final : public numerics::Droppable {
 
   const std::uint64_t bound_;
   const std::shared_ptr<numerics::MemoryBudget> budget_;
+  const std::shared_ptr<SparePixels> spare_;
   std::mutex waiting_mutex_;  // of scans, and of the thread; never held together with mutex_
   std::condition_variable work_;
   std::deque<Waiting> waiting_;

@@ -152,6 +152,29 @@ TEST(RecentImages, HaveCopiesOfTheirOwn) {
   EXPECT_EQ(kept, 3);
 }
 
+// Memory of images that were dropped is used again, but not while somebody looks at one.
+TEST(RecentImages, StayAsTheyAreForWhoHasThem) {
+  RecentImages images(10'000, std::make_shared<numerics::MemoryBudget>());  // two images of 32 x 32 floats
+  std::vector<std::shared_ptr<const KeptImage>> had;
+  std::vector<protocol::Payload> pixels;
+  for (int i = 0; i < 24; ++i) {
+    images.add(1, image(32, 32, static_cast<float>(1000 * i)));
+    ASSERT_TRUE(wait_until([&] { return images.newest().number == static_cast<std::uint64_t>(i) + 1; }));
+    if (i % 3 == 0) had.push_back(images.newest(1));
+    if (i % 3 == 1) pixels.push_back(images.newest(1)->image.pixels);
+  }
+  const auto last = [](const protocol::Payload& payload) {
+    float value = 0;
+    EXPECT_EQ(payload.bytes.size(), 32 * 32 * sizeof(float));
+    std::memcpy(&value, payload.bytes.data() + payload.bytes.size() - sizeof(value), sizeof(value));
+    return value;
+  };
+  for (std::size_t i = 0; i < had.size(); ++i) {
+    EXPECT_EQ(last(had[i]->image.pixels), static_cast<float>(3000 * i + 1023));
+    EXPECT_EQ(last(pixels[i]), static_cast<float>(3000 * i + 1000 + 1023));
+  }
+}
+
 TEST(ImageView, IsThePlaneThatIsAskedFor) {
   protocol::Image volume = image(3, 8, 0);
   volume.head.matrix_size[1] = 2;
