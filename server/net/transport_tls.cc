@@ -58,6 +58,7 @@ class TlsTransport : public Transport {
 
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer room, error_code& error) override {
     std::size_t n = 0;
+    if ((error = std::exchange(later_, {}))) co_return n;
     co_await retry(
         [&] {
           std::size_t got = 0;
@@ -70,7 +71,13 @@ class TlsTransport : public Transport {
     while (!error && n < room.size()) {
       std::size_t got = 0;
       ERR_clear_error();
-      if (SSL_read_ex(ssl_.get(), static_cast<char*>(room.data()) + n, room.size() - n, &got) <= 0) break;
+      errno = 0;
+      const int result = SSL_read_ex(ssl_.get(), static_cast<char*>(room.data()) + n, room.size() - n, &got);
+      // The kernel tells of a reset once, and afterwards that the stream has ended: the next call says it.
+      if (const int system = errno;
+          result <= 0 && SSL_get_error(ssl_.get(), result) == SSL_ERROR_SYSCALL && system != 0)
+        later_ = error_code(system, boost::system::system_category());
+      if (result <= 0) break;
       n += got;
     }
     co_return n;
@@ -154,6 +161,7 @@ class TlsTransport : public Transport {
   SslPointer ssl_;
   bool authenticated_ = false;
   std::string why_;
+  error_code later_;  // that came with bytes, which the caller got first
 };
 
 [[noreturn]] void refuse(const std::string& what, const std::string& file, const std::string& hint) {

@@ -1,0 +1,138 @@
+// The transport under TLS, with a client of OpenSSL's in the same thread.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/net/transport.h"
+
+namespace echotrain::server {
+namespace {
+
+struct Free {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Free>;
+
+/// A certificate that signs itself, and its key, as PEM files.
+void write_certificate(const std::string& certificate_file, const std::string& key_file) {
+  const Owned<EVP_PKEY> key(EVP_EC_gen("P-256"));
+  const Owned<X509> certificate(X509_new());
+  ASSERT_TRUE(key && certificate);
+  X509_set_version(certificate.get(), 2);
+  ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), 1);
+  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -3600);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 3600);
+  X509_NAME* const name = X509_get_subject_name(certificate.get());
+  const std::string host = "localhost";
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(host.c_str()), -1, -1, 0);
+  X509_set_issuer_name(certificate.get(), name);
+  X509_set_pubkey(certificate.get(), key.get());
+  ASSERT_GT(X509_sign(certificate.get(), key.get(), EVP_sha256()), 0);
+  const Owned<std::FILE> to(std::fopen(certificate_file.c_str(), "w")), key_to(std::fopen(key_file.c_str(), "w"));
+  ASSERT_TRUE(to && key_to);
+  ASSERT_EQ(PEM_write_X509(to.get(), certificate.get()), 1);
+  ASSERT_EQ(PEM_write_PrivateKey(key_to.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr), 1);
+}
+
+/// What a read brings: text, or an error.
+struct Read {
+  std::string text;
+  error_code error;
+};
+
+Read read(asio::io_context& io, Transport& transport) {
+  std::array<char, 64> room{};
+  std::size_t n = 0;
+  Read read;
+  asio::co_spawn(
+      io, [&]() -> asio::awaitable<void> { n = co_await transport.read_some(asio::buffer(room), read.error); },
+      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+  io.restart();
+  io.poll();
+  read.text.assign(room.data(), n);
+  return read;
+}
+
+/// The kernel tells of it once, here behind the last bytes; after that it says that the stream has ended, as if the
+/// peer had said all.
+TEST(TlsTransport, TellsOfAResetThatCameWithBytes) {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);  // as servers do
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "transport_tls_test";
+  std::filesystem::create_directories(folder);
+  const std::string certificate = folder / "certificate.pem", key = folder / "key.pem";
+  ASSERT_NO_FATAL_FAILURE(write_certificate(certificate, key));
+  const TlsContext context(certificate, key, "");
+
+  std::array<int, 2> pair{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()), 0);
+  asio::io_context io;
+  asio::local::stream_protocol::socket socket(io, asio::local::stream_protocol(), pair[0]);
+  const std::unique_ptr<Transport> transport = context.make_transport(std::move(socket));
+  bool opened = false;
+  asio::co_spawn(
+      io,
+      [&]() -> asio::awaitable<void> {
+        error_code error;
+        std::string why;
+        co_await transport->open(error, why);
+        opened = !error;
+      },
+      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+
+  const Owned<SSL_CTX> clients(SSL_CTX_new(TLS_client_method()));
+  const Owned<SSL> client(SSL_new(clients.get()));
+  SSL_set_fd(client.get(), pair[1]);
+  ASSERT_EQ(::fcntl(pair[1], F_SETFL, O_NONBLOCK), 0);
+  for (int i = 0; i < 100 && !(opened && SSL_is_init_finished(client.get())); ++i) {
+    SSL_connect(client.get());
+    io.restart();
+    io.poll();
+  }
+  ASSERT_TRUE(opened);
+  error_code failed;
+  asio::co_spawn(
+      io,
+      [&]() -> asio::awaitable<void> {
+        const std::vector<asio::const_buffer> buffers{asio::buffer("xyz", 3)};
+        const Transport::Progress none = [](std::uint64_t) {};
+        co_await transport->write(buffers, none, failed);
+      },
+      [](const std::exception_ptr& thrown) { EXPECT_FALSE(thrown); });
+  io.restart();
+  io.poll();
+  ASSERT_FALSE(failed);
+  ASSERT_EQ(SSL_write(client.get(), "ef", 2), 2);
+  ::close(pair[1]);  // with bytes of the server that nobody has read, which resets
+
+  const Read first = read(io, *transport);
+  EXPECT_EQ(first.text, "ef");
+  EXPECT_FALSE(first.error);
+  EXPECT_EQ(read(io, *transport).error, asio::error::connection_reset);
+  std::filesystem::remove_all(folder);
+  std::signal(SIGPIPE, before);
+}
+
+}  // namespace
+}  // namespace echotrain::server
