@@ -15,7 +15,7 @@ std::unique_ptr<Reservations::Ticket> Reservations::ask(Wish wish, std::function
     const std::scoped_lock lock(mutex_);
     // Nobody overtakes those who wait for memory to come back.
     if (calls_back_ || !grant(*ticket)) {
-      refused = static_cast<std::int64_t>(line_.size()) >= most_waiting_;
+      refused = line_is_full(ticket->wish_);
       if (!refused) {
         line_.push_back(ticket.get());
         calls_back_ = calls_back_ || within_share(ticket->wish_);
@@ -31,7 +31,16 @@ bool Reservations::within_share(const Wish& wish) const {
   return found == held_.end() || found->second.bytes + wish.bytes <= budget_->bound() / 2;
 }
 
-// With the lock held. False: it has to wait.
+// With the lock held, as the one above and the one below.
+bool Reservations::line_is_full(const Wish& wish) const {
+  const auto waiting = static_cast<std::int64_t>(line_.size());
+  if (wish.exempt || waiting >= most_waiting_) return waiting >= most_waiting_;
+  const auto its = std::count_if(line_.begin(), line_.end(),
+                                 [&](const Ticket* each) { return each->wish_.address == wish.address; });
+  return its >= most_waiting_ - most_waiting_ / 4;
+}
+
+// False: it has to wait.
 bool Reservations::grant(Ticket& ticket) {
   const Wish& wish = ticket.wish_;
   if (!within_share(wish) || !wish.account->reserve(wish.bytes)) return false;

@@ -17,7 +17,8 @@ namespace echotrain::server {
 
 /// Reserves memory for scans before their data are taken. A scan whose reservation does not fit waits in line, first
 /// come first served. What one address has reserved is at most half of the budget: those who wait because of that hold
-/// up nobody else. Thread-safe. Tickets keep it alive.
+/// up nobody else. One address also leaves a quarter of the line to others, rounded down. Thread-safe. Tickets keep it
+/// alive.
 class Reservations : public std::enable_shared_from_this<Reservations> {
  public:
   /// At most `most_waiting` tickets wait at a time.
@@ -29,6 +30,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::shared_ptr<numerics::MemoryAccount> account;
     std::uint64_t bytes = 0;
     std::string address;  ///< without a port
+    bool exempt = false;  ///< the address may have the whole line
   };
 
   /// A scan's turn: waiting, then holding its reservation until it is destroyed. The account may keep more than that.
@@ -55,8 +57,8 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::int64_t scans_beside_ = 0;  // until granted, as well
   };
 
-  /// A ticket, or null when the line is full. A wish for more than half of the budget is cut to that. `wake` is called,
-  /// on any thread, when a ticket that had to wait is granted.
+  /// A ticket, or null when the line is full, for this address or at all. A wish for more than half of the budget is
+  /// cut to that. `wake` is called, on any thread, when a ticket that had to wait is granted.
   std::unique_ptr<Ticket> ask(Wish wish, std::function<void()> wake);
   /// Looks again who of those in line can have what it wants. Called when a ticket ends, and to be called now and then:
   /// memory that was borrowed comes back at any time.
@@ -73,6 +75,7 @@ class Reservations : public std::enable_shared_from_this<Reservations> {
     std::int64_t scans = 0;
   };
   bool within_share(const Wish& wish) const;
+  bool line_is_full(const Wish& wish) const;
   bool grant(Ticket& ticket);
   void end(Ticket& ticket);
 

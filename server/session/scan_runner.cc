@@ -49,11 +49,12 @@ void ScanRunner::ask_for_memory(const ScanRequest& request) {
   device_bytes_ = std::min(memory_estimate(request.header, *request.plan, numerics::Backend::cpu),
                            device_memory(connection_.options));
   const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
-  memory_ = environment.reservations->ask({connection_.status->account, bytes, who()}, connection_.waker());
+  memory_ = environment.reservations->ask({connection_.status->account, bytes, who(), exempt()}, connection_.waker());
   if (!memory_)
     connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
-                                          "is full (max_waiting = {}); try again later",
-                                          (bytes >> 20) + 1, connection_.options.max_waiting)});
+                                          "is full (max_waiting = {}{}); try again later",
+                                          (bytes >> 20) + 1, connection_.options.max_waiting,
+                                          exempt() ? "" : ", of which one address leaves a quarter")});
   else if (!memory_->granted())
     tell_of_wait(fmt::format("waiting for memory, {} MiB; {} scans wait before this one", (memory_->bytes() >> 20) + 1,
                              memory_->position()));

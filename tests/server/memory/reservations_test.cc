@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "config/pipeline_spec.h"
 #include "server/memory/memory_estimate.h"
@@ -55,6 +56,29 @@ TEST_F(ReservationsTest, OneAddressHasHalfAndHoldsUpNobodyElse) {
   EXPECT_FALSE(all_->calls_back()) << "there is nothing that others could do";
   first.reset();
   EXPECT_TRUE(second->granted());
+}
+
+// An address that has its half may ask on: what it asks for waits, and the line is not its own.
+TEST_F(ReservationsTest, OneAddressLeavesAQuarterOfTheLineToOthers) {
+  const auto all = std::make_shared<Reservations>(budget_, 8);
+  const auto ask_in = [&](std::uint64_t bytes, const std::string& address, bool exempt = false) {
+    return all->ask({account(), bytes, address, exempt}, [] {});
+  };
+  const auto greedy = ask_in(50, "a"), other = ask_in(50, "b");
+  std::vector<std::unique_ptr<Reservations::Ticket>> waiting;
+  for (int i = 0; i < 6; ++i) {
+    waiting.push_back(ask_in(10, "a"));
+    ASSERT_NE(waiting.back(), nullptr) << i;
+    EXPECT_FALSE(waiting.back()->granted());
+  }
+  EXPECT_EQ(ask_in(10, "a"), nullptr) << "two of eight are for others";
+  waiting.push_back(ask_in(10, "c"));
+  ASSERT_NE(waiting.back(), nullptr);
+  EXPECT_EQ(waiting.back()->position(), 6);
+  EXPECT_NE(ask_in(10, "a", /*exempt=*/true), nullptr) << "the whole line";
+  waiting.push_back(ask_in(10, "d"));
+  ASSERT_NE(waiting.back(), nullptr);
+  EXPECT_EQ(ask_in(10, "e"), nullptr) << "nothing is left for anybody";
 }
 
 TEST_F(ReservationsTest, KnowsTheOtherScansOfAnAddress) {
