@@ -1,12 +1,14 @@
 #include "server/download/stream.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include <utility>
 
 #include "protocol/wire/codec.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/offload.h"
 
@@ -21,7 +24,16 @@ namespace echotrain::server {
 
 namespace {
 constexpr std::size_t kPiece = 1 << 20;
+/// How long a file is worked on before it is looked whether anybody still wants it.
+constexpr std::chrono::milliseconds kLook{50};
+
+/// Whether nobody takes what is sent: the client has closed its side or reset the connection, or the server has closed.
+bool is_gone(boost::beast::tcp_stream& stream) {
+  if (!stream.socket().is_open()) return true;
+  pollfd state{stream.socket().native_handle(), POLLRDHUP, 0};
+  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
+}  // namespace
 
 asio::awaitable<void> send_images(boost::beast::tcp_stream& stream,
                                   std::vector<std::shared_ptr<const KeptImage>> images, bool head_only,
@@ -80,21 +92,24 @@ asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_st
       failure = DownloadError(503, fmt::format("the file cannot be made: {}", error.what()));
     }
   };
-  // The next bytes; none when the file is whole or cannot be made.
-  const auto make = [&] {
-    piece.clear();
-    while (piece.empty() && !whole) whole = !download->next(piece);
-  };
-  const std::function<void()> begin = [&] {
+  const std::function<void()> begin = [&] { guarded([&] { download->plan(); }); };
+  const std::function<void()> make = [&] {
     guarded([&] {
-      download->plan();
-      if (!how.head_only) make();
+      const Clock::time_point until = Clock::now() + kLook;
+      while (piece.empty() && !whole && Clock::now() < until) whole = !download->next(piece);
     });
   };
-  const std::function<void()> go_on = [&] { guarded(make); };
+  // The next bytes; none when the file is whole, cannot be made, or is not wanted any more.
+  const auto go_on = [&]() -> asio::awaitable<void> {
+    piece.clear();
+    stream.expires_never();
+    while (piece.empty() && !whole && !failure && !is_gone(stream)) co_await run_offloaded(pool, make);
+  };
   stream.expires_never();
   co_await run_offloaded(pool, begin);
+  if (!failure && !how.head_only) co_await go_on();
   if (failure) co_return failure;
+  if (!how.head_only && piece.empty() && !whole) co_return std::nullopt;
   error_code error;
   const std::string head = fmt::format(
       "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Disposition: attachment; filename=\"{}\"\r\n"
@@ -113,12 +128,11 @@ asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_st
       co_await asio::async_write(stream, parts, asio::redirect_error(asio::use_awaitable, error));
       sent += size;
     }
-    stream.expires_never();
-    if (!error) co_await run_offloaded(pool, go_on);
+    if (!error) co_await go_on();
   }
   if (failure)
     write_log(LogLevel::warning, fmt::format("the download {} ended early: {}", download->name(), failure->what()));
-  if (!how.head_only && !error && !failure && how.pieces) {
+  if (!how.head_only && !error && whole && how.pieces) {
     stream.expires_after(how.patience);
     co_await asio::async_write(stream, asio::buffer(std::string_view("0\r\n\r\n")),
                                asio::redirect_error(asio::use_awaitable, error));

@@ -30,7 +30,8 @@ struct StreamHow {
 
 /// An HTTP answer with a file that is made piece by piece, on threads of `pool`. Nothing is sent before its first bytes
 /// are made; the result says why there are none. Later, the answer ends early, without its last chunk: when an image
-/// goes, or when a MiB is not taken within `patience`. `head_only`: whether there is a file, and its name.
+/// goes, or when a MiB is not taken within `patience`. A client that has closed its side of the connection gets nothing
+/// more, and no more is made for it. `head_only`: whether there is a file, and its name.
 asio::awaitable<std::optional<DownloadError>> send_download(boost::beast::tcp_stream& stream,
                                                             std::shared_ptr<Download> download, asio::thread_pool& pool,
                                                             StreamHow how);
