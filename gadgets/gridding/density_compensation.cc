@@ -125,6 +125,8 @@ void DensityCompensation::process(Readouts&& readouts, const Emit<Samples>& emit
     // The readouts of a window's frame come all at once, so there is nothing to do ahead.
     if (scan_->delivery != Delivery::frames && frame->window == 0 && !(first && last)) give_part(open, readouts, emit);
     open.batches.push_back(std::move(readouts));
+    if (!open.paid) open.paid = std::make_unique<numerics::MemoryShare>(scan_->compute.account());
+    open.paid->grow_to(open.batches.capacity() * sizeof(Readouts));
   } else if (last && open.in_parts && !open.batches.empty()) {
     give_part(open, readouts, emit);
   }

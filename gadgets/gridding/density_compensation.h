@@ -13,6 +13,7 @@
 #include "gadgets/gridding/dropped_samples.h"
 #include "gadgets/gridding/known_trajectories.h"
 #include "gadgets/gridding/sample_space.h"
+#include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/shared/over_planes.h"
 
 namespace echotrain {
@@ -44,7 +45,8 @@ class DensityCompensation final : public Gadget<Readouts, Samples> {
  private:
   /// A frame that is not whole yet.
   struct Open {
-    std::vector<Readouts> batches;  // so that the frame can be given whole
+    std::vector<Readouts> batches;                // so that the frame can be given whole; arrays pay for themselves
+    std::unique_ptr<numerics::MemoryShare> paid;  // for the rest of `batches`
     std::int64_t readouts = 0;
     std::shared_ptr<const KnownTrajectory> expected;  // the frame has followed it so far
     std::int64_t given = 0;                           // samples given in parts

@@ -82,9 +82,14 @@ TEST_F(RealTimeMemoryTest, PlacesPayForTheHeapThatTheyTake) {
 }
 
 TEST_F(RealTimeMemoryTest, ReadoutsOfAFrameThatDoesNotEnd) {
-  const double share = share_paid(kSms, true, 1, false);
-  EXPECT_GE(share, 0.95);
-  EXPECT_LE(share, 2);
+  const std::string gridded = "  - gridding\n  - fft\n  - deapodization\n  - coil_combine\n";
+  const double sms = share_paid(kSms, true, 1, false),
+               whole = share_paid("  - density_compensation: {method: ramp}\n" + gridded, true, 1, false),
+               parts = share_paid("  - density_compensation: {method: none}\n" + gridded, true, 1, false);
+  for (const double share : {sms, whole, parts}) {
+    EXPECT_GE(share, 0.95);
+    EXPECT_LE(share, 2);
+  }
 }
 
 }  // namespace
