@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -134,9 +135,12 @@ TEST(ThreadPoolTest, NobodyWorksForACallerThatHasReturned) {
   EXPECT_EQ(late, 0);
 }
 
-/// With one condition for all, each loop of two pieces woke seven helpers, of which six found nothing to do.
+/// With one condition for all, each loop of two pieces woke seven helpers, of which six found nothing to do. Each loop
+/// lasts until its helper has fallen asleep again: nobody needs the pool's lock meanwhile, so that falling asleep is
+/// all that a helper waits for, whenever it gets a core.
 TEST(ThreadPoolTest, OnlyAsManyAreWokenAsThereIsWorkFor) {
   using namespace std::chrono_literals;
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
   const std::set<std::string> before = threads_now();
   ThreadPool pool(8);
   std::vector<std::string> helpers;
@@ -147,51 +151,73 @@ TEST(ThreadPoolTest, OnlyAsManyAreWokenAsThereIsWorkFor) {
     return std::accumulate(helpers.begin(), helpers.end(), std::int64_t{0},
                            [](std::int64_t sum, const std::string& name) { return sum + waits_of(name); });
   };
-  std::this_thread::sleep_for(20ms);  // all have fallen asleep
-  constexpr int kLoops = 200;
+  const auto await = [&](const auto& happened) {
+    while (!happened() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  };
+  await([&] {  // all have fallen asleep
+    return std::all_of(helpers.begin(), helpers.end(), [](const std::string& name) { return waits_of(name) > 0; });
+  });
+  constexpr int kLoops = 100;
+  const auto caller = std::this_thread::get_id();
   const std::int64_t first = waits();
   for (int i = 0; i < kLoops; ++i) {
-    pool.parallel_for(2, 1, [](std::int64_t, std::int64_t) {});
-    std::this_thread::sleep_for(1ms);
+    std::atomic<int> begun{0};
+    const std::int64_t asleep = waits();
+    pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
+      ++begun;
+      await([&] { return begun == 2; });  // one piece each
+      if (std::this_thread::get_id() == caller) await([&] { return waits() > asleep; });
+    });
   }
-  EXPECT_LE(waits() - first, 2 * kLoops) << "one for each loop, and at most one more for the lock";
+  ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "no helper came, or it did not fall asleep";
+  EXPECT_GE(waits() - first, kLoops);
+  EXPECT_LE(waits() - first, kLoops + 3 * 7) << "one for each loop, and some for the lock while all seven start";
 }
 
-/// A caller whose helper takes long sleeps on while helpers come and go in other callers' loops.
+/// A caller whose helper takes long sleeps on while helpers come and go in other callers' loops. They begin when it has
+/// fallen asleep: until then it may wait for the pool's lock.
 TEST(ThreadPoolTest, OnlyItsOwnHelpersWakeACaller) {
+  using namespace std::chrono_literals;
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
   const ThreadPool threads(4);
-  std::atomic<bool> others_done{false};
-  std::atomic<std::int64_t> waits{0};
   // Both pieces have begun before the caller's is done, so that it waits for the other one.
-  const auto with_a_helper = [](ThreadPool& pool, const auto& helps) {
+  const auto with_a_helper = [](ThreadPool& pool, const auto& helps, const auto& calls) {
     const auto caller = std::this_thread::get_id();
     std::atomic<int> begun{0};
     pool.parallel_for(2, 1, [&](std::int64_t, std::int64_t) {
       ++begun;
       while (begun < 2) std::this_thread::yield();
-      if (std::this_thread::get_id() != caller) helps();
+      if (std::this_thread::get_id() != caller)
+        helps();
+      else
+        calls();
     });
   };
-  std::atomic<bool> long_one{false};
+  std::atomic<bool> others_done{false};
+  std::atomic<std::int64_t> waits_before{-1};
+  std::atomic<int> number{0};
   std::jthread waiting([&] {
+    number = ::gettid();
+    const std::string self = std::to_string(number);
     ThreadPool pool(threads, {});
-    rusage before{}, after{};
-    ::getrusage(RUSAGE_THREAD, &before);
-    with_a_helper(pool, [&] {
-      long_one = true;
-      others_done.wait(false);
-    });
-    ::getrusage(RUSAGE_THREAD, &after);
-    waits = after.ru_nvcsw - before.ru_nvcsw;
+    with_a_helper(
+        pool, [&] { others_done.wait(false); }, [&] { waits_before = waits_of(self); });
   });
-  while (!long_one) std::this_thread::yield();
+  const auto waits = [&] { return waits_of(std::to_string(number)); };
+  while ((waits_before < 0 || waits() == waits_before) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
+  const std::int64_t asleep = waits();
   ThreadPool pool(threads, {});
   constexpr int kLoops = 300;
-  for (int i = 0; i < kLoops; ++i) with_a_helper(pool, [] {});
+  for (int i = 0; i < kLoops; ++i)
+    with_a_helper(
+        pool, [] {}, [] {});
+  const std::int64_t afterwards = waits();
   others_done = true;
   others_done.notify_all();
   waiting.join();
-  EXPECT_LT(waits, kLoops / 10) << "one, and some for locks";
+  ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it did not fall asleep";
+  EXPECT_LE(afterwards - asleep, 3) << "none, and some for the lock where that came first";
 }
 
 /// Of three helpers, the one caller of a group gets as much help as the six of another: half, so that helpers do about
