@@ -211,8 +211,9 @@ Sums sums_within_slack(const NufftOptions& options, const Shape& image) {
   if (sums_in_stretches(options)) return Sums::stretches;
   if (options.use != NufftUse::adjoint || options.slack <= 0) return Sums::full;
   const double gain = noise_gain(options, image), most = amplification(options, image);
+  const double rounding = rounding_error(options, image);  // beside the others: sums are in fp32 in any case
   for (const Sums sums : {Sums::coarse, Sums::fine})
-    if (std::hypot(gain * product_error(sums), most * window_error(sums)) <= options.slack) return sums;
+    if (std::hypot(gain * product_error(sums), most * window_error(sums), rounding) <= options.slack) return sums;
   return Sums::full;
 }
 

@@ -4,7 +4,9 @@
 #include <numbers>
 #include <string>
 
+#include "gadgets/numerics/nufft/kaiser_bessel.h"
 #include "gadgets/numerics/nufft/nufft.h"
+#include "gadgets/numerics/nufft/nufft_plan.h"
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
 #include "tests/support/nufft_problem.h"
@@ -142,6 +144,42 @@ TEST(NufftAccuracy, TheCpuHasAWorkOfItsOwn) {
   EXPECT_EQ(options_for_accuracy(1.1e-5, cube), (NufftOptions{6, 2}));  // on CUDA
   EXPECT_EQ(options_for_accuracy(1e-3, plane, dense), (NufftOptions{5, 1.5}));
   EXPECT_EQ(options_for_accuracy(1.1e-5, plane, dense), (NufftOptions{7, 1.5}));
+}
+
+/// sqrt(mean Phi^p) over an axis' voxels, Phi the transform of the kernel.
+double root_of_mean(const KaiserBessel& kernel, double oversampling, std::int64_t n, double p) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    sum += std::pow(kernel.transform(static_cast<double>(i - n / 2) / (oversampling * static_cast<double>(n))), p);
+  return std::sqrt(sum / static_cast<double>(n));
+}
+
+// The least slack with which sums are less exact is what these add, and what rounding to fp32 adds beside it: 2.5e-7 of
+// the grid, which the division by Phi makes sqrt(mean Phi^2 mean Phi^-2) times as much of along each axis.
+TEST(NufftAccuracy, SlackIsForRoundingToo) {
+  for (const int width : {5, 6, 7})
+    for (const Shape& image : {Shape{256, 256}, Shape{64, 64, 64}}) {
+      NufftOptions options{width, 1.5, NufftUse::adjoint};
+      const KaiserBessel kernel(width, options.oversampling);
+      double energy = 0;  // of a footprint, for any position: the integral of phi^2
+      constexpr int kSteps = 1000;
+      for (int i = 0; i < width * kSteps; ++i)
+        energy += std::pow(kernel.value((i + 0.5) / kSteps - width / 2.0), 2) / kSteps;
+      double gain = 1, most = 1;
+      for (const std::int64_t n : image) {
+        const double inverse = root_of_mean(kernel, options.oversampling, n, -2);
+        gain *= std::sqrt(energy) * inverse;
+        most *= inverse * root_of_mean(kernel, options.oversampling, n, 2);
+      }
+      double full = 0, fine = 1e-4;
+      for (int i = 0; i < 40; ++i) {
+        options.slack = (full + fine) / 2;
+        (sums_within_slack(options, image) == Sums::full ? full : fine) = options.slack;
+      }
+      const double products = product_error(Sums::fine) * gain, windows = window_error(Sums::fine) * most;
+      EXPECT_NEAR(fine / std::hypot(products, windows, 2.5e-7 * most), 1, 1e-3) << width << ", " << image.text();
+      EXPECT_GT(fine, 1.002 * std::hypot(products, windows)) << width << ", " << image.text();
+    }
 }
 
 }  // namespace
