@@ -86,7 +86,6 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
   try {
     if (options_.method == "voronoi")
       return numerics::voronoi_density(scan_->compute.threads(), coordinates.reshaped({total, dims}), k_max);
-    // Pipe and Menon's weights have no scale of their own; they get that of the samples' disc or ball.
     std::vector<double> usable(coordinates.data(), coordinates.data() + coordinates.size());
     for (std::int64_t s = 0; s < total; ++s)
       if (unusable[static_cast<std::size_t>(s)])
@@ -95,8 +94,7 @@ std::vector<float> DensityWeights::computed_weights(HostView<const double> coord
     for (int a = dims; a-- > 0;) image.push_back(static_cast<std::int64_t>(space.matrix[static_cast<std::size_t>(a)]));
     numerics::Context& compute = scan_->compute;
     const auto plan = numerics::NufftPlan::make(compute, {usable.data(), {total, dims}}, image);
-    const auto result = numerics::pipe_menon_density(compute, *plan, {}, static_cast<int>(options_.iterations),
-                                                     support_volume(usable, dims));
+    const auto result = numerics::pipe_menon_density(compute, *plan, {}, static_cast<int>(options_.iterations));
     const auto host = compute.download<float>(result.weights.view());
     scan_->info(
         fmt::format("density compensation: Pipe and Menon's residual went from {:.2g} to {:.2g} in {} iterations",

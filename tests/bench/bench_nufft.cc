@@ -153,7 +153,7 @@ void run_pipe_menon(benchmark::State& state, Backend backend) {
   const auto plan = NufftPlan::make(context, {k.data(), {count, 2}}, c.image, c.options, c.coils);
   PipeMenonResult result;
   const auto work = [&] {
-    result = pipe_menon_density(context, *plan, {}, 10, 0);
+    result = pipe_menon_density(context, *plan, {}, 10);
     context.synchronize();
   };
   for (auto _ : state) state.SetIterationTime(median_seconds(kRepetitions, work));

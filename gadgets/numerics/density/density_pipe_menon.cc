@@ -4,11 +4,26 @@
 
 #include "gadgets/numerics/core/dispatch.h"
 #include "gadgets/numerics/density/density_pipe_menon_ops.h"
+#include "gadgets/numerics/nufft/kaiser_bessel.h"
 
 namespace echotrain::numerics {
+namespace {
+
+/// The integral over k-space of C C^T's kernel, the window convolved with itself: along an axis Phi(0)^2 grid cells.
+double kernel_integral(const NufftPlan& plan) {
+  double product = 1;
+  for (std::size_t a = 0; a < plan.image_shape().rank(); ++a) {
+    const auto extent = static_cast<double>(plan.grid_shape()[a]);
+    const KaiserBessel window(plan.options().kernel_width, extent / static_cast<double>(plan.image_shape()[a]));
+    product *= window.transform(0) * window.transform(0) / extent;
+  }
+  return product;
+}
+
+}  // namespace
 
 PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, DeviceView<const float> start,
-                                   int iterations, double measure) {
+                                   int iterations) {
   constexpr int kMostIterations = 1000, kLookEvery = 8;
   const std::int64_t samples = plan.samples();
   if (context.backend() != plan.backend())
@@ -52,10 +67,10 @@ PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, Devi
   const auto end = context.download<PipeMenonState>(state.cview());
   result.residuals.assign(log.data(), log.data() + end.data()->count);
   result.best = end.data()->best;
-  const double sum = end.data()->best_sum;
-  if (measure > 0 && sum > 0)
-    ECHOTRAIN_DISPATCH(context,
-                       pipe_menon_scale(context, static_cast<float>(measure / sum), samples, result.weights.data()));
+  const double mean = end.data()->best_mean;
+  if (mean > 0)
+    ECHOTRAIN_DISPATCH(context, pipe_menon_scale(context, static_cast<float>(kernel_integral(plan) / mean), samples,
+                                                 result.weights.data()));
   return result;
 }
 

@@ -23,14 +23,17 @@ struct PipeMenonResult {
 /// not depend on the scale of w. Of the start and `iterations` (0..1000) iterates, the one of the smallest residual is
 /// returned; three in a row that are no better than the best end the iteration, but stay in `residuals`.
 ///
-/// `start`: [sample], or empty for all 1; a good start (ramp) is worth many iterations. Samples that start with 0, or
-/// with anything that is not positive and finite, stay 0, as do those that the plan leaves out. `measure`: the sum that
-/// the weights get, as the measure of the sampled k-space; 0 or less: they stay as the iteration leaves them (d about
-/// 1). Samples at the rim have none beyond them and end up above their area, so with the sum fixed the others are below
-/// theirs: 3 % for an image of 64^2, 0.3 % for 384^2.
-/// The same bits in every run. On CUDA waits for the device only at the end. std::invalid_argument on shapes or
-/// numbers that do not fit.
+/// The weights are areas (volumes) of k-space in (cycles/pixel)^dims: their scale is that at which <d> is the integral
+/// of C C^T's kernel, as it is where samples of these areas lie densely. So an object has its own amplitude wherever
+/// the middle of k-space is sampled densely. The sum of the weights is the measure of the sampled k-space only where
+/// samples leave no gaps: what lies between spokes further apart than the kernel is wide belongs to none of them, and
+/// those at the rim, which have none beyond them, get 1.0 to 1.1 times the disc together.
+///
+/// `start`: [sample], or empty for all 1; a good start (ramp) is worth many iterations. Its scale has no effect.
+/// Samples that start with 0, or with anything that is not positive and finite, stay 0, as do those that the plan
+/// leaves out. The same bits in every run. On CUDA waits for the device only at the end. std::invalid_argument on
+/// shapes or numbers that do not fit.
 PipeMenonResult pipe_menon_density(Context& context, const NufftPlan& plan, DeviceView<const float> start,
-                                   int iterations, double measure);
+                                   int iterations);
 
 }  // namespace echotrain::numerics

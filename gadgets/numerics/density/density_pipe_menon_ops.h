@@ -13,7 +13,7 @@ struct PipeMenonState {
   static constexpr std::int32_t kPatience = 3;
 
   double best_residual;
-  double best_sum;     ///< of the best iterate's weights
+  double best_mean;    ///< <d> of the best iterate; 0 if no sample has a weight
   std::int32_t count;  ///< residuals so far
   std::int32_t best;
   std::int32_t improved;  ///< whether the last iterate is the best so far
@@ -30,7 +30,7 @@ struct PipeMenonState {
     if (improved) {
       best = count;
       best_residual = residual;
-      best_sum = w;
+      best_mean = w > 0 ? mean : 0;
     }
     residuals[count] = residual;
     stopped = count - best >= kPatience;

@@ -111,12 +111,12 @@ TEST_P(DensityTest, VoronoiAndPipeMenonGiveTheImageToo) {
   const Blob blob{2, {3, -2, 0}}, other{2, {-1.5, 4, 0}};
   const auto scan = sample(radial(151, 96), {blob, other});
   // Voronoi cells of spokes are sectors of rings but at the rim. Pipe and Menon's weights are flat in the sense of the
-  // gridding kernel, whose extent is a good part of so small a k-space: they overshoot at its rim.
-  for (const auto& [method, tolerance] : {std::pair{"voronoi", 1e-2}, {"pipe_menon", 6e-2}}) {
+  // gridding kernel, whose extent is a good part of so small a k-space: they overshoot at its rim, by 4 % of the disc.
+  for (const auto& [method, tolerance, beyond] : {std::tuple{"voronoi", 1e-2, 0.0}, {"pipe_menon", 2e-2, 0.03}}) {
     const auto [seen, out] =
         samples_of(pipeline(std::string("method: ") + method), square(48), std::vector<Acquisition>(scan), GetParam());
     ASSERT_EQ(out.images.size(), 1u) << method;
-    EXPECT_NEAR(seen[0].sum(), std::numbers::pi / 4, 0.02) << method;
+    EXPECT_NEAR(seen[0].sum(), std::numbers::pi / 4 + beyond, 0.02) << method;
     EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 0, blob.image({48, 48, 1})), tolerance) << method;
     EXPECT_EQ(out.said(protocol::Level::info, "Pipe and Menon's residual"),
               std::string(method) == "pipe_menon" ? 1 : 0);
