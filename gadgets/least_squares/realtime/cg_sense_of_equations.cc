@@ -8,7 +8,6 @@
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/numerics/coils/coil_maps.h"
 #include "gadgets/numerics/layout/layout.h"
-#include "gadgets/numerics/layout/running_mean.h"
 #include "gadgets/numerics/operators/normal_operator.h"
 
 namespace echotrain {
@@ -17,6 +16,8 @@ namespace {
 // Places of k-space that were sampled less densely than this part of the mean count for less, and those never sampled
 // for nothing; of places sampled as the mean is, 1 % is lost.
 constexpr double kLeastDensity = 0.1;
+// Frames without the middle of k-space may have next to nothing.
+constexpr double kMostUnlikeLines = 1e6;
 
 numerics::Shape of_items(std::int64_t items, const numerics::Shape& image) {
   numerics::Shape out{items};
@@ -26,9 +27,11 @@ numerics::Shape of_items(std::int64_t items, const numerics::Shape& image) {
 
 }  // namespace
 
-CgSenseOfEquations::Place::Place(numerics::Context& compute, const numerics::Shape& extents,
-                                 const numerics::FixedCgOptions& options)
-    : solver(compute, extents, options), image(extents), scale(compute.zeros<float>({1})) {}
+CgSenseOfEquations::Place::Place(Scan& scan, const numerics::Shape& extents, const numerics::FixedCgOptions& options)
+    : solver(scan.compute, extents, options),
+      like(scan, kMostUnlikeLines),
+      image(extents),
+      scale(scan.compute.zeros<float>({1})) {}
 
 void CgSenseOfEquations::start(const protocol::Header& /*header*/, Scan& scan) { scan_ = &scan; }
 
@@ -40,7 +43,7 @@ CgSenseOfEquations::Place& CgSenseOfEquations::place_for(const NormalEquations& 
   if (found == places_.end()) {
     const numerics::FixedCgOptions solver{
         .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
-    found = places_.try_emplace(key, scan_->compute, image, solver).first;
+    found = places_.try_emplace(key, *scan_, image, solver).first;
   }
   if (!(found->second.image == image))
     throw ClientError(fmt::format("cg_sense_realtime: a frame has a matrix of {}, but the frames before had {}",
@@ -69,7 +72,7 @@ void CgSenseOfEquations::begin_mean(Place& place, const numerics::Shape& right) 
   place.ones = Array<cfloat>(ones.memory(), {ones.shape()[1], ones.shape()[2], ones.shape()[3]});
 }
 
-void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equations) {
+void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equations, double share) {
   numerics::Context& compute = scan_->compute;
   const auto& n = equations.right.shape();
   if (!place.mean) begin_mean(place, n);
@@ -79,8 +82,7 @@ void CgSenseOfEquations::add_to_mean(Place& place, const NormalEquations& equati
   compute.copy<cfloat>(equations.right.cview(), place.next.view().part(0, n));
   const numerics::Shape one = of_items(1, place.image);
   equations.matrix->apply(compute, place.point.cview().reshaped(one), place.next.view().slice(n[0]).reshaped(one));
-  const double share = 1 / static_cast<double>(std::min(place.frames, options_.average));
-  numerics::add_to_mean(compute, place.next.cview(), static_cast<float>(share), place.mean.view());
+  place.like.add_to_mean(place.next.cview(), place.mean.view());
   place.density += share * (equations.matrix->diagonal() - place.density);
 }
 
@@ -123,10 +125,13 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
   const numerics::Shape one{1, n[1], n[2], n[3]};
   const auto right = place.solver.right().reshaped(one);
   const bool given = static_cast<bool>(equations.maps);
+  const double share = 1 / static_cast<double>(std::min(place.frames, options_.average));
+  place.like.take(equations.right.cview(), share);
+  place.like.forget(place.solver);
   if (given) {
     compute.copy<cfloat>(equations.right.cview(), right);
   } else {
-    add_to_mean(place, equations);
+    add_to_mean(place, equations, share);
     if (place.frames <= options_.average) make_maps(place);
     numerics::combine(compute, place.maps.cview(), equations.right.cview(), right, /*divide=*/false);
   }
@@ -149,6 +154,11 @@ void CgSenseOfEquations::process(NormalEquations&& equations, const Emit<CoilIma
   emit({equations.frame, std::move(out)});
   if (!given && place.frames > options_.average && maps_are_due(place.frames, options_.average, options_.refresh))
     make_maps(place);
+  place.like.tell();
+}
+
+void CgSenseOfEquations::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
+  for (auto& [key, place] : places_) place.like.tell_at_end();
 }
 
 }  // namespace echotrain

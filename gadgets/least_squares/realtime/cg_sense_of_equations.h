@@ -9,6 +9,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
+#include "gadgets/least_squares/realtime/like_frames.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
 
 namespace echotrain {
@@ -40,12 +41,14 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   explicit CgSenseOfEquations(Options options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(NormalEquations&& equations, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
   /// What frames of one place leave to the next.
   struct Place {
-    Place(numerics::Context& compute, const numerics::Shape& image, const numerics::FixedCgOptions& options);
+    Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
+    LikeFrames like;
     numerics::Shape image;
     Array<float> scale;  // [1]: L
     double on_device = 0;
@@ -64,7 +67,7 @@ class CgSenseOfEquations final : public Gadget<NormalEquations, CoilImages> {
   Place& place_for(const NormalEquations& equations);
   void hold(std::shared_ptr<const numerics::NormalOperator> matrix);
   void begin_mean(Place& place, const numerics::Shape& right);
-  void add_to_mean(Place& place, const NormalEquations& equations);
+  void add_to_mean(Place& place, const NormalEquations& equations, double share);
   void make_maps(Place& place);
 
   Options options_;

@@ -8,7 +8,6 @@
 
 #include "gadgets/least_squares/coil_maps.h"
 #include "gadgets/numerics/coils/coil_maps.h"
-#include "gadgets/numerics/layout/running_mean.h"
 #include "gadgets/shared/plan_cache.h"
 
 namespace echotrain {
@@ -26,6 +25,9 @@ FrameKey place_of(FrameKey key) {
   return key;
 }
 
+/// Each frame has the middle of k-space, and objects and contrasts do not change by so much from one to the next.
+constexpr double kMostUnlikeSamples = 32;
+
 }  // namespace
 
 CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::Shape& image, std::int64_t coil_count,
@@ -36,9 +38,8 @@ CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::
       matrix(compute, image, coil_count),
       right(compute.allocate<cfloat>({coil_count, 1, image[0], image[1]})) {}
 
-CgSenseRealtime::Place::Place(numerics::Context& compute, const numerics::Shape& image,
-                              const numerics::FixedCgOptions& options)
-    : solver(compute, image, options) {}
+CgSenseRealtime::Place::Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options)
+    : solver(scan.compute, image, options), like(scan, kMostUnlikeSamples) {}
 
 void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;
@@ -86,7 +87,7 @@ CgSenseRealtime::Place& CgSenseRealtime::place_for(const FrameKey& key, const Wo
   if (const auto found = places_.find(key); found != places_.end()) return found->second;
   const numerics::FixedCgOptions solver{
       .iterations = static_cast<int>(options_.iterations), .previous = options_.lambda, .size = options_.tikhonov};
-  Place& place = places_.try_emplace(key, scan_->compute, geometries_.at(key.encoding).extents(), solver).first->second;
+  Place& place = places_.try_emplace(key, *scan_, geometries_.at(key.encoding).extents(), solver).first->second;
   place.mean = scan_->compute.zeros<cfloat>(workshop.right.shape());
   place.maps = scan_->compute.allocate<cfloat>(workshop.right.shape());
   return place;
@@ -165,7 +166,9 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   ++scan_->numbers.operators_made;
 
   const std::int64_t so_far = std::min(++place.frames, options_.average);
-  numerics::add_to_mean(compute, workshop.right.cview(), 1 / static_cast<float>(so_far), place.mean.view());
+  place.like.take(workshop.right.cview(), 1 / static_cast<double>(so_far));
+  place.like.add_to_mean(workshop.right.cview(), place.mean.view());
+  place.like.forget(place.solver);
   if (place.frames <= 2) make_maps(place);  // the first frame may have held nothing
 
   const numerics::Shape one{1, 1, image[0], image[1]};
@@ -182,6 +185,11 @@ void CgSenseRealtime::reconstruct(const Open& open, const std::shared_ptr<const 
   emit({frame, std::move(out)});
   if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
     make_maps(place);  // for the frames after this one
+  place.like.tell();
+}
+
+void CgSenseRealtime::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
+  for (auto& [key, place] : places_) place.like.tell_at_end();
 }
 
 }  // namespace echotrain

@@ -8,6 +8,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
+#include "gadgets/least_squares/realtime/like_frames.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/scatter/scatter.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
@@ -19,10 +20,11 @@ namespace echotrain {
 /// Solves sum_c |F S_c x - d_c|_W^2 + lambda L |x - x_before|^2 + tikhonov L |x|^2 for each frame, from the frame
 /// before on, by a fixed number of conjugate gradient steps; L is the largest value of F^H W F's spectrum. F^H W d and
 /// F^H W F are scattered from the frame's own positions: no plan, no sort, no power iteration. The maps S come from a
-/// mean of the latest frames, which forgets old ones. The first two frames make them before their image, later ones now
-/// and then after their image has left. Parts of a frame go to the device as they come; the work begins with the last
-/// one, so that the bits do not depend on how readouts arrive. On CUDA, nothing waits for the device once the first two
-/// frames have passed, unless a frame has more than about a million samples: their upload then waits for pinned memory.
+/// mean of the latest frames, which forgets old ones and leaves out frames that are unlike the others (spikes); a frame
+/// after such a one begins as the first did. The first two frames make maps before their image, later ones now and then
+/// after their image has left. Parts of a frame go to the device as they come; the work begins with the last one, so
+/// that the bits do not depend on how readouts arrive. On CUDA, nothing waits for the device once the first two frames
+/// have passed, unless a frame has more than about a million samples: their upload then waits for pinned memory.
 ///
 /// Sources: CG-SENSE: Pruessmann et al., MRM 46, 2001; F^H W F as a convolution: Fessler et al., IEEE TSP 53(9), 2005;
 /// frames that begin with the one before: Sorensen et al., "Real-time reconstruction of sensitivity encoded radial MRI
@@ -39,6 +41,7 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   explicit CgSenseRealtime(Options options) : options_(options) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Samples&& samples, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
   /// What the frames of an encoding work in.
@@ -52,8 +55,9 @@ class CgSenseRealtime final : public Gadget<Samples, CoilImages> {
   };
   /// What frames of one place leave to the next.
   struct Place {
-    Place(numerics::Context& compute, const numerics::Shape& image, const numerics::FixedCgOptions& options);
+    Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
+    LikeFrames like;
     Array<cfloat> mean, maps;  // [coil, z, y, x]
     std::int64_t frames = 0;
   };

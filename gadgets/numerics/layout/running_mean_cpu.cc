@@ -20,4 +20,14 @@ void add_to_mean(Context& context, DeviceView<const cfloat> next, float share, D
   });
 }
 
+void take_frame(Context& /*context*/, const double* power, double most, float share, FrameLikeness* frame) {
+  frame->take(*power, most, share);
+}
+
+void add_like_frame(Context& context, DeviceView<const cfloat> next, const FrameLikeness* frame,
+                    DeviceView<cfloat> mean) {
+  if (frame->share == 1) context.clear(mean);  // it may be so large that nothing would be left of the frame
+  if (frame->share > 0) cpu::add_to_mean(context, next, frame->share, mean);
+}
+
 }  // namespace echotrain::numerics::cpu

@@ -9,6 +9,9 @@ namespace echotrain::numerics {
 // clang-format off
 ECHOTRAIN_BACKENDS(
 void add_to_mean(Context& context, DeviceView<const cfloat> next, float share, DeviceView<cfloat> mean);
+void take_frame(Context& context, const double* power, double most, float share, FrameLikeness* frame);
+void add_like_frame(Context& context, DeviceView<const cfloat> next, const FrameLikeness* frame,
+                    DeviceView<cfloat> mean);
 )
 // clang-format on
 

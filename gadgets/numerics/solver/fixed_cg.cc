@@ -40,6 +40,12 @@ FixedCg::~FixedCg() = default;
 DeviceView<cfloat> FixedCg::right() { return impl_->b.view(); }
 DeviceView<cfloat> FixedCg::image() { return impl_->x.view(); }
 
+void FixedCg::forget(Context& context, DeviceView<const std::int32_t> forgets) {
+  require_for_frames(context.backend() == impl_->backend, "it was made for another backend");
+  require_for_frames(forgets.size() == 1, "whether to forget is one number");
+  ECHOTRAIN_DISPATCH(context, fixed_cg_forget(context, *impl_, forgets.data()));
+}
+
 void FixedCg::solve(Context& context, const Apply& apply, DeviceView<const float> scale, bool may_record) {
   Impl& impl = *impl_;
   require_for_frames(context.backend() == impl.backend, "it was made for another backend");

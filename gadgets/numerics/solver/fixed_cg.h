@@ -37,6 +37,8 @@ class FixedCg {
   DeviceView<cfloat> right();
   /// [image...]: the solution, which is the start and x_previous of the next frame. Zero at first.
   DeviceView<cfloat> image();
+  /// The next frame begins as the first one did, if forgets[0] is not 0. forgets: [1], where the context computes.
+  void forget(Context& context, DeviceView<const std::int32_t> forgets);
   /// scale: [1], L, where the context computes. `may_record`: whether `apply` may be recorded as a CUDA graph. Sums are
   /// in float64 and in a fixed order. x becomes 0 where the data or A are not finite.
   void solve(Context& context, const Apply& apply, DeviceView<const float> scale, bool may_record);

@@ -47,6 +47,12 @@ constexpr std::int64_t kStepGrain = 1 << 14;
 
 std::int64_t fixed_cg_parts(std::int64_t /*n*/) { return 1; }
 
+void fixed_cg_forget(Context& context, FixedCg::Impl& impl, const std::int32_t* forgets) {
+  if (*forgets == 0) return;
+  impl.state.data()->failed = 1;
+  context.clear(impl.x.view());
+}
+
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {
   *impl.state.data() = impl.state.data()->next();
   const float shrink = static_cast<float>(impl.options.size) * *scale;

@@ -34,6 +34,14 @@ struct Vectors {
         state(impl.state.data()) {}
 };
 
+__global__ void forget_kernel(Vectors v, const std::int32_t* forgets) {
+  if (*forgets == 0) return;
+  ECHOTRAIN_GRID_STRIDE(i, v.n) {
+    v.x[i] = make_float2(0.0f, 0.0f);
+    if (i == 0) v.state->failed = 1;
+  }
+}
+
 __global__ void begin_kernel(Vectors v, float size, const float* scale) {
   const float shrink = size * *scale;
   ECHOTRAIN_GRID_STRIDE(i, v.n) {
@@ -88,6 +96,11 @@ __global__ void end_kernel(Vectors v) {
 
 std::int64_t fixed_cg_parts(std::int64_t n) {
   return std::clamp<std::int64_t>(n / (kThreads * kVoxelsOfPartThread), 1, kMostParts);
+}
+
+void fixed_cg_forget(Context& context, FixedCg::Impl& impl, const std::int32_t* forgets) {
+  forget_kernel<<<blocks_for(impl.x.size()), kThreads, 0, stream_of(context)>>>(Vectors(impl), forgets);
+  check_launch("fixed_cg_forget");
 }
 
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale) {

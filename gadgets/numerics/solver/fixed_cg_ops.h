@@ -60,6 +60,8 @@ struct FixedCg::Impl {
 // clang-format off
 ECHOTRAIN_BACKENDS(
 std::int64_t fixed_cg_parts(std::int64_t n);
+/// If *forgets: x = 0, and the state is that of a frame that failed, to which no other is drawn.
+void fixed_cg_forget(Context& context, FixedCg::Impl& impl, const std::int32_t* forgets);
 /// The next state; r = b - q - size L x, where q = A x.
 void fixed_cg_begin(Context& context, FixedCg::Impl& impl, const float* scale);
 /// q += FixedCgState::shift() r; takes the sums to the state.

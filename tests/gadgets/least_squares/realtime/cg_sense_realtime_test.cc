@@ -216,6 +216,46 @@ TEST_P(CgSenseRealtimeTest, AFrameWithoutSignal) {
   }
 }
 
+// A spike of 1e30 in one readout spoils its frame. The next one begins anew, with maps in which the spike has no part;
+// a spike in the scan's first frame is in the maps of that frame only.
+TEST_P(CgSenseRealtimeTest, AFrameAfterASpike) {
+  const Scene scene(4);
+  const std::string text = realtime("iterations: 12, lambda: 0.01, average: 4, refresh: 2, calibration: 12, block: 5");
+  const auto scan = scene.frames(8, 21);
+  const auto without = run(text, plane(), scan, here());
+  ASSERT_EQ(without.images.size(), 8u);
+  EXPECT_EQ(without.warned("spike"), 0);
+  const auto truth = Scene::object(0);
+  for (const std::size_t spoiled : {0u, 4u}) {
+    auto spiky = scan;
+    Acquisition& one = spiky[21 * spoiled + 3];
+    std::vector<cfloat> data(4 * kRead);
+    one.data.copy_to(data.data());
+    data[kRead + 20] = cfloat(1e30f, -1e30f);
+    one.data = protocol::Payload::take(data);
+    const auto out = run(text, plane(), std::move(spiky), here());
+    ASSERT_EQ(out.images.size(), 8u);
+    for (std::size_t f = 0; f < 8; ++f) {
+      if (f == spoiled) continue;
+      // Of one frame that begins with nothing, the scan's first without a spike is the measure.
+      EXPECT_LT(magnitude_error(out.images[f], truth), 1.1 * magnitude_error(without.images[0], truth)) << f;
+    }
+    EXPECT_EQ(out.warned("(a spike?)"), 1);
+  }
+}
+
+// The scan's first frames may be of noise alone, and the signal may end: means follow.
+TEST_P(CgSenseRealtimeTest, ASignalThatBeginsLateOrChangesItsSize) {
+  const Scene scene(4);
+  const std::string text = realtime("iterations: 12, lambda: 0.01, average: 4, refresh: 2, calibration: 12, block: 5");
+  std::vector<Acquisition> scan;
+  for (int f = 0; f < 14; ++f)
+    for (auto& a : scene.spokes(21 * f, 21, f, 0, f < 3 ? 1e-4 : 1)) scan.push_back(std::move(a));
+  const auto out = run(text, plane(), std::move(scan), here());
+  ASSERT_EQ(out.images.size(), 14u);
+  for (std::size_t f = 5; f < 14; ++f) EXPECT_LT(magnitude_error(out.images[f], Scene::object(0)), 0.1) << f;
+}
+
 TEST_P(CgSenseRealtimeTest, RefusesWhatItCannotDo) {
   const Scene one(1);
   EXPECT_THAT(

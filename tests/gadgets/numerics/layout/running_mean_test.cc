@@ -93,6 +93,90 @@ TYPED_TEST(RunningMeanTest, AShareOfOneIsTheFrameAndOfZeroTheMean) {
   EXPECT_EQ(this->mean_of({next}, first, [](std::size_t) { return 0.0f; }), first);
 }
 
+/// Frames of one power each, and what becomes of them.
+struct Judged {
+  double power;
+  float share;
+  bool forgets;
+  bool unlike = false;
+};
+
+TYPED_TEST(RunningMeanTest, FramesUnlikeTheOthersAreLeftOut) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  constexpr float kShare = 0.25f;
+  const std::vector<std::vector<Judged>> scans = {
+      // One frame is larger, then one not finite; the frames after them forget what they left.
+      {{1, 1, false},
+       {2, kShare, false},
+       {1e60, 0, false, true},
+       {1, kShare, true},
+       {kNan, 0, false, true},
+       {kInfinity, 0, true, true},
+       {1.5, kShare, true},
+       {1, kShare, false}},
+      // Two in a row begin anew. So does what comes behind one that was larger from the beginning.
+      {{1, 1, false}, {1, kShare, false}, {2000, 0, false, true}, {2000, 1, true}, {1990, kShare, false}},
+      {{1e60, 1, false}, {1, 1, true, true}, {1, kShare, false}},
+      {{1, 1, false}, {2000, 1, true, true}, {1990, kShare, false}},
+      // Nothing says nothing.
+      {{0, 0, false}, {1, 1, false}, {0, 0, false}, {1, kShare, false}},
+      // Smaller ones are left out eight times; within a thousandth they are not smaller.
+      {{5000, 1, false},
+       {5000, kShare, false},
+       {10, kShare, false},
+       {1, 0, false, true},
+       {5000, kShare, true},
+       {1, 0, false, true},
+       {1, 0, true, true},
+       {1, 0, true, true},
+       {1, 0, true, true},
+       {1, 0, true, true},
+       {1, 0, true, true},
+       {1, 0, true, true},
+       {1, 1, true},
+       {1, kShare, false}},
+  };
+  for (std::size_t s = 0; s < scans.size(); ++s) {
+    auto frame = this->context().template zeros<FrameLikeness>({1});
+    std::int32_t unlike = 0;
+    for (std::size_t f = 0; f < scans[s].size(); ++f) {
+      const Judged& now = scans[s][f];
+      const auto power = this->upload(std::vector<double>{now.power}, {1});
+      take_frame(this->context(), power.cview(), 1000, kShare, frame.view());
+      const FrameLikeness judged = this->download(frame).at(0);
+      EXPECT_EQ(judged.share, now.share) << s << ", " << f;
+      EXPECT_EQ(judged.forget != 0, now.forgets) << s << ", " << f;
+      unlike += now.unlike ? 1 : 0;
+      EXPECT_EQ(judged.unlike, unlike) << s << ", " << f;
+    }
+  }
+}
+
+TYPED_TEST(RunningMeanTest, SharesAreThoseOfTheFrame) {
+  const auto frames = frames_of(4);
+  auto mean = this->upload(frames[0], {1, kElements});
+  auto frame = this->context().template zeros<FrameLikeness>({1});
+  const auto take = [&](double power, const std::vector<cfloat>& next) {
+    const auto size = this->upload(std::vector<double>{power}, {1});
+    const auto values = this->upload(next, {1, kElements});
+    take_frame(this->context(), size.cview(), 1000, 0.25f, frame.view());
+    add_to_mean(this->context(), values.cview(), frame.cview(), mean.view());
+  };
+  std::vector<cfloat> huge = frames[2];
+  for (cfloat& v : huge) v *= 1e30f;
+  take(1e60, huge);  // the first of all
+  EXPECT_EQ(this->download(mean), huge);
+  take(1, frames[3]);  // nothing of 1e30 is left
+  EXPECT_EQ(this->download(mean), frames[3]);
+  take(1, frames[0]);
+  EXPECT_LT(worst(this->download(mean),
+                  [&](std::size_t i) { return 0.75 * cdouble(frames[3][i]) + 0.25 * cdouble(frames[0][i]); }),
+            kRounding);
+  const auto before = this->download(mean);
+  take(1e60, huge);
+  EXPECT_EQ(this->download(mean), before);
+}
+
 TYPED_TEST(RunningMeanTest, OddInputIsRefused) {
   auto mean = this->context().template zeros<cfloat>({2, 3});
   const auto same = this->context().template zeros<cfloat>({2, 3});
@@ -101,6 +185,14 @@ TYPED_TEST(RunningMeanTest, OddInputIsRefused) {
   for (const float share : {-0.1f, 1.1f, std::numeric_limits<float>::quiet_NaN()})
     EXPECT_THROW(add_to_mean(this->context(), same.cview(), share, mean.view()), std::invalid_argument) << share;
   EXPECT_NO_THROW(add_to_mean(this->context(), same.cview(), 1, mean.view()));
+  auto frame = this->context().template zeros<FrameLikeness>({1}),
+       none = this->context().template zeros<FrameLikeness>({0});
+  const auto power = this->context().template zeros<double>({1});
+  EXPECT_THROW(take_frame(this->context(), power.cview(), 1, 0.5f, frame.view()), std::invalid_argument);
+  EXPECT_THROW(take_frame(this->context(), power.cview(), 2, 1.5f, frame.view()), std::invalid_argument);
+  EXPECT_THROW(take_frame(this->context(), power.cview(), 2, 0.5f, none.view()), std::invalid_argument);
+  EXPECT_THROW(add_to_mean(this->context(), other.cview(), frame.cview(), mean.view()), std::invalid_argument);
+  EXPECT_THROW(add_to_mean(this->context(), same.cview(), none.cview(), mean.view()), std::invalid_argument);
 }
 
 }  // namespace

@@ -182,6 +182,23 @@ TYPED_TEST(FixedCgTest, ZeroAndNotFiniteFrames) {
   EXPECT_LT(testing::relative_error(got, truth, got.size()), 1e-3);
 }
 
+// As if the frame were the first: it neither begins with the one before nor is drawn to it, or to nothing.
+TYPED_TEST(FixedCgTest, ForgetsTheFrameBefore) {
+  const FrameProblem spoiled(106), good(104);
+  FixedCg fresh(this->context(), kImage, {.iterations = 5, .previous = 0.3});
+  double largest = 0;
+  const auto expected = this->solve(fresh, good, largest);
+  for (const std::int32_t forgets : {0, 1}) {
+    FixedCg solver(this->context(), kImage, {.iterations = 5, .previous = 0.3});
+    this->solve(solver, spoiled, largest);
+    const auto flag = this->upload(std::vector<std::int32_t>{forgets}, {1});
+    solver.forget(this->context(), flag.cview());
+    EXPECT_EQ(this->solve(solver, good, largest) == expected, forgets != 0);
+    EXPECT_NE(this->solve(solver, good, largest), expected) << "the next one is drawn to it again";
+  }
+  EXPECT_THROW(fresh.forget(this->context(), {}), std::invalid_argument);
+}
+
 TYPED_TEST(FixedCgTest, RefusesWhatDoesNotFit) {
   const auto make = [&](const Shape& image, const FixedCgOptions& options) {
     FixedCg(this->context(), image, options);
