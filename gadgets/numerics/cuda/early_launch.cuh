@@ -1,6 +1,7 @@
 // Kernels that begin before the one before them has ended (programmatic dependent launch): getting ready then costs no
 // time. Such a kernel calls wait_for_kernel_before() in all its threads before it reads what others write or writes
-// what others read. On devices before compute capability 9.0 they are launched as all are.
+// what others read. On devices before compute capability 9.0, and where the program was built for such devices only,
+// they are launched as all are.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,6 +23,14 @@ __device__ inline void let_kernel_after_begin() {
 #endif
 }
 
+/// Whether a device of this compute capability runs code that waits: not where what the program was built for is older,
+/// and the driver compiles that for the device.
+constexpr bool waits_are_built(int major) {
+  for (const int built : {__CUDA_ARCH_LIST__})
+    if (built >= 900 && built < 100 * (major + 1)) return true;
+  return false;
+}
+
 struct EarlyLaunch {
   dim3 blocks, threads;
   int shared_bytes = 0;  ///< dynamic
@@ -37,7 +46,7 @@ void launch_early(const char* what, void (*kernel)(Parameters...), const EarlyLa
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), what);
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (major >= 9) {
+  if (waits_are_built(major)) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
