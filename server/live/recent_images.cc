@@ -31,6 +31,10 @@ class RecentImages::SparePixels : public std::enable_shared_from_this<SparePixel
                                         }),
             all};
   }
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    spare_.clear();
+  }
 
  private:
   static constexpr std::size_t kMost = 4, kMostBytes = 1 << 20;  // of each
@@ -206,13 +210,17 @@ std::optional<std::uint64_t> RecentImages::unused_since() const {
 
 void RecentImages::drop(std::uint64_t wanted) {
   std::vector<std::shared_ptr<KeptImage>> dropped;  // freed after the lock
-  const std::scoped_lock lock(mutex_);
-  for (std::uint64_t freed = 0; freed < std::max<std::uint64_t>(1, wanted);) {
-    std::shared_ptr<KeptImage> oldest = take_oldest();
-    if (!oldest) break;
-    freed += oldest->bytes;
-    dropped.push_back(std::move(oldest));
+  {
+    const std::scoped_lock lock(mutex_);
+    for (std::uint64_t freed = 0; freed < std::max<std::uint64_t>(1, wanted);) {
+      std::shared_ptr<KeptImage> oldest = take_oldest();
+      if (!oldest) break;
+      freed += oldest->bytes;
+      dropped.push_back(std::move(oldest));
+    }
   }
+  dropped.clear();
+  spare_->clear();  // others need the memory
 }
 
 }  // namespace echotrain::server
