@@ -9,7 +9,6 @@
 namespace echotrain::numerics {
 
 namespace {
-std::mutex taking;
 std::atomic<std::byte*> pinned_block = nullptr;
 }  // namespace
 
@@ -18,23 +17,23 @@ ReceiveMemory::~ReceiveMemory() {
 }
 
 std::span<std::byte> ReceiveMemory::take() {
-#if ECHOTRAIN_HAS_CUDA
-  constexpr std::uint64_t kShare = 8;  // of a budget: no more than one part of so many
-  const std::scoped_lock lock(taking);
-  if (tried_ || pinned_block != nullptr) return {};
-  tried_ = true;
-  if (budget_->bound() / kShare < kBytes || !budget_->take_if_it_fits(kBytes)) return {};
-  std::byte* const memory = cuda::pin(kBytes);
-  if (memory == nullptr) {
-    budget_->give(kBytes);
-    return {};
+  if constexpr (ECHOTRAIN_HAS_CUDA != 0) {
+    constexpr std::uint64_t kShare = 8;  // of a budget: no more than one part of so many
+    static std::mutex taking;            // for the process's one block
+    const std::scoped_lock lock(taking);
+    if (tried_ || pinned_block != nullptr) return {};
+    tried_ = true;
+    if (budget_->bound() / kShare < kBytes || !budget_->take_if_it_fits(kBytes)) return {};
+    std::byte* const memory = cuda::pin(kBytes);
+    if (memory == nullptr) {
+      budget_->give(kBytes);
+      return {};
+    }
+    taken_ = true;
+    pinned_block = memory;
+    return {memory, kBytes};
   }
-  taken_ = true;
-  pinned_block = memory;
-  return {memory, kBytes};
-#else
   return {};
-#endif
 }
 
 std::span<std::byte> ReceiveMemory::block() {
