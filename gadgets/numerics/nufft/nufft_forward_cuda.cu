@@ -158,7 +158,7 @@ __device__ __forceinline__ void stage_bin(const Tiling& t, const BinPiece& piece
   }
   atomicMax(&greatest[coil], __float_as_uint(most));
   __syncthreads();
-  const auto exponent_of = [&](int c) { return min(kValueExponent + 127 - static_cast<int>(greatest[c] >> 23), 100); };
+  const auto exponent_of = [&](int c) { return min(kValueExponent + 127 - static_cast<int>(greatest[c] >> 23), 126); };
   if (thread < Coils) exponents[thread] = exponent_of(thread);
   const float factor = power_of_2(exponent_of(coil));
 
@@ -339,12 +339,16 @@ __global__ void __launch_bounds__(Staging<Dims, Width, Coils>::kBlock, blocks_at
     for (int c = 0; c < S::kProducts; ++c) {
       const int mine = c * (kColumns / 2) + lane % 4;
       if (mine >= Coils || coil + mine >= count) continue;
-      const float lift = power_of_2(-kWeightExponent) * power_of_2(-exponents[mine]);
+      // Two factors: their product may be less than the least normal number.
+      const float of_weight = power_of_2(-kWeightExponent), of_value = power_of_2(-exponents[mine]);
+      const auto lifted = [&](float re, float im) {
+        return make_float2(re * of_weight * of_value, im * of_weight * of_value);
+      };
       float2* const to = samples + first_coil + coil + mine;
       if (base + row < piece.count)
-        to[first * all_coils] = nowhere & 1 ? make_float2(0, 0) : make_float2(sum[c][0] * lift, sum[c][1] * lift);
+        to[first * all_coils] = nowhere & 1 ? make_float2(0, 0) : lifted(sum[c][0], sum[c][1]);
       if (base + row + 1 < piece.count)
-        to[second * all_coils] = nowhere & 2 ? make_float2(0, 0) : make_float2(sum[c][2] * lift, sum[c][3] * lift);
+        to[second * all_coils] = nowhere & 2 ? make_float2(0, 0) : lifted(sum[c][2], sum[c][3]);
     }
   }
 }
