@@ -79,8 +79,10 @@ def tried(server, twin, kind, messages, number, count):
     assert not truth.errors(), truth.texts
     kind.fail(number, count)
     received = talk(server.address, b"".join(messages))
-    fired = kind["fired"]
+    fired, seen = kind["fired"], kind["seen"]
     kind.stop()
+    # How many calls a scan makes depends on what the scan before has left.
+    assert fired > 0 or seen < number, (number, seen)
     assert not server.died(), f"allocation {number}:\n{server.text()[-2000:]}"
     reply = wire.parse(received)
     assert all("resources: " in text for text in reply.errors()), (number, reply.texts)
@@ -101,16 +103,17 @@ def test_device_allocations_fail(server, twin, witness, name, count):
     assert calls > 0, "no call of the driver was seen"
     before = gpu_mib()
     numbers = sorted(random.Random(calls).sample(range(1, calls + 1), min(ROUNDS, calls)))
-    refused = 0
+    struck = refused = 0
     for i, number in enumerate(numbers):
         fired, errors = tried(server, twin, kind, make(32 + 2 * i), number, count)
-        assert fired > 0
+        struck += fired > 0
         refused += bool(errors)
+    assert struck > len(numbers) // 2
     # After one failure, kept memory is given back and the call repeated; when all calls fail, that does not help.
-    assert refused == (len(numbers) if count == FOR_GOOD else 0)
+    assert refused == (struck if count == FOR_GOOD else 0)
     witness.scan_is_good()
     witness.at_rest()
-    print(f"{name}: {calls} calls, {len(numbers)} tried, {refused} refused; {before:g} MiB before, {gpu_mib():g} after")
+    print(f"{name}: {calls} calls, {struck} failed, {refused} refused; {before:g} MiB before, {gpu_mib():g} after")
     assert gpu_mib() < before + MEMORY_NOISE_MIB
 
 
