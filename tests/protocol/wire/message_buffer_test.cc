@@ -352,7 +352,8 @@ TEST(MessageBuffer, SlabsThatNobodyUsesAreFreed) {
 
 // For good: at the end, buffers that are never destroyed keep it from other tests.
 TEST(MessageBuffer, LentMemoryIsTakenFirstAndStays) {
-  const std::span<std::byte> lent = *new std::array<std::byte, 2 * MessageBuffer::kSlabBytes + 100>();
+  static std::array<std::byte, 2 * MessageBuffer::kSlabBytes + 100> memory;  // for as long as the process lives
+  const std::span<std::byte> lent = memory;
   const auto is_lent = [&](std::span<std::byte> room) {
     EXPECT_EQ(room.size(), MessageBuffer::kSlabBytes);
     return room.data() == lent.data() || room.data() == lent.data() + MessageBuffer::kSlabBytes;
@@ -369,7 +370,7 @@ TEST(MessageBuffer, LentMemoryIsTakenFirstAndStays) {
     buffers.erase(buffers.begin(), buffers.begin() + 2);  // the other one is given back last
   }
   for (int period = 0; period < 3; ++period) MessageBuffer::free_unused_slabs();
-  auto& kept = *new std::vector<MessageBuffer>(3, MessageBuffer(Limits{}));
+  static auto& kept = *new std::vector<MessageBuffer>(3, MessageBuffer(Limits{}));  // no other test gets lent slabs
   EXPECT_TRUE(is_lent(kept[0].prepare())) << "it was not freed";
   EXPECT_TRUE(is_lent(kept[1].prepare()));
   EXPECT_FALSE(is_lent(kept[2].prepare()));
