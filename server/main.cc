@@ -199,11 +199,10 @@ int serve(const config::ServerOptions& options, const Request& request, const Re
   if (!server->agent_address().empty()) fmt::print("agent-check on {}\n", server->agent_address());
   std::fflush(stdout);
   const int code = server->run() == server::Server::End::broken ? kDeviceLost : EXIT_SUCCESS;
-  if (server->left_behind()) {
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
-  return code;
+  // Nothing is left to do: captures and images for peers are on the disk. Destructors would only take time, and what
+  // they destroy may be in use: by a thread that computes for a session that was cut off, or that tunes.
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 config::OptionTable<Request> request_table() {

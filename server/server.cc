@@ -152,7 +152,7 @@ Server::End Server::run() {
   helpers.clear();
   if (environment_.captures) environment_.captures->finish();  // here: a process may end without destroying its server
   // Images that wait for peers are on the disk then.
-  if (environment_.sinks && !environment_.sinks->finish()) left_behind_ = true;
+  if (environment_.sinks) environment_.sinks->finish();
   last_resort_.disarm();
   return environment_.readiness->state() == Readiness::State::broken ? End::broken : End::asked;
 }
@@ -193,6 +193,7 @@ void Server::close_down() {
   patience_.async_wait([this](const error_code& cancelled) {
     if (!cancelled) out_of_time();
   });
+  environment_.idle_tuner->stop();
   listener_.stop();
 }
 

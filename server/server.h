@@ -45,8 +45,6 @@ class Server {
   /// disk. To be called once.
   enum class End { asked, broken };
   End run();
-  /// After run(): a thread hangs in a call that cannot be interrupted, so the process must end without waiting for it.
-  bool left_behind() const { return left_behind_; }
   /// Makes the server not ready; it accepts no more clients after shutdown_delay_s (at once when a device is lost);
   /// running scans may then finish for shutdown_timeout_s, are ended with fatal `shutdown`, and a second later
   /// their connections are reset.
@@ -71,7 +69,6 @@ class Server {
   bool closing_ = false;       // on control_
   bool ended_ = false;         // on control_
   bool owns_process_ = false;  // set before run()
-  bool left_behind_ = false;   // set by run()
   Supervision supervision_;    // on control_
   Listener listener_;
   std::unique_ptr<Port> admin_;  // null: there is none; ends before the listener, which its threads may be asking

@@ -18,6 +18,8 @@ class IdleTuner {
   static constexpr std::chrono::milliseconds kQuiet{500};
   IdleTuner(std::shared_ptr<numerics::Resources> resources, std::shared_ptr<ComputePool> compute,
             Clock::duration quiet = kQuiet);
+  /// The server ends: a trial that runs stops, and none begins.
+  void stop() { thread_.request_stop(); }
 
  private:
   void run(const std::stop_token& stop);

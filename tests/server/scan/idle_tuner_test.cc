@@ -87,5 +87,18 @@ TEST(IdleTuner, EndsAtOnce) {
   EXPECT_LT(Clock::now() - begin, 10s);
 }
 
+TEST(IdleTuner, BeginsNothingAfterItWasStopped) {
+  const auto resources = tuned_resources();
+  const auto pool = a_pool();
+  auto scan = pool->ask(Backend::cpu, [] {});
+  IdleTuner tuner(resources, pool, 0ms);
+  ask_for_plan(resources);
+  tuner.stop();
+  scan.reset();
+  std::this_thread::sleep_for(1s);  // a trial takes some 0.2 s
+  EXPECT_EQ(resources->get<NufftTuner>().wishes(), 1u);
+  EXPECT_EQ(resources->get<NufftTuner>().trials(), 0);
+}
+
 }  // namespace
 }  // namespace echotrain::server
