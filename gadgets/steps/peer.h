@@ -16,6 +16,7 @@
 #include "gadgets/shared/step_settings.h"
 #include "protocol/data/messages.h"
 #include "protocol/wire/codec.h"
+#include "protocol/wire/slab_pool.h"
 
 namespace echotrain {
 
@@ -57,6 +58,8 @@ struct PeerScan {
   /// Pays for what the peer holds beyond kQueueBytes in each direction: a long message, and the memory in which it
   /// comes. A message for which that has no room is an end(). Null: nobody counts.
   std::shared_ptr<numerics::MemoryAccount> account;
+  /// Memory that it receives into.
+  std::shared_ptr<protocol::SlabPool> slabs = std::make_shared<protocol::SlabPool>();
 };
 
 /// What a `python` step runs. Its names are checked.

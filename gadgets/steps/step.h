@@ -8,8 +8,10 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/numerics/core/memory_budget.h"
+#include "gadgets/numerics/core/resources.h"
 #include "gadgets/steps/exchange.h"
 #include "gadgets/steps/step_items.h"
+#include "protocol/wire/slab_pool.h"
 
 namespace echotrain {
 
@@ -40,8 +42,10 @@ class Step final : public Gadget<In, Out> {
     memory_->grow_to(lasting_);
     results_.start(header, scan);
     const ScanPort& port = scan.compute.template cache<ScanPort>();
-    exchange_.start(scan, Kind::who(options_), options_.timeout_s,
-                    Kind::open(options_, scan, {port.wake, scan.compute.account()}));
+    exchange_.start(
+        scan, Kind::who(options_), options_.timeout_s,
+        Kind::open(options_, scan,
+                   {port.wake, scan.compute.account(), scan.compute.resources().template share<protocol::SlabPool>()}));
     exchange_.give(Kind::greeting(options_, header, port.host_json), nullptr);
   }
 

@@ -285,7 +285,7 @@ struct StreamPeer::Impl {
 
   std::vector<StepBytes> sending;
   std::size_t noted = 0;  // bytes of this write that `moved` has
-  protocol::MessageBuffer messages{protocol::Limits{}};
+  protocol::MessageBuffer messages{protocol::Limits{}, scan.slabs};
   std::array<char, 4096> piece{};
   bool full = false;   // the slab that is read into
   bool looks = false;  // later

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
-#include <mutex>
 #include <utility>
 
 #include "protocol/data/layout.h"
@@ -11,105 +9,21 @@
 
 namespace echotrain::protocol {
 
-struct MessageBuffer::Slab {
-  // Not zeroed: only bytes that were received are ever read.
-  explicit Slab(std::size_t n) : own(std::make_unique_for_overwrite<std::byte[]>(n)), bytes(own.get()), size(n) {}
-  explicit Slab(std::span<std::byte> lent) : bytes(lent.data()), size(lent.size()) {}
-  bool lent() const { return !own; }
-  const std::unique_ptr<std::byte[]> own;
-  std::byte* const bytes;
-  const std::size_t size;
-  std::uint64_t period = 0;  // the pool's period in which it was last given back
-};
-
-// Slabs that are free to be used again. Slabs in use keep the pool alive. The last message of a slab gives it back, on
-// any thread.
 namespace {
 
 constexpr std::size_t kSmallestSlab = 64;
-constexpr std::size_t kSlabsKept = 16;
-constexpr std::size_t kSharedBytes = 64 << 20;  // as much as a server's queue holds by default
 
 }  // namespace
 
-class MessageBuffer::Pool : public std::enable_shared_from_this<Pool> {
- public:
-  explicit Pool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
-  static const std::shared_ptr<Pool>& shared() {
-    // Never destroyed: threads may free slabs while the process exits.
-    static const auto* const pool = new std::shared_ptr<Pool>(std::make_shared<Pool>(kSharedBytes));
-    return *pool;
-  }
-
-  std::shared_ptr<Slab> get(std::size_t bytes) {
-    std::unique_ptr<Slab> slab = take(bytes);
-    if (!slab) slab = std::make_unique<Slab>(bytes);
-    return {slab.release(), [pool = shared_from_this()](Slab* free) { pool->put(std::unique_ptr<Slab>(free)); }};
-  }
-
-  void add(std::span<std::byte> memory) {
-    const std::lock_guard lock(mutex_);
-    for (; memory.size() >= kSlabBytes; memory = memory.subspan(kSlabBytes))
-      free_.push_back(std::make_unique<Slab>(memory.first(kSlabBytes)));
-  }
-
-  // Frees the slabs that were given back before the period that ends now.
-  bool age() {
-    std::vector<std::unique_ptr<Slab>> old;  // freed outside the lock: that can take milliseconds
-    const std::lock_guard lock(mutex_);
-    const auto first = std::stable_partition(
-        free_.begin(), free_.end(), [this](const auto& slab) { return slab->lent() || slab->period == period_; });
-    old.assign(std::make_move_iterator(first), std::make_move_iterator(free_.end()));
-    free_.erase(first, free_.end());
-    for (const std::unique_ptr<Slab>& slab : old) free_bytes_ -= slab->size;
-    ++period_;
-    return !old.empty();
-  }
-
- private:
-  // The smallest free slab that is large enough; of several a lent one; of several the one given back last, so that
-  // others grow old.
-  std::unique_ptr<Slab> take(std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto best = free_.end();
-    for (auto slab = free_.begin(); slab != free_.end(); ++slab) {
-      const bool first = best == free_.end();
-      if ((*slab)->size >= bytes && (first || (*slab)->size < (*best)->size ||
-                                     ((*slab)->size == (*best)->size && (*slab)->lent() >= (*best)->lent())))
-        best = slab;
-    }
-    if (best == free_.end()) return nullptr;
-    std::unique_ptr<Slab> slab = std::move(*best);
-    free_.erase(best);
-    if (!slab->lent()) free_bytes_ -= slab->size;
-    return slab;
-  }
-
-  void put(std::unique_ptr<Slab> slab) {
-    const std::lock_guard lock(mutex_);
-    if (!slab->lent()) {
-      if (free_bytes_ + slab->size > keep_bytes_) return;
-      free_bytes_ += slab->size;
-    }
-    slab->period = period_;
-    free_.push_back(std::move(slab));
-  }
-
-  const std::size_t keep_bytes_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Slab>> free_;
-  std::size_t free_bytes_ = 0;  // without those that were lent
-  std::uint64_t period_ = 0;
-};
-
-bool MessageBuffer::free_unused_slabs() { return Pool::shared()->age(); }
-void MessageBuffer::lend(std::span<std::byte> memory) { Pool::shared()->add(memory); }
-
 MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes)
-    : limits_(limits),
-      slab_bytes_(std::max(slab_bytes, kSmallestSlab)),
-      // Buffers of the usual size share a pool: a connection finds warm slabs that earlier ones have left.
-      pool_(slab_bytes_ == kSlabBytes ? Pool::shared() : std::make_shared<Pool>(kSlabsKept * slab_bytes_)) {}
+    : MessageBuffer(limits, std::max(slab_bytes, kSmallestSlab),
+                    std::make_shared<SlabPool>(SlabPool::kKept * std::max(slab_bytes, kSmallestSlab))) {}
+
+MessageBuffer::MessageBuffer(const Limits& limits, std::shared_ptr<SlabPool> pool)
+    : MessageBuffer(limits, SlabPool::kSlabBytes, std::move(pool)) {}
+
+MessageBuffer::MessageBuffer(const Limits& limits, std::size_t slab_bytes, std::shared_ptr<SlabPool> pool)
+    : limits_(limits), slab_bytes_(slab_bytes), pool_(std::move(pool)) {}
 
 std::span<const std::byte> MessageBuffer::pending() const {
   return slab_ ? std::span<const std::byte>(slab_->bytes + begin_, end_ - begin_) : std::span<const std::byte>();

@@ -11,24 +11,20 @@
 #include "protocol/data/limits.h"
 #include "protocol/data/messages.h"
 #include "protocol/data/result.h"
+#include "protocol/wire/slab_pool.h"
 
 namespace echotrain::protocol {
 
 /// Collects bytes as they come and hands out whole messages. The buffer grows as bytes arrive, never by a claimed
 /// length; messages refer into its slabs and keep them alive. Slabs that nobody refers to any more are used again, so a
-/// steady stream allocates nothing per readout; up to 64 MiB of them are kept for later buffers. Used by the socket
-/// reader and by stream files alike. Messages may be released on any thread; the buffer itself belongs to one.
+/// steady stream allocates nothing per readout. Used by the socket reader and by stream files alike. Messages may be
+/// released on any thread; the buffer itself belongs to one.
 class MessageBuffer {
  public:
-  static constexpr std::size_t kSlabBytes = 1 << 20;
-  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = kSlabBytes);
-
-  /// Frees the kept slabs that no buffer has used since the previous call. Call it at regular intervals: a slab is then
-  /// freed after being unused for one to two intervals. Returns whether anything was freed. Thread-safe.
-  static bool free_unused_slabs();
-  /// More memory to receive into, in slabs of kSlabBytes, for as long as the process lives. Buffers of the usual size
-  /// take it first, and it is never freed. Thread-safe.
-  static void lend(std::span<std::byte> memory);
+  /// With slabs of its own.
+  explicit MessageBuffer(const Limits& limits, std::size_t slab_bytes = SlabPool::kSlabBytes);
+  /// With slabs that others share: it finds warm ones that earlier buffers have left.
+  MessageBuffer(const Limits& limits, std::shared_ptr<SlabPool> pool);
 
   /// Room to write incoming bytes to: never empty.
   std::span<std::byte> prepare();
@@ -49,15 +45,14 @@ class MessageBuffer {
   std::size_t held_bytes();
 
  private:
-  struct Slab;
-  class Pool;
+  MessageBuffer(const Limits& limits, std::size_t slab_bytes, std::shared_ptr<SlabPool> pool);
   std::span<const std::byte> pending() const;
   void change_slab(std::size_t bytes);  // takes the partial message along
   const std::shared_ptr<const void>& owner();
 
   Limits limits_;
   std::size_t slab_bytes_;
-  std::shared_ptr<Pool> pool_;
+  std::shared_ptr<SlabPool> pool_;
   std::shared_ptr<Slab> slab_;
   std::shared_ptr<const void> owner_;            // of messages that come now; see owner()
   std::vector<std::weak_ptr<const Slab>> held_;  // slab_ and those before it that may still be in use

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "gadgets/numerics/core/memory_budget.h"
-#include "protocol/wire/message_buffer.h"
+#include "protocol/wire/slab_pool.h"
 #include "server/base/machine_memory.h"
 #include "server/base/memory.h"
 #include "server/base/priority.h"
@@ -104,7 +104,7 @@ void Tidier::run() {
 
 void Tidier::tidy(bool unused) {
   if (unused) {
-    const bool slabs = protocol::MessageBuffer::free_unused_slabs();
+    const bool slabs = resources_->get<protocol::SlabPool>().free_unused();
     const bool blocks = numerics::free_unused_blocks(*resources_);
     wanted_ |= slabs || blocks;
   }

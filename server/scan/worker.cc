@@ -14,7 +14,7 @@
 #include "gadgets/numerics/team/team.h"
 #include "gadgets/shared/scan_port.h"
 #include "protocol/files/asset_folder.h"
-#include "protocol/wire/message_buffer.h"
+#include "protocol/wire/slab_pool.h"
 #include "server/base/clock.h"
 #include "server/base/priority.h"
 #include "server/memory/memory_estimate.h"
@@ -133,7 +133,10 @@ void Worker::work() {
   context_options.group = place_.helped;
   context_options.account = account_;
   numerics::Context compute(place_.backend, resources_, context_options);
-  if (on_device) protocol::MessageBuffer::lend(resources_->get<numerics::ReceiveMemory>().take());
+  if (on_device) {
+    const std::shared_ptr<std::byte[]> block = resources_->get<numerics::ReceiveMemory>().take();
+    if (block) resources_->get<protocol::SlabPool>().lend({block.get(), numerics::ReceiveMemory::kBytes}, block);
+  }
   std::optional<numerics::Team> team;
   if (!place_.others.empty()) team.emplace(compute, place_.others, context_options.memory_budget);
   Pipeline pipeline(

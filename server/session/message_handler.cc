@@ -31,7 +31,7 @@ MessageHandler::MessageHandler(Connection& connection, Dialogue& dialogue, Sessi
       capture_(capture),
       watchdog_(watchdog),
       scan_(scan),
-      buffer_(connection.environment.limits),
+      buffer_(connection.environment.limits, connection.environment.resources->share<protocol::SlabPool>()),
       pending_memory_(connection.status->queues),
       beside_memory_(connection.status->account),
       header_memory_(connection.status->account) {}
@@ -42,7 +42,8 @@ protocol::Payload MessageHandler::commit(std::size_t n) {
 }
 
 void MessageHandler::drop_partial_message() {
-  buffer_ = protocol::MessageBuffer(connection_.environment.limits);
+  buffer_ = protocol::MessageBuffer(connection_.environment.limits,
+                                    connection_.environment.resources->share<protocol::SlabPool>());
   pending_memory_.set(0);
   beside_memory_.set(0);
 }

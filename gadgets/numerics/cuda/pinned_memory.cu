@@ -25,6 +25,11 @@ std::byte* pin(std::size_t bytes) {
   return nullptr;
 }
 
+void unpin(std::byte* memory) noexcept {
+  cudaFreeHost(memory);
+  cudaGetLastError();
+}
+
 PinnedMemory::PinnedMemory(Resources& resources)
     : events_(resources.share<SpareEvents>()),
       budget_(resources.memory()),

@@ -39,6 +39,12 @@ __global__ void take_rows_kernel(const std::uint32_t* words, Runs runs, std::uin
   }
 }
 
+/// Whether all of them lie where messages are received and the GPU reads.
+bool are_received(Context& context, std::span<const HostRow> rows) {
+  const ReceiveMemory& memory = context.resources().get<ReceiveMemory>();
+  return std::all_of(rows.begin(), rows.end(), [&](const HostRow& row) { return memory.holds(row.bytes); });
+}
+
 /// Each owner once, as far as rows of one owner follow each other.
 std::vector<std::shared_ptr<const void>> owners_of(std::span<const HostRow> rows) {
   std::vector<std::shared_ptr<const void>> owners;
@@ -52,9 +58,7 @@ std::vector<std::shared_ptr<const void>> owners_of(std::span<const HostRow> rows
 Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, const Shape& shape) {
   const std::int64_t numbers = shape.size() / shape[0];
   const std::int64_t bytes = numbers * static_cast<std::int64_t>(sizeof(cfloat));
-  const bool whole = shape[0] * bytes >= kWorthBytes && std::all_of(rows.begin(), rows.end(), [&](const HostRow& row) {
-                       return ReceiveMemory::holds(row.bytes);
-                     });
+  const bool whole = shape[0] * bytes >= kWorthBytes && are_received(context, rows);
   const std::vector<RowRun> found = whole ? row_runs(rows, bytes, kMostRuns) : std::vector<RowRun>();
   if (found.empty()) return copy_rows(context, rows, shape);
 

@@ -329,51 +329,15 @@ TEST(MessageBuffer, HeldMessagesAreNeverOverwritten) {
   for (std::uint32_t i = 0; i < 200; ++i) EXPECT_EQ(numbers<std::uint32_t>(held[i].data)[0], i);
 }
 
-// Slabs of the usual size are kept for all buffers of the process.
-TEST(MessageBuffer, SlabsThatNobodyUsesAreFreed) {
-  while (MessageBuffer::free_unused_slabs()) {
-  }
-  MessageBuffer::free_unused_slabs();
-  const auto use = [](int count) {
-    std::vector<MessageBuffer> buffers(static_cast<std::size_t>(count), MessageBuffer(Limits{}));
-    std::set<const std::byte*> rooms;
-    for (MessageBuffer& buffer : buffers) rooms.insert(buffer.prepare().data());
-    return rooms;
+TEST(MessageBuffer, BuffersOfOnePoolShareSlabs) {
+  const auto pool = std::make_shared<SlabPool>(), other = std::make_shared<SlabPool>();
+  const auto room_of_new_buffer = [](const std::shared_ptr<SlabPool>& from) {
+    return MessageBuffer(Limits{}, from).prepare();
   };
-  const auto first = use(2);
-  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they came a moment ago";
-  EXPECT_EQ(use(2), first);
-  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "they were used again";
-  use(1);
-  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "one was not used again";
-  EXPECT_TRUE(MessageBuffer::free_unused_slabs()) << "nor was the other one";
-  EXPECT_FALSE(MessageBuffer::free_unused_slabs()) << "none is left";
-}
-
-// For good: at the end, buffers that are never destroyed keep it from other tests.
-TEST(MessageBuffer, LentMemoryIsTakenFirstAndStays) {
-  static std::array<std::byte, 2 * MessageBuffer::kSlabBytes + 100> memory;  // for as long as the process lives
-  const std::span<std::byte> lent = memory;
-  const auto is_lent = [&](std::span<std::byte> room) {
-    EXPECT_EQ(room.size(), MessageBuffer::kSlabBytes);
-    return room.data() == lent.data() || room.data() == lent.data() + MessageBuffer::kSlabBytes;
-  };
-  { MessageBuffer(Limits{}).prepare(); }  // a slab that is free, too
-  MessageBuffer::lend(lent);
-  MessageBuffer::lend({});
-  for (int round = 0; round < 70; ++round) {  // more often than slabs fit into what is kept
-    std::vector<MessageBuffer> buffers(3, MessageBuffer(Limits{}));
-    ASSERT_TRUE(is_lent(buffers[0].prepare()));
-    ASSERT_TRUE(is_lent(buffers[1].prepare()));
-    ASSERT_NE(buffers[0].prepare().data(), buffers[1].prepare().data());
-    ASSERT_FALSE(is_lent(buffers[2].prepare()));
-    buffers.erase(buffers.begin(), buffers.begin() + 2);  // the other one is given back last
-  }
-  for (int period = 0; period < 3; ++period) MessageBuffer::free_unused_slabs();
-  static auto& kept = *new std::vector<MessageBuffer>(3, MessageBuffer(Limits{}));  // no other test gets lent slabs
-  EXPECT_TRUE(is_lent(kept[0].prepare())) << "it was not freed";
-  EXPECT_TRUE(is_lent(kept[1].prepare()));
-  EXPECT_FALSE(is_lent(kept[2].prepare()));
+  const std::span<std::byte> first = room_of_new_buffer(pool);
+  EXPECT_EQ(first.size(), SlabPool::kSlabBytes);
+  EXPECT_NE(room_of_new_buffer(other).data(), first.data()) << "it is another pool's, which still has it";
+  EXPECT_EQ(room_of_new_buffer(pool).data(), first.data());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 #include "gadgets/numerics/cuda/receive_memory.h"
@@ -21,8 +22,9 @@ class HostRowsTest : public OnBackend<B> {
  protected:
   /// Memory as messages are received into: on a GPU the block that it reads from, else ordinary memory.
   std::span<std::byte> memory() {
-    this->context().resources().template get<ReceiveMemory>().take();
-    if (this->context().cuda()) return ReceiveMemory::block();
+    auto& received = this->context().resources().template get<ReceiveMemory>();
+    received.take();
+    if (this->context().cuda()) return received.block();
     ordinary_.resize(8 << 20);
     return ordinary_;
   }
@@ -114,24 +116,39 @@ TYPED_TEST(HostRowsTest, OwnersKeepTheirMemoryUntilItHasBeenRead) {
   EXPECT_EQ(third.use_count(), 1);
 }
 
-TYPED_TEST(HostRowsTest, TheMemoryIsOneBlockThatCountsInTheBudgetOfWhoTookIt) {
+TYPED_TEST(HostRowsTest, EachResourcesHaveOneBlockThatCountsInTheirBudget) {
   Resources small({.memory_budget = 100 << 20});
-  EXPECT_TRUE(small.get<ReceiveMemory>().take().empty());
+  EXPECT_EQ(small.get<ReceiveMemory>().take(), nullptr);
   EXPECT_EQ(small.memory()->used(), 0u);
-  Resources mine;
-  const std::size_t taken = mine.get<ReceiveMemory>().take().size();  // nothing where an earlier test has it
-  EXPECT_EQ(mine.memory()->used(), taken);
-  EXPECT_TRUE(mine.get<ReceiveMemory>().take().empty());
-  const std::span<std::byte> block = ReceiveMemory::block();
+  EXPECT_TRUE(small.get<ReceiveMemory>().block().empty());
+
+  auto mine = std::make_unique<Resources>();
+  ReceiveMemory& memory = mine->get<ReceiveMemory>();
+  std::shared_ptr<std::byte[]> owner = memory.take();
+  EXPECT_EQ(memory.take(), nullptr);
   const std::byte other{};
-  EXPECT_FALSE(ReceiveMemory::holds({&other, 1}));
-  if (this->context().cuda()) {
-    EXPECT_EQ(block.size(), ReceiveMemory::kBytes);
-    EXPECT_TRUE(ReceiveMemory::holds(block));
-    EXPECT_TRUE(ReceiveMemory::holds(block.last(1)));
-    EXPECT_FALSE(ReceiveMemory::holds({block.data() - 1, 2}));
-    EXPECT_FALSE(ReceiveMemory::holds({block.data() + block.size() - 1, 2}));
-  }
+  EXPECT_FALSE(memory.holds({&other, 1}));
+  const std::span<std::byte> block = memory.block();
+  EXPECT_EQ(mine->memory()->used(), block.size());
+  if (!this->context().cuda()) return;
+
+  EXPECT_EQ(block.size(), ReceiveMemory::kBytes);
+  EXPECT_EQ(block.data(), owner.get());
+  EXPECT_TRUE(memory.holds(block));
+  EXPECT_TRUE(memory.holds(block.last(1)));
+  EXPECT_FALSE(memory.holds({block.data() - 1, 2}));
+  EXPECT_FALSE(memory.holds({block.data() + block.size() - 1, 2}));
+
+  Resources others;
+  EXPECT_NE(others.get<ReceiveMemory>().take(), nullptr);
+  EXPECT_FALSE(others.get<ReceiveMemory>().holds(block));
+  EXPECT_FALSE(memory.holds(others.get<ReceiveMemory>().block()));
+
+  const std::shared_ptr<MemoryBudget> budget = mine->memory();
+  mine.reset();
+  EXPECT_EQ(budget->used(), ReceiveMemory::kBytes) << "who holds it may still read it";
+  owner.reset();
+  EXPECT_EQ(budget->used(), 0u);
 }
 
 TYPED_TEST(HostRowsTest, RowsThatDoNotFitTheShapeAreRefused) {
