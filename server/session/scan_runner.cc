@@ -13,10 +13,30 @@
 namespace echotrain::server {
 
 namespace {
+
 constexpr double kTrial_s = 0.5;
+
+// An address without its port; the brackets of an IPv6 address go with it.
+std::string host_of(const std::string& peer) {
+  const std::string host = peer.substr(0, peer.rfind(':'));
+  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
+}
+
+ScanTurn::Client client_of(const Connection& connection) {
+  const std::string host = host_of(connection.status->peer);
+  error_code unknown;
+  const asio::ip::address address = asio::ip::make_address(host, unknown);
+  return {unknown ? host : counted_as(address).to_string(), unknown || connection.environment.exempt.names(address),
+          connection.status->account, connection.waker()};
+}
+
 }  // namespace
 
-ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog) : connection_(connection), watchdog_(watchdog) {
+ScanRunner::ScanRunner(Connection& connection, Watchdog& watchdog)
+    : connection_(connection),
+      watchdog_(watchdog),
+      turn_(connection.environment.reservations, connection.environment.compute, connection.options.max_waiting,
+            client_of(connection)) {
   watchdog_.on_pause([this] { pause(); });
 }
 
@@ -29,73 +49,37 @@ asio::awaitable<void> ScanRunner::prepare(const ScanRequest& request) {
   }
   if (connection_.ending()) co_return;
   try {
-    backend_ = choose_backend(request.plan->spec(), connection_.options.backend);
+    const numerics::Backend backend = choose_backend(request.plan->spec(), connection_.options.backend);
+    tell(turn_.ask_for_memory(needs(request, backend)));
+    if (turn_.has_memory()) tell(turn_.ask_for_place());
   } catch (const numerics::ResourceError& error) {
     connection_.fail({"resources", error.what()});
-    co_return;
   }
-  ask_for_memory(request);
-  if (memory_ && memory_->granted())
-    ask_for_place();
-  else
-    place_.reset();  // of the scan that this one replaces: who has the memory may wait for it
 }
 
-void ScanRunner::ask_for_memory(const ScanRequest& request) {
-  memory_.reset();
-  const Environment& environment = connection_.environment;
-  const std::uint64_t wanted = memory_estimate(request.header, *request.plan, backend_) +
-                               step_memory(request.header, *request.plan, connection_.options);
-  device_bytes_ = std::min(memory_estimate(request.header, *request.plan, numerics::Backend::cpu),
-                           device_memory(connection_.options));
-  const std::uint64_t bytes = std::min(wanted, session_memory(connection_.options, *environment.memory));
-  memory_ = environment.reservations->ask({connection_.status->account, bytes, who(), exempt()}, connection_.waker());
-  if (!memory_)
-    connection_.fail({"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
-                                          "is full (max_waiting = {}{}); try again later",
-                                          (bytes >> 20) + 1, connection_.options.max_waiting,
-                                          exempt() ? "" : ", of which one address leaves a quarter")});
-  else if (!memory_->granted())
-    tell_of_wait(fmt::format("waiting for memory, {} MiB; {} scans wait before this one", (memory_->bytes() >> 20) + 1,
-                             memory_->position()));
+ScanTurn::Needs ScanRunner::needs(const ScanRequest& request, numerics::Backend backend) const {
+  const config::ServerOptions& options = connection_.options;
+  const std::uint64_t wanted =
+      memory_estimate(request.header, *request.plan, backend) + step_memory(request.header, *request.plan, options);
+  const std::uint64_t on_device = memory_estimate(request.header, *request.plan, numerics::Backend::cpu);
+  return {backend, std::min(wanted, session_memory(options, *connection_.environment.memory)),
+          std::min(on_device, device_memory(options))};
 }
 
-void ScanRunner::ask_for_place() {
-  if (place_ && place_->backend() == backend_) return;  // the place of the scan that this one replaces
-  place_.reset();
-  place_ = connection_.environment.compute->ask(backend_, connection_.waker(), exempt() ? "" : who(), device_bytes_);
-  if (!place_)
-    connection_.fail(
-        {"busy", fmt::format("no place for a scan on the {} is free, and the line for one is "
-                             "full (max_waiting = {}); try again later{}",
-                             numerics::to_string(backend_), connection_.options.max_waiting, why_longer(backend_))});
-  else if (!place_->granted())
-    tell_of_place_wait();
-}
-
-void ScanRunner::tell_of_place_wait() {
-  tell_of_wait(fmt::format("waiting for a place on the {}; {} scans wait before this one{}",
-                           numerics::to_string(place_->backend()), place_->position(), why_longer(place_->backend())));
-}
-
-// A place may be free, but not for one more scan of the address.
-std::string ScanRunner::why_longer(numerics::Backend backend) const {
-  const std::string bound = exempt() ? "" : connection_.environment.compute->bound(backend, who());
-  return bound.empty() ? "" : "; " + bound;
-}
-
-void ScanRunner::tell_of_wait(const std::string& text) {
+void ScanRunner::tell(const ScanTurn::Answer& answer) {
+  if (answer.refusal) connection_.fail(*answer.refusal);
+  if (answer.wait.empty()) return;
   if (!waiting_since_) waiting_since_ = Clock::now();
   watchdog_.place_wait_begins(*waiting_since_);
   connection_.status->state = SessionState::waiting;
-  connection_.log.info("{}", text);
-  connection_.outbox->text(protocol::Level::info, text);
+  connection_.log.info("{}", answer.wait);
+  connection_.outbox->text(protocol::Level::info, answer.wait);
 }
 
 asio::awaitable<void> ScanRunner::run(ScanRequest request) {
-  while (!connection_.ending() && !memory_->granted()) co_await wait_in_line();
-  if (!connection_.ending()) ask_for_place();
-  while (!connection_.ending() && !place_->granted()) co_await wait_in_line();
+  while (!connection_.ending() && !turn_.has_memory()) co_await wait_in_line();
+  if (!connection_.ending()) tell(turn_.ask_for_place());
+  while (!connection_.ending() && !turn_.has_place()) co_await wait_in_line();
   watchdog_.place_wait_ends();
   if (connection_.ending()) co_return;
   place_granted();
@@ -103,14 +87,14 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
   const config::ServerOptions& options = connection_.options;
   const bool own = environment.catalogue.offers(request.plan);
   meter_ = environment.metrics->scan(own ? request.plan->spec().name : Metrics::kInline, connection_.status);
-  at_ = {place_->backend(),
-         place_->device(),
-         place_->others(),
-         yields_now(),
-         environment.turns->scan(options.address_turns && !exempt() ? who() : ""),
-         environment.turns->helped(exempt() ? "" : who()),
+  at_ = {turn_.place().backend(),
+         turn_.place().device(),
+         turn_.place().others(),
+         turn_.yields_now(environment.resources->threads().size()),
+         environment.turns->scan(options.address_turns ? turn_.counted_as() : ""),
+         environment.turns->helped(turn_.counted_as()),
          environment.spinning,
-         place_->load()};
+         turn_.place().load()};
   const config::PipelineSpec& spec = request.plan->spec();
   std::shared_ptr<ImageSink> dicom;
   if (environment.sinks) dicom = environment.sinks->sink(connection_.log, spec.dicom_peers, request.header, spec.text);
@@ -123,33 +107,6 @@ asio::awaitable<void> ScanRunner::run(ScanRequest request) {
                                      environment.readiness, std::move(dicom), connection_.waker());
   on_trial_ = true;
   watchdog_.set_alarm(Clock::now() + seconds(std::min(kTrial_s, options.idle_timeout_s / 4)), [this] { confirm(); });
-}
-
-// The client's address without its port; the brackets of an IPv6 address go with it.
-std::string ScanRunner::host() const {
-  const std::string& peer = connection_.status->peer;
-  const std::string host = peer.substr(0, peer.rfind(':'));
-  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
-}
-
-// As bounds of one address count it.
-std::string ScanRunner::who() const {
-  error_code unknown;
-  const asio::ip::address address = asio::ip::make_address(host(), unknown);
-  return unknown ? host() : counted_as(address).to_string();
-}
-
-int ScanRunner::yields_now() const {
-  // Threads that a scan on a GPU starts work for all scans there.
-  if (place_->backend() == numerics::Backend::cuda) return 0;
-  if (exempt()) return 0;
-  return yields(memory_->scans_beside(), connection_.environment.resources->threads().size());
-}
-
-bool ScanRunner::exempt() const {
-  error_code unknown;
-  const asio::ip::address address = asio::ip::make_address(host(), unknown);
-  return unknown || connection_.environment.exempt.names(address);
 }
 
 // Where nothing is read meanwhile, a client that is gone would stay in line.
@@ -190,20 +147,16 @@ void ScanRunner::push(Work&& work) {
 void ScanRunner::pause() {
   if (paused_ || on_trial_ || !worker_ || !worker_->pause()) return;
   paused_ = true;
-  place_.reset();
+  turn_.give_back_place();
   connection_.status->state = SessionState::paused;
   connection_.log.info("no data for {} s: its place on the {} is free for others until data come",
                        connection_.options.pause_s, numerics::to_string(at_.backend));
 }
 
 void ScanRunner::ask_again() {
-  if (place_) return;
-  place_ = connection_.environment.compute->ask_again(at_.backend, at_.device, connection_.waker(),
-                                                      exempt() ? "" : who(), at_.load);
-  if (place_->granted())
-    go_on();
-  else
-    tell_of_place_wait();
+  if (turn_.asked_for_place()) return;
+  tell(turn_.ask_again(at_));
+  if (turn_.has_place()) go_on();
 }
 
 // The scan has its place again.
@@ -220,7 +173,7 @@ asio::awaitable<void> ScanRunner::regain_place() {
   if (!paused_) co_return;
   if (!connection_.end.gone) ask_again();
   while (paused_ && !connection_.end.gone && !worker_->done() && !watchdog_.place_wait_over()) {
-    if (place_->granted())
+    if (turn_.has_place())
       go_on();
     else
       co_await connection_.wait();
@@ -240,7 +193,7 @@ bool ScanRunner::busy() const {
 }
 
 void ScanRunner::check() {
-  if (regaining() && place_->granted()) go_on();
+  if (regaining() && turn_.has_place()) go_on();
   if (paused_ && worker_ && worker_->has_results()) ask_again();
   if (worker_ && !on_trial_ && worker_->done() && worker_->failure()) connection_.fail(*worker_->failure());
 }
@@ -256,8 +209,7 @@ asio::awaitable<void> ScanRunner::finish() {
       co_await connection_.wait();
     }
   }
-  place_.reset();
-  memory_.reset();
+  turn_.give_back();
   if (worker_ && worker_->failure()) connection_.fail(*worker_->failure());
 }
 
@@ -272,8 +224,7 @@ void ScanRunner::abandon() {
   end_trial();
   paused_ = false;
   worker_.reset();
-  place_.reset();
-  memory_.reset();
+  turn_.give_back();
 }
 
 void ScanRunner::report(ScanSummary& summary) const {

@@ -1,4 +1,4 @@
-// The scan of a session: its place in the compute pool and its worker.
+// The scan of a session: when its worker starts, pauses, goes on and ends.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,10 @@
 #include "protocol/data/messages.h"
 #include "server/base/clock.h"
 #include "server/base/signal.h"
-#include "server/memory/reservations.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/scan_summary.h"
-#include "server/scan/compute_pool.h"
 #include "server/scan/scan_request.h"
+#include "server/scan/scan_turn.h"
 #include "server/scan/worker.h"
 #include "server/session/connection.h"
 #include "server/session/watchdog.h"
@@ -32,7 +31,7 @@ class ScanRunner {
   /// Ends the scan that runs, if any, and asks for memory and then for a place for `request`. Afterwards both are
   /// granted or waited for, or the session is ending.
   asio::awaitable<void> prepare(const ScanRequest& request);
-  bool has_place() const { return place_ && place_->granted(); }
+  bool has_place() const { return turn_.has_place(); }
   /// Waits for the place and starts the scan, on trial.
   asio::awaitable<void> run(ScanRequest request);
   /// Ends the trial: the scan stays.
@@ -40,7 +39,7 @@ class ScanRunner {
 
   bool started() const { return worker_ != nullptr; }
   /// Data have come after a pause, and the scan waits for its place.
-  bool regaining() const { return paused_ && place_; }
+  bool regaining() const { return paused_ && turn_.asked_for_place(); }
   /// Takes data for the scan, which confirms it. Does nothing where no scan was started.
   void push(Work&& work);
   /// The scan can take nothing: its queue is full, or it waits to regain its place.
@@ -66,15 +65,8 @@ class ScanRunner {
   const std::shared_ptr<ScanMeter>& meter() const { return meter_; }
 
  private:
-  std::string host() const;
-  std::string who() const;
-  std::string why_longer(numerics::Backend backend) const;
-  int yields_now() const;
-  bool exempt() const;
-  void ask_for_memory(const ScanRequest& request);
-  void ask_for_place();
-  void tell_of_wait(const std::string& text);
-  void tell_of_place_wait();
+  ScanTurn::Needs needs(const ScanRequest& request, numerics::Backend backend) const;
+  void tell(const ScanTurn::Answer& answer);
   void place_granted();
   void end_trial();
   void pause();
@@ -85,10 +77,7 @@ class ScanRunner {
 
   Connection& connection_;
   Watchdog& watchdog_;
-  numerics::Backend backend_ = numerics::Backend::cpu;  // of the scan that was asked for
-  std::uint64_t device_bytes_ = 0;                      // that it will probably take of a GPU
-  std::unique_ptr<Reservations::Ticket> memory_;        // held while the worker lives, also while it pauses
-  std::unique_ptr<ComputePool::Ticket> place_;          // asked for once there is memory; none while the worker pauses
+  ScanTurn turn_;  // outlives the worker
   std::optional<Clock::time_point> waiting_since_;
   std::shared_ptr<ScanMeter> meter_;
   std::unique_ptr<Worker> worker_;

@@ -1,0 +1,71 @@
+#include "server/scan/scan_turn.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace echotrain::server {
+
+ScanTurn::ScanTurn(std::shared_ptr<Reservations> memory, std::shared_ptr<ComputePool> places, std::int64_t max_waiting,
+                   Client client)
+    : reservations_(std::move(memory)),
+      places_(std::move(places)),
+      max_waiting_(max_waiting),
+      client_(std::move(client)) {}
+
+ScanTurn::Answer ScanTurn::ask_for_memory(const Needs& needs) {
+  needs_ = needs;
+  memory_.reset();
+  memory_ = reservations_->ask({client_.account, needs.bytes, client_.address, client_.exempt}, client_.wake);
+  if (has_memory()) return {};
+  place_.reset();  // who has the memory may wait for it
+  if (memory_)
+    return {.wait = fmt::format("waiting for memory, {} MiB; {} scans wait before this one",
+                                (memory_->bytes() >> 20) + 1, memory_->position())};
+  return {protocol::Error{"busy", fmt::format("the {} MiB that this scan needs are not free, and the line for memory "
+                                              "is full (max_waiting = {}{}); try again later",
+                                              (needs.bytes >> 20) + 1, max_waiting_,
+                                              client_.exempt ? "" : ", of which one address leaves a quarter")}};
+}
+
+ScanTurn::Answer ScanTurn::ask_for_place() {
+  if (place_ && place_->backend() == needs_.backend) return {};  // of the scan that this one replaces
+  place_.reset();
+  place_ = places_->ask(needs_.backend, client_.wake, counted_as(), needs_.device_bytes);
+  if (has_place()) return {};
+  if (place_) return {.wait = place_wait()};
+  return {protocol::Error{"busy",
+                          fmt::format("no place for a scan on the {} is free, and the line for one is "
+                                      "full (max_waiting = {}); try again later{}",
+                                      numerics::to_string(needs_.backend), max_waiting_, why_longer(needs_.backend))}};
+}
+
+ScanTurn::Answer ScanTurn::ask_again(const ScanPlace& before) {
+  place_ = places_->ask_again(before.backend, before.device, client_.wake, counted_as(), before.load);
+  if (has_place()) return {};
+  return {.wait = place_wait()};
+}
+
+std::string ScanTurn::place_wait() const {
+  return fmt::format("waiting for a place on the {}; {} scans wait before this one{}",
+                     numerics::to_string(place_->backend()), place_->position(), why_longer(place_->backend()));
+}
+
+// A place may be free, but not for one more scan of the address.
+std::string ScanTurn::why_longer(numerics::Backend backend) const {
+  const std::string bound = client_.exempt ? "" : places_->bound(backend, client_.address);
+  return bound.empty() ? "" : "; " + bound;
+}
+
+int ScanTurn::yields_now(int cores) const {
+  // Threads that a scan on a GPU starts work for all scans there.
+  if (client_.exempt || place_->backend() == numerics::Backend::cuda) return 0;
+  return yields(memory_->scans_beside(), cores);
+}
+
+void ScanTurn::give_back() {
+  place_.reset();
+  memory_.reset();
+}
+
+}  // namespace echotrain::server

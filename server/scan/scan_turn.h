@@ -1,0 +1,79 @@
+// What a scan waits for before it runs: memory, and then a place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gadgets/numerics/core/memory_budget.h"
+#include "protocol/data/result.h"
+#include "server/memory/reservations.h"
+#include "server/scan/compute_pool.h"
+#include "server/scan/worker.h"
+
+namespace echotrain::server {
+
+/// Asks for both in turn, and holds what was granted until it is given back or this is destroyed. Belongs to one
+/// strand.
+class ScanTurn {
+ public:
+  /// Whose scans these are.
+  struct Client {
+    std::string address;  ///< as bounds of one address count it
+    bool exempt = false;  ///< these bounds do not hold for it
+    std::shared_ptr<numerics::MemoryAccount> account;
+    std::function<void()> wake;  ///< called, on any thread, when something is granted that had to be waited for
+  };
+  struct Needs {
+    numerics::Backend backend = numerics::Backend::cpu;
+    std::uint64_t bytes = 0;         ///< of the machine's memory
+    std::uint64_t device_bytes = 0;  ///< that it will probably take of a GPU
+  };
+  /// What came of asking, as far as the client hears of it.
+  struct Answer {
+    std::optional<protocol::Error> refusal{};  ///< the line is full
+    std::string wait{};                        ///< what is waited for; empty: nothing new
+  };
+
+  /// `max_waiting`: of both lines, for what is said.
+  ScanTurn(std::shared_ptr<Reservations> memory, std::shared_ptr<ComputePool> places, std::int64_t max_waiting,
+           Client client);
+
+  /// The turn of a new scan: gives back the memory of the one that it replaces, whose place it keeps for
+  /// ask_for_place() unless memory is waited for, and asks for memory.
+  Answer ask_for_memory(const Needs& needs);
+  /// Keeps a place on the same backend.
+  Answer ask_for_place();
+  /// After give_back_place(): asks for a place where that was. Never refused.
+  Answer ask_again(const ScanPlace& before);
+
+  bool has_memory() const { return memory_ && memory_->granted(); }
+  bool asked_for_place() const { return place_ != nullptr; }
+  bool has_place() const { return place_ && place_->granted(); }
+  /// The client's address for bounds of one address; empty where none holds.
+  std::string counted_as() const { return client_.exempt ? "" : client_.address; }
+
+  /// Precondition: has_place().
+  const ComputePool::Ticket& place() const { return *place_; }
+  /// By how much the scan yields to those of other addresses (see yields()). Precondition: it has both.
+  int yields_now(int cores) const;
+
+  void give_back_place() { place_.reset(); }
+  void give_back();
+
+ private:
+  std::string place_wait() const;
+  std::string why_longer(numerics::Backend backend) const;
+
+  const std::shared_ptr<Reservations> reservations_;
+  const std::shared_ptr<ComputePool> places_;
+  const std::int64_t max_waiting_;
+  const Client client_;
+  Needs needs_;                                   // of the scan that was asked for
+  std::unique_ptr<Reservations::Ticket> memory_;  // held while the worker lives, also while it pauses
+  std::unique_ptr<ComputePool::Ticket> place_;    // asked for once there is memory; none while the worker pauses
+};
+
+}  // namespace echotrain::server

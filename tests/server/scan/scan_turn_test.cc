@@ -1,0 +1,154 @@
+// What a scan waits for, in which order, and what its client hears of it. The lines themselves have tests of their own.
+#include "server/scan/scan_turn.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace echotrain::server {
+namespace {
+
+using numerics::Backend;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+/// A budget of 100 bytes, of which one address may have half; one place on the CPU and one on a GPU; two may wait.
+class ScanTurnTest : public ::testing::Test {
+ protected:
+  ScanTurn turn(const std::string& address, bool exempt = false) {
+    return {memory_, places_, kWaiting, {address, exempt, std::make_shared<numerics::MemoryAccount>(budget_), [this] {
+                                           ++woken_;
+                                         }}};
+  }
+
+  static constexpr std::int64_t kWaiting = 2;
+  const std::shared_ptr<numerics::MemoryBudget> budget_ = std::make_shared<numerics::MemoryBudget>(100);
+  const std::shared_ptr<Reservations> memory_ = std::make_shared<Reservations>(budget_, kWaiting);
+  const std::shared_ptr<ComputePool> places_ =
+      std::make_shared<ComputePool>(std::vector<Place>{{Backend::cpu, 0, 1}, {Backend::cuda, 3, 1}}, kWaiting);
+  int woken_ = 0;
+};
+
+void expect_silent(const ScanTurn::Answer& answer) {
+  EXPECT_FALSE(answer.refusal);
+  EXPECT_THAT(answer.wait, IsEmpty());
+}
+
+TEST_F(ScanTurnTest, MemoryComesFirstAndThenThePlace) {
+  ScanTurn first = turn("a"), second = turn("b"), third = turn("c");
+  expect_silent(first.ask_for_memory({Backend::cpu, 40, 0}));
+  EXPECT_TRUE(first.has_memory());
+  EXPECT_FALSE(first.asked_for_place());
+  expect_silent(first.ask_for_place());
+  EXPECT_TRUE(first.has_place());
+
+  expect_silent(second.ask_for_memory({Backend::cpu, 40, 0}));
+  EXPECT_EQ(second.ask_for_place().wait, "waiting for a place on the cpu; 0 scans wait before this one");
+  EXPECT_TRUE(second.asked_for_place());
+  EXPECT_FALSE(second.has_place());
+
+  EXPECT_EQ(third.ask_for_memory({Backend::cpu, 40, 0}).wait,
+            "waiting for memory, 1 MiB; 0 scans wait before this one");
+  EXPECT_FALSE(third.has_memory());
+
+  first.give_back();
+  EXPECT_TRUE(second.has_place());
+  EXPECT_TRUE(third.has_memory());
+  EXPECT_EQ(woken_, 2);
+}
+
+TEST_F(ScanTurnTest, AFullLineRefuses) {
+  ScanTurn has = turn("a"), one = turn("b"), two = turn("c"), many = turn("d"), exempt = turn("e", true);
+  has.ask_for_memory({Backend::cpu, 50, 0});
+  has.ask_for_place();
+  one.ask_for_memory({Backend::cpu, 10, 0});
+  two.ask_for_memory({Backend::cpu, 10, 0});
+  many.ask_for_memory({Backend::cpu, 10, 0});
+  EXPECT_FALSE(one.ask_for_place().refusal);
+  EXPECT_FALSE(two.ask_for_place().refusal);
+  const ScanTurn::Answer no_place = many.ask_for_place();
+  ASSERT_TRUE(no_place.refusal);
+  EXPECT_EQ(no_place.refusal->code, "busy");
+  EXPECT_THAT(no_place.refusal->message, HasSubstr("max_waiting = 2"));
+  EXPECT_FALSE(many.asked_for_place());
+
+  ScanTurn later = turn("f"), last = turn("g");
+  later.ask_for_memory({Backend::cpu, 50, 0});
+  last.ask_for_memory({Backend::cpu, 50, 0});
+  const ScanTurn::Answer no_memory = exempt.ask_for_memory({Backend::cpu, 50, 0});
+  ASSERT_TRUE(no_memory.refusal);
+  EXPECT_THAT(no_memory.refusal->message, HasSubstr("max_waiting = 2);")) << "no bound of one address is its reason";
+  EXPECT_FALSE(exempt.has_memory());
+}
+
+TEST_F(ScanTurnTest, ANewScanKeepsThePlaceOnItsBackendOnly) {
+  ScanTurn mine = turn("a"), other = turn("b");
+  mine.ask_for_memory({Backend::cpu, 40, 0});
+  mine.ask_for_place();
+  other.ask_for_memory({Backend::cpu, 10, 0});
+  other.ask_for_place();
+  mine.ask_for_memory({Backend::cpu, 50, 0});
+  expect_silent(mine.ask_for_place());
+  EXPECT_TRUE(mine.has_place());
+  EXPECT_FALSE(other.has_place());
+
+  mine.ask_for_memory({Backend::cuda, 10, 0});
+  expect_silent(mine.ask_for_place());
+  EXPECT_EQ(mine.place().device(), 3);
+  EXPECT_TRUE(other.has_place());
+}
+
+TEST_F(ScanTurnTest, WhoWaitsForMemoryKeepsNoPlace) {
+  ScanTurn mine = turn("a"), other = turn("b");
+  mine.ask_for_memory({Backend::cpu, 20, 0});
+  mine.ask_for_place();
+  other.ask_for_memory({Backend::cpu, 50, 0});
+  other.ask_for_place();
+  EXPECT_FALSE(other.has_place());
+  ScanTurn third = turn("c");
+  third.ask_for_memory({Backend::cpu, 30, 0});
+  EXPECT_THAT(mine.ask_for_memory({Backend::cpu, 50, 0}).wait, StartsWith("waiting for memory"));
+  EXPECT_FALSE(mine.asked_for_place());
+  EXPECT_TRUE(other.has_place());
+}
+
+TEST_F(ScanTurnTest, AScanThatPausedAsksForItsDeviceAgain) {
+  ScanTurn mine = turn("a"), other = turn("b");
+  mine.ask_for_memory({Backend::cuda, 10, 0});
+  mine.ask_for_place();
+  const ScanPlace before{.backend = mine.place().backend(), .device = mine.place().device()};
+  mine.give_back_place();
+  EXPECT_TRUE(mine.has_memory());
+  other.ask_for_memory({Backend::cuda, 10, 0});
+  expect_silent(other.ask_for_place());
+  EXPECT_EQ(mine.ask_again(before).wait, "waiting for a place on the cuda; 0 scans wait before this one");
+  other.give_back();
+  EXPECT_TRUE(mine.has_place());
+  EXPECT_EQ(mine.place().device(), 3);
+}
+
+TEST_F(ScanTurnTest, OnlyScansOnTheCpuYieldAndNoneOfAnExemptAddress) {
+  ScanTurn first = turn("a"), second = turn("a"), exempt = turn("a", true), on_gpu = turn("a");
+  EXPECT_EQ(second.counted_as(), "a");
+  EXPECT_EQ(exempt.counted_as(), "");
+  for (ScanTurn* each : {&first, &second, &exempt}) each->ask_for_memory({Backend::cpu, 10, 0});
+  on_gpu.ask_for_memory({Backend::cuda, 10, 0});
+  const auto yields_with_place = [](ScanTurn& scan) {
+    scan.ask_for_place();
+    EXPECT_TRUE(scan.has_place());
+    const int yields = scan.yields_now(1);
+    scan.give_back_place();
+    return yields;
+  };
+  EXPECT_EQ(yields_with_place(first), 0) << "it was alone";
+  EXPECT_EQ(yields_with_place(second), yields(1, 1));
+  EXPECT_GT(yields(1, 1), 0);
+  EXPECT_EQ(yields_with_place(exempt), 0);
+  EXPECT_EQ(yields_with_place(on_gpu), 0);
+}
+
+}  // namespace
+}  // namespace echotrain::server
