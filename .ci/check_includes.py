@@ -16,7 +16,8 @@ The rules follow from folders; there is no list of files.
   server, clients        everything above, never each other
 Within protocol, gadgets/numerics, server and clients/cpp a folder includes only the folders that the line "Uses: ..." of
 its README.md names. Those lines make no circles. Sources at the top of such a room may include all of it.
-No file includes itself through others. A source has a header of its own name, or is a part of one: NAME_PART.cc of NAME.h.
+No file includes itself through others, and no folder: neither its neighbours nor its own subfolders include what includes
+them (tests may). A source has a header of its own name, or is a part of one: NAME_PART.cc of NAME.h.
 """
 
 import re
@@ -185,6 +186,30 @@ def file_circles(includes):
     return found
 
 
+def folder_circles(includes):
+    """Folders that include themselves through others, a subfolder being another folder: each circle once, with the includes
+    that make it."""
+    leads = {}  # from a folder to others, and by which include
+    for file, targets in sorted(includes.items()):
+        for target in targets:
+            pair = [path.rsplit("/", 1)[0] for path in (file, target)]
+            if pair[0] != pair[1] and target in includes and not file.startswith("tests/"):
+                leads.setdefault(pair[0], {}).setdefault(pair[1], f"{file} includes {target}")
+    found, reported = [], set()
+    for start in sorted(leads):
+        ways, ahead = {start: []}, [start]  # the shortest way to each folder
+        for folder in ahead:
+            for other, include in leads.get(folder, {}).items():
+                if other == start and not reported & {start, folder, *ways[folder]}:
+                    reported |= {start, folder, *ways[folder]}
+                    steps = zip([*ways[folder], folder], [*ways[folder][1:], folder, start])
+                    found.append(f"{start}: a circle of folders: {'; '.join(leads[a][b] for a, b in steps)}")
+                if other not in ways:
+                    ways[other] = [*ways[folder], folder]
+                    ahead.append(other)
+    return found
+
+
 def check_headers(files):
     """Sources without a header of their name in their folder; a backend's may be of a header of numerics/core."""
     found, headers = [], {file.rsplit(".", 1)[0] for file in files if file.endswith((".h", ".cuh"))}
@@ -250,7 +275,7 @@ def check_tree(root):
         text = (root / file).read_text(encoding="utf-8")
         found += check_file(file, text, uses)
         includes[file] = [target for kind, target in INCLUDE.findall(text) if kind == '"']
-    return found + file_circles(includes), len(sources)
+    return found + file_circles(includes) + folder_circles(includes), len(sources)
 
 
 def self_test():
@@ -327,6 +352,12 @@ def self_test():
     round_trip = {"a/a.h": ["a/b.h"], "a/b.h": ["a/c.h"], "a/c.h": ["a/a.h"], "a/d.h": ["a/c.h", "a/b.h"]}
     if len(file_circles(round_trip)) != 1 or file_circles({**round_trip, "a/c.h": []}):
         wrong.append("files that include themselves are not found, or found where there are none")
+    up_and_down = {"a/a.cc": ["a/b/b.h"], "a/b/b.h": ["a/c.h"], "a/c.h": [], "d/d.h": ["a/c.h"]}
+    three = {"a/a.h": ["b/b.h"], "b/b.h": ["c/c.h"], "c/c.h": ["a/z.h"], "a/z.h": []}
+    if len(folder_circles(up_and_down)) != 1 or len(folder_circles(three)) != 1:
+        wrong.append("circles of folders are not found, or more than once")
+    if folder_circles({**up_and_down, "a/b/b.h": []}) or folder_circles({f"tests/{f}": [f"tests/{to}" for to in three[f]] for f in three}):
+        wrong.append("circles of folders are found where there are none")
     named = ["server/net/a.h", "server/net/a.cc", "server/net/a_part.cc", "server/main.cc", "server/parts/b.cc"]
     if len(check_headers([*named, "server/net/b.cc", "server/net/part_a.cc"])) != 2 or check_headers(named):
         wrong.append("sources without a header of their name")
@@ -347,7 +378,7 @@ def self_test():
             wrong.append(f"read_uses: {read_uses(Path(folder))}")
     for message in wrong:
         print(message)
-    print(f"self-test: {len(bad) + len(good) + 9} cases, {len(wrong)} wrong")
+    print(f"self-test: {len(bad) + len(good) + 11} cases, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

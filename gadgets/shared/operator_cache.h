@@ -7,11 +7,11 @@
 #include <string>
 
 #include "gadgets/api/items.h"
-#include "gadgets/numerics/core/array_store.h"
 #include "gadgets/numerics/core/resources.h"
 #include "gadgets/numerics/exact/direct_transform.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"
 #include "gadgets/shared/device_cache.h"
+#include "gadgets/shared/store/array_store.h"
 
 namespace echotrain {
 
@@ -31,7 +31,7 @@ struct OperatorRequest {
   std::array<double, 3> voxel_ratio{1, 1, 1};
   numerics::Shape image;
   PointSpreadMethod method;
-  const numerics::ArrayStore* store = nullptr;  ///< where large Q are kept; may be null
+  const ArrayStore* store = nullptr;  ///< where large Q are kept; may be null
 
   bool same(const OperatorRequest& other) const;
   std::uint64_t bytes() const { return positions->bytes(); }
@@ -48,7 +48,7 @@ class OperatorCache : public DeviceCache<OperatorRequest> {
 };
 
 /// Stores the Q of scans in the resources' cache folder.
-class PointSpreadStore : public numerics::ArrayStore {
+class PointSpreadStore : public ArrayStore {
  public:
   explicit PointSpreadStore(const numerics::Resources& resources)
       : ArrayStore(resources.options().cache_folder, resources.options().disk_cache_bytes) {}

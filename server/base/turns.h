@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <string>
 
-#include "gadgets/numerics/core/threads/lends_helpers.h"
+#include "gadgets/numerics/core/lends_helpers.h"
 
 namespace echotrain::server {
 

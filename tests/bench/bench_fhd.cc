@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 #include "gadgets/numerics/exact/direct_transform.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/toeplitz/toeplitz.h"

@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "clients/cpp/simulate/heart.h"
-#include "clients/cpp/simulate/physiology.h"
 #include "clients/cpp/simulate/readout_writer.h"
+#include "clients/cpp/simulate/subject/heart.h"
+#include "clients/cpp/simulate/subject/physiology.h"
 #include "clients/cpp/simulate/undersampling.h"
 
 namespace echotrain::client {

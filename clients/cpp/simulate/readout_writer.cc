@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "clients/cpp/simulate/heart.h"
+#include "clients/cpp/simulate/subject/heart.h"
 
 namespace echotrain::client {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "clients/cpp/simulate/coils.h"
 #include "clients/cpp/simulate/simulate.h"
+#include "clients/cpp/simulate/subject/coils.h"
 #include "clients/cpp/simulate/trajectory.h"
 #include "protocol/files/dataset.h"
 

@@ -32,7 +32,7 @@ struct UndersamplingOptions {
   int fov_shift = 1;  ///< of these: blips move each by a field of view over this number from the one before
 };
 
-/// Echo-planar imaging (clients/cpp/simulate/epi/epi_scanner.h).
+/// Echo-planar imaging (clients/cpp/simulate/epi_scanner.h).
 struct EpiOptions {
   double ramp_us = 0, flat_us = 0;  ///< of the readout gradient; a flat part of 0: 5 us for each point
   double gradient_delay_us = 0;     ///< by how much the gradient comes late
@@ -84,8 +84,8 @@ struct SimulateOptions {
   int centre_every = 0;  ///< of free gating: the central line once more before as many lines; 0: never
   int truth_every = 0;   ///< of free gating: `truth`, `truth_1`, ... are the body in the middle of each so many
                          ///< readouts; 0: phases of the beat, and of spokes and spirals the middle of each frame
-  std::string systole = "linear";    ///< of a heart: linear or weissler (clients/cpp/simulate/heart.h)
-  std::filesystem::path physiology;  ///< of a heart: R waves and breathing (clients/cpp/simulate/physiology.h)
+  std::string systole = "linear";    ///< of a heart: linear or weissler (clients/cpp/simulate/subject/heart.h)
+  std::filesystem::path physiology;  ///< of a heart: R waves and breathing (clients/cpp/simulate/subject/physiology.h)
   double breathing_mm = 0;           ///< of a heart: how far a breath moves it; 0: held breath
   double breathing_rate = 15;        ///< breaths per minute
   int phases = 13;                   ///< of a heart: images of one beat

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 
 namespace echotrain::client {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "clients/cpp/simulate/coils.h"
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/coils.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 #include "clients/cpp/simulate/trajectory.h"
 
 namespace echotrain::client {

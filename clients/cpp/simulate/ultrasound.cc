@@ -11,8 +11,8 @@
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/parallel.h"
-#include "clients/cpp/simulate/coils.h"
 #include "clients/cpp/simulate/readout_writer.h"
+#include "clients/cpp/simulate/subject/coils.h"
 #include "protocol/files/dataset.h"
 
 namespace echotrain::client {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/threads/lends_helpers.h"
+#include "gadgets/numerics/core/lends_helpers.h"
 
 namespace echotrain::numerics {
 namespace {

@@ -16,7 +16,7 @@
 #include <random>
 #include <system_error>
 
-#include "gadgets/numerics/core/array_store.h"
+#include "gadgets/shared/store/array_store.h"
 #include "gadgets/shared/store/record_text.h"
 
 namespace echotrain {
@@ -49,7 +49,7 @@ std::string contents(const fs::path& path, std::uint64_t most) {
 
 /// Writes a file beside `path` that nobody else writes, and no other user reads; false when that fails.
 bool write_beside(const fs::path& path, const std::string& text, fs::path& temporary) {
-  temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), numerics::kUnfinishedFile);
+  temporary = path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinishedFile);
   const int made = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (made < 0) return false;
   ::close(made);
@@ -205,7 +205,7 @@ ScanStore::Kept ScanStore::read(const Digest& digest) const {
   const auto of = from.take<Digest>();
   const auto checksum = from.take<std::uint64_t>();
   if (!from.good || magic != kind_.magic || of != digest ||
-      checksum != numerics::digest_bytes(from.left.data(), from.left.size(), kSeed))
+      checksum != digest_bytes(from.left.data(), from.left.size(), kSeed))
     return {};
   return unpacked(from.left);
 }
@@ -214,10 +214,10 @@ void ScanStore::write(const Digest& digest, const std::string& payload) const {
   if (folder_.empty() || payload.size() > kMostFileBytes) return;
   std::string text(kind_.magic.begin(), kind_.magic.end());
   put(text, digest);
-  put(text, numerics::digest_bytes(payload.data(), payload.size(), kSeed));
+  put(text, digest_bytes(payload.data(), payload.size(), kSeed));
   text += payload;
   if (text.size() > most_bytes_) return;
-  numerics::trim_stored_files(folder_, suffix_, most_bytes_ - text.size(), std::chrono::hours(hours_));
+  trim_stored_files(folder_, suffix_, most_bytes_ - text.size(), std::chrono::hours(hours_));
   fs::path temporary;
   std::error_code error;
   if (!write_beside(file(digest), text, temporary)) return;
@@ -229,7 +229,7 @@ void ScanStore::write(const Digest& digest, const std::string& payload) const {
 std::vector<ScanStore::Digest> ScanStore::files() const {
   std::vector<Digest> out;
   if (folder_.empty()) return out;
-  for (const numerics::StoredFile& file : numerics::stored_files(folder_, suffix_)) {
+  for (const StoredFile& file : stored_files(folder_, suffix_)) {
     const std::string name = file.path.stem().string();
     Digest digest{};
     bool good = name.size() == 2 * digest.size();

@@ -6,8 +6,8 @@
 #include <random>
 #include <stdexcept>
 
-#include "clients/cpp/simulate/coils.h"
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/coils.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 
 namespace echotrain::bench {
 

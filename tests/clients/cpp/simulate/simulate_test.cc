@@ -9,7 +9,7 @@
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/base/pixels.h"
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "protocol/files/dataset.h"

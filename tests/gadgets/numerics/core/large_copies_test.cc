@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "gadgets/numerics/core/context.h"
+#include "gadgets/numerics/core/lends_helpers.h"
 #include "gadgets/numerics/core/resources.h"
-#include "gadgets/numerics/core/threads/lends_helpers.h"
 #include "tests/support/resources.h"
 
 namespace echotrain::numerics {

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "gadgets/numerics/core/threads/lends_helpers.h"
+#include "gadgets/numerics/core/lends_helpers.h"
 #include "tests/support/process_threads.h"
 
 namespace echotrain::numerics {

@@ -1,11 +1,11 @@
-#include "clients/cpp/simulate/heart.h"
+#include "clients/cpp/simulate/subject/heart.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
-#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/subject/coils.h"
 
 namespace echotrain::client {
 namespace {

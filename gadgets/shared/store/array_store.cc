@@ -1,4 +1,4 @@
-#include "gadgets/numerics/core/array_store.h"
+#include "gadgets/shared/store/array_store.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 
 #include "gadgets/numerics/core/errors.h"
 
-namespace echotrain::numerics {
+namespace echotrain {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ template <class Move>
 void in_stretches(std::size_t bytes, const std::stop_token& stop, const Move& move) {
   constexpr std::size_t kStretch = std::size_t{16} << 20;
   for (std::size_t at = 0; at < bytes; at += kStretch) {
-    if (stop.stop_requested()) throw Stopped();
+    if (stop.stop_requested()) throw numerics::Stopped();
     move(at, std::min(kStretch, bytes - at));
   }
 }
@@ -67,7 +67,7 @@ class Digest {
 };
 
 /// Damage is found by this digest of the elements.
-constexpr std::uint64_t kSeed = 3;
+constexpr std::uint64_t kElementSeed = 3;
 
 /// Whether the file goes on with `key`.
 bool continues_with(std::istream& in, const std::string& key, const std::stop_token& stop) {
@@ -101,25 +101,25 @@ fs::path ArrayStore::file(const std::string& key, const std::stop_token& stop) c
   return folder_ / fmt::format("{:02x}{}", fmt::join(digest, ""), kSuffix);
 }
 
-std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,
-                                                    const std::stop_token& stop) const {
+std::optional<std::vector<numerics::cfloat>> ArrayStore::find(const std::string& key, std::int64_t count,
+                                                              const std::stop_token& stop) const {
   if (folder_.empty() || most_bytes_ == 0) return std::nullopt;
   const fs::path path = file(key, stop);
   std::error_code error;
   const auto elements = static_cast<std::uint64_t>(count);
-  const std::uint64_t expected = sizeof(Head) + key.size() + elements * sizeof(cfloat);
+  const std::uint64_t expected = sizeof(Head) + key.size() + elements * sizeof(numerics::cfloat);
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) != expected) return std::nullopt;
   std::ifstream in(path, std::ios::binary);
   Head head{};
   if (!in.read(reinterpret_cast<char*>(&head), sizeof head) || std::memcmp(head.magic, kMagic, sizeof kMagic) != 0 ||
       head.key_bytes != key.size() || head.elements != elements || !continues_with(in, key, stop))
     return std::nullopt;
-  std::vector<cfloat> values;
+  std::vector<numerics::cfloat> values;
   values.reserve(elements);
-  const std::size_t bytes = elements * sizeof(cfloat);
-  Digest digest(bytes, kSeed);
+  const std::size_t bytes = elements * sizeof(numerics::cfloat);
+  Digest digest(bytes, kElementSeed);
   in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) {
-    values.resize((at + n) / sizeof(cfloat));
+    values.resize((at + n) / sizeof(numerics::cfloat));
     char* to = reinterpret_cast<char*>(values.data()) + at;
     in.read(to, static_cast<std::streamsize>(n));
     digest.add(to, n);
@@ -129,14 +129,15 @@ std::optional<std::vector<cfloat>> ArrayStore::find(const std::string& key, std:
   return values;
 }
 
-void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop) const {
-  const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(cfloat);
+void ArrayStore::add(const std::string& key, numerics::HostView<const numerics::cfloat> array,
+                     const std::stop_token& stop) const {
+  const std::uint64_t bytes = static_cast<std::uint64_t>(array.size()) * sizeof(numerics::cfloat);
   if (folder_.empty() || sizeof(Head) + key.size() + bytes > most_bytes_) return;
   const auto* from = reinterpret_cast<const char*>(array.data());
   const fs::path path = file(key, stop),
                  temporary =
                      path.string() + fmt::format(".{}-{:x}{}", ::getpid(), std::random_device()(), kUnfinishedFile);
-  Digest digest(bytes, kSeed);
+  Digest digest(bytes, kElementSeed);
   in_stretches(bytes, stop, [&](std::size_t at, std::size_t n) { digest.add(from + at, n); });
   std::error_code error;
   fs::create_directories(folder_, error);
@@ -156,7 +157,7 @@ void ArrayStore::add(const std::string& key, HostView<const cfloat> array, const
     try {
       write(key.data(), key.size());
       write(from, bytes);
-    } catch (const Stopped&) {
+    } catch (const numerics::Stopped&) {
       fs::remove(temporary, error);
       throw;
     }
@@ -200,4 +201,4 @@ void trim_stored_files(const fs::path& folder, const std::string& extension, std
   }
 }
 
-}  // namespace echotrain::numerics
+}  // namespace echotrain

@@ -1,4 +1,4 @@
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 
 #include <math.h>  // j1() is POSIX, not in <cmath>'s std
 

@@ -1,5 +1,5 @@
 // Arrays on disk: reading gives the array that was stored, or nothing.
-#include "gadgets/numerics/core/array_store.h"
+#include "gadgets/shared/store/array_store.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,11 @@
 
 #include "gadgets/numerics/core/errors.h"
 
-namespace echotrain::numerics {
+namespace echotrain {
 namespace {
 
+using numerics::cfloat;
+using numerics::Stopped;
 namespace fs = std::filesystem;
 
 class ArrayStoreTest : public ::testing::Test {
@@ -136,7 +138,7 @@ TEST_F(ArrayStoreTest, AStopLeavesNothingUnfinished) {
   EXPECT_THROW(store.find("a", 10, stopped.get_token()), Stopped);
   EXPECT_THROW(store.find("b", 10, stopped.get_token()), Stopped);
   const std::vector<cfloat> many = numbers(8 << 20, 1);
-  const HostView<const cfloat> array(many.data(), {8 << 20});
+  const numerics::HostView<const cfloat> array(many.data(), {8 << 20});
   EXPECT_THROW(store.add("b", array, stopped.get_token()), Stopped);
   EXPECT_EQ(files().size(), 1u);
 
@@ -194,4 +196,4 @@ TEST(DigestBytes, SeesEveryBitAndTheSeed) {
 }
 
 }  // namespace
-}  // namespace echotrain::numerics
+}  // namespace echotrain

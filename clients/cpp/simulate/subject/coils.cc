@@ -1,4 +1,4 @@
-#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/subject/coils.h"
 
 #include <cmath>
 #include <numbers>

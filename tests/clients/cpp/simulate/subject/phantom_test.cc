@@ -1,12 +1,12 @@
 // Analytic k-space against the image-domain definition of the same object, integrated numerically in float64.
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
-#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/subject/coils.h"
 
 namespace echotrain::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "clients/cpp/simulate/physiology.h"
+#include "clients/cpp/simulate/subject/physiology.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "clients/cpp/base/errors.h"
-#include "clients/cpp/simulate/coils.h"
+#include "clients/cpp/simulate/subject/coils.h"
 
 namespace echotrain::client {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 
 namespace echotrain::client {
 

@@ -1,5 +1,5 @@
 // Simulated EPI as a server reads it.
-#include "clients/cpp/simulate/epi/epi_scanner.h"
+#include "clients/cpp/simulate/epi_scanner.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "protocol/data/header.h"
 #include "tests/clients/cpp/support.h"
 
-namespace echotrain::client {
+namespace echotrain::client::echo_trains {
 namespace {
 
 constexpr std::uint64_t flag_mask(int flag) { return 1ull << (flag - 1); }
@@ -227,4 +227,4 @@ TEST(EpiScannerTest, OptionsThatMeanNothingAreRefused) {
 }
 
 }  // namespace
-}  // namespace echotrain::client
+}  // namespace echotrain::client::echo_trains

@@ -1,5 +1,5 @@
 // The beating heart: when it beats, what it looks like, and the scans of it.
-#include "clients/cpp/simulate/heart.h"
+#include "clients/cpp/simulate/subject/heart.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "clients/cpp/base/errors.h"
 #include "clients/cpp/simulate/cine_scanner.h"
-#include "clients/cpp/simulate/phantom.h"
+#include "clients/cpp/simulate/subject/phantom.h"
 #include "protocol/data/acquisition_check.h"
 #include "protocol/data/header.h"
 #include "tests/clients/cpp/support.h"

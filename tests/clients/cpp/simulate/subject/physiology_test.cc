@@ -1,5 +1,5 @@
 // Beats and breaths of files, a chest that breathes, and scans that run freely through both.
-#include "clients/cpp/simulate/physiology.h"
+#include "clients/cpp/simulate/subject/physiology.h"
 
 #include <gtest/gtest.h>
 

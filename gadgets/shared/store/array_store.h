@@ -11,12 +11,12 @@
 
 #include "gadgets/numerics/core/array.h"
 
-namespace echotrain::numerics {
+namespace echotrain {
 
 /// Arrays, each under a key that holds everything it depends on, in full: files keep it, and it is compared. A file
 /// that is damaged, of another version or of another key counts as missing; a folder that cannot be written keeps
-/// nothing. Throws only std::bad_alloc, and Stopped when `stop` comes meanwhile. Several processes may share the
-/// folder. When the files exceed `most_bytes`, those unused for longest are removed.
+/// nothing. Throws only std::bad_alloc, and numerics::Stopped when `stop` comes meanwhile. Several processes may share
+/// the folder. When the files exceed `most_bytes`, those unused for longest are removed.
 class ArrayStore {
  public:
   /// With an empty folder or 0 bytes, nothing is kept.
@@ -24,9 +24,10 @@ class ArrayStore {
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
   /// The array of `count` elements, or nothing.
-  std::optional<std::vector<cfloat>> find(const std::string& key, std::int64_t count,
-                                          const std::stop_token& stop = {}) const;
-  void add(const std::string& key, HostView<const cfloat> array, const std::stop_token& stop = {}) const;
+  std::optional<std::vector<numerics::cfloat>> find(const std::string& key, std::int64_t count,
+                                                    const std::stop_token& stop = {}) const;
+  void add(const std::string& key, numerics::HostView<const numerics::cfloat> array,
+           const std::stop_token& stop = {}) const;
 
  private:
   std::filesystem::path file(const std::string& key, const std::stop_token& stop) const;
@@ -54,4 +55,4 @@ void trim_stored_files(const std::filesystem::path& folder, const std::string& e
 /// The end of the name of a file that is being written, or was when its process was killed.
 inline constexpr const char* kUnfinishedFile = ".part";
 
-}  // namespace echotrain::numerics
+}  // namespace echotrain

@@ -1,4 +1,4 @@
-#include "clients/cpp/simulate/epi/epi_scanner.h"
+#include "clients/cpp/simulate/epi_scanner.h"
 
 #include <fmt/format.h>
 
