@@ -17,11 +17,11 @@
 // pipeline order: emit() calls the next gadget directly. GPU work is asynchronous; a gadget never waits for it.
 #pragma once
 
-#include <functional>
 #include <string_view>
 #include <utility>
 #include <variant>
 
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/api/errors.h"
 #include "gadgets/api/items.h"
 #include "gadgets/api/parameters.h"
@@ -29,26 +29,6 @@
 #include "protocol/data/header.h"
 
 namespace echotrain {
-
-/// Hands an item on. Call it any number of times.
-template <class Out>
-using Emit = std::function<void(Out&&)>;
-
-/// The type-erased face of a gadget, for the pipeline.
-class AnyGadget {
- public:
-  using EmitItem = std::function<void(Item&&)>;
-  virtual ~AnyGadget() = default;
-  virtual ItemType takes() const = 0;
-  virtual ItemType gives() const = 0;
-  /// Called once before data. Throws ClientError when the measurement does not suit this gadget.
-  virtual void start(const protocol::Header& header, Scan& scan) = 0;
-  /// Processes `item` if it has the input type; any other item goes on to the next gadget, unless it is kept.
-  virtual void push(Item&& item, const EmitItem& next) = 0;
-  /// Called after each batch.
-  virtual void pause(const EmitItem& next) = 0;
-  virtual void end(End how, const EmitItem& next) = 0;
-};
 
 template <class In, class Out>
 class Gadget : public AnyGadget {

@@ -7,17 +7,8 @@
 #pragma once
 
 #include "gadgets/api/gadget.h"
+#include "gadgets/api/plugin_abi.h"
 #include "gadgets/api/registry.h"
-#include "gadgets/api/sdk_digest.h"  // made by .ci/sdk_digest.py when the server is built, and installed
-
-#ifdef _GLIBCXX_USE_CXX11_ABI
-#define ECHOTRAIN_STANDARD_LIBRARY "libstdc++"
-#else
-#define ECHOTRAIN_STANDARD_LIBRARY "another standard library"
-#endif
-
-/// What a plugin and its server must agree on: the code of the gadget API and the standard library.
-#define ECHOTRAIN_PLUGIN_ABI "gadget API " ECHOTRAIN_SDK_DIGEST ", " ECHOTRAIN_STANDARD_LIBRARY
 
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a parameter's name
 #define ECHOTRAIN_PLUGIN(registry)                                 \

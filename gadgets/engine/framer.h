@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "config/pipeline_spec.h"
-#include "gadgets/api/gadget.h"
 #include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
 #include "gadgets/engine/automatic_frames.h"
 #include "gadgets/engine/explicit_frames.h"
 #include "gadgets/engine/open_frames.h"

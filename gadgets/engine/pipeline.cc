@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/chain.h"
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/chain/delivery.h"

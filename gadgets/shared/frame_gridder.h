@@ -9,7 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/items.h"
+#include "gadgets/api/parameters.h"
+#include "gadgets/api/scan.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/shared/measurement.h"
 #include "gadgets/shared/plan_cache.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/numerics/fft/line_images.h"
 
 namespace echotrain {

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/scan.h"
 
 namespace echotrain {
 namespace {

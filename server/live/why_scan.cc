@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/shared/measurement.h"
 #include "protocol/data/text.h"
 

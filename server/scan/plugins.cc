@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "gadgets/api/plugin.h"
+#include "server/base/plugin_abi.h"
 
 namespace echotrain::server {
 
@@ -78,8 +78,8 @@ Registry load(const fs::path& file) {
   const auto* abi = static_cast<const char*>(::dlsym(library, "echotrain_plugin_abi"));
   auto* fill = reinterpret_cast<void (*)(Registry&)>(::dlsym(library, "echotrain_plugin_register"));
   if (abi == nullptr || fill == nullptr) refuse(file, "it is no plugin: its code has no ECHOTRAIN_PLUGIN");
-  if (std::string_view(abi) != ECHOTRAIN_PLUGIN_ABI)
-    refuse(file, fmt::format("it was compiled for {}, and this server has {}; {}", abi, ECHOTRAIN_PLUGIN_ABI, kAdvice));
+  if (std::string_view(abi) != plugin_abi())
+    refuse(file, fmt::format("it was compiled for {}, and this server has {}; {}", abi, plugin_abi(), kAdvice));
   if (::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr)
     refuse(file, fmt::format("it cannot be loaded: {}; {}", ::dlerror(), kAdvice));
   Registry brought;

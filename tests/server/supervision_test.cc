@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "gadgets/api/gadget.h"
+#include "tests/server/gadgets/failing_gadgets.h"
 #include "tests/server/http_client.h"
 
 namespace echotrain::server {
@@ -147,27 +147,6 @@ TEST(Supervision, ManagersThatAreNotThereDoNoHarm) {
   EXPECT_FALSE(Notifier().on());
 }
 
-/// A gadget whose GPU dies.
-class Killer final : public Gadget<RawBatch, Image> {
- public:
-  struct Options {};
-  static constexpr std::string_view kName = "killer";
-  static constexpr std::string_view kSummary = "Loses its device at the first readout.";
-  static Parameters<Options> parameters() { return {}; }
-  explicit Killer(Options /*options*/) {}
-  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
-    throw numerics::DeviceLost("CUDA: copying memory failed: an illegal memory access was encountered");
-  }
-};
-
-const Registry& registry_with_killer() {
-  static const Registry registry = [] {
-    Registry all = Registry::builtin();
-    all.add<Killer>();
-    return all;
-  }();
-  return registry;
-}
 std::string scan_that_kills() {
   return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - killer\n") +
          wire::header(wire::xml()) + wire::frame() + wire::close();
@@ -176,7 +155,7 @@ std::string scan_that_kills() {
 TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
   config::ServerOptions options;
   options.shutdown_timeout_s = 60;
-  TestServer server(options, registry_with_killer());
+  TestServer server(options, failing_registry());
   RawClient runs(server.port());
   runs.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame(0));
   ASSERT_TRUE(runs.receive());
@@ -210,7 +189,7 @@ TEST(DeviceLost, EndsTheServerWithAnErrorAfterTheScansThatRun) {
 TEST(DeviceLost, EndsTheDelayOfAShutdown) {
   config::ServerOptions options;
   options.shutdown_delay_s = 3600;
-  TestServer server(options, registry_with_killer());
+  TestServer server(options, failing_registry());
   server.ask_to_stop();
   EXPECT_THAT(server.exchange(scan_that_kills()).texts(), HasSubstr("ERROR    resources: CUDA: copying memory failed"));
   EXPECT_EQ(server.wait_for_end(), Server::End::broken);

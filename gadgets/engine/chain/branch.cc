@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "gadgets/api/errors.h"
 #include "gadgets/engine/chain/spaces.h"
 
 namespace echotrain {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/chain_plan.h"
 #include "gadgets/engine/chain/gadget_clock.h"
 

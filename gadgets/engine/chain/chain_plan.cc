@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/condition.h"
 
 namespace echotrain {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/any_gadget.h"
 #include "gadgets/engine/chain/branch.h"
 
 namespace echotrain {

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/parameters.h"
+#include "gadgets/api/scan.h"
 #include "gadgets/numerics/off_resonance/off_resonance.h"
 
 namespace echotrain {

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/shared/measurement.h"
 

@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "gadgets/api/gadget.h"
+#include "gadgets/api/errors.h"
+#include "gadgets/api/items.h"
 #include "gadgets/api/parameters.h"
+#include "gadgets/api/scan.h"
 #include "gadgets/shared/sms/sms_samples.h"
 
 namespace echotrain {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "config/branch_spec.h"
-#include "gadgets/api/gadget.h"
 #include "tests/gadgets/scan.h"
 #include "tests/support/resources.h"
 #include "tests/support/sources.h"
@@ -200,42 +199,6 @@ TEST(LoaderTest, ExplainShowsEveryParameterAndForm) {
   EXPECT_TRUE(has(registry.explain("gridding"), "kernel_width: integer 2 .. 8 grid cells, default 5"));
   EXPECT_TRUE(has(registry.explain("fft"), "Grid -> OversampledImages"));
   EXPECT_THROW(registry.explain("nothing"), std::out_of_range);
-}
-
-/// Passes items on, and counts how often its parameters are read.
-class Counted final : public Gadget<Readouts, Readouts> {
- public:
-  struct Options {
-    std::int64_t number = 0;
-  };
-  static constexpr std::string_view kName = "counted";
-  static constexpr std::string_view kSummary = "Counts how often its parameters are read.";
-  static Parameters<Options> parameters() {
-    ++reads;
-    return Parameters<Options>().integer("number", &Options::number, 0, 9, "remembered");
-  }
-  explicit Counted(const Options& options) { number = options.number; }
-  void process(Readouts&& readouts, const Emit<Readouts>& emit) override { emit(std::move(readouts)); }
-
-  static inline int reads = 0;
-  static inline std::int64_t number = 0;
-};
-
-TEST(LoaderTest, ParametersAreReadOnceForAllScans) {
-  Registry registry = Registry::builtin();
-  registry.add<Counted>();
-  const auto plan = PipelinePlan::check(
-      config::read_pipeline(yaml("  - counted: {number: 7}\n  - cartesian_kspace\n  - fft\n  - image\n"), "p.yaml"),
-      registry);
-  const int reads = std::exchange(Counted::reads, 0);
-  EXPECT_GT(reads, 0);
-  for (int scan = 0; scan < 3; ++scan) {
-    Counted::number = 0;
-    numerics::Context compute(Backend::cpu, test_resources());
-    const Pipeline pipeline(plan, compute, {});
-    EXPECT_EQ(Counted::number, 7);
-  }
-  EXPECT_EQ(Counted::reads, 0);
 }
 
 TEST(LoaderTest, DescribeFollowsTheTypes) {

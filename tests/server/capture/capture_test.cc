@@ -5,8 +5,8 @@
 
 #include <future>
 
-#include "gadgets/api/gadget.h"
 #include "tests/server/capture/capture_support.h"
+#include "tests/server/gadgets/failing_gadgets.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {
@@ -23,24 +23,6 @@ const std::string kStart = kConfigAlone + wire::header(wire::xml());
 const std::string kPassStart = wire::config("passthrough") + wire::header(wire::xml());
 const std::string kScan = kStart + wire::frame(0) + wire::frame(1) + wire::close();
 
-/// A gadget with a bug.
-class Broken final : public Gadget<RawBatch, Image> {
- public:
-  struct Options {};
-  static constexpr std::string_view kName = "broken";
-  static constexpr std::string_view kSummary = "Fails at its first readout.";
-  static Parameters<Options> parameters() { return {}; }
-  explicit Broken(Options /*options*/) {}
-  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override { throw std::logic_error("no inverse"); }
-};
-const Registry& registry() {
-  static const Registry registry = [] {
-    Registry all = Registry::builtin();
-    all.add<Broken>();
-    return all;
-  }();
-  return registry;
-}
 const std::string kBroken =
     wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - broken\n") + wire::header(wire::xml());
 
@@ -112,12 +94,13 @@ TEST_F(CaptureOf, AScanThatEndedWellGoesWithOnError) {
 TEST_F(CaptureOf, AFailedReconstructionStaysAndTheClientHearsItsName) {
   const std::string scan = kBroken + wire::frame(0) + wire::frame(1) + wire::close();
   {
-    TestServer server(options(Options::Policy::on_error), registry());
+    TestServer server(options(Options::Policy::on_error), failing_registry());
     const Conversation all = server.exchange(scan);
     EXPECT_TRUE(all.ended_well());
     ASSERT_EQ(folder_.names().size(), 1U);
     const std::string name = *folder_.names().begin();
-    EXPECT_THAT(all.texts(), HasSubstr("ERROR    recon-failed: no inverse; the raw data are kept as " + name + "\n"));
+    EXPECT_THAT(all.texts(),
+                HasSubstr("ERROR    recon-failed: the matrix is singular; the raw data are kept as " + name + "\n"));
     EXPECT_THAT(all.texts(), Not(HasSubstr(folder_.path())));
   }
   EXPECT_TRUE(holds(scan));
@@ -126,7 +109,7 @@ TEST_F(CaptureOf, AFailedReconstructionStaysAndTheClientHearsItsName) {
 TEST_F(CaptureOf, WhatComesAfterAFailureIsKeptToo) {
   const std::string rest = wire::frame(1) + wire::frame(2) + wire::close();
   {
-    TestServer server(options(), registry());
+    TestServer server(options(), failing_registry());
     RawClient client(server.port());
     client.send(kBroken + wire::frame(0));
     ASSERT_TRUE(client.receive());  // the failure is reported

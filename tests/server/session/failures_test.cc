@@ -2,8 +2,8 @@
 // answers", rows `recon-failed`, `resources` and `budget`.
 #include <gmock/gmock.h>
 
-#include "gadgets/api/gadget.h"
 #include "server/base/memory.h"
+#include "tests/server/gadgets/failing_gadgets.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {
@@ -13,48 +13,6 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 constexpr std::int64_t kMiB = 1 << 20;
-
-/// A gadget with a bug.
-class Broken final : public Gadget<RawBatch, Image> {
- public:
-  struct Options {};
-  static constexpr std::string_view kName = "broken";
-  static constexpr std::string_view kSummary = "Fails at its first readout.";
-  static Parameters<Options> parameters() { return {}; }
-  explicit Broken(Options /*options*/) {}
-  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
-    throw std::logic_error("the matrix is singular");
-  }
-};
-
-/// A gadget that needs much memory.
-class Hoarder final : public Gadget<RawBatch, Image> {
- public:
-  struct Options {};
-  static constexpr std::int64_t kBytes = 12 * kMiB;
-  static constexpr std::string_view kName = "hoarder";
-  static constexpr std::string_view kSummary = "Keeps 12 MiB from its first readout on.";
-  static Parameters<Options> parameters() { return {}; }
-  explicit Hoarder(Options /*options*/) {}
-  void start(const protocol::Header& /*header*/, Scan& scan) override { scan_ = &scan; }
-  void process(RawBatch&& /*batch*/, const Emit<Image>& /*emit*/) override {
-    if (kept_.size() == 0) kept_ = scan_->compute.allocate<char>({kBytes});
-  }
-
- private:
-  Scan* scan_ = nullptr;
-  numerics::Array<char> kept_;
-};
-
-const Registry& failing_registry() {
-  static const Registry registry = [] {
-    Registry all = Registry::builtin();
-    all.add<Broken>();
-    all.add<Hoarder>();
-    return all;
-  }();
-  return registry;
-}
 
 std::string scan_with(const std::string& gadget) {
   return wire::config_text("echotrain: 1\nname: mine\ndescription: x\npipeline:\n  - " + gadget + "\n") +

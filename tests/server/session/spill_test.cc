@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
-#include "gadgets/api/gadget.h"
 #include "tests/server/capture/capture_support.h"
+#include "tests/server/gadgets/held_gadgets.h"
 #include "tests/server/raw_client.h"
 
 namespace echotrain::server {
@@ -13,74 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
-
-/// What the gadget below does with each batch.
-class Tap {
- public:
-  void close() { set(false); }
-  void open() { set(true); }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_; });
-    if (fails_) throw std::logic_error("no inverse");
-    if (!random_) return;
-    const auto pause = std::chrono::microseconds((*random_)() % 3000);
-    lock.unlock();
-    std::this_thread::sleep_for(pause);
-  }
-  void dawdle(unsigned seed) {
-    const std::scoped_lock lock(mutex_);
-    random_.emplace(seed);
-  }
-  void fail() {
-    const std::scoped_lock lock(mutex_);
-    fails_ = true;
-  }
-  void reset() {
-    const std::scoped_lock lock(mutex_);
-    random_.reset();
-    fails_ = false;
-    open_ = true;
-  }
-
- private:
-  void set(bool open) {
-    {
-      const std::scoped_lock lock(mutex_);
-      open_ = open;
-    }
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = true, fails_ = false;
-  std::optional<std::mt19937> random_;
-};
-Tap& tap() {
-  static Tap tap;
-  return tap;
-}
-
-class Slow final : public Gadget<Readouts, Readouts> {
- public:
-  struct Options {};
-  static constexpr std::string_view kName = "slow";
-  static constexpr std::string_view kSummary = "Passes readouts when the test lets it.";
-  static Parameters<Options> parameters() { return {}; }
-  explicit Slow(Options /*options*/) {}
-  void process(Readouts&& readouts, const Emit<Readouts>& emit) override {
-    tap().pass();
-    emit(std::move(readouts));
-  }
-};
-const Registry& slow_registry() {
-  static const Registry registry = [] {
-    Registry all = Registry::builtin();
-    all.add<Slow>();
-    return all;
-  }();
-  return registry;
-}
 
 constexpr int kFrames = 10;
 constexpr int kChannels = 64, kSamples = 512;  // a readout of 256 KiB, a frame of 2 MiB
@@ -131,7 +63,7 @@ class Spill : public testing::Test {
   static const std::vector<std::string>& truth() {
     static const std::vector<std::string> truth = [] {
       tap().reset();
-      TestServer server({}, slow_registry());
+      TestServer server({}, held_registry());
       return pixels(server.exchange(start() + frames() + wire::close()));
     }();
     return truth;
@@ -146,7 +78,7 @@ TEST_F(Spill, ScannerIsNotStoppedAndImagesAreTheSame) {
   ASSERT_EQ(truth().size(), static_cast<std::size_t>(kFrames));
   const std::string scan = start() + frames() + wire::close();
   {
-    TestServer server(options_, slow_registry());
+    TestServer server(options_, held_registry());
     tap().close();
     RawClient client(server.port());
     ASSERT_TRUE(client.send(scan));  // 20 MiB past a pipeline that takes none
@@ -160,7 +92,7 @@ TEST_F(Spill, ScannerIsNotStoppedAndImagesAreTheSame) {
 
 TEST_F(Spill, WithoutCaptureTheScannerWaits) {
   options_.capture = {};
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + wire::close();
@@ -170,7 +102,7 @@ TEST_F(Spill, WithoutCaptureTheScannerWaits) {
 
 TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
   options_.cpu_scans = 1;
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   OnlyPlace other(server);
   for (const bool whole : {true, false}) {
     RawClient client(server.port());
@@ -195,7 +127,7 @@ TEST_F(Spill, ScannerIsNotStoppedWhileItsScanWaitsForAPlace) {
 TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
   options_.capture = {};
   options_.cpu_scans = 1;
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   OnlyPlace other(server);
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + wire::close();
@@ -210,7 +142,7 @@ TEST_F(Spill, WithoutCaptureAScannerWaitsWithItsScan) {
 // What came with the header, in the same read, waits in the buffer and not on the disk.
 TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
   options_.cpu_scans = 1;
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   OnlyPlace other(server);
   RawClient client(server.port());
   ASSERT_TRUE(client.send(wire::config("cartesian_2d") + wire::header(wire::xml()) + wire::frame() + wire::close()));
@@ -225,7 +157,7 @@ TEST_F(Spill, ASmallScanWaitsForItsPlaceInOnePiece) {
 TEST_F(Spill, NoTimingShowsInTheImages) {
   for (unsigned seed = 1; seed <= 4; ++seed) {
     std::mt19937 random(seed);
-    TestServer server(options_, slow_registry());
+    TestServer server(options_, held_registry());
     tap().dawdle(seed);
     RawClient client(server.port());
     const std::string scan = start() + frames() + wire::close();
@@ -244,7 +176,7 @@ TEST_F(Spill, NoTimingShowsInTheImages) {
 }
 
 TEST_F(Spill, ClientMayWriteAllBeforeItReads) {
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   std::string scan = wire::config("passthrough") + wire::header(wire::xml());
   std::vector<std::string> sent;
   for (std::uint16_t i = 1; i <= 48; ++i) {
@@ -264,7 +196,7 @@ TEST_F(Spill, ClientMayWriteAllBeforeItReads) {
 TEST_F(Spill, AClientThatNeitherSendsNorReadsLosesItsSession) {
   options_.idle_timeout_s = options_.send_timeout_s = 0.3;
   options_.max_sessions = 1;
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   std::string scan = wire::config("passthrough") + wire::header(wire::xml());
   for (std::uint16_t i = 1; i <= 48; ++i) scan += wire::image(wire::image_head(512, i));  // 1 MiB
   RawClient client(server.port(), /*receive_buffer=*/4096);
@@ -276,7 +208,7 @@ TEST_F(Spill, AClientThatNeitherSendsNorReadsLosesItsSession) {
 
 TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
   const std::string scan = start() + frames() + frame(0).substr(0, 100000);
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   tap().close();
   RawClient client(server.port());
   ASSERT_TRUE(client.send(scan));
@@ -290,7 +222,7 @@ TEST_F(Spill, EndOfTheStreamIsSeenBehindWhatIsSpilled) {
 }
 
 TEST_F(Spill, FullDiskBringsBackPressureBackAndLosesNothing) {
-  TestServer server(options_, slow_registry(), disk_of(4 << 20));
+  TestServer server(options_, held_registry(), disk_of(4 << 20));
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames() + frames() + frames() + wire::close();
@@ -308,7 +240,7 @@ TEST_F(Spill, FullDiskBringsBackPressureBackAndLosesNothing) {
 
 TEST_F(Spill, ClientIsNotBlamedForAPipelineThatIsBehind) {
   options_.idle_timeout_s = options_.message_timeout_s = options_.send_timeout_s = 0.2;
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   tap().close();
   RawClient client(server.port());
   const std::string begun = frame(0).substr(0, 100000);
@@ -324,7 +256,7 @@ TEST_F(Spill, ClientIsNotBlamedForAPipelineThatIsBehind) {
 TEST_F(Spill, FailureIsToldAndTheCaptureHasItAll) {
   const std::string scan = start() + frames() + wire::close();
   {
-    TestServer server(options_, slow_registry());
+    TestServer server(options_, held_registry());
     tap().close();
     RawClient client(server.port());
     ASSERT_TRUE(client.send(scan));
@@ -342,7 +274,7 @@ TEST_F(Spill, FailureIsToldAndTheCaptureHasItAll) {
 }
 
 TEST_F(Spill, PeerThatVanishesEndsTheSession) {
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   tap().close();
   {
     RawClient client(server.port());
@@ -356,7 +288,7 @@ TEST_F(Spill, PeerThatVanishesEndsTheSession) {
 }
 
 TEST_F(Spill, CaptureThatCannotBeReadBackIsFatal) {
-  TestServer server(options_, slow_registry());
+  TestServer server(options_, held_registry());
   tap().close();
   RawClient client(server.port());
   const std::string scan = start() + frames();

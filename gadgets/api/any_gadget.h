@@ -1,0 +1,32 @@
+// A gadget as a pipeline sees it, whatever it takes and gives.
+#pragma once
+
+#include <functional>
+
+#include "gadgets/api/items.h"
+#include "gadgets/api/scan.h"
+#include "protocol/data/header.h"
+
+namespace echotrain {
+
+/// Hands an item on. Call it any number of times.
+template <class Out>
+using Emit = std::function<void(Out&&)>;
+
+/// The type-erased face of a gadget, for the pipeline.
+class AnyGadget {
+ public:
+  using EmitItem = std::function<void(Item&&)>;
+  virtual ~AnyGadget() = default;
+  virtual ItemType takes() const = 0;
+  virtual ItemType gives() const = 0;
+  /// Called once before data. Throws ClientError when the measurement does not suit this gadget.
+  virtual void start(const protocol::Header& header, Scan& scan) = 0;
+  /// Processes `item` if it has the input type; any other item goes on to the next gadget, unless it is kept.
+  virtual void push(Item&& item, const EmitItem& next) = 0;
+  /// Called after each batch.
+  virtual void pause(const EmitItem& next) = 0;
+  virtual void end(End how, const EmitItem& next) = 0;
+};
+
+}  // namespace echotrain

@@ -1,0 +1,17 @@
+// Gadgets that fail, for tests of what the server does then.
+#pragma once
+
+#include <cstdint>
+
+#include "gadgets/api/registry.h"
+
+namespace echotrain::server {
+
+/// What `hoarder` takes at its first readout.
+constexpr std::int64_t kHoardedBytes = 12 << 20;
+
+/// All gadgets, and these: `broken` has a bug ("the matrix is singular"), `hoarder` keeps kHoardedBytes, and `killer`
+/// loses its GPU; each at its first readout.
+const Registry& failing_registry();
+
+}  // namespace echotrain::server
