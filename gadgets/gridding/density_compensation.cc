@@ -146,7 +146,7 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   const std::shared_ptr<const Frame>& frame = readouts.frame;
   const bool starts = open.given == 0;
   if (starts) {
-    open.expected = known_.find(frame->key.encoding, trajectory_of(readouts), false);
+    open.expected = known_.beginning(frame->key.encoding, trajectory_of(readouts));
     open.in_parts = open.expected || weights_per_readout(options_, frame->expected_readouts > 0);
   }
   if (!open.in_parts) return;
@@ -159,9 +159,9 @@ void DensityCompensation::give_part(Open& open, const Readouts& readouts, const 
   out.first_readout = open.timing.per_readout > 0 ? open.given / open.timing.per_readout : 0;
   if (open.expected) {
     const std::int64_t total = open.expected->positions->count();
-    const bool as_expected =
-        (count == 0 || follows(*open.expected, frame->key.encoding, trajectory_of(readouts), open.given)) &&
-        (!readouts.last || open.given + count == total);
+    const bool as_expected = (count == 0 || follows(scan_->compute.threads(), *open.expected, frame->key.encoding,
+                                                    trajectory_of(readouts), open.given)) &&
+                             (!readouts.last || open.given + count == total);
     if (!as_expected) {  // the frame is given whole at its end
       open.in_parts = false;
       open.expected = nullptr;
@@ -253,12 +253,15 @@ void DensityCompensation::give_moved(const Readouts& readouts, const Emit<Sample
 }
 
 KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Readouts>& batches, const Frame& frame) {
+  std::vector<HostView<const float>> parts;
+  for (const Readouts& batch : batches) parts.push_back(trajectory_of(batch));
+  if (auto known = known_.equal(frame.key.encoding, parts)) return remember(std::move(known), false, true);
   auto made = std::make_shared<KnownTrajectory>();
   made->encoding = frame.key.encoding;
   made->per_readout = batches.front().data.shape()[2];
   made->components = batches.front().trajectory.shape()[2];
   std::int64_t points = 0;
-  for (const Readouts& batch : batches) points += batch.trajectory.size();
+  for (const auto& part : parts) points += part.size();
   // The trajectory as it came, and its positions and weights; and what working these out takes for a while.
   const auto count = static_cast<std::uint64_t>(points / made->components);
   const std::shared_ptr<numerics::MemoryAccount>& account = scan_->compute.account();
@@ -268,13 +271,12 @@ KnownTrajectories::Known& DensityCompensation::known_for(const std::vector<Reado
   numerics::MemoryShare work(account);
   work.grow_to(count * (options_.method == "voronoi" ? kVoronoiBytes : kWorkBytes));
   made->raw.reserve(static_cast<std::size_t>(points));
-  for (const Readouts& batch : batches) {
+  for (const auto& part : parts) {
     scan_->compute.check_stop();
-    made->raw.insert(made->raw.end(), batch.trajectory.data(), batch.trajectory.data() + batch.trajectory.size());
+    made->raw.insert(made->raw.end(), part.data(), part.data() + part.size());
   }
   const HostView<const float> raw(made->raw.data(),
                                   {static_cast<std::int64_t>(made->raw.size()) / made->components, made->components});
-  if (auto known = known_.find(frame.key.encoding, raw, true)) return remember(std::move(known), false, true);
   const SampleSpace& space = spaces_.at(frame.key.encoding);
   WeightedSamples weighted = weights_.weigh(raw, made->per_readout, frame, space);
   dropped_.judge(weighted.dropped, raw.shape()[0], weighted.largest, space);

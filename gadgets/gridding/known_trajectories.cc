@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,21 @@ namespace {
 
 constexpr std::uint64_t kKnownBytes = 256ull << 20;  // per session, in addition to the store
 constexpr std::size_t kUploaded = 4;                 // trajectories whose weights stay on the session's device
+
+/// To the bit. Where they differ, mostly the first ones do.
+bool same_floats(numerics::ThreadPool& threads, const float* a, const float* b, std::int64_t n) {
+  constexpr std::int64_t kWorthSharing = 1 << 18, kAtOnce = 1 << 16;
+  const auto same = [&](std::int64_t begin, std::int64_t end) {
+    return std::memcmp(a + begin, b + begin, static_cast<std::size_t>(end - begin) * sizeof(float)) == 0;
+  };
+  if (n < kWorthSharing) return same(0, n);
+  if (!same(0, kAtOnce)) return false;
+  std::atomic<bool> all = true;
+  threads.parallel_for(n - kAtOnce, kAtOnce, [&](std::int64_t begin, std::int64_t end) {
+    if (all && !same(kAtOnce + begin, kAtOnce + end)) all = false;
+  });
+  return all;
+}
 
 /// What two scans must have in common to be expected to share a trajectory.
 std::string store_key(const protocol::Header& header, const DensityOptions& options, const Scan& scan, bool planes) {
@@ -31,13 +47,12 @@ std::string store_key(const protocol::Header& header, const DensityOptions& opti
 
 }  // namespace
 
-bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::HostView<const float> raw,
-             std::int64_t offset) {
+bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::uint16_t encoding,
+             numerics::HostView<const float> raw, std::int64_t offset) {
   const std::int64_t components = raw.shape()[1];
   return known.encoding == encoding && known.components == components &&
          offset + raw.shape()[0] <= known.positions->count() &&
-         std::memcmp(known.raw.data() + offset * components, raw.data(),
-                     static_cast<std::size_t>(raw.size()) * sizeof(float)) == 0;
+         same_floats(threads, known.raw.data() + offset * components, raw.data(), raw.size());
 }
 
 void KnownTrajectories::start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes) {
@@ -49,11 +64,25 @@ void KnownTrajectories::start(const protocol::Header& header, const DensityOptio
   }
 }
 
-std::shared_ptr<const KnownTrajectory> KnownTrajectories::find(std::uint16_t encoding,
-                                                               numerics::HostView<const float> raw, bool whole) const {
+std::shared_ptr<const KnownTrajectory> KnownTrajectories::beginning(std::uint16_t encoding,
+                                                                    numerics::HostView<const float> raw) const {
+  for (const Known& known : known_)
+    if (follows(scan_->compute.threads(), *known.trajectory, encoding, raw, 0)) return known.trajectory;
+  return nullptr;
+}
+
+std::shared_ptr<const KnownTrajectory> KnownTrajectories::equal(
+    std::uint16_t encoding, const std::vector<numerics::HostView<const float>>& parts) const {
+  std::int64_t samples = 0;
+  for (const auto& part : parts) samples += part.shape()[0];
   for (const Known& known : known_) {
-    const bool fits = !whole || static_cast<std::int64_t>(known.trajectory->raw.size()) == raw.size();
-    if (fits && follows(*known.trajectory, encoding, raw, 0)) return known.trajectory;
+    if (known.trajectory->positions->count() != samples) continue;
+    std::int64_t at = 0;
+    const bool same = std::all_of(parts.begin(), parts.end(), [&](const auto& part) {
+      return follows(scan_->compute.threads(), *known.trajectory, encoding, part,
+                     std::exchange(at, at + part.shape()[0]));
+    });
+    if (same) return known.trajectory;
   }
   return nullptr;
 }

@@ -13,8 +13,8 @@
 namespace echotrain {
 
 /// Whether `raw`, [sample, component], continues a trajectory from its sample `offset` on.
-bool follows(const KnownTrajectory& known, std::uint16_t encoding, numerics::HostView<const float> raw,
-             std::int64_t offset);
+bool follows(numerics::ThreadPool& threads, const KnownTrajectory& known, std::uint16_t encoding,
+             numerics::HostView<const float> raw, std::int64_t offset);
 
 class KnownTrajectories {
  public:
@@ -26,10 +26,11 @@ class KnownTrajectories {
 
   /// Takes the trajectories of such scans from the store, and tells `scan` their positions.
   void start(const protocol::Header& header, const DensityOptions& options, Scan& scan, bool planes);
-  /// The trajectory that begins with `raw` or, if `whole`, equals it; nullptr if there is none. raw: [sample,
-  /// component].
-  std::shared_ptr<const KnownTrajectory> find(std::uint16_t encoding, numerics::HostView<const float> raw,
-                                              bool whole) const;
+  /// The trajectory that begins with `raw`; nullptr if there is none. raw: [sample, component].
+  std::shared_ptr<const KnownTrajectory> beginning(std::uint16_t encoding, numerics::HostView<const float> raw) const;
+  /// The trajectory that `parts`, [sample, component], are together; nullptr if there is none.
+  std::shared_ptr<const KnownTrajectory> equal(std::uint16_t encoding,
+                                               const std::vector<numerics::HostView<const float>>& parts) const;
   /// Makes a trajectory this scan's most recent one.
   Known& remember(std::shared_ptr<const KnownTrajectory> trajectory, bool is_new, bool may_recur);
 

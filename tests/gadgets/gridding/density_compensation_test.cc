@@ -21,11 +21,13 @@ struct Seen {
   double sum() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }
 };
 
-/// The output of density_compensation, and the scan's outcome.
+/// The output of density_compensation, and the scan's outcome. `at_once`: readouts; 0: all.
 std::pair<std::vector<Seen>, Outcome> samples_of(const std::string& text, const protocol::Header& h,
-                                                 std::vector<Acquisition> scan, Backend backend = Backend::cpu) {
+                                                 std::vector<Acquisition> scan, Backend backend = Backend::cpu,
+                                                 std::size_t at_once = 0) {
   std::vector<Seen> seen;
   RunOptions options{.backend = backend, .tap = "density_compensation"};
+  if (at_once > 0) options.split = [at_once](std::size_t) { return at_once; };
   options.on_item = [&](const Item& item, numerics::Context& compute) {
     const auto& samples = std::get<Samples>(item);
     seen.push_back({samples.positions, samples.weights.data(), elements(compute, samples.weights)});
@@ -104,6 +106,49 @@ TEST_P(DensityTest, ARepeatedTrajectoryIsPreparedOnce) {
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[0]), 0, blob.image({48, 48, 1})), 2e-3);
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[1]), 0, blob.image({48, 48, 1})), 2e-3);
   EXPECT_LT(largest_error(pixels<cfloat>(out.images[2]), 0, other.image({48, 48, 1})), 2e-3);
+}
+
+// Trajectories that differ late, or of which one begins the other, whatever batches their readouts come in.
+TEST_P(DensityTest, TrajectoriesAreComparedToTheirEnds) {
+  const Path path = radial(51, 96);
+  Path late = path, shorter = path;
+  late.k.back().back() = std::nextafter(static_cast<float>(late.k.back().back()), 0.0f);
+  shorter.k.pop_back();
+  const Blob blob{2, {3, -2, 0}};
+  std::vector<Acquisition> scan;
+  int repetition = 0;
+  for (const Path* each : std::initializer_list<const Path*>{&path, &late, &shorter, &path, &late, &shorter})
+    append(scan, sample(*each, {blob}), repetition++);
+  for (const std::size_t at_once : {scan.size(), std::size_t{7}}) {
+    const auto [seen, out] = samples_of(kRamp, square(48), scan, GetParam(), at_once);
+    ASSERT_EQ(seen.size(), 6u);
+    for (std::size_t i = 0; i < 6; ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        EXPECT_EQ(seen[i].positions == seen[j].positions, i % 3 == j % 3) << i << " and " << j;
+    EXPECT_EQ(seen[2].weights.size(), 50 * 96u);
+  }
+}
+
+// More than 1 MiB of samples and of positions, which threads copy and compare side by side.
+TEST_P(DensityTest, ManyReadoutsAtOnce) {
+  const Path path = radial(701, 192);
+  const Blob blob{2, {3, -2, 0}};
+  std::vector<Acquisition> scan;
+  append(scan, sample(path, {blob}), 0);
+  for (int repetition = 1; repetition < 4; ++repetition) {
+    Path late = path;
+    double& k = late.k[repetition == 1 ? 700 : repetition == 2 ? 400 : 1].back();
+    k = std::nextafter(static_cast<float>(k), 0.0f);
+    append(scan, sample(late, {blob}), repetition);
+  }
+  append(scan, sample(path, {blob}), 4);
+  const auto [seen, out] = samples_of(kRamp, square(48), std::move(scan), GetParam());
+  ASSERT_EQ(seen.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_EQ(seen[i].positions == seen[j].positions, i == 4 && j == 0) << i << " and " << j;
+  for (const auto& image : out.images)
+    EXPECT_LT(largest_error(pixels<cfloat>(image), 0, blob.image({48, 48, 1})), 2e-3);
 }
 
 // Methods for any trajectory, on one that ramp is exact for.
