@@ -30,7 +30,6 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
     rows.reserve(acquisitions.size());
   else
     out.host_data = compute.allocate_host<cfloat>({count, channels, samples});
-  if (dims > 0) out.trajectory = compute.allocate_host<float>({count, samples, dims});
   out.heads.reserve(acquisitions.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const Acquisition& acquisition = acquisitions[static_cast<std::size_t>(i)];
@@ -39,9 +38,18 @@ Readouts make_batch(numerics::Context& compute, const std::vector<Acquisition>& 
       rows.push_back({acquisition.data.bytes, &acquisition.data.owner});
     else
       acquisition.data.copy_to(out.host_data.data() + i * channels * samples);
-    if (dims > 0) acquisition.trajectory.copy_to(out.trajectory.data() + i * samples * dims);
   }
+  // First, so that they travel meanwhile.
   if (to_device) out.data = numerics::collect_rows(compute, rows, {count, channels, samples});
+  if (dims == 0) return out;
+  const std::int64_t row = samples * dims;
+  const auto row_bytes = row * static_cast<std::int64_t>(sizeof(float));
+  out.trajectory = compute.allocate_host<float>({count, samples, dims});
+  compute.threads().parallel_for(
+      count, numerics::rows_at_once(count, row_bytes), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          acquisitions[static_cast<std::size_t>(i)].trajectory.copy_to(out.trajectory.data() + i * row);
+      });
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -23,10 +24,21 @@ Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, cons
 
 Array<cfloat> copy_rows(Context& context, std::span<const HostRow> rows, const Shape& shape) {
   HostArray<cfloat> data = context.allocate_host<cfloat>(shape);
-  const auto row = static_cast<std::size_t>(shape.size()) / rows.size();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    std::memcpy(data.data() + i * row, rows[i].bytes.data(), row * sizeof(cfloat));
+  const auto count = static_cast<std::int64_t>(rows.size()), row = shape.size() / count;
+  const std::int64_t bytes = row * static_cast<std::int64_t>(sizeof(cfloat));
+  context.threads().parallel_for(count, rows_at_once(count, bytes), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      std::memcpy(data.data() + i * row, rows[static_cast<std::size_t>(i)].bytes.data(),
+                  static_cast<std::size_t>(bytes));
+  });
   return context.place(data);
+}
+
+// One core moves some GB/s, and waking another takes as long as it takes for 100 KiB.
+std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
+  constexpr std::int64_t kWorthSharing = 1 << 20, kShare = 256 << 10;
+  if (row_bytes <= 0 || rows < kWorthSharing / row_bytes) return std::max<std::int64_t>(rows, 1);
+  return std::max<std::int64_t>(kShare / row_bytes, 1);
 }
 
 std::vector<RowRun> row_runs(std::span<const HostRow> rows, std::int64_t row_bytes, std::size_t most) {

@@ -23,6 +23,9 @@ struct HostRow {
 /// when memory is exhausted; std::invalid_argument when the rows are not as many or as long as the shape says.
 Array<cfloat> collect_rows(Context& context, std::span<const HostRow> rows, const Shape& shape);
 
+/// How many rows a thread copies at a time, of so many: all of them where several threads are not worth waking.
+std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes);
+
 /// Rows `first` to `first + count` of a list, of which each lies `stride` bytes behind the one before it.
 struct RowRun {
   std::int64_t first = 0, count = 0, stride = 0;
