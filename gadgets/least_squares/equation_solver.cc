@@ -62,6 +62,11 @@ double EquationSolver::power_of(const NormalEquations& equations) {
   return power;
 }
 
+/// Memory for the image.
+Array<cfloat> EquationSolver::not_set(const NormalEquations& equations) const {
+  return scan_->compute.allocate<cfloat>(equations.right.shape());
+}
+
 numerics::PcgOptions EquationSolver::solver_options(const numerics::Regularizer* prior) const {
   numerics::PcgOptions options;
   options.iterations = static_cast<int>(options_.iterations);
@@ -73,13 +78,19 @@ numerics::PcgOptions EquationSolver::solver_options(const numerics::Regularizer*
 
 Array<cfloat> EquationSolver::solve(NormalEquations& equations, const numerics::Regularizer* prior,
                                     Array<cfloat> image) {
+  const bool from_zero = !image;
+  if (from_zero) image = not_set(equations);
   return with_clear_errors([&] {
     const std::int64_t parts = equations.maps ? equations.maps.shape()[0] : image.shape()[0];
-    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size() && equations.sets == 1)
-      return solve_together(equations, prior, solver_options(prior), image);
+    if (scan_->team != nullptr && options_.noise_level == 0 && parts >= scan_->team->size() && equations.sets == 1) {
+      numerics::PcgOptions options = solver_options(prior);
+      options.from_zero = from_zero;
+      return solve_together(equations, prior, options, image);
+    }
     note(*scan_, equations,
          solve_alone(equations, prior,
-                     {scan_->compute, equations.matrix, equations.maps, equations.right, image, power_of(equations)}));
+                     {scan_->compute, equations.matrix, equations.maps, equations.right, image, power_of(equations),
+                      from_zero}));
     return image;
   });
 }
@@ -98,6 +109,7 @@ Solved EquationSolver::solve_alone(const NormalEquations& equations, const numer
   else
     matrix = std::make_unique<numerics::PlainNormal>(at.matrix);
   numerics::PcgOptions options = solver_options(prior);
+  options.from_zero = at.from_zero;
   if (prior != nullptr) options.largest_eigenvalue = largest_eigenvalue(at.own, equations, *matrix);
   if (options_.noise_level == 0) return {numerics::pcg(at.own, *matrix, prior, right, x, options), {}};
   auto found = numerics::lambda_by_discrepancy(at.own, *matrix, prior, right, x, at.power,
@@ -110,7 +122,12 @@ void EquationSolver::solve_side_by_side(std::vector<NormalEquations>& all, const
                                         std::vector<Array<cfloat>>& images) {
   std::vector<Solved> found(all.size());
   std::vector<double> powers;
-  for (const NormalEquations& equations : all) powers.push_back(power_of(equations));
+  std::vector<bool> from_zero;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    powers.push_back(power_of(all[i]));
+    from_zero.push_back(!images[i]);
+    if (!images[i]) images[i] = not_set(all[i]);
+  }
   copies_.resize(static_cast<std::size_t>(scan_->team->size()) - 1);
   with_clear_errors([&] {
     scan_->team->run(numerics::Team::Sums::none, [&](numerics::Member& member) {
@@ -124,7 +141,9 @@ void EquationSolver::solve_side_by_side(std::vector<NormalEquations>& all, const
         return copy;
       };
       const auto prior = i == 0 || !priors[i] ? nullptr : priors[i]->copy(own);
-      Placed at{own, matrix_of(member, all[i]), here(all[i].maps), here(all[i].right), here(images[i]), powers[i]};
+      const Array<cfloat> right = here(all[i].right),
+                          x = from_zero[i] && i > 0 ? own.allocate<cfloat>(right.shape()) : here(images[i]);
+      Placed at{own, matrix_of(member, all[i]), here(all[i].maps), right, x, powers[i], from_zero[i]};
       found[i] = solve_alone(all[i], prior ? prior.get() : priors[i].get(), at);
       if (i > 0) own.copy<cfloat>(at.x.view(), images[i].view());
     });
@@ -168,7 +187,7 @@ Array<cfloat> EquationSolver::solve_together(NormalEquations& equations, const n
     };
     const std::int64_t first = sense ? 0 : member.first(shape[0]), last = sense ? shape[0] : member.last(shape[0]);
     const Array<cfloat> b = part_of(equations.right, first, last);
-    Array<cfloat> x = part_of(image, first, last);
+    Array<cfloat> x = options.from_zero ? own.allocate<cfloat>(b.shape()) : part_of(image, first, last);
     const auto matrix = matrix_of(member, equations);
     std::unique_ptr<numerics::LinearOperator> a;
     if (sense) {

@@ -21,9 +21,9 @@ class EquationSolver {
   explicit EquationSolver(PcgSolverOptions options) : options_(std::move(options)) {}
   void start(Scan& scan) { scan_ = &scan; }
 
-  /// Solves in place, starting from `image`, and notes in the frame how it went. prior: nullptr for none. ClientError
-  /// when the data cannot be solved for.
-  Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image);
+  /// Solves in place, starting from `image`, or from zero where that is empty, and notes in the frame how it went.
+  /// prior: nullptr for none. ClientError when the data cannot be solved for.
+  Array<cfloat> solve(NormalEquations& equations, const numerics::Regularizer* prior, Array<cfloat> image = {});
   /// The same for several frames, each on a device of its own. There are at most as many frames as devices.
   void solve_side_by_side(std::vector<NormalEquations>& all, const std::vector<RegularizerPtr>& priors,
                           std::vector<Array<cfloat>>& images);
@@ -40,10 +40,12 @@ class EquationSolver {
     std::shared_ptr<const numerics::NormalOperator> matrix;
     Array<cfloat> maps;  // or none
     Array<cfloat> right, x;
-    double power;  // power of the samples; 0 where it is not needed
+    double power;    // power of the samples; 0 where it is not needed
+    bool from_zero;  // x is not set
   };
 
   double power_of(const NormalEquations& equations);
+  Array<cfloat> not_set(const NormalEquations& equations) const;
   numerics::PcgOptions solver_options(const numerics::Regularizer* prior) const;
   Solved solve_alone(const NormalEquations& equations, const numerics::Regularizer* prior, Placed at) const;
   Array<cfloat> solve_together(NormalEquations& equations, const numerics::Regularizer* prior,

@@ -118,11 +118,14 @@ void PcgSolver::solve_waiting(const Emit<CoilImages>& emit) {
   }
 }
 
+/// Empty: zero.
 Array<cfloat> PcgSolver::start_of(const NormalEquations& equations) {
-  Array<cfloat> image = zeros_like(equations.right);
+  Array<cfloat> image;
   if (const auto before = previous_.find(without_repetition(equations.frame->key));
-      before != previous_.end() && before->second.shape() == image.shape())
+      before != previous_.end() && before->second.shape() == equations.right.shape()) {
+    image = scan_->compute.allocate<cfloat>(equations.right.shape());
     scan_->compute.copy<cfloat>(before->second.view(), image.view());
+  }
   return image;
 }
 
@@ -134,11 +137,11 @@ void PcgSolver::solve_anatomically(NormalEquations&& equations, const Emit<CoilI
   Group& group = groups_[key];
   group.contrasts.insert(contrast);
   if (group.edges) {
-    Array<cfloat> image = solver_.solve(equations, group.edges.get(), zeros_like(equations.right));
+    Array<cfloat> image = solver_.solve(equations, group.edges.get());
     emit({equations.frame, std::move(image)});
     return;
   }
-  Array<cfloat> image = solver_.solve(equations, priors_.plain(encoding).get(), zeros_like(equations.right));
+  Array<cfloat> image = solver_.solve(equations, priors_.plain(encoding).get());
   group.drafts.push_back({std::move(equations), std::move(image)});
   const bool waits = options_.reference == "all_contrasts" &&
                      (contrasts_.at(encoding) == 0 || group.contrasts.size() < contrasts_.at(encoding));

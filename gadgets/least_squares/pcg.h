@@ -52,7 +52,6 @@ class PcgSolver final : public Gadget<NormalEquations, CoilImages> {
   void solve_anatomically(NormalEquations&& equations, const Emit<CoilImages>& emit);
   void close(Group& group, const Emit<CoilImages>& emit);
   void close_earlier(const FrameKey& key, std::uint16_t contrast, const Emit<CoilImages>& emit);
-  Array<cfloat> zeros_like(const Array<cfloat>& image) { return scan_->compute.zeros<cfloat>(image.shape()); }
 
   Options options_;
   PcgPriors priors_;

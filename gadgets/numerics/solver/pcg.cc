@@ -183,8 +183,13 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
   const DeviceView<const float> all_states(reinterpret_cast<const float*>(states.data()),
                                            {batch * static_cast<std::int64_t>(sizeof(PcgState) / sizeof(float))});
 
-  a.apply(context, x, q.view());
-  if (lambda > 0) regularizer->add(context, static_cast<float>(lambda), x, q.view());
+  if (options.from_zero) {
+    context.clear(x);
+    context.clear(q.view());
+  } else {
+    a.apply(context, x, q.view());
+    if (lambda > 0) regularizer->add(context, static_cast<float>(lambda), x, q.view());
+  }
   ECHOTRAIN_DISPATCH(context, pcg_residual(context, arrays));
   precondition();
   ECHOTRAIN_DISPATCH(context, pcg_start(context, arrays));

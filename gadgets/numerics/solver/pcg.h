@@ -26,6 +26,7 @@ struct PcgOptions {
   Preconditioner preconditioner = Preconditioner::none;
   double lambda = 0;              ///< relative to A's largest eigenvalue
   double largest_eigenvalue = 0;  ///< of A; 0: largest_eigenvalue() is asked where lambda needs it
+  bool from_zero = false;         ///< the start is 0, whatever x holds, which saves A's first application
 };
 
 struct PcgItem {

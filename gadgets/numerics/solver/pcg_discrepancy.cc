@@ -43,6 +43,7 @@ DiscrepancyResult lambda_by_discrepancy(Context& context, const LinearOperator& 
   const auto excess_at = [&](double log_lambda) {
     solve.lambda = std::exp(log_lambda);
     result.last = pcg(context, a, regularizer, b, x, solve);
+    solve.from_zero = false;
     a.apply(context, x, ax.view());
     result.residual = dot(context, DeviceView<const cfloat>(x), ax.cview()) -
                       2 * dot(context, DeviceView<const cfloat>(x), b) + data_power;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "tests/support/backends.h"
 #include "tests/support/direct_sum.h"
@@ -442,6 +443,7 @@ class NotRecorded final : public LinearOperator {
   explicit NotRecorded(std::shared_ptr<const LinearOperator> same) : same_(std::move(same)) {}
   const Shape& image() const override { return same_->image(); }
   void apply(Context& context, DeviceView<const cfloat> x, DeviceView<cfloat> y) const override {
+    ++applied;
     same_->apply(context, x, y);
   }
   void diagonal(Context& context, DeviceView<float> to) const override { same_->diagonal(context, to); }
@@ -449,6 +451,7 @@ class NotRecorded final : public LinearOperator {
     return same_->circulant(context, eigenvalues, share);
   }
   bool can_be_recorded() const override { return false; }
+  mutable int applied = 0;  ///< how often
 
  private:
   std::shared_ptr<const LinearOperator> same_;
@@ -469,6 +472,28 @@ TYPED_TEST(PcgTest, RecordedOrNotTheBitsAreTheSame) {
         EXPECT_EQ(x, y);
         for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(recorded.items[i].residuals, not_recorded.items[i].residuals);
       }
+  }
+}
+
+// A 0 = 0 and b - 0 = b exactly, so that nothing differs but the time.
+TYPED_TEST(PcgTest, FromZeroTheBitsAreThoseOfAStartOfZeros) {
+  for (Problem problem : {this->plain({13, 12}, 300, Prior::edges), this->sense({9, 8, 7}, 900, 3, Prior::tikhonov)}) {
+    const auto counted = std::make_shared<NotRecorded>(problem.op);
+    problem.op = counted;
+    const auto b = Random(28).normals(2 * static_cast<std::size_t>(problem.image.size()));
+    for (const Preconditioner preconditioner : kPreconditioners) {
+      PcgOptions options{.iterations = 5, .tolerance = 0, .preconditioner = preconditioner, .lambda = 0.01};
+      const float bad = std::numeric_limits<float>::quiet_NaN();
+      std::vector<cfloat> x(b.size()), y(b.size(), cfloat(bad, bad));
+      counted->applied = 0;
+      const auto zeros = this->solve(problem, b, x, options);
+      const int with_zeros = std::exchange(counted->applied, 0);
+      options.from_zero = true;
+      const auto from_zero = this->solve(problem, b, y, options);
+      EXPECT_EQ(x, y);
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(zeros.items[i].residuals, from_zero.items[i].residuals);
+      EXPECT_EQ(counted->applied, with_zeros - 1);
+    }
   }
 }
 
