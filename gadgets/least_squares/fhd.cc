@@ -316,6 +316,16 @@ std::shared_ptr<const numerics::NormalOperator> Fhd::corrected(const Open& open,
   return corrected_.front().matrix;
 }
 
+/// The sum of the weights.
+double Fhd::weight_of(const std::shared_ptr<const SamplePositions>& positions) {
+  if (summed_.lock() == positions) return weight_;
+  const std::vector<float>& weights = positions->weights;
+  weight_ =
+      numerics::on_host::sum(scan_->compute.threads(), {weights.data(), {static_cast<std::int64_t>(weights.size())}});
+  summed_ = positions;
+  return weight_;
+}
+
 void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
                const Emit<NormalEquations>& emit) {
   const auto matrix = open.field ? corrected(open, frame->key.encoding) : matrix_of(open, frame->key.encoding);
@@ -326,9 +336,7 @@ void Fhd::give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<co
       right.reshaped({open.coils, geometry.dims == 3 ? geometry.image[0] : 1, geometry.image[1], geometry.image[2]});
   out.matrix = matrix;
   out.power = open.power;
-  const std::vector<float>& weights = open.positions->weights;
-  out.weight =
-      numerics::on_host::sum(scan_->compute.threads(), {weights.data(), {static_cast<std::int64_t>(weights.size())}});
+  out.weight = weight_of(open.positions);
   out.coils = open.coils;
   emit(std::move(out));
 }

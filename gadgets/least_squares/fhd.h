@@ -74,6 +74,7 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   std::optional<Samples> join_parts(Open& open, Samples&& samples);
   std::shared_ptr<const numerics::NormalOperator> matrix_of(const Open& open, std::uint16_t encoding);
   std::shared_ptr<const numerics::NormalOperator> corrected(const Open& open, std::uint16_t encoding);
+  double weight_of(const std::shared_ptr<const SamplePositions>& positions);
   void give(Open&& open, const Array<cfloat>& right, const std::shared_ptr<const Frame>& frame,
             const Emit<NormalEquations>& emit);
 
@@ -86,6 +87,8 @@ class Fhd final : public Gadget<Samples, NormalEquations> {
   FieldOfScan field_;
   std::list<Corrected> corrected_;  // most recent first, bounded
   std::map<std::uint64_t, Open> open_;
+  std::weak_ptr<const SamplePositions> summed_;  // whose weights' sum is
+  double weight_ = 0;
 };
 
 }  // namespace echotrain

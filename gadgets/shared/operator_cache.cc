@@ -27,7 +27,8 @@ numerics::NufftOptions gridding_of(const PointSpreadMethod& method, const numeri
 
 bool OperatorRequest::same(const OperatorRequest& other) const {
   return image == other.image && voxel_ratio == other.voxel_ratio && method == other.method &&
-         same_positions(*positions, *other.positions) && positions->weights == other.positions->weights;
+         (positions == other.positions ||
+          (same_positions(*positions, *other.positions) && positions->weights == other.positions->weights));
 }
 
 std::string OperatorRequest::disk_key() const {
