@@ -188,14 +188,20 @@ bool with_length(int length, const Run& run) {
       return run(Int<8>{}, Int<10>{}), true;
     case 96:
       return run(Int<8>{}, Int<12>{}), true;
+    case 112:
+      return run(Int<8>{}, Int<14>{}), true;
     case 128:
       return run(Int<8>{}, Int<16>{}), true;
     case 144:
       return run(Int<12>{}, Int<12>{}), true;
     case 160:
       return run(Int<10>{}, Int<16>{}), true;
+    case 168:
+      return run(Int<12>{}, Int<14>{}), true;
     case 192:
       return run(Int<12>{}, Int<16>{}), true;
+    case 224:
+      return run(Int<14>{}, Int<16>{}), true;
     case 240:
       return run(Int<15>{}, Int<16>{}), true;
     case 256:
@@ -204,6 +210,8 @@ bool with_length(int length, const Run& run) {
       return run(Int<16>{}, Int<18>{}), true;
     case 320:
       return run(Int<16>{}, Int<20>{}), true;
+    case 336:
+      return run(Int<16>{}, Int<21>{}), true;
     case 384:
       return run(Int<16>{}, Int<24>{}), true;
     case 448:
@@ -220,6 +228,8 @@ bool with_length(int length, const Run& run) {
       return run(Int<24>{}, Int<28>{}), true;
     case 768:
       return run(Int<24>{}, Int<32>{}), true;
+    case 896:
+      return run(Int<28>{}, Int<32>{}), true;
     default:
       return false;
   }
@@ -284,8 +294,10 @@ __device__ Reach reach_of(int first, int count, int extent) {
   return reach;
 }
 __device__ void extend(Reach* to, Reach by) {
-  atomicMax(&to->before, by.before);
-  atomicMax(&to->after, by.after);
+  // Numbers only grow: what is read may be old, and one that is large enough is large enough for ever.
+  const volatile Reach* const now = to;
+  if (now->before < by.before) atomicMax(&to->before, by.before);
+  if (now->after < by.after) atomicMax(&to->after, by.after);
 }
 /// Calls visit(b) for each kReachEdge of points, number b, that has one of `count` points from `first` on.
 template <class Visit>

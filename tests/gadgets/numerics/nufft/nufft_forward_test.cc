@@ -108,8 +108,8 @@ TYPED_TEST(NufftForwardTest, OddEvenAndAnisotropicSizes) {
 // (90, 100 and 216 points).
 TYPED_TEST(NufftForwardTest, EveryLengthOfItsOwn) {
   unsigned seed = 500;
-  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160},
-                                    {192, 224}, {240, 256}, {288, 320}, {336, 384}};
+  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160}, {192, 224},
+                                    {240, 256}, {288, 320}, {336, 384}, {56, 84},   {112, 168}, {448, 56}};
   for (const auto& [one, other] : halves) {
     this->expect_right_at_some(make_problem({one, other}, 1, {5, 2}, 700, seed++), 5);
     this->expect_right_at_some(make_problem({other, one}, 1, {5, 2}, 700, seed++), 5);
@@ -120,6 +120,7 @@ TYPED_TEST(NufftForwardTest, EveryLengthOfItsOwn) {
   this->expect_right_at_some(make_problem({64, 53, 64}, 2, {5, 1.5}, 700, seed++), 7);
   this->expect_right_at_some(make_problem({64, 62, 61}, 1, {5, 1.25}, 700, seed++), 7);
   this->expect_right_at_some(make_problem({64, 66, 53}, 1, {5, 1.5}, 700, seed++), 7);
+  this->expect_right_at_some(make_problem({64, 96, 64}, 1, {8, 1.75}, 700, seed++), 7);
 }
 
 // Grids whose points are not all needed: CUDA leaves out those that no sample is near, and what is in their memory must

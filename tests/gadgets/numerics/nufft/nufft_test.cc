@@ -112,8 +112,8 @@ TYPED_TEST(NufftTest, EveryLengthOfItsOwn) {
   const auto check = [&](const Shape& size, std::int64_t coils, const NufftOptions& options) {
     this->expect_right_at_some(make_problem(size, coils, options, 700, seed++), 300);
   };
-  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160},
-                                    {192, 224}, {240, 256}, {288, 320}, {336, 384}};
+  const std::int64_t halves[][2] = {{40, 48},   {64, 72},   {80, 96},   {120, 128}, {144, 160}, {192, 224},
+                                    {240, 256}, {288, 320}, {336, 384}, {56, 84},   {112, 168}, {448, 56}};
   for (const auto& [one, other] : halves) {
     check({one, other}, 1, {5, 2});
     check({other, one}, 1, {5, 2});
@@ -124,6 +124,7 @@ TYPED_TEST(NufftTest, EveryLengthOfItsOwn) {
   check({64, 53, 64}, 2, {5, 1.5});
   check({64, 62, 61}, 1, {5, 1.25});
   check({64, 66, 53}, 1, {5, 1.5});
+  check({64, 96, 64}, 1, {8, 1.75});
 }
 
 // Grids of which samples touch a part: CUDA does not read the rest.
