@@ -41,9 +41,10 @@ SpectrumRange take_real(Context& context, const Array<cfloat>& spectrum, float s
 ECHOTRAIN_CLONES void turned(const double* k, std::int64_t stride, double steps, const double* factors, std::int64_t n,
                              float* to) {
   constexpr double kWholeParts = 0x1.8p52;  // what is added to it loses its fraction
+  // A part is within 0.5 but for rounding. It is more where numbers are too large to have one, or not finite.
   for (std::int64_t i = 0; i < n; ++i) {
     const double turns = k[i * stride] * steps, part = turns - ((turns + kWholeParts) - kWholeParts),
-                 half = std::abs(part) <= 0.5 ? std::numbers::pi * part : 0.0, square = half * half;
+                 half = std::abs(part) < 0.6 ? std::numbers::pi * part : 0.0, square = half * half;
     double sine = 1, cosine = 1;
 #pragma GCC unroll 8
     for (int m = 16; m > 0; m -= 2) {
