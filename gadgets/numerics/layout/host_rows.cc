@@ -34,7 +34,7 @@ Array<cfloat> copy_rows(Context& context, std::span<const HostRow> rows, const S
   return context.place(data);
 }
 
-// One core moves some GB/s, and waking another takes as long as it takes for 100 KiB.
+// One core moves some GB/s; waking others takes tens of microseconds.
 std::int64_t rows_at_once(std::int64_t rows, std::int64_t row_bytes) {
   constexpr std::int64_t kWorthSharing = 1 << 20, kShare = 256 << 10;
   if (row_bytes <= 0 || rows < kWorthSharing / row_bytes) return std::max<std::int64_t>(rows, 1);
