@@ -82,6 +82,10 @@ ReadoutKind readout_kind(const AcquisitionHeader& head) {
   return (flags & kReverse) != 0 ? ReadoutKind::other : ReadoutKind::imaging;
 }
 
+bool all_finite(const Acquisition& acquisition) {
+  return all_finite(acquisition.trajectory.bytes) && all_finite(acquisition.data.bytes);
+}
+
 template <class Text>
 SkipReason AcquisitionCheck::because(std::string_view kind, const Text& text) {
   return {kind, told_.insert(kind).second ? text() : std::string()};
@@ -147,11 +151,11 @@ std::optional<SkipReason> AcquisitionCheck::check(const Acquisition& acquisition
     }
     if (auto reason = check_counters(head, header_.encodings[space])) return reason;
   }
-  if (!all_finite(acquisition.trajectory.bytes)) {
+  if (!acquisition.known_finite && !all_finite(acquisition.trajectory.bytes)) {
     return because("non-finite trajectory",
                    [&] { return fmt::format("trajectory of readout {} has NaN or infinity", +head.scan_counter); });
   }
-  if (!all_finite(acquisition.data.bytes)) {
+  if (!acquisition.known_finite && !all_finite(acquisition.data.bytes)) {
     return because("non-finite samples",
                    [&] { return fmt::format("data of readout {} has NaN or infinity", +head.scan_counter); });
   }

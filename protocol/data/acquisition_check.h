@@ -28,6 +28,9 @@ struct SkipReason {
 /// are well-formed or empty.
 std::optional<SkipReason> check_attributes(const Image& image, const Limits& limits);
 
+/// Whether there is neither NaN nor infinity among the numbers of a readout.
+bool all_finite(const Acquisition& acquisition);
+
 /// Remembers what the first readout of each group looked like. One per session; not thread-safe.
 class AcquisitionCheck {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "protocol/data/acquisition_check.h"
 #include "protocol/data/text.h"
 #include "server/memory/memory_estimate.h"
 
@@ -21,6 +22,7 @@ constexpr std::size_t kReadoutsAtOnce = 256, kReadoutsPerLook = 16;
 constexpr std::chrono::microseconds kTurn{100};
 constexpr std::size_t kReadoutsForOther = 4;  // that any other message counts for
 constexpr std::size_t kLongText = 16 << 10;   // a text of this size takes a few ms to read; 1 MiB can take a second
+constexpr std::size_t kBehind = 1 << 20;      // that a scan has not done; it is then the slower one of the two
 constexpr std::size_t kCopiesOfHeader = 6;    // received, in the dialogue, in the scan's request, and in the scan
 }  // namespace
 
@@ -61,6 +63,8 @@ asio::awaitable<void> MessageHandler::consume() {
   } const ends{turn_};
   Clock::time_point since = now;
   std::size_t handled = 0, looked = 0;
+  // The numbers are still in this processor's caches: reading them costs less here than on the scan's thread.
+  const bool checks = scan_.queued_bytes() > kBehind;
   while (!connection_.ending() && !waiting_scan_) {
     const bool look = handled - looked >= kReadoutsPerLook;
     if (look) looked = handled;
@@ -80,6 +84,7 @@ asio::awaitable<void> MessageHandler::consume() {
         dialogue_.data_came();
         batch.back().arrival = now;
         batch.back().number = ++readouts_;
+        if (checks) batch.back().known_finite = protocol::all_finite(batch.back());
         whole = data = true;
         ++handled;
         continue;

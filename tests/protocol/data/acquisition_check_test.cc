@@ -191,6 +191,21 @@ TEST(AcquisitionCheckTest, NonFiniteNumbersAnywhere) {
   EXPECT_EQ(verdict(acquisition), "");
 }
 
+TEST(AcquisitionCheckTest, NumbersThatSomebodyHasLookedAtAreNotLookedAtAgain) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  Acquisition acquisition = readout(500, 2, 2);
+  EXPECT_TRUE(all_finite(acquisition));
+  acquisition.trajectory = floats(1000, nan);
+  EXPECT_FALSE(all_finite(acquisition));
+  EXPECT_EQ(verdict(acquisition), "non-finite trajectory");
+  acquisition.trajectory = readout(500, 2, 2).trajectory;
+  acquisition.data = floats(2000, nan);
+  EXPECT_FALSE(all_finite(acquisition));
+  EXPECT_EQ(verdict(acquisition), "non-finite samples");
+  acquisition.known_finite = true;
+  EXPECT_EQ(verdict(acquisition), "");
+}
+
 TEST(AcquisitionCheckTest, UnalignedPayloadIsRead) {
   std::vector<std::byte> bytes(1 + 2 * 8 * 2 * sizeof(float));
   const float nan = std::numeric_limits<float>::quiet_NaN();

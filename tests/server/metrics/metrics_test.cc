@@ -119,6 +119,25 @@ TEST(Metrics, CountWhatIsLeftOutByKind) {
   EXPECT_EQ(metrics["echotrain_readouts_total{pipeline=\"cartesian_2d\"}"], 11);
 }
 
+// More than a scan follows: whoever has the time looks for numbers that are none.
+TEST(Metrics, CountWhatIsLeftOutOfAFlood) {
+  TestServer server;
+  std::string bytes = wire::config("cartesian_2d") + wire::header(wire::xml());
+  constexpr int kFrames = 40, kChannels = 1000;
+  for (int frame = 0; frame < kFrames; ++frame)
+    for (int line = 0; line < wire::kMatrix; ++line) {
+      auto head = wire::readout_head(line, frame % 10);
+      head.active_channels = head.available_channels = kChannels;
+      bytes += wire::acquisition(head, line % 2 == 1 ? std::numeric_limits<float>::quiet_NaN() : 1.0f);
+    }
+  server.exchange(bytes + wire::close());
+  const Exposition metrics = after(server, 1);
+  double skipped = 0;
+  for (const auto& [name, value] : metrics.samples())
+    if (name.starts_with("echotrain_skipped_total")) skipped += value;
+  EXPECT_EQ(skipped, kFrames * wire::kMatrix / 2);
+}
+
 TEST(Metrics, LabelsTakeNothingFromClients) {
   TestServer server;
   const std::string marker = "mueller_anna_1970";
