@@ -108,15 +108,19 @@ void AutomaticFrames::add(protocol::Acquisition&& acquisition, const OpenFrames:
   const FrameKey key = key_of(head);
   const Line line = line_of(head);
   const bool reference = (head.flags & kCalibration) != 0;
-  if (is_late(key, head)) {
-    if (reference) references_[key.encoding].follow = true;
-    ++late_;
-    scan_->warn("readouts arrived after their frame was closed; they are left out and counted");
-    return;
+  // The frame of the readout before: that one has closed what this one could.
+  const bool goes_on = key == last_ && open_.find(key) != nullptr;
+  if (!goes_on) {
+    if (is_late(key, head)) {
+      if (reference) references_[key.encoding].follow = true;
+      ++late_;
+      scan_->warn("readouts arrived after their frame was closed; they are left out and counted");
+      return;
+    }
+    const auto newest = newest_.try_emplace(key.encoding, key.repetition).first;
+    if (later_repetition(key.repetition, newest->second)) newest->second = key.repetition;
+    close_finished(key, emit);
   }
-  const auto newest = newest_.try_emplace(key.encoding, key.repetition).first;
-  if (later_repetition(key.repetition, newest->second)) newest->second = key.repetition;
-  close_finished(key, emit);
   // A whole frame that begins again is the next one, though its counters are the same. (A header that announces one
   // line says nothing: the readouts of such scans are often not numbered.)
   if (const OpenFrame* same = open_.find(key);

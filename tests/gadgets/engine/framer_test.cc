@@ -359,6 +359,16 @@ TEST(FramerTest, NoneWaitsWhereFramesMayBeLeftOut) {
   EXPECT_EQ(log.batches.size(), 1u);
 }
 
+TEST(FramerTest, AWholeFrameEndsWhenTheScanGoesOnInOneThatIsOpen) {
+  const Log log = frames("auto", lines(2),
+                         scan({{.step = 0},
+                               {.step = 0, .contrast = 1},
+                               {.step = 1},
+                               {.step = 0, .contrast = 1, .average = 1},
+                               {.step = 1, .contrast = 1}}));
+  EXPECT_EQ(log.open_at.at(0), 4u);
+}
+
 TEST(FramerTest, SpecialReadoutsOfDifferentShapesAreNotPutTogether) {
   auto list = scan({{.flags = {kNavigator}}, {.flags = {kNavigator}}});
   const std::uint32_t counter = list[1].head.scan_counter;

@@ -65,6 +65,14 @@ TEST(LatticeFrames, EndWithTheirFlagWhereverTheirLinesBegin) {
     }
 }
 
+TEST(LatticeFrames, AReferenceLineRightBehindItsFrameIsLate) {
+  std::vector<Counters> list = one_pass(8, 2, 0, 0);
+  list.push_back({.step = 1, .flags = {kCalibrationAndImaging}});
+  const Log log = split_frames(accelerated({.mode = "separate"}), list);
+  EXPECT_EQ(log.closed, Numbers{0});
+  EXPECT_EQ(log.late, 1u);
+}
+
 TEST(LatticeFrames, ALineOfTheLatticeThatIsMissingIsWaitedFor) {
   // Sixteen reference lines more than make up for its number, but not for its place.
   std::vector<Counters> list = one_pass(32, 3, 0, 0, 8, 23);
