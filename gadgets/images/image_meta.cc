@@ -1,7 +1,6 @@
 #include "gadgets/images/image_meta.h"
 
 #include <fmt/format.h>
-#include <ismrmrd/meta.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +8,7 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
-#include <sstream>
+#include <string>
 #include <utility>
 
 #include "gadgets/shared/incoming/meta_notes.h"
@@ -109,20 +108,14 @@ std::string ImageMeta::text(const Frame& frame, const protocol::ImageHeader& hea
       (scale != 1 || has_other_geometry(head, frame.source->head) || !keeps_window(notes, frame.source->attributes)))
     notes.erase("IceMiniHead");
 
-  ISMRMRD::MetaContainer meta;
-  for (const auto& [name, note] : notes)
-    for (const std::string& value : values_of(note)) meta.append(name.c_str(), value.c_str());
-  meta.append("ImageProcessingHistory", "ECHOTRAIN");
-  meta.set("echotrain_backend", backend_.c_str());
-  meta.set("echotrain_frame", static_cast<long>(frame.id));
-  if (!frame.source || frame.readouts > 0) meta.set("echotrain_readouts", static_cast<long>(frame.readouts));
-  if (frame.arrival.readout > 0) meta.set("echotrain_last_readout", static_cast<long>(frame.arrival.readout));
-  std::ostringstream text;
-  ISMRMRD::serialize(meta, text);
-  // libismrmrd declares no encoding.
-  const std::string xml = text.str();
-  const std::size_t body = xml.find("<ismrmrdMeta");
-  return "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n" + xml.substr(body == std::string::npos ? 0 : body);
+  std::map<std::string, std::vector<std::string>> values;
+  for (const auto& [name, note] : notes) values[name] = values_of(note);
+  values["ImageProcessingHistory"].push_back("ECHOTRAIN");
+  values["echotrain_backend"] = {backend_};
+  values["echotrain_frame"] = {std::to_string(frame.id)};
+  if (!frame.source || frame.readouts > 0) values["echotrain_readouts"] = {std::to_string(frame.readouts)};
+  if (frame.arrival.readout > 0) values["echotrain_last_readout"] = {std::to_string(frame.arrival.readout)};
+  return protocol::meta_text(values);
 }
 
 }  // namespace echotrain

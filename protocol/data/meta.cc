@@ -3,6 +3,41 @@
 #include <pugixml.hpp>
 
 namespace echotrain::protocol {
+namespace {
+
+void add_escaped(std::string& to, std::string_view text) {
+  for (const char c : text.substr(0, text.find('\0'))) {
+    const bool control = c > 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r';
+    if (c == '&')
+      to += "&amp;";
+    else if (c == '<')
+      to += "&lt;";
+    else if (c == '>')
+      to += "&gt;";
+    else if (control)
+      to.append({'&', '#', static_cast<char>('0' + c / 10), static_cast<char>('0' + c % 10), ';'});
+    else
+      to += c;
+  }
+}
+
+}  // namespace
+
+std::string meta_text(const std::map<std::string, std::vector<std::string>>& values) {
+  std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ismrmrdMeta>\n";
+  for (const auto& [name, of_name] : values) {
+    text += "\t<meta>\n\t\t<name>";
+    add_escaped(text, name);
+    text += "</name>\n";
+    for (const std::string& value : of_name) {
+      text += "\t\t<value>";
+      add_escaped(text, value);
+      text += "</value>\n";
+    }
+    text += "\t</meta>\n";
+  }
+  return text + "</ismrmrdMeta>\n";
+}
 
 std::vector<std::pair<std::string, std::string>> meta_values(const std::string& attributes) {
   std::vector<std::pair<std::string, std::string>> values;
