@@ -66,6 +66,8 @@ class Scan {
   /// Coil maps and references. A gadget asks for them in start().
   SideImages side_images;
   ScanNumbers numbers;
+  /// Whether more readouts wait already. What only tells of the scan is then left out where it costs much.
+  bool behind = false;
 
   /// Trajectories that this scan probably has: those of earlier scans with such a header, most likely first. The gadget
   /// that knows them adds them in its start(); gadgets after it prepare plans for them in theirs.

@@ -35,6 +35,11 @@ const protocol::Encoding* accelerated_encoding(const protocol::Header& header) {
   return nullptr;
 }
 
+void note_copied(ImageTimes& times) {
+  times.copied = std::chrono::steady_clock::now();
+  if (times.computed == Instant{}) times.computed = times.copied;
+}
+
 }  // namespace
 
 std::shared_ptr<const PipelinePlan> PipelinePlan::check(config::PipelineSpec spec, const Registry& registry) {
@@ -155,7 +160,7 @@ struct Pipeline::Impl {
     if (complete) image_check->look(*image);
     auto held = std::make_shared<Image>(std::move(*image));
     compute.on_complete([to = sink, held, check = complete ? nullptr : image_check] {
-      if (held->times) held->times->copied = std::chrono::steady_clock::now();
+      if (held->times) note_copied(*held->times);
       if (check) check->look(*held);
       to->image(std::move(held->message), held->times ? *held->times : ImageTimes{});
     });
@@ -266,6 +271,7 @@ void Pipeline::start(const protocol::Header& header) {
 void Pipeline::push(std::vector<protocol::Acquisition>&& readouts, std::optional<std::int64_t> waiting) {
   const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   impl_->counts.readouts += readouts.size();
+  impl_->scan->behind = waiting.value_or(0) > 0;
   if (readouts.empty()) {
     // For gadgets that have something to give (gadgets/shared/scan_port.h), or when all of a batch was left out.
     impl_->flush();
@@ -313,6 +319,7 @@ void Pipeline::push(protocol::Waveform&& waveform) {
 }
 
 void Pipeline::finish(End how) {
+  impl_->scan->behind = false;
   const GadgetClock::Stay stay(impl_->clock(), GadgetClock::kEntrance);
   impl_->framer.finish(how, impl_->enter_readouts());
   impl_->count_frames();

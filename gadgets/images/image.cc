@@ -263,7 +263,9 @@ void ImageOutput::give(const CoilImages& images, const Kind& kind, const Emit<Im
   number(frame, kind, head);
   if (frame.arrival.received != Instant{}) {
     out.times = std::make_shared<ImageTimes>(ImageTimes{frame.arrival});
-    scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
+    // On a GPU, a function to be called costs the scan's thread three calls, and wakes the thread that calls it.
+    if (!scan_->behind || !scan_->compute.cuda())
+      scan_->compute.on_complete([times = out.times] { times->computed = std::chrono::steady_clock::now(); });
   }
   convert(images, kind, out);
   out.message.attributes = meta_.text(frame, head, kind.component == Component::phase ? 1 : options_.scale);

@@ -43,6 +43,37 @@ TEST_P(DeviceTest, OnlyImagesComeBack) {
   EXPECT_EQ(out.device_to_host_bytes, GetParam() == Backend::cuda ? image_bytes + tallies : 0u);
 }
 
+TEST_P(DeviceTest, TimesOfImagesAreInOrderHoweverMuchWaits) {
+  for (const std::int64_t waiting : {0, 1000}) {
+    numerics::Context compute(GetParam(), test_resources());
+    std::vector<ImageTimes> all;
+    Pipeline pipeline(PipelinePlan::check(config::read_pipeline(
+                          yaml("  - cartesian_kspace\n  - fft\n  - coil_combine\n  - image\n"), "test.yaml")),
+                      compute,
+                      {[&](protocol::Image&&, const ImageTimes& times) { all.push_back(times); },
+                       [](protocol::Level, const std::string&) {}});
+    pipeline.start(header({.encoded = {8, 4, 1}}));
+    const Instant before = std::chrono::steady_clock::now();
+    std::vector<Acquisition> scan;
+    for (int line = 0; line < 4; ++line) {
+      scan.push_back(readout(1, std::vector<cfloat>(8, {1, 0})));
+      scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(line);
+      scan.back().arrival = before;
+    }
+    pipeline.push(std::move(scan), waiting);
+    pipeline.finish(End::complete);
+    pipeline.wait();
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_GE(all[0].computed, before) << waiting;
+    EXPECT_GE(all[0].copied, all[0].computed) << waiting;
+    EXPECT_GE(std::chrono::steady_clock::now(), all[0].copied);
+    // On a GPU, one function is called instead of two.
+    if (GetParam() == Backend::cuda && waiting > 0) {
+      EXPECT_EQ(all[0].copied, all[0].computed);
+    }
+  }
+}
+
 ECHOTRAIN_ON_BACKENDS(DeviceTest);
 
 }  // namespace
