@@ -25,9 +25,6 @@ FrameKey place_of(FrameKey key) {
   return key;
 }
 
-/// Each frame has the middle of k-space, and objects and contrasts do not change by so much from one to the next.
-constexpr double kMostUnlikeSamples = 32;
-
 }  // namespace
 
 CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::Shape& image, std::int64_t coil_count,
@@ -39,7 +36,7 @@ CgSenseRealtime::Workshop::Workshop(numerics::Context& compute, const numerics::
       right(compute.allocate<cfloat>({coil_count, 1, image[0], image[1]})) {}
 
 CgSenseRealtime::Place::Place(Scan& scan, const numerics::Shape& image, const numerics::FixedCgOptions& options)
-    : solver(scan.compute, image, options), like(scan, kMostUnlikeSamples) {}
+    : solver(scan.compute, image, options), like(scan, LikeFrames::kMostUnlikeSamples) {}
 
 void CgSenseRealtime::start(const protocol::Header& header, Scan& scan) {
   scan_ = &scan;

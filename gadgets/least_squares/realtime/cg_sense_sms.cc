@@ -66,9 +66,10 @@ CgSenseSms::Workshop::Workshop(numerics::Context& compute, const Space& space, s
   demodulation = compute.upload<cfloat>({back.data(), {m, m}});
 }
 
-CgSenseSms::Place::Place(numerics::Context& compute, const Space& space, std::int64_t coils,
-                         const numerics::FixedCgOptions& options)
-    : solver(compute, {space.of.sms.slices, space.of.image[0], space.of.image[1]}, options) {
+CgSenseSms::Place::Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options)
+    : solver(scan.compute, {space.of.sms.slices, space.of.image[0], space.of.image[1]}, options),
+      like(scan, LikeFrames::kMostUnlikeSamples) {
+  numerics::Context& compute = scan.compute;
   const std::int64_t m = space.of.sms.slices;
   const numerics::Shape one{coils, 1, space.of.image[0], space.of.image[1]};
   for (std::int64_t slice = 0; slice < m; ++slice) {
@@ -122,7 +123,7 @@ CgSenseSms::Place& CgSenseSms::place_for(const FrameKey& key, std::int64_t coils
   const numerics::FixedCgOptions solver{.iterations = static_cast<int>(options_.iterations),
                                         .previous = m * options_.lambda,
                                         .size = m * options_.tikhonov};
-  return places_.try_emplace(key, scan_->compute, space, coils, solver).first->second;
+  return places_.try_emplace(key, *scan_, space, coils, solver).first->second;
 }
 
 /// F_n^H W d and F_n^H W F_n of each number.
@@ -151,17 +152,18 @@ void CgSenseSms::make_equations(const SmsFrame& open, const Space& space, Worksh
   ++scan_->numbers.operators_made;
 }
 
-/// The images of each slice, with what is left of the others, are added to their means.
+/// The images of each slice, with what is left of the others, are added to their means, unless the frame is unlike
+/// those before it.
 void CgSenseSms::add_to_mean(const Space& space, Workshop& workshop, Place& place) {
   numerics::Context& compute = scan_->compute;
   const std::int64_t m = space.of.sms.slices;
   compute.copy<cfloat>(workshop.right.cview(), workshop.apart.view());
   numerics::apply_coil_matrix(compute, workshop.demodulation.cview(),
                               workshop.apart.view().reshaped({1, m, workshop.coils * space.of.image.size()}));
-  const float share = 1 / static_cast<float>(std::min(++place.frames, options_.average));
+  place.like.take(workshop.right.cview(), 1 / static_cast<double>(std::min(++place.frames, options_.average)));
   for (std::int64_t slice = 0; slice < m; ++slice) {
     Array<cfloat>& mean = place.mean[static_cast<std::size_t>(slice)];
-    numerics::add_to_mean(compute, workshop.apart.cview().slice(slice).reshaped(mean.shape()), share, mean.view());
+    place.like.add_to_mean(workshop.apart.cview().slice(slice).reshaped(mean.shape()), mean.view());
   }
 }
 
@@ -190,6 +192,7 @@ void CgSenseSms::reconstruct(const SmsFrame& open, const std::shared_ptr<const F
   Place& place = place_for(key, open.coils());
   make_equations(open, space, workshop);
   add_to_mean(space, workshop, place);
+  place.like.forget(place.solver);
   if (place.frames <= 2) make_maps(space, workshop, place);  // the first frame may have held nothing
 
   const std::int64_t m = space.of.sms.slices, ny = space.of.image[0], nx = space.of.image[1];
@@ -209,6 +212,11 @@ void CgSenseSms::reconstruct(const SmsFrame& open, const std::shared_ptr<const F
   give(space, place, *frame, emit);
   if (place.frames > 2 && maps_are_due(place.frames, options_.average, options_.refresh))
     make_maps(space, workshop, place);
+  place.like.tell();
+}
+
+void CgSenseSms::finish(End /*how*/, const Emit<CoilImages>& /*emit*/) {
+  for (auto& [key, place] : places_) place.like.tell_at_end();
 }
 
 /// Each slice's image, with its number and its place.

@@ -9,6 +9,7 @@
 
 #include "gadgets/api/gadget.h"
 #include "gadgets/least_squares/realtime/cg_sense_options.h"
+#include "gadgets/least_squares/realtime/like_frames.h"
 #include "gadgets/numerics/nufft/nufft.h"
 #include "gadgets/numerics/scatter/scatter.h"
 #include "gadgets/numerics/solver/fixed_cg.h"
@@ -26,7 +27,8 @@ namespace echotrain {
 /// largest value of the spectrum of F^H W F of all readouts.
 ///
 /// Maps of each slice come from a mean over the latest frames of sum_n exp(-i phi_mn) F_n^H W d_n, in whose middle of
-/// k-space the other slices cancel where all numbers have samples closely enough.
+/// k-space the other slices cancel where all numbers have samples closely enough. Frames that are unlike the others
+/// (spikes) are left out, and the frame after such a one begins as the first did.
 ///
 /// In:  Readouts [readout, coil, sample] with positions in the plane; weights are the analytic ramp of each readout by
 ///      itself, or sent with the data. The header's encoded matrix has one plane, or M of them.
@@ -65,6 +67,7 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   explicit CgSenseSms(Options options) : options_(std::move(options)), slices_(kName, options_) {}
   void start(const protocol::Header& header, Scan& scan) override;
   void process(Readouts&& readouts, const Emit<CoilImages>& emit) override;
+  void finish(End how, const Emit<CoilImages>& emit) override;
 
  private:
   struct Space {
@@ -87,8 +90,9 @@ class CgSenseSms final : public Gadget<Readouts, CoilImages> {
   };
   /// What frames of one place leave to the next.
   struct Place {
-    Place(numerics::Context& compute, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
+    Place(Scan& scan, const Space& space, std::int64_t coils, const numerics::FixedCgOptions& options);
     numerics::FixedCg solver;
+    LikeFrames like;
     std::vector<Array<cfloat>> mean, maps;  // of each slice: [coil, 1, y, x]
     Array<cfloat> turned;                   // [slice, number, coil, y, x]: exp(i phi) maps
     std::int64_t frames = 0;

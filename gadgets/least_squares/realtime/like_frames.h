@@ -14,6 +14,10 @@ namespace echotrain {
 /// at the scan's end.
 class LikeFrames {
  public:
+  /// Of frames that all have the middle of k-space: objects and contrasts do not change by so much from one to the
+  /// next.
+  static constexpr double kMostUnlikeSamples = 32;
+
   /// `most`: how many times as large as usual, or as small, frames may be.
   LikeFrames(Scan& scan, double most);
   /// The next frame's F^H W d. `share`: that it has in means if it is like those before.

@@ -84,6 +84,38 @@ TEST_P(CgSenseSmsTest, FramesInAScan) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(pixels<cfloat>(split.images[i]), pixels<cfloat>(whole.images[i])) << i;
 }
 
+// A spike of 1e30 in one readout spoils its frame. The next one begins anew, with maps in which the spike has no part;
+// a spike in the scan's first frame is in the maps of that frame only.
+TEST_P(CgSenseSmsTest, AFrameAfterASpike) {
+  const SmsSlices slices(2);
+  std::vector<Acquisition> scan;
+  for (int f = 0; f < 6; ++f)
+    for (auto& a : slices.frame(8, 0.5, f)) scan.push_back(std::move(a));
+  const std::string text =
+      sms_chain("slices: 2, iterations: 12, lambda: 0.01, calibration: 12, block: 5, average: 4, refresh: 2");
+  const auto without = run(text, sms_header(2), scan, here());
+  ASSERT_EQ(without.images.size(), 12u);
+  EXPECT_EQ(without.warned("spike"), 0);
+  for (const std::size_t spoiled : {0u, 3u}) {
+    auto spiky = scan;
+    Acquisition& one = spiky[16 * spoiled + 3];
+    std::vector<cfloat> data(static_cast<std::size_t>(slices.coils) * kSmsSamples);
+    one.data.copy_to(data.data());
+    data[kSmsSamples + 20] = cfloat(1e30f, -1e30f);
+    one.data = protocol::Payload::take(data);
+    const auto out = run(text, sms_header(2), std::move(spiky), here());
+    ASSERT_EQ(out.images.size(), 12u);
+    for (std::size_t i = 0; i < 12; ++i) {
+      if (i / 2 == spoiled) continue;
+      // Of one frame that begins with nothing, the scan's first without a spike is the measure.
+      const auto& truth = slices.objects[i % 2];
+      EXPECT_LT(error_of_slice(out.images[i], truth), 1.1 * error_of_slice(without.images[i % 2], truth))
+          << spoiled << ", " << i;
+    }
+    EXPECT_EQ(out.warned("(a spike?)"), 1);
+  }
+}
+
 // Of the sets of slices 0, 2 and 1, 3, each has frames of its own. The header says how many slices are excited at once.
 TEST_P(CgSenseSmsTest, SetsOfSlices) {
   const SmsSlices slices(2);
