@@ -45,11 +45,17 @@ PinnedMemory::~PinnedMemory() {
   budget_->give(kept_bytes_);
   for (auto& [size, blocks] : kept_)
     for (const Block& block : blocks) free_now(block);
+  for (void* slab : slabs_.all()) {
+    cudaFreeHost(slab);
+    budget_->give(PinnedSlabs::kSlabBytes);
+  }
   cudaGetLastError();
 }
 
 void* PinnedMemory::allocate(std::size_t bytes) {
   const std::size_t size = block_size(bytes);
+  if (size <= PinnedSlabs::kLargestBlock)
+    if (void* const memory = small_block(size); memory != nullptr) return memory;
   {
     std::lock_guard lock(mutex_);
     auto& blocks = kept_[size];
@@ -78,20 +84,59 @@ void* PinnedMemory::allocate(std::size_t bytes) {
   return memory;
 }
 
+// Blocks that slabs keep count in the budget, those in use where they are used. nullptr: no slab can be added.
+void* PinnedMemory::small_block(std::size_t size) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (void* const memory = slabs_.take(size); memory != nullptr) {
+      budget_->give(size);
+      return memory;
+    }
+  }
+  if (!budget_->take_if_it_fits(PinnedSlabs::kSlabBytes)) return nullptr;
+  void* slab = nullptr;
+  if (cudaHostAlloc(&slab, PinnedSlabs::kSlabBytes, cudaHostAllocPortable) != cudaSuccess) {
+    cudaGetLastError();
+    budget_->give(PinnedSlabs::kSlabBytes);
+    return nullptr;  // a block of its own may still be had, after others have been dropped
+  }
+  const std::lock_guard lock(mutex_);
+  try {
+    slabs_.add(slab, size);
+  } catch (const std::bad_alloc&) {
+    cudaFreeHost(slab);
+    budget_->give(PinnedSlabs::kSlabBytes);
+    return nullptr;
+  }
+  budget_->give(size);
+  return slabs_.take(size);
+}
+
 void PinnedMemory::release(void* memory, std::size_t bytes, cudaStream_t stream) noexcept {
   const std::size_t size = block_size(bytes);
   int device = 0;
   cudaGetDevice(&device);
   if (cudaEvent_t done = events_->take(); done != nullptr) {
     if (cudaEventRecord(done, stream) == cudaSuccess) {
+      if (give_back_small(memory, size, done, device)) return;
       const Block block{memory, done, device};
       if (keep(block, size) || free_later(block, size)) return;
     }
     cudaEventDestroy(done);
   }
   cudaStreamSynchronize(stream);
-  cudaFreeHost(memory);
+  if (!give_back_small(memory, size, nullptr, device)) cudaFreeHost(memory);
   cudaGetLastError();
+}
+
+/// False: the block is not of a slab.
+bool PinnedMemory::give_back_small(void* memory, std::size_t size, cudaEvent_t done, int device) noexcept {
+  if (size > PinnedSlabs::kLargestBlock) return false;
+  const std::lock_guard lock(mutex_);
+  if (!slabs_.has(memory)) return false;
+  slabs_.give_back(memory, done, device);
+  budget_->add(size);
+  return true;
 }
 
 bool PinnedMemory::keep(const Block& block, std::size_t size) noexcept {
@@ -132,6 +177,7 @@ std::optional<std::uint64_t> PinnedMemory::unused_since() const {
   std::lock_guard lock(mutex_);
   for (const auto& [size, blocks] : kept_)
     if (!blocks.empty() && finished(blocks.front().done)) return 0;
+  if (slabs_.unused()) return 0;
   return std::nullopt;
 }
 
@@ -153,6 +199,17 @@ void PinnedMemory::drop(std::uint64_t wanted) {
       dropped += size;
     }
     blocks.erase(blocks.begin(), block);
+  }
+  while (dropped < wanted) {
+    void* const slab = slabs_.drop();
+    if (slab == nullptr) break;
+    try {
+      going_.push_back({{slab, nullptr, 0}, PinnedSlabs::kSlabBytes});
+    } catch (const std::bad_alloc&) {
+      cudaFreeHost(slab);
+      budget_->give(PinnedSlabs::kSlabBytes);
+    }
+    dropped += PinnedSlabs::kSlabBytes;
   }
   changed_.notify_all();
   changed_.wait_for(lock, kLongestWait, [this] { return going_.empty() && !freeing_; });
@@ -211,7 +268,7 @@ bool PinnedMemory::finished(cudaEvent_t done) noexcept {
 }
 
 void PinnedMemory::free_now(const Block& block) noexcept {
-  cudaEventDestroy(block.done);
+  if (block.done != nullptr) cudaEventDestroy(block.done);
   cudaFreeHost(block.memory);
 }
 
@@ -227,6 +284,10 @@ void PinnedMemory::drop_finished() noexcept {
       no_longer_kept(size);
       block = blocks.erase(block);
     }
+  while (void* const slab = slabs_.drop()) {
+    cudaFreeHost(slab);
+    budget_->give(PinnedSlabs::kSlabBytes);
+  }
   cudaGetLastError();
 }
 

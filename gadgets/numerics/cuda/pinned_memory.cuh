@@ -16,13 +16,15 @@
 
 #include "gadgets/numerics/core/memory_budget.h"
 #include "gadgets/numerics/core/resources.h"
+#include "gadgets/numerics/cuda/pinned_slabs.cuh"
 #include "gadgets/numerics/cuda/spare_events.cuh"
 
 namespace echotrain::numerics::cuda {
 
 /// Pinned host memory of all contexts. Pinning is slow and stops the device, so blocks are kept, each with an event
 /// that says when the last work which may use it is done. Kept blocks count in the budget of the machine's memory, and
-/// go when anybody needs what they take; those in use count where they are used. Thread-safe.
+/// go when anybody needs what they take; those in use count where they are used. Small ones are parts of slabs, which
+/// go as a whole. Thread-safe.
 class PinnedMemory final : public Droppable {
  public:
   explicit PinnedMemory(Resources& resources);
@@ -53,6 +55,8 @@ class PinnedMemory final : public Droppable {
   };
   static bool finished(cudaEvent_t done) noexcept;
   static void free_now(const Block& block) noexcept;
+  void* small_block(std::size_t size);
+  bool give_back_small(void* memory, std::size_t size, cudaEvent_t done, int device) noexcept;
   bool keep(const Block& block, std::size_t size) noexcept;
   bool free_later(const Block& block, std::size_t size) noexcept;
   void free_what_was_used(std::unique_lock<std::mutex>& lock);
@@ -64,6 +68,7 @@ class PinnedMemory final : public Droppable {
   const std::shared_ptr<MemoryBudget> budget_;
   const std::uint64_t most_kept_;
   mutable std::mutex mutex_;
+  mutable PinnedSlabs slabs_{*events_};
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
   std::vector<Going> going_;  // not kept any more; the thread frees them, and then they no longer count

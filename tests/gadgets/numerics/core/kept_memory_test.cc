@@ -1,8 +1,10 @@
 // Memory that is kept for reuse: freed blocks of the CPU backend, pinned host memory of CUDA.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "gadgets/numerics/core/context.h"
 #include "gadgets/numerics/core/memory_budget.h"
@@ -60,6 +62,54 @@ TYPED_TEST(KeptMemoryTest, WhatCannotBeKeptIsFreedWithoutWaitingForWork) {
   EXPECT_FALSE(done) << "it has waited for the copies";
   context.synchronize();
   resources->memory()->give(rest);
+}
+
+/// 4 KiB each. While memory is pinned, nobody else can launch anything.
+TYPED_TEST(KeptMemoryTest, SmallBlocksArePinnedTogether) {
+  if (TypeParam::kBackend == Backend::cpu) GTEST_SKIP() << "nothing is pinned";
+  constexpr std::uint64_t kMib = 1 << 20;
+  ResourceOptions options = test_resource_options();
+  options.memory_budget = 64 * kMib;
+  const auto resources = std::make_shared<Resources>(options);
+  const std::shared_ptr<MemoryBudget> budget = resources->memory();
+  Context context(TypeParam::kBackend, resources);
+  const std::uint64_t before = budget->used();
+  std::vector<HostArray<float>> blocks;
+  for (int i = 0; i < 200; ++i) blocks.push_back(context.allocate_host<float>({1024}));
+  EXPECT_EQ(budget->used(), before + kMib) << "one slab, with 56 blocks left";
+  blocks.clear();
+  context.synchronize();
+  EXPECT_EQ(budget->used(), before + kMib) << "it is kept";
+  const std::uint64_t all = budget->bound() - before;
+  EXPECT_TRUE(budget->take(all)) << "and goes when it is wanted";
+  budget->give(all);
+}
+
+/// A block is given back while a copy from it has not begun, and the next copy's numbers are written to a free one.
+TYPED_TEST(KeptMemoryTest, SmallBlocksWaitForTheWorkThatUsesThem) {
+  const auto resources = std::make_shared<Resources>(test_resource_options());
+  constexpr std::int64_t kCopies = 3000, kEach = 512;
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::vector<Array<float>> all;
+  for (int c = 0; c < 2; ++c) {
+    contexts.push_back(std::make_unique<Context>(TypeParam::kBackend, resources));
+    all.push_back(contexts.back()->template allocate<float>({kCopies, kEach}));
+  }
+  for (std::int64_t i = 0; i < kCopies; ++i)
+    for (std::size_t c = 0; c < 2; ++c) {
+      HostArray<float> block = contexts[c]->template allocate_host<float>({kEach});
+      std::fill_n(block.data(), kEach, static_cast<float>(2 * i) + static_cast<float>(c));
+      contexts[c]->template copy<float>(block.cview(), all[c].view().slice(i));
+    }
+  for (std::size_t c = 0; c < 2; ++c) {
+    HostArray<float> back = contexts[c]->template allocate_host<float>({kCopies, kEach});
+    contexts[c]->template copy<float>(all[c].cview(), back.view());
+    contexts[c]->synchronize();
+    std::int64_t wrong = 0;
+    for (std::int64_t i = 0; i < kCopies * kEach; ++i)
+      wrong += back.data()[i] != static_cast<float>(2 * (i / kEach)) + static_cast<float>(c);
+    EXPECT_EQ(wrong, 0);
+  }
 }
 
 }  // namespace
