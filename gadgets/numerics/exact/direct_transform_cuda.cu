@@ -106,27 +106,26 @@ __global__ void pick_kernel(const float2* image, std::int64_t voxels, std::int64
   ECHOTRAIN_GRID_STRIDE(i, coils * count) out[i] = image[i / count * voxels + chosen[i % count]];
 }
 
+/// One block per row of q.
 __global__ void hermitian_kernel(DirectGrid grid, const float2* half, float2* q) {
-  const std::int64_t n[3] = {grid.nz, grid.ny, grid.nx};
-  ECHOTRAIN_GRID_STRIDE(i, n[0] * n[1] * n[2]) {
-    const std::int64_t at[3] = {i / (n[1] * n[2]), i / n[2] % n[1], i % n[2]};
-    std::int64_t lag[3];
-    bool edge = false;
-    for (int a = 0; a < 3; ++a) {
-      lag[a] = at[a] < (n[a] + 1) / 2 ? at[a] : at[a] - n[a];
-      edge = edge || (n[a] > 1 && lag[a] == -n[a] / 2);
-    }
+  const std::int64_t row = blockIdx.x;
+  const auto nz = static_cast<int>(grid.nz), ny = static_cast<int>(grid.ny), nx = static_cast<int>(grid.nx);
+  const auto lag_of = [](int at, int n) { return at < (n + 1) / 2 ? at : at - n; };
+  const auto is_edge = [](int lag, int n) { return n > 1 && lag == -n / 2; };
+  const int z = lag_of(static_cast<int>(row / ny), nz), y = lag_of(static_cast<int>(row % ny), ny);
+  const bool edge = is_edge(z, nz) || is_edge(y, ny);
+  for (int i = static_cast<int>(threadIdx.x); i < nx; i += static_cast<int>(blockDim.x)) {
+    const int x = lag_of(i, nx);
     float2 value = make_float2(0.0f, 0.0f);
-    if (!edge) {
-      const bool mirrored = lag[0] < 0 || (lag[0] == 0 && (lag[1] < 0 || (lag[1] == 0 && lag[2] < 0)));
-      if (mirrored)
-        for (std::int64_t& l : lag) l = -l;
-      const std::int64_t column = (lag[0] + n[0] / 2) * n[1] + lag[1] + n[1] / 2;
-      value = half[(column - grid.first_column) * n[2] + lag[2] + n[2] / 2];
+    if (!edge && !is_edge(x, nx)) {
+      const bool mirrored = z < 0 || (z == 0 && (y < 0 || (y == 0 && x < 0)));
+      const int sign = mirrored ? -1 : 1;
+      const std::int64_t column = static_cast<std::int64_t>(sign * z + nz / 2) * ny + sign * y + ny / 2;
+      value = half[(column - grid.first_column) * nx + sign * x + nx / 2];
       if (mirrored) value.y = -value.y;
-      if (i == 0) value.y = 0;
+      if (row == 0 && i == 0) value.y = 0;
     }
-    q[i] = value;
+    q[row * nx + i] = value;
   }
 }
 
@@ -170,7 +169,8 @@ void weigh_samples(Context& context, const SampleFactors& factors, const float* 
 }
 
 void fill_hermitian(Context& context, const DirectGrid& grid, const cfloat* half, cfloat* q) {
-  hermitian_kernel<<<blocks_for(grid.nz * grid.ny * grid.nx), kThreads, 0, stream_of(context)>>>(
+  const auto threads = static_cast<unsigned>(std::min<std::int64_t>(kThreads, (grid.nx + 31) / 32 * 32));
+  hermitian_kernel<<<static_cast<unsigned>(grid.nz * grid.ny), threads, 0, stream_of(context)>>>(
       grid, device_view(half), device_view(q));
   check_launch("completing a point spread function");
 }
