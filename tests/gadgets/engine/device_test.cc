@@ -60,7 +60,9 @@ TEST_P(DeviceTest, TimesOfImagesAreInOrderHoweverMuchWaits) {
       scan.back().head.idx.kspace_encode_step_1 = static_cast<std::uint16_t>(line);
       scan.back().arrival = before;
     }
+    set_flag(scan.back(), kLastInSlice);  // else the frame would end with the scan, behind which nothing waits
     pipeline.push(std::move(scan), waiting);
+    EXPECT_EQ(pipeline.counts().images_out, 1u);
     pipeline.finish(End::complete);
     pipeline.wait();
     ASSERT_EQ(all.size(), 1u);
