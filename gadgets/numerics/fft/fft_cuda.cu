@@ -6,6 +6,7 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "gadgets/numerics/core/cuda_support.cuh"
 #include "gadgets/numerics/core/resources.h"
@@ -41,14 +42,16 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
-/// A cuFFT plan with its work area.
+/// A cuFFT plan without its work area: cuFFT would get one by cudaMalloc and free it by cudaFree, which waits for all
+/// work of the device, and meanwhile no thread could launch anything.
 class Plan {
  public:
   Plan(const Problem& problem, cudaStream_t stream) {
     check_fft(cufftCreate(&handle_), "making a plan");
     long long n[3];
     for (int a = 0; a < problem.dims; ++a) n[a] = problem.extents[3 - problem.dims + a];
-    cufftResult status = cufftSetStream(handle_, stream);
+    cufftResult status = cufftSetAutoAllocation(handle_, 0);
+    if (status == CUFFT_SUCCESS) status = cufftSetStream(handle_, stream);
     if (status == CUFFT_SUCCESS)
       status = cufftMakePlanMany64(handle_, problem.dims, n, n, problem.stride, problem.distance, n, problem.stride,
                                    problem.distance, CUFFT_C2C, problem.batch, &work_bytes_);
@@ -63,13 +66,21 @@ class Plan {
   cufftHandle handle() const { return handle_; }
   std::size_t work_bytes() const { return work_bytes_; }
 
+  /// Before it runs. `area` has work_bytes(), and no other stream uses it.
+  void work_in(void* area) {
+    if (work_bytes_ == 0 || area == area_) return;
+    check_fft(cufftSetWorkArea(handle_, area), "choosing a work area");
+    area_ = area;
+  }
+
  private:
   cufftHandle handle_ = 0;
   std::size_t work_bytes_ = 0;
+  void* area_ = nullptr;
 };
 
 /// Plans without work that no context uses, kept for the next one: making a plan takes milliseconds, and freeing its
-/// memory stops the device.
+/// tables stops the device.
 class IdlePlans {
  public:
   std::unique_ptr<Plan> take(int device, const Problem& problem) {
@@ -78,27 +89,23 @@ class IdlePlans {
     if (found == plans_.end()) return nullptr;
     std::unique_ptr<Plan> plan = std::move(found->second);
     plans_.erase(found);
-    bytes_ -= plan->work_bytes();
     return plan;
   }
   /// Keeps a plan whose work is done, if there is room.
   void keep(int device, const Problem& problem, std::unique_ptr<Plan> plan) noexcept {
     const std::lock_guard lock(mutex_);
-    const std::size_t bytes = plan->work_bytes();
-    if (plans_.size() >= kMost || bytes > kMostBytes - bytes_) return;
+    if (plans_.size() >= kMost) return;
     try {
       plans_.emplace(std::pair{device, problem}, std::move(plan));
-      bytes_ += bytes;
     } catch (const std::bad_alloc&) {
       // Not kept, then.
     }
   }
 
  private:
-  static constexpr std::size_t kMost = 64, kMostBytes = 256u << 20;
+  static constexpr std::size_t kMost = 256;
   std::mutex mutex_;
   std::multimap<std::pair<int, Problem>, std::unique_ptr<Plan>> plans_;
-  std::size_t bytes_ = 0;
 };
 
 /// The plans of a context. They are released when the stream has done their work.
@@ -107,6 +114,7 @@ struct Plans {
   int device = 0;
   std::shared_ptr<IdlePlans> idle;  // set when the first plan is made
   std::map<Problem, std::unique_ptr<Plan>> plans;
+  std::vector<Array<std::byte>> areas;  // the largest is last; recorded work goes on using the others
 
   ~Plans() { give_up(); }
   void give_up() {
@@ -114,6 +122,14 @@ struct Plans {
     plans.clear();
   }
 };
+
+/// Where any plan of the context works, as they do one after the other.
+void* area_of(Context& context, Plans& cache, std::size_t bytes) {
+  const auto wanted = static_cast<std::int64_t>(bytes);
+  if (cache.areas.empty() || cache.areas.back().size() < wanted)
+    cache.areas.push_back(context.allocate<std::byte>({wanted}));
+  return cache.areas.back().data();
+}
 
 std::unique_ptr<Plan> idle_or_new(IdlePlans& idle, int device, const Problem& problem, cudaStream_t stream) {
   auto plan = idle.take(device, problem);
@@ -136,9 +152,11 @@ void run(Context& context, const Problem& problem, cfloat* data, Direction direc
     }
     found = plans.emplace(problem, idle_or_new(*cache.idle, context.device(), problem, stream)).first;
   }
+  Plan& plan = *found->second;
+  if (plan.work_bytes() > 0) plan.work_in(area_of(context, cache, plan.work_bytes()));
   auto* values = reinterpret_cast<cufftComplex*>(data);
   const int sign = direction == Direction::forward ? CUFFT_FORWARD : CUFFT_INVERSE;
-  check_fft(cufftExecC2C(found->second->handle(), values, values, sign), "running");
+  check_fft(cufftExecC2C(plan.handle(), values, values, sign), "running");
 }
 
 /// Element of the transform that holds index i of a centred axis.

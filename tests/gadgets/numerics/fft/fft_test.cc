@@ -140,6 +140,50 @@ TYPED_TEST(FftTest, ManyItems) {
   }
 }
 
+/// More sizes than a context keeps plans for, in a context and in two later ones, which take its plans. Where an axis
+/// has a factor above 127, cuFFT needs a work area, of another size for each of them.
+TYPED_TEST(FftTest, ManySizesByTurns) {
+  const auto resources = std::make_shared<Resources>(test_resource_options());
+  const auto values = Random(5).normals(4 * 600);
+  std::vector<std::vector<cfloat>> first;
+  for (int round = 0; round < 3; ++round) {
+    Context one(TypeParam::kBackend, resources), other(TypeParam::kBackend, resources);
+    std::vector<HostArray<cfloat>> found;
+    for (std::int64_t n = 262; n <= 600; n += 16) {
+      Context& context = round == 2 && n % 3 == 0 ? other : one;
+      auto array = context.template upload<cfloat>({values.data(), {4, n}});
+      fft(context, array.view(), 1, Direction::forward);
+      found.push_back(context.place_on_host(array));
+    }
+    one.synchronize();
+    other.synchronize();
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      const std::int64_t n = 262 + 16 * static_cast<std::int64_t>(k);
+      const std::vector<cfloat> result(found[k].data(), found[k].data() + 4 * n);
+      if (round == 0) {
+        const auto right =
+            truth({values.begin(), values.begin() + 4 * n}, {4, n}, {4, n}, {n}, 1, false, Direction::forward);
+        EXPECT_LT(relative_error(result, right, right.size()), kTolerance) << n;
+        first.push_back(result);
+      }
+      EXPECT_EQ(result, first[k]) << n << " in round " << round;
+    }
+  }
+}
+
+/// The context pays for the largest work area only: cuFFT needs one where a factor of an axis is above 127.
+TYPED_TEST(FftTest, PlansOfAContextWorkInOneArea) {
+  if (TypeParam::kBackend == Backend::cpu) GTEST_SKIP() << "FFTW needs none";
+  Context& context = this->context();
+  Array<cfloat> large = context.zeros<cfloat>({8, 131, 131}), small = context.zeros<cfloat>({4, 131, 131});
+  const std::uint64_t before = context.bytes_in_use();
+  fft(context, large.view(), 2, Direction::forward);
+  const std::uint64_t with = context.bytes_in_use();
+  EXPECT_GE(with, before + 8 * 131 * 131 * sizeof(cfloat)) << "it holds the data, at least";
+  fft(context, small.view(), 2, Direction::inverse);
+  EXPECT_EQ(context.bytes_in_use(), with);
+}
+
 TYPED_TEST(FftTest, SameBitsInEveryRun) {
   const Shape shape{5, 96, 81};
   const auto values = Random(7).normals(shape.size());
