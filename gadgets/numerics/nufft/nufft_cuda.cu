@@ -33,19 +33,33 @@ template <int Dims, int Columns>
 __device__ __forceinline__ void store_sums(const Tiling& t, const PieceSamples& samples, std::int64_t first_coil,
                                            std::int64_t count, int lane, const LaneSums<Columns>& sum, float2* partial,
                                            float2* grid) {
+  using T = TileShape<Dims>;
+  static_assert(Dims != 2 || T::kX == 8);
+  static_assert(Dims != 3 || (T::kX == 4 && T::kY == 4));
   const int row = lane / 4, first = Columns * (lane % 4);  // the lane's coils: `first` .. `first` + Columns - 1
   const bool split = samples.piece.slot >= 0;
   const std::int64_t stride = split ? kTilePoints : grid_points(t);  // from coil to coil
+  std::int64_t offset = row, half_step = 8, step = 16;               // of the points: the first, 8 and 16 of them on
+  const bool cut = Dims == 1 || samples.place.extent[2] < T::kX || samples.place.extent[1] < T::kY ||
+                   samples.place.extent[0] < T::kZ;
+  if (!split && !cut) {
+    find_point<Dims>(t, samples.place, row, offset);
+    half_step = (Dims == 2 ? 1 : 2) * static_cast<std::int64_t>(t.grid[2]);
+    step = Dims == 2 ? 2 * half_step : static_cast<std::int64_t>(t.grid[1]) * t.grid[2];
+  }
   float2* const to = split ? partial + (samples.piece.slot * count + first_coil + first) * kTilePoints
                            : grid + (first_coil + first) * stride;
 #pragma unroll
   for (int m = 0; m < kTilePoints / 16; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int point = 16 * m + row + 8 * half;
-      std::int64_t offset;
-      if (!find_point<Dims>(t, samples.place, point, offset)) continue;
-      float2* at = to + (split ? point : offset);
+      std::int64_t here = offset + m * step + half * half_step;
+      if (cut) {
+        std::int64_t in_grid;
+        if (!find_point<Dims>(t, samples.place, 16 * m + row + 8 * half, in_grid)) continue;
+        if (!split) here = in_grid;
+      }
+      float2* at = to + here;
 #pragma unroll
       for (int c = 0; c < Columns; ++c, at += stride)
         if (first + c < samples.coils) *at = sum_of<Columns>(sum[m], half, c);
@@ -76,7 +90,8 @@ __global__ __launch_bounds__(32 * warps_of_block(Dims), blocks_at_once(Dims, Col
                              reinterpret_cast<const char*>(values + first_coil + block_first),
                              static_cast<std::uint32_t>(all_coils * sizeof(float2)),
                              static_cast<int>(min(static_cast<std::int64_t>(S::kCoils), count - block_first)),
-                             paired};
+                             paired,
+                             paired && count - block_first >= S::kCoils};
   const int batches = (piece.count + kBatch - 1) / kBatch;
 
   std::int32_t next = listed_sample(samples.list, piece.count, 0, lane);
