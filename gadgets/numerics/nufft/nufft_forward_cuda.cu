@@ -44,7 +44,7 @@ struct Staging {
   static constexpr int kUnitsY = kPlanes ? (bin_edge(1, Dims, Width) - kBox + kSpanY) / kUnitY : 1;
   static constexpr int kNumbers = 2 * Coils;                                        // of a point
   static constexpr int kProducts = kNumbers <= kColumns ? 1 : kNumbers / kColumns;  // side by side
-  static constexpr int kUnitWords = 4 * kNumbers;  // fp16 pairs: high and low parts of two neighbours, twice
+  static constexpr int kUnitWords = 4 * kNumbers;  // fp16 pairs: high parts of two neighbours, twice, then low
   static constexpr int kSliceWords = kUnitsY * kUnitsX * kUnitWords;
   // A thread loads and stores halves of units of a coil, the same in each slice along the last axis, or every other
   // one.
@@ -162,7 +162,7 @@ __device__ __forceinline__ void stage_bin(const Tiling& t, const BinPiece& piece
   if (thread < Coils) exponents[thread] = exponent_of(thread);
   const float factor = power_of_2(exponent_of(coil));
 
-  std::uint32_t* const to = tile + (uy * S::kUnitsX + ux) * S::kUnitWords + 2 * half;
+  std::uint32_t* const to = tile + (uy * S::kUnitsX + ux) * S::kUnitWords + half;
   std::uint32_t* const to_re = to + 4 * S::place(ux, 2 * coil);
   std::uint32_t* const to_im = to + 4 * S::place(ux, 2 * coil + 1);
 #pragma unroll
@@ -171,8 +171,8 @@ __device__ __forceinline__ void stage_bin(const Tiling& t, const BinPiece& piece
     if (slice >= S::kSlices || outer >= S::kOuter) continue;
     const float4 v = value[k];
     const Halves re = split_fp16(v.x * factor, v.z * factor), im = split_fp16(v.y * factor, v.w * factor);
-    *reinterpret_cast<uint2*>(to_re + outer * S::kSliceWords) = make_uint2(re.high, re.low);
-    *reinterpret_cast<uint2*>(to_im + outer * S::kSliceWords) = make_uint2(im.high, im.low);
+    to_re[outer * S::kSliceWords] = re.high, to_re[outer * S::kSliceWords + 2] = re.low;
+    to_im[outer * S::kSliceWords] = im.high, to_im[outer * S::kSliceWords + 2] = im.low;
   }
 }
 
@@ -280,9 +280,9 @@ __device__ __forceinline__ void add_box(const float* weights, const std::uint32_
 #pragma unroll
       for (int c = 0; c < S::kProducts; ++c) {
         const uint4 v = *reinterpret_cast<const uint4*>(from + j * S::kUnitsX * S::kUnitWords + c * 4 * kColumns);
-        multiply_fp16(part[c], low[j], v.x, v.z, part[c]);
-        multiply_fp16(part[c], high[j], v.y, v.w, part[c]);
-        multiply_fp16(part[c], high[j], v.x, v.z, part[c]);
+        multiply_fp16(part[c], low[j], v.x, v.y, part[c]);
+        multiply_fp16(part[c], high[j], v.z, v.w, part[c]);
+        multiply_fp16(part[c], high[j], v.x, v.y, part[c]);
       }
     const float2 last = of(S::kSpan + S::kSpanY + o);
 #pragma unroll
