@@ -253,7 +253,12 @@ bool launch_steps_kernel(const StepsPass& s, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &together;
   config.numAttrs = 1;
-  check(cudaLaunchKernelEx(&config, kernel, s), kWhat);
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, s);
+  if (status == cudaErrorCooperativeLaunchTooLarge) {  // this process may use less of the device
+    cudaGetLastError();
+    return false;
+  }
+  check(status, kWhat);
   return true;
 }
 

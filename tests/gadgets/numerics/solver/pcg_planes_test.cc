@@ -1,6 +1,11 @@
 // The solver where its steps are done in the passes of the operator, against float64 sums.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
 
 #include "gadgets/numerics/solver/pcg.h"
 #include "tests/support/backends.h"
@@ -155,6 +160,43 @@ TYPED_TEST(PcgPlanesTest, StepsTakenTogetherAreThoseOneByOne) {
     EXPECT_EQ(ended.items[0].status, PcgStatus::converged);
     EXPECT_EQ(ended.items[0].residuals, std::vector<double>(result.items[0].residuals.begin(), end + 1));
     seed += 10;
+  }
+}
+
+// Where CUDA takes several steps in one kernel, its blocks wait for each other: all of them run at once, or none, also
+// where those of several contexts do not fit on the device together (160 blocks of the 264 that an H200 has room for).
+TYPED_TEST(PcgPlanesTest, SolversOfSeveralContextsWaitForEachOther) {
+  const Shape image{17, 50, 51};
+  constexpr std::size_t kSolvers = 3;
+  const int times = TypeParam::kBackend == Backend::cpu ? 1 : 40;
+  const Sampling s = make_sampling(3, 25, 91);
+  const auto b = Random(92).normals(image.size());
+  const auto resources = std::make_shared<Resources>(test_resource_options());
+  std::vector<std::future<std::vector<std::vector<cfloat>>>> solvers;
+  for (std::size_t i = 0; i < kSolvers; ++i)
+    solvers.push_back(std::async(std::launch::async, [&] {
+      Context own(TypeParam::kBackend, resources);
+      const PlainNormal a(testing::make_toeplitz(own, s, image));
+      const auto right = own.upload<cfloat>({b.data(), with_batch(1, image)});
+      auto x = own.allocate<cfloat>(with_batch(1, image));
+      std::vector<std::vector<cfloat>> found;
+      for (int k = 0; k < times; ++k) {
+        pcg(own, a, nullptr, right.cview(), x.view(), {.iterations = 19, .tolerance = 0, .from_zero = true});
+        const HostArray<cfloat> host = own.download<cfloat>(x.cview());
+        found.emplace_back(host.data(), host.data() + host.size());
+      }
+      return found;
+    }));
+  std::vector<cfloat> first;
+  for (auto& solver : solvers) {
+    if (solver.wait_for(std::chrono::minutes(1)) != std::future_status::ready) {
+      std::fputs("solvers on one device do not end\n", stderr);
+      std::abort();  // they cannot be waited for
+    }
+    for (const auto& found : solver.get()) {
+      if (first.empty()) first = found;
+      EXPECT_EQ(found, first);
+    }
   }
 }
 
