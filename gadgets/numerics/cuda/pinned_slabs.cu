@@ -11,6 +11,12 @@ constexpr std::size_t kMostLooks = 8;  // at slabs, for a block
 
 }  // namespace
 
+PinnedSlabs::~PinnedSlabs() {
+  for (auto& [memory, slab] : slabs_)
+    for (const Block& block : slab.kept)
+      if (block.done != nullptr) cudaEventDestroy(block.done);
+}
+
 bool PinnedSlabs::finished(Block& block) noexcept {
   if (block.done == nullptr) return true;
   if (cudaEventQuery(block.done) != cudaSuccess) {

@@ -19,6 +19,8 @@ class PinnedSlabs {
   static constexpr std::size_t kLargestBlock = 64 << 10;
 
   explicit PinnedSlabs(SpareEvents& events) : events_(events) {}
+  /// Slabs are their owner's to free.
+  ~PinnedSlabs();
   PinnedSlabs(const PinnedSlabs&) = delete;
   PinnedSlabs& operator=(const PinnedSlabs&) = delete;
 
