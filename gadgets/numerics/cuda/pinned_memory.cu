@@ -108,6 +108,7 @@ void* PinnedMemory::small_block(std::size_t size) {
     budget_->give(PinnedSlabs::kSlabBytes);
     return nullptr;
   }
+  cudaGetDevice(&slab_device_);
   budget_->give(size);
   return slabs_.take(size);
 }
@@ -204,7 +205,7 @@ void PinnedMemory::drop(std::uint64_t wanted) {
     void* const slab = slabs_.drop();
     if (slab == nullptr) break;
     try {
-      going_.push_back({{slab, nullptr, 0}, PinnedSlabs::kSlabBytes});
+      going_.push_back({{slab, nullptr, slab_device_}, PinnedSlabs::kSlabBytes});
     } catch (const std::bad_alloc&) {
       cudaFreeHost(slab);
       budget_->give(PinnedSlabs::kSlabBytes);

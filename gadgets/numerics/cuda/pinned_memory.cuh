@@ -69,6 +69,7 @@ class PinnedMemory final : public Droppable {
   const std::uint64_t most_kept_;
   mutable std::mutex mutex_;
   mutable PinnedSlabs slabs_{*events_};
+  int slab_device_ = 0;  // one that is in use: choosing another one would take memory there
   std::map<std::size_t, std::vector<Block>> kept_;
   std::size_t kept_bytes_ = 0;
   std::vector<Going> going_;  // not kept any more; the thread frees them, and then they no longer count
