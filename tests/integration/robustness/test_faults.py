@@ -150,7 +150,7 @@ def test_memory_runs_out(tmp_path, twin):
 
 @pytest.fixture(scope="module")
 def echo():
-    return echo_scan(12)
+    return echo_scan(40)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EPIPE, errno.ENOBUFS], ids=errno.errorcode.get)
@@ -161,7 +161,7 @@ def test_a_write_fails(server, witness, echo, error):
     whole = talk(server.address, stream)
     assert bits(wire.parse(whole).images) == echo[1]
     calls = server.sending["seen"]
-    assert calls >= 3  # of 1 MiB at most each
+    assert calls >= 3  # of 16 messages at most each: Writer::write()
     for number in range(1, calls + 1):
         server.sending.fail(number, error=error)
         received = talk(server.address, stream)
