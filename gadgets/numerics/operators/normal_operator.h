@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "gadgets/numerics/core/context.h"
-#include "gadgets/numerics/operators/cg_steps.h"
 
 namespace echotrain::numerics {
 
@@ -59,10 +58,6 @@ class NormalOperator {
                             DeviceView<cfloat> /*y*/, const AroundApply& /*around*/) const {
     throw std::logic_error("this operator does nothing around its application");
   }
-
-  /// Steps of the conjugate gradients on an image of this shape, all in one. False where the operator, or the device
-  /// that computes, does not do that: nothing was done then.
-  virtual bool take_steps(Context& /*context*/, const CgSteps& /*steps*/) const { return false; }
 
   /// The same where another context of this backend computes. Waits for `context`; this one's work must be done.
   virtual std::shared_ptr<const NormalOperator> copy(Context& context) const = 0;

@@ -28,8 +28,6 @@ class LinearOperator {
                             const AroundApply& /*around*/) const {
     throw std::logic_error("this operator does nothing around its application");
   }
-  /// NormalOperator::take_steps().
-  virtual bool take_steps(Context& /*context*/, const CgSteps& /*steps*/) const { return false; }
   /// A's diagonal, or an estimate of it that is >= 0. [image...]
   virtual void diagonal(Context& context, DeviceView<float> diagonal) const = 0;
   /// A is near diag(share) C diag(share), where C is circulant. eigenvalues of C: [image...], FFT order, unscaled;
@@ -50,7 +48,6 @@ class PlainNormal final : public LinearOperator {
   Around around() const override;
   void apply_around(Context& context, DeviceView<cfloat> x, DeviceView<cfloat> y,
                     const AroundApply& around) const override;
-  bool take_steps(Context& context, const CgSteps& steps) const override { return normal_->take_steps(context, steps); }
   void diagonal(Context& context, DeviceView<float> diagonal) const override;
   bool circulant(Context& context, DeviceView<float> eigenvalues, DeviceView<float> share) const override;
 

@@ -220,24 +220,8 @@ PcgResult pcg(Context& context, const LinearOperator& a, const Regularizer* regu
     ECHOTRAIN_DISPATCH(context, pcg_finish(context, arrays));
     a.require_same(context, all_states);
   };
-  SeveralSteps several;
-  if (batch == 1 && can.before && sums && !circulant)
-    several = [&](int steps, int* runs) {
-      return a.take_steps(context, {.x = x.data(),
-                                    .r = r.data(),
-                                    .p = p.data(),
-                                    .factor = arrays.inverse_diagonal,
-                                    .shift = shift,
-                                    .residuals = residuals.data(),
-                                    .length = arrays.length,
-                                    .tolerance = options.tolerance,
-                                    .state = states.data(),
-                                    .arrived = arrived.data(),
-                                    .steps = steps,
-                                    .runs = runs});
-    };
   const auto loop =
-      ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, a.can_be_recorded(), step, several));
+      ECHOTRAIN_DISPATCH(context, pcg_loop(context, arrays, options.iterations, a.can_be_recorded(), step));
   ECHOTRAIN_DISPATCH(context, pcg_clear(context, arrays));
   return take_result(context, states, residuals, lambda);
 }

@@ -115,8 +115,7 @@ double product_with_z(const PcgArrays& a, const float* r, std::int64_t first, st
 
 std::int64_t pcg_blocks(std::int64_t) { return kBlocks; }
 
-std::shared_ptr<void> pcg_loop(Context&, const PcgArrays& a, int times, bool, const std::function<void()>& step,
-                               const SeveralSteps&) {
+std::shared_ptr<void> pcg_loop(Context&, const PcgArrays& a, int times, bool, const std::function<void()>& step) {
   for (int i = 0; i < times && std::any_of(a.states, a.states + a.batch, running); ++i) step();
   return nullptr;
 }
@@ -140,7 +139,7 @@ void pcg_product(Context& context, const PcgArrays& a) {
 void pcg_start(Context& context, const PcgArrays& a) {
   for (std::int64_t i = 0; i < a.batch; ++i) {
     const Sums sums = sums_of(a, i);
-    a.states[i].start(sums.values[0], sums.values[1], sums.values[2], a.tolerance, a.residuals[i * a.length]);
+    a.states[i].start(sums.values[0], sums.values[1], sums.values[2], a.tolerance, a.residuals + i * a.length);
   }
   context.clear(DeviceView<cfloat>(a.p, {a.batch, a.voxels}));
 }
@@ -172,7 +171,7 @@ void pcg_advance(Context& context, const PcgArrays& a) {
 void pcg_finish(Context& /*context*/, const PcgArrays& a) {
   for (std::int64_t i = 0; i < a.batch; ++i) {
     const Sums sums = sums_of(a, i);
-    a.states[i].finish(sums.values[1], sums.values[2], a.tolerance, a.residuals[i * a.length + a.states[i].count]);
+    a.states[i].finish(sums.values[1], sums.values[2], a.tolerance, a.residuals + i * a.length);
   }
 }
 

@@ -55,13 +55,13 @@ __device__ void take_sums(const PcgArrays& a, std::int64_t item, Moment moment) 
   double* residuals = a.residuals + item * a.length;
   switch (moment) {
     case Moment::start:
-      return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals[0]);
+      return state.start(sums[0], sums[1], sums[2], a.tolerance, residuals);
     case Moment::direction:
       a.product[item] = sums[0];
       return;
     case Moment::finish:
       state.step(a.product[item]);
-      return state.finish(sums[1], sums[2], a.tolerance, residuals[state.count]);
+      return state.finish(sums[1], sums[2], a.tolerance, residuals);
   }
 }
 

@@ -49,21 +49,6 @@ void launch_steps(Context& context, const PcgArrays& a, int times, const std::fu
   }
 }
 
-/// Steps that one call takes: other work of the device waits for them.
-constexpr int kStepsOfCall = 8;
-
-/// The same with steps that are taken several at a time. False: they cannot be.
-bool launch_several(Context& context, int times, const SeveralSteps& several) {
-  Pace& pace = context.cache<Pace>();
-  HostArray<int> runs = context.allocate_host<int>({2});
-  for (int done = 0, group = 0; done < times; done += kStepsOfCall, ++group) {
-    if (!several(std::min(kStepsOfCall, times - done), runs.data() + group % 2)) return false;
-    pace.step(context);
-    if (group > 0 && static_cast<const volatile int*>(runs.data())[1 - group % 2] == 0) break;
-  }
-  return true;
-}
-
 #if CUDART_VERSION >= 12040
 
 /// Once it is set, the loop ends after the iteration that runs. Host memory, so that a launched graph can be stopped.
@@ -189,9 +174,8 @@ std::shared_ptr<void> run_graph(Context&, const PcgArrays&, int, const std::func
 }  // namespace
 
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
-                               const std::function<void()>& step, const SeveralSteps& several) {
+                               const std::function<void()>& step) {
   if (times == 0) return nullptr;
-  if (several && launch_several(context, times, several)) return nullptr;
   if (may_record && context.resources().options().graphs && a.batch * a.voxels < kEnoughVoxels) {
     // The device takes the first steps as they come, while the host makes the graph of the others.
     const int first = std::min(times, kStepsAtOnce);

@@ -7,10 +7,74 @@
 #include <memory>
 
 #include "gadgets/numerics/core/backends.h"
-#include "gadgets/numerics/operators/cg_steps.h"
 #include "gadgets/numerics/solver/pcg.h"
 
 namespace echotrain::numerics {
+
+/// State of an item's iteration. It lives where the context computes, so that nothing waits for CUDA.
+struct PcgState {
+  enum Status : std::int32_t { running, converged, broke_down };
+
+  double b_power;     ///< |b|^2
+  double rz;          ///< <r, z>
+  float alpha, beta;  ///< of the step; 0 once stopped
+  std::int32_t status;
+  std::int32_t moving;  ///< whether this step changes x and r
+  std::int32_t count;   ///< residuals so far
+  std::int32_t clear;   ///< x must become 0
+
+  ECHOTRAIN_HOST_DEVICE void stop(Status why) {
+    status = why;
+    moving = 0;
+    alpha = beta = 0;
+  }
+  /// Takes |b|^2, |r|^2 and <r, z> of the start.
+  ECHOTRAIN_HOST_DEVICE void start(double bb, double rr, double r_z, double tolerance, double* residuals) {
+    *this = PcgState{};
+    b_power = bb;
+    count = 1;
+    residuals[0] = 0;
+    if (bb == 0) {
+      clear = 1;
+      return stop(converged);
+    }
+    if (!finite(bb) || !finite(rr)) {
+      clear = 1;
+      residuals[0] = NAN;
+      return stop(broke_down);
+    }
+    take_residual(rr, r_z, tolerance, residuals, 0);
+  }
+  /// Takes <p, (A + lambda R) p>, which gives the step along p.
+  ECHOTRAIN_HOST_DEVICE void step(double pq) {
+    moving = 0;
+    if (status != running) return;
+    const double length = rz / pq;
+    alpha = static_cast<float>(length);
+    if (!(pq > 0) || !finite(alpha)) return stop(broke_down);
+    moving = 1;
+  }
+  /// Takes |r|^2 and <r, z> after the step.
+  ECHOTRAIN_HOST_DEVICE void finish(double rr, double r_z, double tolerance, double* residuals) {
+    if (status != running) return;
+    if (!finite(rr)) {
+      clear = 1;
+      return stop(broke_down);
+    }
+    const double before = rz;
+    take_residual(rr, r_z, tolerance, residuals, count++);
+    beta = status == running ? static_cast<float>(r_z / before) : 0;
+  }
+
+ private:
+  ECHOTRAIN_HOST_DEVICE static bool finite(double v) { return v - v == 0; }
+  ECHOTRAIN_HOST_DEVICE void take_residual(double rr, double r_z, double tolerance, double* residuals, int at) {
+    residuals[at] = sqrt(rr / b_power);
+    rz = r_z;
+    if (residuals[at] <= tolerance) return stop(converged);
+    if (!(r_z > 0) || !finite(r_z)) return stop(broke_down);
+  }
+};
 
 /// The arrays of an iteration, [batch, voxels] each.
 struct PcgArrays {
@@ -40,19 +104,14 @@ ECHOTRAIN_HOST_DEVICE inline float pcg_start_value(std::int64_t i) {
   return 0.5f + static_cast<float>(h >> 40) * 0x1p-24f;
 }
 
-/// Takes at most so many steps as LinearOperator::take_steps() does, and sets *runs; false: it cannot, and has done
-/// nothing.
-using SeveralSteps = std::function<bool(int steps, int* runs)>;
-
 // clang-format off
 ECHOTRAIN_BACKENDS(
 /// Partial sums of n values, whatever the number of threads.
 std::int64_t pcg_blocks(std::int64_t n);
-/// Calls `step` `times` times, or until no item runs. CUDA: where there is `several` and it can, in its place; for
-/// small images as a graph that loops by itself, if it may be recorded and that is possible; the returned object must
-/// live until the work is done.
+/// Calls `step` `times` times, or until no item runs. CUDA: for small images as a graph that loops by itself, if it may
+/// be recorded and that is possible; the returned object must live until the work is done.
 std::shared_ptr<void> pcg_loop(Context& context, const PcgArrays& a, int times, bool may_record,
-                               const std::function<void()>& step, const SeveralSteps& several);
+                               const std::function<void()>& step);
 /// r = b - q, q being (A + lambda R) x; the start's sums.
 void pcg_residual(Context& context, const PcgArrays& a);
 /// The sum <r, z> where z is an array of its own.

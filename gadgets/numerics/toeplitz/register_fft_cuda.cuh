@@ -84,96 +84,11 @@ constexpr int outer_factor(int n) {
   return n;
 }
 
-/// sum + v exp(-2 pi i I / N), or with + for the inverse.
-template <int N, int I, bool Inverse>
-__device__ __forceinline__ float2 add_rotated(float2 sum, float2 v) {
-  if constexpr (4 * I % N == 0) {
-    return sum + rotate<N, I, Inverse>(v);
-  } else {
-    constexpr float c = static_cast<float>(cosine(I % N, N)),
-                    s = static_cast<float>(Inverse ? sine(I % N, N) : -sine(I % N, N));
-    return make_float2(fmaf(c, v.x, fmaf(-s, v.y, sum.x)), fmaf(c, v.y, fmaf(s, v.x, sum.y)));
-  }
-}
-
-/// a and b become a + w b and a - w b, w = exp(-2 pi i I / N), or with + for the inverse: six instructions in place of
-/// eight, as w = c (1 + i r) or s (r + i) with |r| <= 1 (Linzer and Feig, IEEE Trans. Signal Process. 41, 1993).
-template <int N, int I, bool Inverse>
-__device__ __forceinline__ void butterfly(float2& a, float2& b) {
-  if constexpr (4 * I % N == 0) {
-    const float2 turned = rotate<N, I, Inverse>(b), before = a;
-    a = before + turned;
-    b = before - turned;
-  } else {
-    constexpr double c = cosine(I % N, N), s = Inverse ? sine(I % N, N) : -sine(I % N, N);
-    constexpr bool flat = c * c >= s * s;
-    constexpr float r = static_cast<float>(flat ? s / c : c / s), scale = static_cast<float>(flat ? c : s);
-    const float2 t =
-        flat ? make_float2(fmaf(-r, b.y, b.x), fmaf(r, b.x, b.y)) : make_float2(fmaf(r, b.x, -b.y), fmaf(r, b.y, b.x));
-    const float2 before = a;
-    a = make_float2(fmaf(scale, t.x, before.x), fmaf(scale, t.y, before.y));
-    b = make_float2(fmaf(-scale, t.x, before.x), fmaf(-scale, t.y, before.y));
-  }
-}
-/// The same with a factor that is known when it runs.
-__device__ __forceinline__ void butterfly(float2 w, float2& a, float2& b) {
-  const float2 sum = make_float2(fmaf(w.x, b.x, fmaf(-w.y, b.y, a.x)), fmaf(w.x, b.y, fmaf(w.y, b.x, a.y)));
-  b = make_float2(fmaf(2.0f, a.x, -sum.x), fmaf(2.0f, a.y, -sum.y));
-  a = sum;
-}
-
-/// v[k] = sum_j v[j] exp(-+2 pi i j (k + Half / 2) / N), both in natural order. N: powers of 2.
-template <int N, int Half, bool Inverse>
-__device__ __forceinline__ void transform_by_two(float2 (&v)[N]) {
-  if constexpr (N > 1) {
-    float2 even[N / 2], odd[N / 2];
-    for_each<N / 2>([&](auto a) { even[a] = v[2 * a], odd[a] = v[2 * a + 1]; });
-    transform_by_two<N / 2, Half, Inverse>(even);
-    transform_by_two<N / 2, Half, Inverse>(odd);
-    for_each<N / 2>([&](auto k) {
-      butterfly<2 * N, 2 * k + Half, Inverse>(even[k], odd[k]);
-      v[k] = even[k];
-      v[k + N / 2] = odd[k];
-    });
-  }
-}
-
-/// The factors of transform_turned(): w, w exp(-2 pi i / 8), w^2 and w^4.
-struct Turn8 {
-  float2 w, w_eighth, w2, w4;
-};
-/// v[k] = sum_j v[j] w^j exp(-2 pi i j k / 8), both in natural order.
-__device__ __forceinline__ void transform_turned(const Turn8& turn, float2 (&v)[8]) {
-  const auto by_minus_i = [](float2 a) { return make_float2(a.y, -a.x); };
-  for_each<4>([&](auto j) { butterfly(turn.w4, v[j], v[j + 4]); });
-  // v[j] and v[j + 4]: the sums of points j and j + 4, frequencies 0 and 1.
-  for_each<2>([&](auto j) {
-    butterfly(turn.w2, v[j], v[j + 2]);
-    v[j + 6] = by_minus_i(v[j + 6]);
-    butterfly(turn.w2, v[j + 4], v[j + 6]);
-  });
-  // v[j], v[j + 4], v[j + 2], v[j + 6]: those of even or odd points, frequencies 0, 1, 2, 3.
-  v[3] = by_minus_i(v[3]);
-  v[7] = by_minus_i(v[7]);
-  butterfly(turn.w, v[0], v[1]);
-  butterfly(turn.w_eighth, v[4], v[5]);
-  butterfly(turn.w, v[2], v[3]);
-  butterfly(turn.w_eighth, v[6], v[7]);
-  // v[0], v[4], v[2], v[6]: frequencies 0, 1, 2, 3; v[1], v[5], v[3], v[7]: 4, 5, 6, 7.
-  const float2 k1 = v[4], k3 = v[6], k4 = v[1], k6 = v[3];
-  v[1] = k1;
-  v[3] = k3;
-  v[4] = k4;
-  v[6] = k6;
-}
-
 /// v[k] = sum_j v[j] exp(-+2 pi i j k / N), both in natural order. N: products of 2, 3 and 5.
 template <int N, bool Inverse>
 __device__ __forceinline__ void transform(float2 (&v)[N]) {
   constexpr int A = outer_factor(N);
   if constexpr (N == 1) {
-  } else if constexpr (N > 4 && (N & (N - 1)) == 0) {
-    transform_by_two<N, 0, Inverse>(v);
   } else if constexpr (N == 2) {
     const float2 a = v[0];
     v[0] = a + v[1];

@@ -183,12 +183,6 @@ void ToeplitzOperator::apply_around(Context& context, DeviceView<const cfloat> m
   ECHOTRAIN_DISPATCH(context, toeplitz_apply(context, impl, job));
 }
 
-bool ToeplitzOperator::take_steps(Context& context, const CgSteps& steps) const {
-  const Impl& impl = *impl_;
-  require(context.backend() == impl.backend, "the operator was made for another backend");
-  return ECHOTRAIN_DISPATCH(context, toeplitz_take_steps(context, impl, steps));
-}
-
 void point_spread_nufft(Context& context, HostView<const double> coordinates, HostView<const float> weights,
                         const Shape& image, VoxelBasis basis, const NufftOptions& options, DeviceView<cfloat> q) {
   Shape doubled;

@@ -43,7 +43,6 @@ class ToeplitzOperator final : public NormalOperator {
   std::int64_t around_parts() const override;
   void apply_around(Context& context, DeviceView<const cfloat> maps, DeviceView<cfloat> x, DeviceView<cfloat> y,
                     const AroundApply& around) const override;
-  bool take_steps(Context& context, const CgSteps& steps) const override;
   std::shared_ptr<const NormalOperator> copy(Context& context) const override;
 
   struct Impl;

@@ -366,6 +366,4 @@ void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const 
   }
 }
 
-bool toeplitz_take_steps(Context&, const ToeplitzOperator::Impl&, const CgSteps&) { return false; }
-
 }  // namespace echotrain::numerics::cpu

@@ -67,20 +67,6 @@ bool find_plane_kernels(std::int64_t across, std::int64_t m, PlaneKernels& plane
   }
 }
 
-/// Steps in one kernel for such volumes; nullptr where there is none.
-StepsLaunch find_steps(std::int64_t across, std::int64_t m) {
-  if (m != 64) return nullptr;
-  switch (across) {
-#define ECHOTRAIN_CASE(extent) \
-  case extent:                 \
-    return steps_launch<extent>();
-    ECHOTRAIN_TOEPLITZ_STEPS(ECHOTRAIN_CASE)
-#undef ECHOTRAIN_CASE
-    default:
-      return nullptr;
-  }
-}
-
 /// How an operator is applied axis by axis. There is no such plan if an axis has no kernels; cuFFT does the work then.
 struct LinePlan {
   struct Axis {
@@ -92,7 +78,6 @@ struct LinePlan {
   int dims;
   PlaneKernels in_planes;  ///< where planes fit into shared memory
   AcrossKernels across;
-  StepsLaunch steps = nullptr;
 
   bool by_planes() const { return in_planes.around != nullptr; }
   /// Blocks that take both parities of a plane keep a device busy only if there are as many.
@@ -136,7 +121,6 @@ std::shared_ptr<const LinePlan> make_line_plan(Context& context, const ToeplitzO
       (!find_plane_kernels(plan->axes[0].m, plan->axes[2].m, plan->in_planes, plan->across) ||
        plan->in_planes.shared_bytes > shared_bytes_of(context)))
     plan->in_planes = {};
-  if (plan->by_planes()) plan->steps = find_steps(plan->axes[0].m, plan->axes[2].m);
   return plan;
 }
 
@@ -538,36 +522,6 @@ void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const 
     (plan->by_planes() ? apply_by_planes : apply_by_lines)(context, impl, *plan, job);
   else
     apply_by_cufft(context, impl, job);
-}
-
-bool toeplitz_take_steps(Context& context, const ToeplitzOperator::Impl& impl, const CgSteps& steps) {
-  const auto* const plan = static_cast<const LinePlan*>(impl.axes.get());
-  if (plan == nullptr || plan->steps == nullptr) return false;
-  const LinePlan::Axis &z = plan->axes[0], &y = plan->axes[1], &x = plan->axes[2];
-  Array<cfloat> work = context.allocate<cfloat>({3, plan->across_size()});
-  Array<double> partial = context.allocate<double>({3, across_tiles(y.n * x.n)});
-  return plan->steps({.x = device_view(steps.x),
-                      .r = device_view(steps.r),
-                      .p = device_view(steps.p),
-                      .factor = steps.factor,
-                      .shift = steps.shift,
-                      .residuals = steps.residuals,
-                      .length = steps.length,
-                      .tolerance = steps.tolerance,
-                      .state = steps.state,
-                      .arrived = steps.arrived,
-                      .steps = steps.steps,
-                      .runs = steps.runs,
-                      .before = device_view(work.data()),
-                      .after = device_view(work.data()) + plan->across_size(),
-                      .spectrum = impl.spectrum.data(),
-                      .roots_z = device_view(z.roots.data()),
-                      .roots = device_view(x.roots.data()),
-                      .nz = static_cast<int>(z.n),
-                      .ny = static_cast<int>(y.n),
-                      .nx = static_cast<int>(x.n),
-                      .partial = partial.data()},
-                     stream_of(context));
 }
 
 }  // namespace echotrain::numerics::cuda

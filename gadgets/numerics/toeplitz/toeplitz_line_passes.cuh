@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "gadgets/numerics/operators/cg_steps.h"
-
 namespace echotrain::numerics::cuda {
 
 /// The extents M that there are kernels for, ascending: multiples of 16, as blocks take 16 or 32 lines of the 2M that
@@ -111,33 +109,5 @@ struct AcrossKernels {
 /// The kernels for M, which is one of ECHOTRAIN_TOEPLITZ_ACROSS.
 template <int M>
 AcrossKernels across_kernels();
-
-/// The extents M along z of volumes whose planes have M = 64, of which one kernel takes steps of the conjugate
-/// gradients.
-#define ECHOTRAIN_TOEPLITZ_STEPS(call) call(32) call(48) call(64)
-
-struct StepsPass {
-  // As in CgSteps.
-  float2 *x = nullptr, *r = nullptr, *p = nullptr;
-  const float* factor = nullptr;
-  float shift = 0;
-  double* residuals = nullptr;
-  std::int64_t length = 0;
-  double tolerance = 0;
-  PcgState* state = nullptr;
-  std::int32_t* arrived = nullptr;
-  int steps = 0;
-  int* runs = nullptr;
-  // As in PlanePass, of one item in two parts. roots_z: along z.
-  float2 *before = nullptr, *after = nullptr;
-  const float* spectrum = nullptr;
-  const float2 *roots_z = nullptr, *roots = nullptr;
-  int nz = 0, ny = 0, nx = 0;
-  double* partial = nullptr;  ///< [3, across_tiles()]: working space
-};
-/// False where the device cannot run all blocks at once: nothing was launched.
-using StepsLaunch = bool (*)(const StepsPass&, cudaStream_t);
-template <int MZ>
-StepsLaunch steps_launch();
 
 }  // namespace echotrain::numerics::cuda

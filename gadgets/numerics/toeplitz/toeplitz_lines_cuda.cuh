@@ -46,12 +46,7 @@ struct WarpSync {
 /// exp(-i pi (2 k1 + odd) b / M), the factors between the two transforms, from global memory.
 struct GlobalFactors {
   const float2* roots;
-  int eighth;  ///< M / 4
   __device__ float2 operator()(int odd, int k1, int b) const { return __ldg(roots + (2 * k1 + odd) * b); }
-  __device__ register_fft::Turn8 turn(int odd, int k1) const {
-    const float2* const at = roots + (2 * k1 + odd);
-    return {__ldg(at), __ldg(at + eighth), __ldg(roots + 2 * (2 * k1 + odd)), __ldg(roots + 4 * (2 * k1 + odd))};
-  }
 };
 
 /// x[j] of points R2 j + t to w[g R2 + k2], for the even or the odd frequencies of the doubled axis. The odd ones are
@@ -61,19 +56,11 @@ template <int M, int Odd, class Factors, class Slot, class Sync>
 __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (&w)[Line<M>::G * Line<M>::R2], int t,
                                         const Factors& factors, const Slot& slot, const Sync& sync) {
   using L = Line<M>;
-  constexpr bool kTurned = L::R2 == 8;
   float2 v[L::R1];
-  if constexpr ((L::R1 & (L::R1 - 1)) == 0) {
-    for_each<L::R1>([&](auto j) { v[j] = x[j]; });
-    register_fft::transform_by_two<L::R1, Odd, false>(v);
-  } else {
-    for_each<L::R1>([&](auto j) { v[j] = register_fft::rotate<2 * L::R1, Odd * j, false>(x[j]); });
-    register_fft::transform<L::R1, false>(v);
-  }
-  if constexpr (!kTurned) {
+  for_each<L::R1>([&](auto j) { v[j] = register_fft::rotate<2 * L::R1, Odd * j, false>(x[j]); });
+  register_fft::transform<L::R1, false>(v);
 #pragma unroll
-    for (int k1 = 1 - Odd; k1 < L::R1; ++k1) v[k1] = v[k1] * factors(Odd, k1, t);
-  }
+  for (int k1 = 1 - Odd; k1 < L::R1; ++k1) v[k1] = v[k1] * factors(Odd, k1, t);
   sync();
 #pragma unroll
   for (int k1 = 0; k1 < L::R1; ++k1) slot(k1, t) = v[k1];
@@ -85,10 +72,7 @@ __device__ __forceinline__ void forward(const float2 (&x)[Line<M>::R1], float2 (
     float2 u[L::R2];
 #pragma unroll
     for (int b = 0; b < L::R2; ++b) u[b] = slot(k1, b);
-    if constexpr (kTurned)
-      register_fft::transform_turned(factors.turn(Odd, k1), u);
-    else
-      register_fft::transform<L::R2, false>(u);
+    register_fft::transform<L::R2, false>(u);
 #pragma unroll
     for (int k2 = 0; k2 < L::R2; ++k2) w[g * L::R2 + k2] = u[k2];
   }
@@ -120,7 +104,7 @@ __device__ __forceinline__ void inverse(const float2 (&w)[Line<M>::G * Line<M>::
     if constexpr (Odd == 0)
       sum[j] = v[j];
     else
-      sum[j] = register_fft::add_rotated<2 * L::R1, j, true>(sum[j], v[j]);
+      sum[j] = sum[j] + register_fft::rotate<2 * L::R1, j, true>(v[j]);
   });
 }
 
@@ -172,7 +156,7 @@ __global__ void __launch_bounds__(256) rows_forward(LinePass p) {
   });
   float2* to = p.to + row * 2 * M;
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, t, GlobalFactors{p.roots, M / 4}, slot, typename R::Sync());
+    forward<M, odd>(x, w, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     for_frequencies<M>(t, [&](int e, int k) {
       if (inside) to[odd * M + k] = w[e];
     });
@@ -196,7 +180,7 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(Maps ? 1 : 3)) rows_inv
     const float2* from = p.from + line * 2 * M;
     for_each<2>([&](auto odd) {
       for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
-      inverse<M, odd>(w, even, t, GlobalFactors{p.roots, M / 4}, slot, typename R::Sync());
+      inverse<M, odd>(w, even, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     });
   };
   if constexpr (Maps) {
@@ -240,7 +224,7 @@ __global__ void __launch_bounds__(256, blocks_at_once<M>(2)) rows_inverse_side_b
     const float2* from = p.from + line * 2 * M;
     for_each<2>([&](auto odd) {
       for_frequencies<M>(t, [&](int e, int k) { w[e] = inside ? from[odd * M + k] : make_float2(0.0f, 0.0f); });
-      inverse<M, odd>(w, even, t, GlobalFactors{p.roots, M / 4}, slot, typename R::Sync());
+      inverse<M, odd>(w, even, t, GlobalFactors{p.roots}, slot, typename R::Sync());
     });
     __syncthreads();
     for_points<M>(t, [&](int j, int at) {
@@ -338,7 +322,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf) columns_forward(LinePa
   float2 x[L::R1], w[L::G * L::R2];
   c.load(p.from, p.n, x);
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots, M / 4}, slot, BlockSync());
+    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots}, slot, BlockSync());
     c.frequencies(odd, [&](int e, unsigned at) { to[at] = w[e]; });
   });
 }
@@ -356,7 +340,7 @@ __global__ void __launch_bounds__(Columns<M>::kThreadsOf, blocks_at_once<M>(768 
   c.prefetch(from, M, M);
   for_each<2>([&](auto odd) {
     c.frequencies(odd, [&](int e, unsigned at) { w[e] = from[at]; });
-    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots, M / 4}, slot, BlockSync());
+    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots}, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
 }
@@ -374,9 +358,9 @@ __global__ void __launch_bounds__(Columns<M, kColumnsAround<M>>::kThreadsOf,
   c.load(p.from, p.n, x);
   c.prefetch(p.spectrum, 0, 2 * M);
   for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots, M / 4}, slot, BlockSync());
+    forward<M, odd>(x, w, c.t, GlobalFactors{p.roots}, slot, BlockSync());
     c.frequencies(odd, [&](int e, unsigned at) { w[e] = __ldg(p.spectrum + at) * w[e]; });
-    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots, M / 4}, slot, BlockSync());
+    inverse<M, odd>(w, sum, c.t, GlobalFactors{p.roots}, slot, BlockSync());
   });
   c.store(p.to, p.n, sum);
 }

@@ -72,8 +72,6 @@ void toeplitz_plan(Context& context, ToeplitzOperator::Impl& impl);
 /// Sets `spectrum` and `axes` from the spectrum in FFT order.
 void toeplitz_prepare(Context& context, Array<float> natural, ToeplitzOperator::Impl& impl);
 void toeplitz_apply(Context& context, const ToeplitzOperator::Impl& impl, const ToeplitzJob& job);
-/// NormalOperator::take_steps().
-bool toeplitz_take_steps(Context& context, const ToeplitzOperator::Impl& impl, const CgSteps& steps);
 /// Elements of `spectrum` as toeplitz_prepare() makes it. After toeplitz_plan().
 std::int64_t toeplitz_spectrum_size(const ToeplitzOperator::Impl& impl);
 /// Elements that toeplitz_apply() works in for so many coils at once; 0: it always asks for its working memory.

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "gadgets/numerics/cuda/early_launch.cuh"
-#include "gadgets/numerics/toeplitz/toeplitz_planes_cuda.cuh"
+#include "gadgets/numerics/toeplitz/toeplitz_lines_cuda.cuh"
 
 namespace echotrain::numerics::cuda {
 namespace {
@@ -21,11 +21,144 @@ using toeplitz_lines::GlobalFactors;
 using toeplitz_lines::inverse;
 using toeplitz_lines::kColumns;
 using toeplitz_lines::Line;
-using toeplitz_planes::AskedSpectrum;
-using toeplitz_planes::fetch_to_l2;
-using toeplitz_planes::kNone;
-using toeplitz_planes::Plane;
-using toeplitz_planes::PlaneThread;
+using toeplitz_lines::WarpSync;
+
+template <int M>
+struct Plane {
+  using L = Line<M>;
+  static_assert(L::T == 8 && M % 4 == 0, "eight threads a line, four lines a warp");
+  /// Elements between k1 and k1 + 1 where a line exchanges, and of a whole line then.
+  static constexpr int kSlot = L::R2 + 1, kLine = L::R1 * kSlot;
+  /// Elements between lines along x: 4 beyond a multiple of 16, so that the 16 threads that shared memory serves at
+  /// once meet all its banks: two lines along x two apart and eight threads, or four lines along y and four threads.
+  static constexpr int kPitch = (kLine + 11) / 16 * 16 + 4;
+  static constexpr int kFactors = 2 * L::R1 * kSlot;
+  static constexpr int kGroups = M / 4, kWarps = kGroups > 16 ? kGroups / 2 : kGroups;
+  static constexpr int kThreadsOf = 32 * kWarps, kBlocksAtOnce = M <= 64 ? 2 : 1;  // of a multiprocessor
+  static constexpr int kBytes = (kLine * kPitch + kFactors) * static_cast<int>(sizeof(float2));
+  static constexpr PlaneOrder kOrder{M, L::R1, L::R2};
+  static constexpr int kOfParity = static_cast<int>(PlaneOrder{M, L::R1, L::R2}.size() / 2);
+};
+
+/// The factors from shared memory.
+template <int M>
+struct SharedFactors {
+  const float2* table;
+  __device__ float2 operator()(int odd, int k1, int b) const {
+    return table[(odd * Line<M>::R1 + k1) * Plane<M>::kSlot + b];
+  }
+};
+
+constexpr int kNone = -1;  // no parity
+
+/// Fetches `bytes`, a multiple of 16, into the L2 cache. Called by one thread. Devices before compute capability 9.0
+/// have no such instruction.
+__device__ void fetch_to_l2([[maybe_unused]] const void* from, [[maybe_unused]] int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
+}
+/// Four numbers, asked for where this stands: compilers leave it before the barriers that follow.
+__device__ float4 load_here(const float* from) {
+  float4 q;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(q.x), "=f"(q.y), "=f"(q.z), "=f"(q.w)
+               : "l"(from));
+  return q;
+}
+/// to += v without waiting for the sum. One thread adds, after its own store, so that the order is always the same.
+__device__ void add_to(float2* to, float2 v) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(v.x), "f"(v.y) : "memory");
+#else
+  to->x += v.x, to->y += v.y;
+#endif
+}
+
+/// What a thread of a plane's block knows. Full: planes have M x M points.
+template <int M, bool Full>
+struct PlaneThread {
+  using L = Line<M>;
+  using P = Plane<M>;
+  float2* plane;
+  SharedFactors<M> factors;
+  int ny, nx, lane, warp;
+
+  __device__ bool inside(int y, int x) const { return Full || (y < ny && x < nx); }
+  __device__ int at(int y, int x) const { return y * (Full ? M : nx) + x; }
+
+  /// Rows of the plane that is done, from frequencies of parity Done back to `to`: =, or += where Add; and in their
+  /// place those of the plane that is next, of `from`, to frequencies of parity Next. kNone: there is no such plane. A
+  /// warp meets only rows of its own.
+  template <int Done, bool Add, int Next>
+  __device__ __forceinline__ void rows(float2* to, const float2* from) const {
+    const int t = lane % 8;
+#pragma unroll 1
+    for (int group = warp; 4 * group < (Full ? M : ny); group += P::kWarps) {
+      const int row = 4 * group + (lane / 8 % 2) * 2 + lane / 16;
+      float2* const own = plane + row * P::kPitch;
+      const auto slot = [own](int k1, int b) -> float2& { return own[k1 * P::kSlot + b]; };
+      float2 x[L::R1], w[L::G * L::R2];
+      if constexpr (Next != kNone)
+        for_points<M>(t, [&](int j, int i) { x[j] = inside(row, i) ? from[at(row, i)] : make_float2(0.0f, 0.0f); });
+      if constexpr (Done != kNone) {
+        float2 sum[L::R1];
+        for_points<M>(t, [&](int j, int) { sum[j] = make_float2(-0.0f, -0.0f); });  // the one that adds nothing
+        for_frequencies<M>(t, [&](int e, int k) { w[e] = own[k]; });
+        inverse<M, Done>(w, sum, t, factors, slot, WarpSync());
+        for_points<M>(t, [&](int j, int i) {
+          if (!inside(row, i)) return;
+          if constexpr (Add)
+            add_to(to + at(row, i), sum[j]);
+          else
+            to[at(row, i)] = sum[j];
+        });
+      }
+      if constexpr (Next != kNone) {
+        forward<M, Next>(x, w, t, factors, slot, WarpSync());
+        __syncwarp();
+        for_frequencies<M>(t, [&](int e, int k) { own[k] = w[e]; });
+      }
+    }
+  }
+
+  /// Lines along y: forward, times the spectrum, and back, in shared memory.
+  __device__ __forceinline__ void columns(const float* spectrum) const {
+    const int t = lane / 4;
+#pragma unroll 1
+    for (int group = warp; group < P::kGroups; group += P::kWarps) {
+      float2* const own = plane + 4 * group + lane % 4;
+      const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * P::kSlot + b) * P::kPitch]; };
+      float2 x[L::R1], sum[L::R1], w[L::G * L::R2];
+      for_points<M>(t, [&](int j, int y) { x[j] = Full || y < ny ? own[y * P::kPitch] : make_float2(0.0f, 0.0f); });
+      toeplitz_lines::for_each<2>([&](auto odd) {
+        const float* const of_warp = spectrum + (odd * P::kGroups + group) * (L::G * L::R2 * 32) + 4 * lane;
+        float4 q[L::G * L::R2 / 4];
+        int syncs = 0;
+        forward<M, odd>(x, w, t, factors, slot, [&] {
+          // Asked for when points have left their registers, and there before the product.
+          if (syncs++ == 1) {
+#pragma unroll
+            for (int e = 0; e < L::G * L::R2 / 4; ++e) q[e] = load_here(of_warp + 128 * e);
+          }
+          __syncwarp();
+        });
+#pragma unroll
+        for (int e = 0; e < L::G * L::R2 / 4; ++e) {
+          w[4 * e] = q[e].x * w[4 * e];
+          w[4 * e + 1] = q[e].y * w[4 * e + 1];
+          w[4 * e + 2] = q[e].z * w[4 * e + 2];
+          w[4 * e + 3] = q[e].w * w[4 * e + 3];
+        }
+        inverse<M, odd>(w, sum, t, factors, slot, WarpSync());
+      });
+      __syncwarp();
+      for_points<M>(t, [&](int j, int y) {
+        if (Full || y < ny) own[y * P::kPitch] = sum[j];
+      });
+    }
+  }
+};
 
 /// What a block takes, one after the other: both parities along x of a plane of an item (one part), or one of them.
 /// Items of a plane are next to each other, as they need the same spectrum.
@@ -61,9 +194,12 @@ struct PlaneJob {
 /// As many blocks as run at once, an even number of them where there are two parts.
 template <int M, int Parts, bool Full>
 __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce) plane_around(PlanePass p) {
+  using L = Line<M>;
   using P = Plane<M>;
-  extern __shared__ __align__(16) float2 plane_memory[];
-  const PlaneThread<M, Full> thread(plane_memory, p.ny, p.nx);
+  extern __shared__ float2 plane_memory[];
+  float2* const table = plane_memory + P::kLine * P::kPitch;
+  const PlaneThread<M, Full> thread{
+      plane_memory, {table}, p.ny, p.nx, static_cast<int>(threadIdx.x) % 32, static_cast<int>(threadIdx.x) / 32};
   PlaneJob<M, Parts> job(blockIdx.x);
   // Other items of the plane need the same spectrum at about the same time.
   const auto fetch_spectrum = [&](const PlaneJob<M, Parts>& of) {
@@ -72,7 +208,10 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce)
   };
   let_kernel_after_begin();
   fetch_spectrum(job);
-  toeplitz_planes::fill_factors<M>(plane_memory, p.roots);
+  for (int i = static_cast<int>(threadIdx.x); i < P::kFactors; i += P::kThreadsOf) {
+    const int b = i % P::kSlot, k1 = i / P::kSlot % L::R1, odd = i / P::kSlot / L::R1;
+    table[i] = p.roots[(2 * k1 + odd) * b];  // at most (2 R1 - 1) R2 < 2M
+  }
   wait_for_kernel_before();
   __syncthreads();
   if (job.odd == 0)
@@ -88,7 +227,7 @@ __global__ void __launch_bounds__(Plane<M>::kThreadsOf, Plane<M>::kBlocksAtOnce)
     if (Full && threadIdx.x == 0 && more && next.pair != job.pair)
       fetch_to_l2(next.from(p), M * M * static_cast<int>(sizeof(float2)));
     __syncthreads();
-    thread.columns(AskedSpectrum<M>{job.spectrum(p), thread.lane});
+    thread.columns(job.spectrum(p));
     __syncthreads();
     float2* const to = job.to(p);
     if (!more) {
@@ -205,49 +344,25 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf) across_forward(LinePass
   }
   float2* const to = a.line(p.to, a.item + a.coil, 2 * M);
   toeplitz_lines::for_each<2>([&](auto odd) {
-    forward<M, odd>(x, w, a.t, GlobalFactors{p.roots, M / 4}, slot, BlockSync());
+    forward<M, odd>(x, w, a.t, GlobalFactors{p.roots}, slot, BlockSync());
     for_frequencies<M>(a.t, [&](int e, int k) {
       if (a.inside) to[(odd * M + k) * a.lines] = w[e];
     });
   });
 }
 
-/// Numbers of each thread that come from device memory into shared memory while it computes. Groups of copies arrive in
-/// the order in which they were begun.
-template <int Threads, int Numbers, int Slots>
-struct OwnCopies {
-  static constexpr int kSize = Threads * Numbers * Slots;
-  float2* own;  ///< of this thread
-  __device__ float2& at(int slot, int i) const { return own[(slot * Numbers + i) * Threads]; }
-  __device__ void begin(int slot, int i, const float2* from) const {
-    const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(&at(slot, i)));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
-  }
-  __device__ void end_group() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  /// All groups but the last `Left` are there.
-  template <int Left>
-  __device__ void wait() const {
-    asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
-  }
-};
-template <int M>
-using AcrossCopies = OwnCopies<Across<M>::kThreadsOf,
-                               (Line<M>::G * Line<M>::R2 > Line<M>::R1 ? Line<M>::G * Line<M>::R2 : Line<M>::R1), 2>;
-template <int M, bool Maps>
-constexpr int kInverseBytes = (Line<M>::R1 * Line<M>::R2 * kColumns + (Maps ? AcrossCopies<M>::kSize : 0)) *
-                              static_cast<int>(sizeof(float2));
-
-/// from: [parts, items or coils, 2M, lines]; to: [items, n, lines], or [n, lines], = or += (add)
-/// the sum over coils of conj(maps) times theirs, in their order. Then `after`.
+/// from: [parts, items or coils, 2M, lines]; to: [items, n, lines], or [n, lines], = or += (add) the sum over coils of
+/// conj(maps) times theirs, in their order. Then `after`.
 template <int M, bool Maps>
 __global__ void __launch_bounds__(Across<M>::kThreadsOf,
                                   toeplitz_lines::blocks_at_once<M>((Maps ? 512 : 768) / Across<M>::kThreadsOf))
     across_inverse(LinePass p) {
   using L = Line<M>;
-  extern __shared__ __align__(16) float2 across_memory[];
+  __shared__ float2 exchange[L::R1 * L::R2 * kColumns];
   const Across<M> a(p, 1);
-  float2* const own = across_memory + threadIdx.x;
+  float2* const own = exchange + threadIdx.x;
   const auto slot = [own](int k1, int b) -> float2& { return own[(k1 * L::R2 + b) * kColumns]; };
+  const std::int64_t part = (Maps ? p.coils : p.items) * 2 * M * p.lines;
   let_kernel_after_begin();
   wait_for_kernel_before();
   float2 x[L::R1], w[L::G * L::R2];
@@ -268,74 +383,35 @@ __global__ void __launch_bounds__(Across<M>::kThreadsOf,
     });
     if (p.after.product != nullptr) take_product<Across<M>::kThreadsOf>(p.after, a.item, a.tile, a.tiles, product);
   };
-  const auto back = [&](auto odd) {
+  const auto transform = [&](std::int64_t item) {
+    const float2* const from = a.line(p.from, item, 2 * M);
     const float2* roots = p.roots;
     asm volatile("" : "+l"(roots));  // so that factors are not kept in registers from coil to coil
-    inverse<M, odd>(w, x, a.t, GlobalFactors{roots, M / 4}, slot, BlockSync());
-  };
-  if constexpr (Maps) {
-    const AcrossCopies<M> copies{across_memory + L::R1 * L::R2 * kColumns + threadIdx.y * kColumns + threadIdx.x};
-    const auto begin_frequencies = [&](int place, int coil, int odd) {
-      const float2* const from = a.line(p.from, coil, 2 * M);
-      if (a.inside)
-        for_frequencies<M>(a.t, [&](int e, int k) { copies.begin(place, e, from + (odd * M + k) * a.lines); });
-      copies.end_group();
-    };
-    const auto take_frequencies = [&](int place, int coil, int odd) {
-      for_frequencies<M>(a.t, [&](int e, int) { w[e] = a.inside ? copies.at(place, e) : make_float2(0.0f, 0.0f); });
-      if (p.parts != 2 || !a.inside) return;
-      const float2* const from = a.line(p.from, p.coils + coil, 2 * M);
-      for_frequencies<M>(a.t, [&](int e, int k) { w[e] = w[e] + from[(odd * M + k) * a.lines]; });
-    };
-    float2* const to = a.line(p.to, 0, p.n);
-    float2 sum[L::R1];
-    for_points<M>(a.t, [&](int j, int at) {
-      sum[j] = p.add && a.inside && at < p.n ? to[at * a.lines] : make_float2(0.0f, 0.0f);
-    });
-    const int coils = static_cast<int>(p.coils);
-    begin_frequencies(0, 0, 0);
-    begin_frequencies(1, 0, 1);
-#pragma unroll 1
-    for (int coil = 0; coil < coils; ++coil) {
-      // Even frequencies, odd ones, the map, and so on with the next coil: each is asked for as soon as the one two
-      // before it has left its place, and waited for when that is the last group but one.
-      const int first = coil % 2, second = 1 - first;
-      const bool more = coil + 1 < coils;
-      copies.template wait<1>();
-      take_frequencies(first, coil, 0);
-      const float2* const maps = a.line(p.maps, coil, p.n);
-      for_points<M>(a.t, [&](int j, int at) {
-        if (a.inside && at < p.n) copies.begin(first, j, maps + at * a.lines);
-      });
-      copies.end_group();
-      back(std::integral_constant<int, 0>());
-      copies.template wait<1>();
-      take_frequencies(second, coil, 1);
-      if (more)
-        begin_frequencies(second, coil + 1, 0);
-      else
-        copies.end_group();
-      back(std::integral_constant<int, 1>());
-      copies.template wait<1>();
-      for_points<M>(a.t, [&](int j, int at) {
-        if (a.inside && at < p.n) sum[j] = sum[j] + x[j] * conjugate(copies.at(first, j));
-      });
-      if (more)
-        begin_frequencies(first, coil + 1, 1);
-      else
-        copies.end_group();
-    }
-    finish(to, sum);
-  } else {
-    const std::int64_t part = p.items * 2 * M * p.lines;
-    const float2* const from = a.line(p.from, a.item, 2 * M);
     toeplitz_lines::for_each<2>([&](auto odd) {
       for_frequencies<M>(
           a.t, [&](int e, int k) { w[e] = a.inside ? from[(odd * M + k) * a.lines] : make_float2(0.0f, 0.0f); });
       if (p.parts == 2 && a.inside)
         for_frequencies<M>(a.t, [&](int e, int k) { w[e] = w[e] + (from + part)[(odd * M + k) * a.lines]; });
-      back(odd);
+      inverse<M, odd>(w, x, a.t, GlobalFactors{roots}, slot, BlockSync());
     });
+  };
+  if constexpr (Maps) {
+    float2* const to = a.line(p.to, 0, p.n);
+    float2 sum[L::R1];
+    for_points<M>(a.t, [&](int j, int at) {
+      sum[j] = p.add && a.inside && at < p.n ? to[at * a.lines] : make_float2(0.0f, 0.0f);
+    });
+#pragma unroll 1
+    for (int coil = 0; coil < static_cast<int>(p.coils); ++coil) {
+      transform(coil);
+      const float2* const maps = a.line(p.maps, coil, p.n);
+      for_points<M>(a.t, [&](int j, int at) {
+        if (a.inside && at < p.n) sum[j] = sum[j] + x[j] * conjugate(maps[at * a.lines]);
+      });
+    }
+    finish(to, sum);
+  } else {
+    transform(a.item);
     finish(a.line(p.to, a.item, p.n), x);
   }
 }
@@ -377,28 +453,20 @@ PlaneKernels plane_kernels() {
           Plane<M>::kOrder, Plane<M>::kBytes};
 }
 
-template <int M, bool Maps>
-void launch_inverse(const LinePass& p, cudaStream_t stream) {
-  const auto kernel = across_inverse<M, Maps>;
-  constexpr int kBytes = kInverseBytes<M, Maps>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes), "asking for shared memory");
-  launch_early(
-      "across_inverse", kernel,
-      {.blocks = dim3(across_blocks(p, Maps ? 1 : p.items)), .threads = Across<M>::threads(), .shared_bytes = kBytes},
-      stream, p);
-}
-
 template <int M>
 AcrossKernels across_kernels() {
-  return {[](const LinePass& p, cudaStream_t s) {
-            launch_early("across_forward", p.maps == nullptr ? across_forward<M, false> : across_forward<M, true>,
-                         {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : p.coils)),
-                          .threads = Across<M>::threads()},
-                         s, p);
-          },
-          [](const LinePass& p, cudaStream_t s) {
-            (p.maps == nullptr ? launch_inverse<M, false> : launch_inverse<M, true>)(p, s);
-          }};
+  return {
+      [](const LinePass& p, cudaStream_t s) {
+        launch_early(
+            "across_forward", p.maps == nullptr ? across_forward<M, false> : across_forward<M, true>,
+            {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : p.coils)), .threads = Across<M>::threads()},
+            s, p);
+      },
+      [](const LinePass& p, cudaStream_t s) {
+        launch_early(
+            "across_inverse", p.maps == nullptr ? across_inverse<M, false> : across_inverse<M, true>,
+            {.blocks = dim3(across_blocks(p, p.maps == nullptr ? p.items : 1)), .threads = Across<M>::threads()}, s, p);
+      }};
 }
 
 #define ECHOTRAIN_INSTANTIATE(m) template PlaneKernels plane_kernels<m>();

@@ -91,9 +91,7 @@ TYPED_TEST(ToeplitzTest, IsTheExplicitProduct) {
 // shared by two blocks a plane, more are not; blocks take one plane after the other where there are more than 132.
 TYPED_TEST(ToeplitzTest, IsTheExplicitProductOfVolumesInPlanes) {
   unsigned seed = 31;
-  // Full planes have kernels of their own, for both parities of a plane in one block (many planes) or in two.
-  for (const Shape& image : {Shape{17, 63, 51}, Shape{34, 64, 62}, Shape{34, 83, 96}, Shape{18, 127, 108},
-                             Shape{17, 64, 64}, Shape{34, 128, 128}, Shape{17, 128, 128}, Shape{40, 64, 64}}) {
+  for (const Shape& image : {Shape{17, 63, 51}, Shape{34, 64, 62}, Shape{34, 83, 96}, Shape{18, 127, 108}}) {
     const Sampling s = make_sampling(3, 12, seed++);
     const std::int64_t batch = seed % 2 == 0 ? 1 : 3;
     const auto x = Random(seed).normals(batch * image.size());
