@@ -11,7 +11,8 @@ Sharpness: how steep the edge between the left chamber and its muscle is, as a s
 the mean over the frames and the least, which is where the heart moves fastest.
 
 BART gets every third of the same frames, one by one: `pics` (l2) with maps of `ecalib` from five frames together, and
-`nlinv -i 7`. Frames in common are compared, too: "on BART's frames".
+`nlinv`. `rtnlinv` gets all frames, as ours do, each of them begins at the one before. Of both, all numbers of Newton steps of
+`--newton` are printed; the best is what compares. Frames in common are compared, too: "on BART's frames".
 
 Measured: perfusion3 of radial_rt_scgrog (7 frames of 30 spokes, 3 coils) and kMB1_top_SP69 of sms_radial16 (one frame of 69,
 compressed to 6 coils, delays corrected), every 7th spoke left out. Programs give complex images; what coils saw of an image is
@@ -26,7 +27,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 from scipy.ndimage import map_coordinates, spline_filter
@@ -45,13 +45,11 @@ FIELD_MM, BREATH_MM = 256, 8
 
 
 def quietly(*command, cwd=None):
-    begin = time.perf_counter()
     done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True,
                           env={**os.environ, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive",
                                "ECHOTRAIN_AUTOTUNE": "off"})  # fmt: skip
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}:\n{done.stdout}{done.stderr}")
-    return time.perf_counter() - begin
 
 
 def simulate(program, path, every, frames=FRAMES):
@@ -142,12 +140,22 @@ class Bart:
         quietly("bart", "pics", "-S", "-l2", "-r", weight, "-i", 30, "-t", "t", "d", "s", "x", cwd=self.folder)
         return self.read("x")
 
-    def nlinv(self, k, data):
-        self.write(k, data)
-        quietly("bart", "nlinv", "-i", 7, "-t", "t", "d", "x", cwd=self.folder)
+    def nlinv(self, k, data, steps):
+        """`k` [frame, readout, sample, 2]: each frame by itself."""
+        return np.array([self.inverted("nlinv", k[f : f + 1], data[f : f + 1], steps)[0] for f in range(len(k))])
+
+    def rtnlinv(self, k, data, steps):
+        return self.inverted("rtnlinv", k, data, steps)
+
+    def inverted(self, tool, k, data, steps):
+        frames, readouts, coils, samples = data.shape
+        points = np.concatenate([k * self.matrix, np.zeros((*k.shape[:-1], 1))], axis=-1)
+        write_cfl(self.folder / "t", points, [3, samples, readouts, *[1] * 7, frames])
+        write_cfl(self.folder / "d", data.transpose(0, 2, 1, 3), [1, samples, readouts, coils, *[1] * 6, frames])
+        quietly("bart", tool, "-i", steps, "-t", "t", "d", "x", cwd=self.folder)
         x = self.read("x")
         n, m = self.matrix, x.shape[-1]
-        return x[(m - n) // 2 : (m - n) // 2 + n, (m - n) // 2 : (m - n) // 2 + n]
+        return x.reshape(frames, m, m)[:, (m - n) // 2 : (m - n) // 2 + n, (m - n) // 2 : (m - n) // 2 + n]
 
 
 def recon(program, scan, text, folder):
@@ -192,15 +200,18 @@ def heart(arguments, folder):
     k, data, repetition = kspace_of(whole)
     bart = Bart(folder, MATRIX)
     bart.maps(k[: 5 * SPOKES], data[: 5 * SPOKES])
-    peers = {f"bart pics -l2 -r {w} -i 30": lambda f, w=w: bart.pics(k[repetition == f], data[repetition == f], w)
-             for w in arguments.weights}  # fmt: skip
-    peers["bart nlinv -i 7"] = lambda f: bart.nlinv(k[repetition == f], data[repetition == f])
-    for name, make in peers.items():
-        begin = time.perf_counter()
-        images = np.array([np.abs(make(f)) for f in common])
-        found = judge(images, truth[common], times[common])
-        print(f"{name}: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}; "
-              f"{(time.perf_counter() - begin) / len(common):.1f} s a frame", flush=True)  # fmt: skip
+    k, data = (np.array([values[repetition == f] for f in range(FRAMES)]) for values in (k, data))
+
+    def say(name, images, at):
+        found = judge(np.abs(images), truth[at], times[at])
+        print(f"{name}: NRMSE {found[0]:.4f}, sharpness {found[1]:.3f}, least {found[2]:.3f}", flush=True)
+
+    for w in arguments.weights:
+        say(f"bart pics -l2 -r {w} -i 30", [bart.pics(k[f], data[f], w) for f in common], common)
+    for steps in arguments.newton:
+        say(f"bart nlinv -i {steps}", bart.nlinv(k[common], data[common], steps), common)
+    for steps in arguments.newton:
+        say(f"bart rtnlinv -i {steps}", bart.rtnlinv(k, data, steps)[FIRST:], range(FIRST, FRAMES))
 
 
 class Transform:
@@ -297,7 +308,10 @@ def measured(arguments, folder):
         bart.maps(given_k, given)
         for w in arguments.weights:
             say(f"bart pics -l2 -r {w} -i 30", [bart.pics(k[f, ~left], data[f, ~left], w) for f in range(len(k))])
-        say("bart nlinv -i 8", [bart.nlinv(k[f, ~left], data[f, ~left]) for f in range(len(k))])
+        for steps in arguments.newton:
+            say(f"bart nlinv -i {steps}", bart.nlinv(k[:, ~left], data[:, ~left], steps))
+            if len(k) > 1:
+                say(f"bart rtnlinv -i {steps}", bart.rtnlinv(k[:, ~left], data[:, ~left], steps))
 
 
 def main():
@@ -309,6 +323,7 @@ def main():
     parser.add_argument("--no-heart", dest="heart", action="store_false")
     parser.add_argument("--no-measured", dest="measured", action="store_false")
     parser.add_argument("--weights", type=float, nargs="*", default=[0.01, 0.1], help="lambda of `bart pics`")
+    parser.add_argument("--newton", type=int, nargs="*", default=[6, 7, 8, 9], help="steps of `bart nlinv` and `rtnlinv`")
     arguments = parser.parse_args()
     arguments.program = arguments.program.resolve()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
